@@ -100,9 +100,15 @@ def _options(home: PoolHome, nodes: NodeCount, *after: pulumi.Resource) -> pulum
     return pulumi.ResourceOptions(
         parent=home.parent,
         depends_on=[*home.rights, *after],
-        # The autoscaler changes the count; the initial one is used at creation only, and
-        # changing it would replace the pool.
-        ignore_changes=["initialNodeCount", "nodeCount"] if nodes.autoscaled else None,
+        ignore_changes=[
+            # An imported pool has the cluster's name here instead of its path, and would be
+            # replaced for it. Source: resource_container_node_pool.go, the importer.
+            "cluster",
+            # The autoscaler changes the count; the initial one is used at creation only, and
+            # changing it would replace the pool.
+            *(("initialNodeCount", "nodeCount") if nodes.autoscaled else ()),
+        ],
+        replace_with=[home.cluster],
     )
 
 

@@ -4,6 +4,7 @@ from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, w
 from infra.values.driver_installer import driver_installers
 from infra.values.eks_user_data import eks_user_data
 from infra.values.host_files import host_files, host_layout
+from infra.values.import_file import NoSuchPool, import_file
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.operator_chart import chart_of, operator_account, operator_values
@@ -30,6 +31,7 @@ __all__ = [
     "JsonObject",
     "Mismatch",
     "Need",
+    "NoSuchPool",
     "OperatorFiles",
     "as_flow_yaml",
     "as_yaml",
@@ -41,6 +43,7 @@ __all__ = [
     "google_role",
     "host_files",
     "host_layout",
+    "import_file",
     "kubeconfig",
     "metrics_csv",
     "mig_parted_config",

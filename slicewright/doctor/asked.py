@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.commands import stack_files
 from slicewright.doctor import aws, eks_checks, gke_checks, google, state
 from slicewright.doctor.findings import Finding, fails, refused_by_the_program
 
 
 def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """stack: its name, for Pulumi's state; None: unknown. Raises CannotAsk."""
-    answers = aws.ask(fleet, _text(file, "aws:profile"))
+    answers = aws.ask(fleet, stack_files.setting(file, "aws:profile"))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     return [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
@@ -22,7 +20,7 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
 
 def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """As `of_eks`."""
-    project = _text(file, "gcp:project")
+    project = stack_files.setting(file, "gcp:project")
     if project is None:
         of_stack = f" --stack {stack}" if stack else ""
         return [
@@ -48,10 +46,3 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
 _EKS = "aws:eks/cluster:Cluster"
 _GKE = "gcp:container/cluster:Cluster"
 _ACCOUNT = "gcp:serviceaccount/account:Account"
-
-
-def _text(file: Path, key: str) -> str | None:
-    """A value of the stack's configuration; None where it has none, or a secret."""
-    config: Any = yaml.safe_load(file.read_text(encoding="utf-8")).get("config")
-    value = config.get(key) if isinstance(config, dict) else None
-    return str(value) if isinstance(value, str | int) else None

@@ -86,6 +86,18 @@ class CloudEngine:
     def destroy(self) -> Ran:
         return self._run("destroy", "--yes", "--skip-preview")
 
+    def forget(self, name: str) -> None:
+        """Deletes a resource from the stack's state; the cloud keeps it."""
+        exported = self._pulumi("stack", "export", "--stack", "dev")
+        resources = json.loads(exported.output)["deployment"]["resources"]
+        (urn,) = (one["urn"] for one in resources if one["urn"].endswith(f"::{name}"))
+        done = self._pulumi("state", "delete", urn, "--yes", "--stack", "dev")
+        assert done.code == 0, done.output
+
+    def import_resources(self, file: Path) -> Ran:
+        flags = ("--yes", "--skip-preview", "--protect=false", "--generate-code=false")
+        return self._run("import", "--file", str(file), *flags)
+
     def nodes(self, cluster: str) -> list[dict[str, Any]]:
         return fake_nodes(self.directory.parent, cluster).read()
 
@@ -99,7 +111,7 @@ class CloudEngine:
 
     def until_active(self, cluster: str, group: str) -> None:
         """Waits until a node group is; what was refused before is tried again meanwhile."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.group(cluster, group)["status"] != "ACTIVE":
             assert time.monotonic() < deadline
             self.cloud.look_around()
@@ -110,10 +122,6 @@ class CloudEngine:
         names = {"clusterName": cluster, "nodegroupName": group}
         self.ask("UpdateNodegroupConfig", **names, scalingConfig={"desiredSize": count})
         self.until_active(cluster, group)
-        deadline = time.monotonic() + 120
-        while self.ask("DescribeNodegroup", **names)["nodegroup"]["status"] != "ACTIVE":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
     def group(self, cluster: str, name: str) -> dict[str, Any]:
         """A node group as EKS describes it."""

@@ -112,6 +112,21 @@ def test_a_reservation_that_does_not_exist_leaves_no_pool(engine: CloudEngine) -
     assert "three" not in pools
 
 
+def test_another_cluster_has_the_pools_too(engine: CloudEngine) -> None:
+    """Its pools ignore a change of their input `cluster` (gke_node_pools.py), and go with it."""
+    asked = fleet(pool("one", "c"))
+    asked["cluster"] = {"name": "other", "location": "us-central1-c"}
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    pools = engine.cloud.inventory()["container.nodePool"]
+    assert sorted(path.rpartition("/clusters/")[2] for path in pools) == [
+        "other/nodePools/one",
+        "other/nodePools/system",
+    ]
+
+
 def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     gone = engine.destroy()
     assert gone.code == 0, gone.output

@@ -167,6 +167,8 @@ class NodePool(Resource):
         config = seen_node_config(
             pool["config"], None if imported else (inputs.get("nodeConfig") or {})
         )
+        if imported:
+            config.pop("taints", None)  # on purpose: pulumi/pulumi-gcp #3441
         if config and (
             imported or inputs.get("nodeConfig") is not None or set(config) - {"effectiveTaints"}
         ):
@@ -182,8 +184,14 @@ class NodePool(Resource):
                 if inputs.get("ignoreNodeCountChanges")
                 else pool["initialNodeCount"]
             )
+        elif imported:
+            seen["nodeCount"] = pool["initialNodeCount"]
         name = {"name": pool["name"]} if "namePrefix" not in inputs else {}
-        return State({**seen, **kept(inputs, *_CLIENT_SIDE), **name}, _outputs(pool, parts))
+        # The provider's importer takes these from the ID, the cluster's name alone; later reads
+        # leave what the program gave.
+        own = dict(zip(("project", "location", "cluster"), parts[1:6:2], strict=True))
+        where = own if imported else kept(inputs, *_CLIENT_SIDE)
+        return State({**seen, **where, **name}, _outputs(pool, parts))
 
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties

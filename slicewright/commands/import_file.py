@@ -1,0 +1,77 @@
+"""`slicewright import-file`: a file for `pulumi import` that adopts node pools which exist."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from infra import plan, spec, values
+from slicewright.commands import stack_files
+from slicewright.exit_codes import BAD_INPUT, PROVEN
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "import-file",
+        help="adopt node pools that exist: a file for `pulumi import --file`",
+        description="Reads the file that `pulumi preview --import-file` writes, and writes that "
+        "part which adopts the stack's node pools, with their IDs (docs/how-to/adopt-pools.md). "
+        "It calls no cloud.",
+    )
+    parser.add_argument("preview", metavar="PREVIEW", help="of `pulumi preview --import-file`")
+    parser.add_argument(
+        "pools",
+        nargs="*",
+        metavar="POOL",
+        help="a pool that exists; by default all that the preview would create",
+    )
+    parser.add_argument(
+        "-s",
+        "--stack",
+        required=True,
+        metavar="NAME",
+        help="stacks/Pulumi.NAME.yaml of the project, or the path of a stack file",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    file = stack_files.path_of(parsed.stack)
+    try:
+        fleet = plan.read_file(file, name=stack_files.shown(file))
+    except spec.SpecError as e:
+        print(e, file=sys.stderr)
+        return BAD_INPUT
+    if isinstance(fleet, plan.ByoFleetPlan):
+        return _say(f"{parsed.stack} is cloud: byo, whose nodes the program never creates")
+    project = stack_files.setting(file, "gcp:project")
+    if project is None and isinstance(fleet, plan.GkeFleetPlan):
+        return _say(
+            f"{stack_files.shown(file)} has no gcp:project, which the IDs of pools begin with"
+        )
+    try:
+        preview = json.loads(Path(parsed.preview).read_text(encoding="utf-8"))
+    except OSError as e:
+        return _say(f"{parsed.preview}: {e.strerror}")
+    except ValueError:
+        preview = None
+    if not isinstance(preview, dict):
+        return _say(
+            f"{parsed.preview} is not a JSON object, as `pulumi preview --import-file` writes it"
+        )
+    try:
+        adopting = values.import_file(fleet, project, preview, parsed.pools)
+    except values.NoSuchPool as e:
+        return _say(f"{parsed.preview}: {e}")
+    print(json.dumps(adopting, indent=2))
+    return PROVEN
+
+
+def _say(problem: str) -> int:
+    print(f"slicewright import-file: {spec.plain(problem)}", file=sys.stderr)
+    return BAD_INPUT
