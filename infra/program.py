@@ -94,7 +94,7 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
-    site = _site(cloud)
+    site = _site(cloud, system=cloud.system_pool, existing=fleet.cluster.existing)
     if fleet.operator is not None:
         _deploy_with_operator(fleet, fleet.operator, site)
         return
@@ -105,7 +105,7 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
-    _deploy_with_operator(fleet, fleet.operator, _site(cloud))
+    _deploy_with_operator(fleet, fleet.operator, _site(cloud, system=[cloud.system_pool]))
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:
@@ -133,7 +133,9 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
             pulumi.log.warn(plan.NO_STARTUP_TAINT)
 
 
-def _site(cloud: GkeCluster | EksCluster) -> _Site:
+def _site(
+    cloud: GkeCluster | EksCluster, *, system: Sequence[pulumi.Resource], existing: bool = False
+) -> _Site:
     kubernetes = k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,
@@ -143,9 +145,9 @@ def _site(cloud: GkeCluster | EksCluster) -> _Site:
     )
     return _Site(
         kubernetes=kubernetes,
-        cluster=cloud.cluster,
-        system_labels=SYSTEM_LABELS,
-        system=[cloud.system_pool],
+        cluster=None if existing else cloud.cluster,
+        system_labels=SYSTEM_LABELS if system else {},
+        system=system,
         pools=cloud.pools,
         outputs={
             "cluster": cloud.cluster.name,

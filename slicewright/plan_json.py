@@ -35,13 +35,12 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
             {"path": _path(p.path), "reason": p.reason} for p in plan.unbuildable(fleet)
         ],
     }
-    if not isinstance(fleet, plan.ByoFleetPlan):
-        system = fleet.system
+    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
         written["system_pool"] = {
             "machine_type": system.machine_type,
             "zones": list(system.zones),
             "nodes": _plain(system.nodes),
-            **_price(prices.system_quote(fleet)),
+            **_price(prices.system_quote(system, fleet)),
         }
     return written
 

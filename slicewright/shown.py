@@ -30,8 +30,7 @@ _STYLES = {
 def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
-    if not isinstance(fleet, plan.ByoFleetPlan):
-        system = fleet.system
+    if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
         where = f"{_nodes(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
     for pool in fleet.pools:

@@ -57,6 +57,14 @@ class Recorder(pulumi.runtime.Mocks):
                     "dnsEndpointConfig": {"endpoint": "gke-1.us-central1.gke.goog"}
                 },
             }
+        if args.typ == "gcp:container/cluster:Cluster" and args.resource_id:
+            _, project, _, location, _, name = args.resource_id.split("/")
+            outputs |= {
+                "name": name,
+                "location": location,
+                "masterVersion": "1.34.1-gke.1431000",
+                "workloadIdentityConfig": {"workloadPool": f"{project}.svc.id.goog"},
+            }
         if args.typ == "aws:eks/cluster:Cluster":
             outputs |= {
                 "endpoint": "https://127.0.0.1:6443",

@@ -24,14 +24,15 @@ Occasion = Literal[
     "by-dns",
     "existing-subnets",
     "nat",
+    "own-cluster",
     "own-network",
     "tagged",
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
 its DNS name; those whose EKS cluster is in subnets that exist; those that make Cloud NAT or NAT
-gateways; those that make the network of their cluster; those with tags on a node group; those with
-a launch template.
+gateways; those that make their cluster, and its network; those with tags on a node group; those
+with a launch template.
 """
 
 

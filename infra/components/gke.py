@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_gcp as gcp
 
 from infra import values
+from infra.components.existing_gke_cluster import existing_gke_cluster
 from infra.components.gke_control_plane import control_plane_access, reached_at
-from infra.components.gke_network import cluster_network
+from infra.components.gke_network import ClusterNetwork, cluster_network
 from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
-from infra.plan import GkeFleetPlan
+from infra.plan import GkeClusterPlan, GkeFleetPlan
 
 _THROW_AWAY_DISK_GB = 20
 """Of each node of the pool that is removed at once; GKE's images need 10."""
@@ -26,7 +27,8 @@ class GkeCluster(pulumi.ComponentResource):
     cluster: gcp.container.Cluster
     kubeconfig: pulumi.Output[str]
     endpoint: pulumi.Output[str]
-    system_pool: pulumi.Resource
+    system_pool: Sequence[pulumi.Resource]
+    """None or one."""
     pools: Mapping[str, pulumi.Resource]
 
     def __init__(
@@ -41,7 +43,6 @@ class GkeCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:GkeCluster", name, {}, options)
         child = pulumi.ResourceOptions(parent=self)
-        network = cluster_network(name, plan.cluster, project=project, parent=self)
         account = gcp.serviceaccount.Account(
             f"{name}-nodes",
             account_id=plan.cluster.node_account_id,
@@ -55,60 +56,30 @@ class GkeCluster(pulumi.ComponentResource):
             member=account.email.apply(lambda email: f"serviceAccount:{email}"),
             opts=child,
         )
-        self.cluster = gcp.container.Cluster(
-            name,
-            name=plan.cluster.name,
-            location=plan.cluster.location,
-            network=network.vpc,
-            subnetwork=network.subnet,
-            networking_mode="VPC_NATIVE",
-            ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
-                cluster_secondary_range_name=network.pods_range,
-                services_secondary_range_name=network.services_range,
-            ),
-            # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
-            datapath_provider="ADVANCED_DATAPATH",
-            **control_plane_access(plan.cluster),
-            release_channel=gcp.container.ClusterReleaseChannelArgs(
-                channel=plan.cluster.release_channel
-            ),
-            min_master_version=plan.cluster.version,
-            workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
-                workload_pool=f"{project}.svc.id.goog"
-            ),
-            # GKE creates no cluster without a pool; this one is removed at once, so that every pool
-            # is a resource of its own. By default its three nodes would take 300 GB of the quota
-            # for SSDs, of which a new project has 250, and run as the default compute account
-            # (terraform-google-modules/terraform-google-kubernetes-engine #1795).
-            remove_default_node_pool=True,
-            initial_node_count=1,
-            node_config=gcp.container.ClusterNodeConfigArgs(
-                disk_type="pd-standard",
-                disk_size_gb=_THROW_AWAY_DISK_GB,
-                service_account=account.email,
-                oauth_scopes=list(SCOPES),
-            ),
-            # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
-            # fail half way.
-            deletion_protection=False,
-            opts=pulumi.ResourceOptions.merge(
-                # A cluster of an earlier version keeps its own: GKE would replace the cluster. And
-                # the pool that nodeConfig describes is gone.
-                child,
-                pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
-            ),
-        )
+        if plan.cluster.existing:
+            existing = existing_gke_cluster(name, plan.cluster, project=project, parent=self)
+            self.cluster, cluster_id = existing.found, existing.id
+            server, ca_data = existing.server, existing.ca_data
+            way_out: tuple[pulumi.Resource, ...] = ()
+        else:
+            network = cluster_network(name, plan.cluster, project=project, parent=self)
+            self.cluster = _new_cluster(
+                name, plan.cluster, network, account, project=project, parent=self
+            )
+            cluster_id, way_out = self.cluster.id, network.way_out
+            server, ca_data = reached_at(self.cluster, by_dns=plan.cluster.by_dns)
         home = PoolHome(
             parent=self,
             cluster=self.cluster,
+            cluster_id=cluster_id,
             account=account,
-            rights=[right, *network.way_out],
+            rights=[right, *way_out],
             private_nodes=plan.cluster.private_nodes,
         )
-        system = system_pool(name, plan.system, home)
-        self.system_pool = system
-        self.pools = {pool.name: gpu_pool(name, pool, home, after=system) for pool in plan.pools}
-        server, ca_data = reached_at(self.cluster, by_dns=plan.cluster.by_dns)
+        self.system_pool = [system_pool(name, plan.system, home)] if plan.system is not None else []
+        self.pools = {
+            pool.name: gpu_pool(name, pool, home, after=self.system_pool) for pool in plan.pools
+        }
         self.endpoint = server.apply(lambda host: f"https://{host}")
         self.kubeconfig = pulumi.Output.all(self.cluster.name, self.endpoint, ca_data).apply(
             lambda known: json.dumps(
@@ -121,3 +92,55 @@ class GkeCluster(pulumi.ComponentResource):
             )
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
+
+
+def _new_cluster(
+    name: str,
+    cluster: GkeClusterPlan,
+    network: ClusterNetwork,
+    account: gcp.serviceaccount.Account,
+    *,
+    project: str,
+    parent: pulumi.Resource,
+) -> gcp.container.Cluster:
+    return gcp.container.Cluster(
+        name,
+        name=cluster.name,
+        location=cluster.location,
+        network=network.vpc,
+        subnetwork=network.subnet,
+        networking_mode="VPC_NATIVE",
+        ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
+            cluster_secondary_range_name=network.pods_range,
+            services_secondary_range_name=network.services_range,
+        ),
+        # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
+        datapath_provider="ADVANCED_DATAPATH",
+        **control_plane_access(cluster),
+        release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
+        min_master_version=cluster.version,
+        workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
+            workload_pool=f"{project}.svc.id.goog"
+        ),
+        # GKE creates no cluster without a pool; this one is removed at once, so that every pool
+        # is a resource of its own. By default its three nodes would take 300 GB of the quota
+        # for SSDs, of which a new project has 250, and run as the default compute account
+        # (terraform-google-modules/terraform-google-kubernetes-engine #1795).
+        remove_default_node_pool=True,
+        initial_node_count=1,
+        node_config=gcp.container.ClusterNodeConfigArgs(
+            disk_type="pd-standard",
+            disk_size_gb=_THROW_AWAY_DISK_GB,
+            service_account=account.email,
+            oauth_scopes=list(SCOPES),
+        ),
+        # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
+        # fail half way.
+        deletion_protection=False,
+        opts=pulumi.ResourceOptions.merge(
+            # A cluster of an earlier version keeps its own: GKE would replace the cluster. And
+            # the pool that nodeConfig describes is gone.
+            pulumi.ResourceOptions(parent=parent),
+            pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
+        ),
+    )

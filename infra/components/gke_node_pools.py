@@ -22,6 +22,8 @@ class PoolHome:
 
     parent: pulumi.Resource
     cluster: gcp.container.Cluster
+    cluster_id: pulumi.Input[str]
+    """Its path, known once the cluster may have pools."""
     account: gcp.serviceaccount.Account
     rights: Sequence[pulumi.Resource]
     """Of the account: a node that joins before it has them has no logs and metrics; and the way
@@ -42,7 +44,7 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
     return gcp.container.NodePool(
         f"{name}-{pool.name}",
         name=pool.name,
-        cluster=home.cluster.id,
+        cluster=home.cluster_id,
         network_config=home.network_config,
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
@@ -61,16 +63,16 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
 
 
 def gpu_pool(
-    name: str, pool: GkePoolPlan, home: PoolHome, *, after: pulumi.Resource
+    name: str, pool: GkePoolPlan, home: PoolHome, *, after: Sequence[pulumi.Resource]
 ) -> gcp.container.NodePool:
     """A planned pool. GKE adds the taint nvidia.com/gpu where a pool without GPUs exists.
 
-    after: that pool.
+    after: that pool, where the stack makes it.
     """
     return gcp.container.NodePool(
         f"{name}-{pool.name}",
         name=pool.name,
-        cluster=home.cluster.id,
+        cluster=home.cluster_id,
         network_config=home.network_config,
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
@@ -90,7 +92,7 @@ def gpu_pool(
         node_config=_gpu_node(pool, home.account),
         # The name is fixed, so the old pool is deleted before the new one is created.
         opts=pulumi.ResourceOptions.merge(
-            _options(home, pool.nodes, after),
+            _options(home, pool.nodes, *after),
             pulumi.ResourceOptions(delete_before_replace=True),
         ),
     )

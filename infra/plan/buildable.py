@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, FleetPlan
+from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -51,7 +51,7 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
         )
     if isinstance(fleet, ByoFleetPlan):
         return
-    if fleet.cluster.existing:
+    if isinstance(fleet, EksFleetPlan) and fleet.cluster.existing:
         yield (
             ("cluster", "existing"),
             "using an existing cluster",

@@ -284,8 +284,14 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
             "cluster.name": "name",
             "cluster.location": "location",
             "cluster.network": "network, subnetwork, ip_allocation_policy",
-            "cluster.existing": "existing or created",
         },
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
+        "a cluster that the stack made is deleted with everything in it; one that it found stays, "
+        "without what the stack made in it",
+        "Pulumi: a resource that is read is forgotten, any other deleted",
+        {"cluster.existing": "existing or created"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

@@ -406,7 +406,8 @@ class CommonPlan:
 @dataclass(frozen=True, kw_only=True)
 class GkeFleetPlan(CommonPlan):
     cluster: GkeClusterPlan
-    system: SystemPoolPlan
+    system: SystemPoolPlan | None
+    """None in a cluster that exists, unless the stack file asks for one."""
     pools: tuple[GkePoolPlan, ...]
     operator: GpuOperator | None
     """For the pools that mig-manager partitions; None where there are none."""

@@ -51,7 +51,9 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         gke_pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
-    if fleet.allow_unlisted and not (known or own_zone or fleet.system_pool.zones):
+    # A cluster that exists has nodes for the controller; more are made on request.
+    wanted = not fleet.cluster.existing or "system_pool" in fleet.model_fields_set
+    if fleet.allow_unlisted and wanted and not (known or own_zone or fleet.system_pool.zones):
         yield refuse(
             ("system_pool", "zones"),
             f"is missing, and the zones of {region}, of which it would be in the first, are not "
@@ -68,7 +70,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     system = yield from system_pool(fleet.system_pool, "gke", zones)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
-    if len(built) != len(pools) or system is None:
+    if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(
         cluster=GkeClusterPlan(
@@ -83,7 +85,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),
-        system=system,
+        system=system if wanted else None,
         pools=built,
         operator=operator,
         image=fleet.image,

@@ -15,6 +15,7 @@ from infra.plan.fleet import (
     FleetPlan,
     GkeFleetPlan,
     NodeCount,
+    SystemPoolPlan,
 )
 
 NOT_INCLUDED: Final = (
@@ -82,8 +83,8 @@ def pool_quote(pool: CloudPoolPlan, fleet: FleetPlan) -> Quote:
     return quote(pool.machine, pool.capacity, region_of(fleet))
 
 
-def system_quote(fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
-    return quote(fleet.system.machine, spec.OnDemand(), region_of(fleet))
+def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
+    return quote(system.machine, spec.OnDemand(), region_of(fleet))
 
 
 def fleet_cost(fleet: FleetPlan) -> Cost:
@@ -123,4 +124,5 @@ def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
         return
     for pool in fleet.pools:
         yield pool.name, pool.nodes, pool_quote(pool, fleet)
-    yield fleet.system.name, fleet.system.nodes, system_quote(fleet)
+    if (system := fleet.system) is not None:
+        yield system.name, system.nodes, system_quote(system, fleet)

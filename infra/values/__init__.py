@@ -3,6 +3,7 @@
 from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
 from infra.values.driver_installer import driver_installers
 from infra.values.eks_user_data import eks_user_data
+from infra.values.existing_gke import unfit_gke_cluster
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
 from infra.values.kubeconfig import kubeconfig
@@ -57,5 +58,6 @@ __all__ = [
     "short_hash",
     "startup_policy",
     "tolerations",
+    "unfit_gke_cluster",
     "what_to_change",
 ]

@@ -137,7 +137,8 @@ def _known(fleet: EksFleetPlan | GkeFleetPlan) -> catalog.Rights:
 
 
 def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
-    counts = [fleet.system.nodes, *(pool.nodes for pool in fleet.pools)]
+    system = [fleet.system.nodes] if fleet.system is not None else []
+    counts = [*system, *(pool.nodes for pool in fleet.pools)]
     autoscaled = any(nodes.autoscaled for nodes in counts)
     occasions = {"autoscaled": autoscaled, **_by_cloud(fleet)}
     return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
@@ -149,7 +150,8 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
             return {
                 "by-dns": fleet.cluster.by_dns,
                 "nat": fleet.cluster.nat,
-                "own-network": fleet.cluster.network is None,
+                "own-cluster": not fleet.cluster.existing,
+                "own-network": fleet.cluster.network is None and not fleet.cluster.existing,
             }
         case EksFleetPlan(cluster=cluster):
             return {

@@ -82,7 +82,8 @@ class GoogleAnswers:
 
 def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
     """Zone and machine type, each pair once, sorted."""
-    pairs = {(zone, fleet.system.machine_type) for zone in fleet.system.zones}
+    system = fleet.system
+    pairs = {(zone, system.machine_type) for zone in system.zones} if system else set()
     pairs |= {(zone, pool.machine.name) for pool in fleet.pools for zone in pool.zones}
     return tuple(sorted(pairs))
 
@@ -98,10 +99,10 @@ def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
     Reserved machines are counted with the reservation, whether or not they run.
     """
     needed: Counter[str] = Counter()
-    system = fleet.system
-    needed["SSD_TOTAL_GB"] += _SYSTEM_DISK_GB * system.nodes.max
-    if system.machine_type.startswith(_SHARED_CPUS):
-        needed["CPUS"] += system.machine.vcpus * system.nodes.max
+    if (system := fleet.system) is not None:
+        needed["SSD_TOTAL_GB"] += _SYSTEM_DISK_GB * system.nodes.max
+        if system.machine_type.startswith(_SHARED_CPUS):
+            needed["CPUS"] += system.machine.vcpus * system.nodes.max
     for pool in fleet.pools:
         nodes = pool.nodes.max
         needed[_DISKS[pool.disk.type]] += pool.disk.size_gb * nodes
@@ -230,8 +231,6 @@ def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
 
 
 def _account(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
-    if fleet.cluster.existing:
-        return
     email = account_email(fleet, answers.project)
     asked = f"service account {email}"
     match answers.account:

@@ -80,6 +80,6 @@ def pod_addresses(fleet: GkeFleetPlan) -> int:
     """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
     block. Source: GKE docs, "Configure maximum Pods per node".
     """
-    pools = [(fleet.system.nodes.max, _SYSTEM_PODS_PER_NODE)]
+    pools = [(fleet.system.nodes.max, _SYSTEM_PODS_PER_NODE)] if fleet.system else []
     pools += [(pool.nodes.max, pool.max_pods_per_node) for pool in fleet.pools]
     return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in pools)

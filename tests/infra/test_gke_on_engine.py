@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,8 +169,84 @@ def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
+def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: CloudEngine) -> None:
+    existing_network(engine, "slicewright-test")
+    made = {
+        "name": "main",
+        "initialNodeCount": 1,
+        "network": "corporate",
+        "subnetwork": "gpu",
+        "nodeConfig": {"machineType": "e2-standard-4"},
+    }
+    wait_for(engine, "create", {"parent": CLUSTER.rpartition("/clusters/")[0]}, {"cluster": made})
+    before, nodes = engine.cloud.inventory(), engine.nodes("main")
+    asked = fleet(pool("one", "c"))
+    asked["cluster"]["existing"] = True
+    refused = engine.up(asked)
+    assert refused.code != 0
+    assert "it has no workload pool" in refused.output
+    assert engine.cloud.inventory()["container.nodePool"] == before["container.nodePool"]
+    identity = {"desiredWorkloadIdentityConfig": {"workloadPool": "slicewright-test.svc.id.goog"}}
+    wait_for(engine, "update", {"name": CLUSTER}, {"update": identity})
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    # What somebody else changes of the cluster is read, and is no change of the stack.
+    other = {"desiredVerticalPodAutoscaling": {"enabled": True}}
+    wait_for(engine, "update", {"name": CLUSTER}, {"update": other})
+    unmoved = engine.up(asked, "--expect-no-changes")
+    assert unmoved.code == 0, unmoved.output
+    asked["system_pool"] = {"nodes": {"count": 1}}
+    more = engine.up(asked)
+    assert more.code == 0, more.output
+    assert f"{CLUSTER}/nodePools/system" in engine.cloud.inventory()["container.nodePool"]
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    left = engine.cloud.inventory()
+    assert left == before
+    assert {n["metadata"]["name"] for n in engine.nodes("main")} == {
+        n["metadata"]["name"] for n in nodes
+    }
+    wait_for(engine, "delete", {"name": CLUSTER}, {})
+    remove_network(engine, "slicewright-test")
+
+
+def test_a_cluster_that_is_not_there_is_named(engine: CloudEngine) -> None:
+    asked = fleet(pool("one", "c"))
+    asked["cluster"] = {"name": "absent", "location": "us-central1", "existing": True}
+    up = engine.up(asked)
+    assert up.code != 0
+    assert f"'{CLUSTER.rpartition('/')[0]}/absent' does not exist" in up.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
+def wait_for(engine: CloudEngine, method: str, where: dict[str, Any], body: dict[str, Any]) -> None:
+    """A change of a cluster that somebody makes beside the stack."""
+    operation = engine.cloud.call("container", f"projects.locations.clusters.{method}", where, body)
+    name = f"{CLUSTER.rpartition('/clusters/')[0]}/operations/{operation['name']}"
+    deadline = time.monotonic() + 60
+    while True:
+        found = engine.cloud.call(
+            "container", "projects.locations.operations.get", {"name": name}, {}
+        )
+        if found["status"] == "DONE":
+            assert "error" not in found, found
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 CLUSTER = "projects/slicewright-test/locations/us-central1/clusters/main"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
+
+
+def remove_network(engine: CloudEngine, project: str) -> None:
+    where = {"project": project, "region": "us-central1", "subnetwork": "gpu"}
+    engine.cloud.call("compute", "subnetworks.delete", where, {})
+    where = {"project": project, "network": "corporate"}
+    engine.cloud.call("compute", "networks.delete", where, {})
 
 
 def existing_network(engine: CloudEngine, project: str) -> None:
@@ -205,6 +282,7 @@ def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == before
+    remove_network(engine, "slicewright-test")
 
 
 def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -> None:

@@ -1,0 +1,104 @@
+"""`cluster.existing` on GKE: what is asked of the cluster, and what of it keeps pools out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from infra import plan, spec, values
+from infra.plan import GkeFleetPlan
+from tests.recorder import Made
+
+FLEET = """\
+cloud: gke
+cluster: {name: main, location: us-central1-c, existing: true}
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+WITH_SYSTEM = FLEET + "system_pool: {nodes: {count: 1}}\n"
+
+
+def planned(text: str) -> GkeFleetPlan:
+    raw = yaml.safe_load(text)
+    found = plan.read(json.dumps(raw), spec.Source("fleet", raw))
+    assert isinstance(found, GkeFleetPlan)
+    return found
+
+
+def unfit(
+    *,
+    version: str = "1.34.1-gke.1431000",
+    autopilot: bool = False,
+    workload_pool: str | None = "p.svc.id.goog",
+) -> str:
+    return values.unfit_gke_cluster(
+        planned(FLEET).cluster,
+        project="p",
+        version=version,
+        autopilot=autopilot,
+        workload_pool=workload_pool,
+    )
+
+
+def test_it_is_looked_up_and_only_pools_and_their_account_are_made(
+    record: Callable[..., list[Made]],
+) -> None:
+    made = [m for m in record("s0", fleet=FLEET) if m.type.startswith("gcp:")]
+    (cluster,) = [m for m in made if m.read]
+    assert cluster.read.endswith("/locations/us-central1-c/clusters/main")
+    assert sorted(m.type.partition("/")[0] for m in made if not m.read) == [
+        "gcp:container",
+        "gcp:projects",
+        "gcp:serviceaccount",
+    ]
+
+
+def test_the_controller_runs_on_its_nodes_unless_a_system_pool_is_asked_for(
+    record: Callable[..., list[Made]],
+) -> None:
+    for text, selector, pools in (
+        (FLEET, None, ["a"]),
+        (WITH_SYSTEM, dict(plan.SYSTEM_LABELS), ["a", "system"]),
+    ):
+        made = record("s0", fleet=text)
+        (controller,) = [m for m in made if m.type == "kubernetes:apps/v1:Deployment"]
+        pod = controller.inputs["spec"]["template"]["spec"]
+        assert (pod.get("nodeSelector") or None) == selector
+        found = [m.inputs["name"] for m in made if m.type == "gcp:container/nodePool:NodePool"]
+        assert sorted(found) == pools
+
+
+def test_it_can_be_built_and_needs_no_right_to_make_clusters_or_networks() -> None:
+    fleet = planned(FLEET)
+    assert plan.unbuildable(fleet) == ()
+    rights = {need.right for need in values.rights(fleet)}
+    assert not {"container.clusters.create", "container.clusters.delete"} & rights
+    assert not {r for r in rights if r.startswith(("compute.networks.", "compute.subnetworks."))}
+    assert {"container.clusters.get", "container.clusters.update"} <= rights
+
+
+@pytest.mark.parametrize("key", ["private_nodes: true", "control_plane: {}", "version: '1.34'"])
+def test_its_settings_are_not_changed(broken: Callable[[str], str], key: str) -> None:
+    said = broken(FLEET.replace("existing: true", f"existing: true, {key}"))
+    assert f"cluster.{key.partition(':')[0]}: the cluster exists already" in said
+
+
+def test_a_cluster_as_slicewright_makes_it_is_fit() -> None:
+    assert unfit() == ""
+
+
+def test_each_reason_is_named_with_its_remedy() -> None:
+    said = unfit(version="1.29.9-gke.1", workload_pool=None)
+    assert "its control plane is 1.29.9-gke.1" in said
+    assert "it has no workload pool" in said
+    assert "--workload-pool=p.svc.id.goog" in said
+    assert "its workload pool is other.svc.id.goog" in unfit(workload_pool="other.svc.id.goog")
+
+
+def test_autopilot_has_no_pools_of_others() -> None:
+    said = unfit(autopilot=True, workload_pool=None)
+    assert "it is an Autopilot cluster" in said
+    assert "workload pool" not in said
