@@ -80,7 +80,7 @@ class NodeGroups:
             ami_type=pool.ami_type,
             version=pool.version,
             release_version=pool.release_version,
-            instance_types=None if pool.template and pool.template.block else [pool.machine.name],
+            instance_types=None if pool.template and pool.template.block else [*pool.machine_types],
             capacity_type=pool.capacity_type,
             disk_size=pool.disk_size_gb,
             scaling_config=scaling,

@@ -181,6 +181,7 @@ EKS: Final[tuple[Rule, ...]] = (
         "aws: ForceNew",
         {
             "machine.name": "instance_types",
+            "other_machines": "instance_types",
             "capacity_type": "capacity_type",
             "ami_type": "ami_type",
             "disk_size_gb": "disk_size",

@@ -8,6 +8,7 @@ from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
+from infra.plan.eks_machine_types import other_machines
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
@@ -28,6 +29,7 @@ def eks_pool(
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
     yield from check_capacity(pool.capacity, "eks", path, zones)
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
+    others = yield from other_machines(pool, path, found, region, zones, stated)
     image = found.machine.image if found else None
     yield from _check_release(pool.release_version, fleet.cluster.version, path)
     template = yield from template_of(pool, path, region)
@@ -58,12 +60,14 @@ def eks_pool(
         )
     if common is None:
         return None
-    most = found.machine.pods
+    limits = {m.name: m.pods for m in (found.machine, *others) if m.pods is not None}
+    smallest = min(limits, key=lambda name: limits[name], default=found.machine.name)
+    most = limits.get(smallest)
     if most is not None and common.advertised + SYSTEM_PODS > most:
         yield refuse(
             (*path, "sharing" if common.sharing else "partition"),
             f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
-            f"pods; {found.machine.name} has addresses for {most} pods",
+            f"pods; {smallest} has addresses for {most} pods",
             "use fewer replicas, or larger partitions",
             found.machine.source,
         )
@@ -78,6 +82,7 @@ def eks_pool(
     return EksPoolPlan(
         **common.parts(),
         machine=found.machine,
+        other_machines=others,
         zones=zones,
         capacity=pool.capacity,
         ami_type=image.name,

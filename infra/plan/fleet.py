@@ -259,6 +259,8 @@ class GkePoolPlan(CloudPoolPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class EksPoolPlan(CloudPoolPlan):
+    other_machines: tuple[Machine, ...]
+    """More types that its nodes may have, with the same GPUs and processors."""
     ami_type: str
     version: str | None
     """Kubernetes of the nodes: the cluster's, which EKS does not give them by itself."""
@@ -273,6 +275,11 @@ class EksPoolPlan(CloudPoolPlan):
     """None: not stated, which is off in a new node group and changes nothing in an old one."""
     tags: Mapping[str, str]
     """Of the node group."""
+
+    @property
+    def machine_types(self) -> tuple[str, ...]:
+        """In the order in which on-demand instances are tried."""
+        return (self.machine.name, *(machine.name for machine in self.other_machines))
 
     @property
     def templated(self) -> bool:

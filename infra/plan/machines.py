@@ -125,6 +125,11 @@ def system_machine(name: str, cloud: Cloud) -> Checked[Machine | None]:
     return machine
 
 
+def named_machine(name: str, cloud: Cloud, path: Path) -> Checked[Machine | None]:
+    """A machine type of the catalog, with GPUs or without."""
+    return (yield from _machine(name, cloud, path, gpus=True))
+
+
 def _machine(name: str, cloud: Cloud, path: Path, *, gpus: bool) -> Checked[Machine | None]:
     known = catalog.load().machines
     if machine := known.get((cloud, name)):

@@ -130,6 +130,11 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
 def _of_updates(pool: EksPoolPlan) -> list[str]:
     """Sources: EKS user guide, managed node update phases and node auto repair."""
     found = []
+    if pool.other_machines:
+        found.append(
+            f"pool {pool.name}: which machine type a node gets is EC2's choice; what is said of "
+            f"prices is said of {pool.machine.name}"
+        )
     if pool.update.strategy == "default":
         found.append(
             f"pool {pool.name}: for an update EKS starts new nodes before old ones end, up to "

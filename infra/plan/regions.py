@@ -177,8 +177,10 @@ def check_offered_there(
     zones: Sequence[str],
     path: spec.Path,
     stated: Stated,
+    *,
+    at: spec.Path | None = None,
 ) -> Checked[None]:
-    """path: of the pool."""
+    """path: of the pool. at: where the machine type is written, if not in machine_type."""
     if region is None or not stated.has(_REGION):
         return
     there = offered_zones(machine, region)
@@ -188,7 +190,7 @@ def check_offered_there(
         others = [*catalog.offerings()[machine.name]]
         more = len(others) - _REGIONS_SHOWN
         yield refuse(
-            (*path, "machine_type"),
+            at or (*path, "machine_type"),
             f"{machine.name} is not offered in {region.name}",
             f"regions that have it: {listed(others[:_REGIONS_SHOWN])}"
             + (f" and {more} more" if more > 0 else ""),
@@ -199,7 +201,7 @@ def check_offered_there(
     for zone in zones:
         if catalog.is_zone_id(zone) and zone in region.zones and zone not in there:
             yield refuse(
-                (*path, "zones"),
+                at or (*path, "zones"),
                 f"{machine.name} is not offered in {zone}",
                 f"zones of {region.name} that have it: {listed(there)}",
                 _OFFERINGS,

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from infra import catalog
-from infra.plan import EksFleetPlan
+from infra.catalog import Machine
+from infra.plan import EksFleetPlan, EksPoolPlan
 from infra.spec import CapacityBlock, Spot
 from slicewright.doctor.eks_network_checks import (
     AddressAnswers,
@@ -99,7 +100,8 @@ def not_enabled(identity: Identity, why: str) -> AwsAnswers:
 
 def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
     """Each once, sorted."""
-    return tuple(sorted({fleet.system.machine_type, *(p.machine.name for p in fleet.pools)}))
+    of_pools = (name for pool in fleet.pools for name in pool.machine_types)
+    return tuple(sorted({fleet.system.machine_type, *of_pools}))
 
 
 def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
@@ -112,7 +114,7 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
     system = fleet.system
     used = [(system.machine, system.nodes.max, False)]
     used += [
-        (pool.machine, pool.nodes.max, isinstance(pool.capacity, Spot))
+        (_largest(pool), pool.nodes.max, isinstance(pool.capacity, Spot))
         for pool in fleet.pools
         if not isinstance(pool.capacity, CapacityBlock)
     ]
@@ -121,6 +123,11 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
         if code is not None and nodes:
             needed[code] += machine.vcpus * nodes
     return needed
+
+
+def _largest(pool: EksPoolPlan) -> Machine:
+    """The type by which the pool's nodes may need most vCPU."""
+    return max((pool.machine, *pool.other_machines), key=lambda machine: machine.vcpus)
 
 
 def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:

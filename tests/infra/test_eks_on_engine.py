@@ -230,6 +230,34 @@ def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
         assert drift.code == 0, drift.output
 
 
+def test_another_machine_type_replaces_the_pool_and_nodes_get_what_there_is(
+    engine: CloudEngine,
+) -> None:
+    def of(**pool: Any) -> dict[str, Any]:
+        asked = fleet(zones="ac", nodes={"count": 2}, capacity="spot", **pool)
+        asked["cluster"] |= {"name": "d", "version": version}
+        return asked
+
+    version = engine.ask("DescribeCluster", name="d")["cluster"]["version"]
+    zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-west-2"}, {})
+    ids = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}
+    engine.account(stock={"g6.xlarge": {ids["us-west-2b"]: 1}})
+    several = {"other_machine_types": ["g6.2xlarge", "g6.4xlarge"]}
+    made = engine.up(of(**several))
+    assert made.code == 0, made.output
+    types = sorted(
+        node["metadata"]["labels"]["node.kubernetes.io/instance-type"]
+        for node in engine.nodes("d")
+        if node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "a"
+    )
+    assert types == ["g6.2xlarge", "g6.xlarge"]
+    again = engine.up(of(**several), "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    engine.account()
+
+
 def test_a_reservation_that_is_used_up_is_named_and_a_larger_one_is_used(
     engine: CloudEngine,
 ) -> None:

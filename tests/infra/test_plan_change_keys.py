@@ -441,6 +441,12 @@ def eks() -> Iterator[Row]:
     )
     yield Row("node_pools.disk.size_gb", {"node_pools.0.disk.size_gb": 200}, REPLACE)
     yield Row("node_pools.tags", {"node_pools.0.tags": {"a": "b"}}, IN_PLACE)
+    yield Row(
+        "node_pools.other_machine_types",
+        {"node_pools.0.other_machine_types": ["g6.2xlarge"]},
+        REPLACE,
+        {"node_pools.0.machine_type": "g6.xlarge", "node_pools.0.partition": "none"},
+    )
     for name, value in (("max_unavailable", 2), ("strategy", "default")):
         yield Row(f"node_pools.update.{name}", {f"node_pools.0.update.{name}": value}, IN_PLACE)
     percent = {"node_pools.0.update.max_unavailable_percent": 50}

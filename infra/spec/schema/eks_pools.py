@@ -131,6 +131,11 @@ class EksPool(CloudPool):
         str, FreeText("a machine type", "EC2 docs, accelerated computing", "p4d.24xlarge")
     ]
     """The cloud's name; its GPUs follow from the catalog."""
+    other_machine_types: tuple[
+        Annotated[str, FreeText("a machine type", "EC2 docs, accelerated computing", "g6.2xlarge")],
+        ...,
+    ] = ()
+    """More types that nodes may have, with the same GPUs: the more, the more spot capacity."""
     zones: ZoneNames | None = None
     """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
     capacity: EksCapacity = OnDemand()

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.node_api import NodeApi
@@ -27,6 +27,8 @@ class NodeRecord(TypedDict):
     generation: int
     index: int
     """Its number in the group, by which faults.json names it."""
+    machine: NotRequired[str]
+    """Its machine type, in a group of several."""
 
 
 class NodeSettings(TypedDict):
@@ -60,8 +62,11 @@ class DesiredNodes:
     """(location, names taken in the group) -> the name of a new node. Raises NoCapacity."""
     manifest: Callable[[NodeRecord], JsonObject]
     """The Node object that the node's kubelet registers."""
-    check_room: Callable[[int, str], None] = lambda index, location: None
-    """Raises NoCapacity where the location has no machine for the node of that number."""
+    check_room: Callable[[int, str], str | None] = lambda index, location: None
+    """The machine type of the node of that number, in a group of several; None in others.
+
+    Raises NoCapacity where the location has no machine for it.
+    """
     surge: bool = True
     """Whether a replacement is created before the old node goes."""
 
@@ -190,7 +195,7 @@ class NodeGroup:
                 taken = {r["index"] for r in nodes}
                 index = next(i for i in itertools.count() if i not in taken)
                 try:
-                    desired.check_room(index, location)
+                    machine = desired.check_room(index, location)
                     name = desired.new_name(location, {r["name"] for r in nodes})
                 except NoCapacity as e:
                     full = e
@@ -201,6 +206,8 @@ class NodeGroup:
                     generation=desired.generation,
                     index=index,
                 )
+                if machine is not None:
+                    record["machine"] = machine
                 nodes.append(record)
                 new.append(record)
             self._save(group)

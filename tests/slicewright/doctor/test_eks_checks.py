@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import plan
+from infra import plan, spec
 from infra.plan import EksFleetPlan
 from slicewright.doctor.eks_checks import (
     QUOTAS,
@@ -17,6 +18,7 @@ from slicewright.doctor.eks_checks import (
     Identity,
     Zone,
     findings,
+    machine_types,
     not_enabled,
     vcpus_needed,
 )
@@ -181,3 +183,22 @@ def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> Non
 def test_what_fits_exactly_fits(fleet: EksFleetPlan) -> None:
     needed = {code: float(n) for code, n in vcpus_needed(fleet).items()}
     assert of(fleet, answers(quotas={**needed, VPC_QUOTA: 5.0}, vpcs=4)) == []
+
+
+def test_a_pool_of_several_machine_types_may_need_the_largest_of_them() -> None:
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-west-2"},
+        "node_pools": [
+            {
+                "name": "a",
+                "machine_type": "g6.xlarge",
+                "other_machine_types": ["g6.4xlarge", "g6.2xlarge"],
+                "nodes": {"count": 2},
+            }
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(fleet, plan.EksFleetPlan)
+    assert vcpus_needed(fleet)["L-DB2E81BA"] == 2 * 16
+    assert {"g6.xlarge", "g6.2xlarge", "g6.4xlarge"} <= {*machine_types(fleet)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
@@ -16,13 +17,13 @@ from rehearsal.clouds.core.node_group import NoCapacity
 
 
 def launchable(
-    context: Context, item: NodeGroupRecord, instance_type: str, wanted: Mapping[str, int]
+    context: Context, item: NodeGroupRecord, types: Sequence[str], wanted: Mapping[str, int]
 ) -> tuple[Mapping[str, int], HealthIssue | None]:
     """As much of `wanted` (subnet -> instances) as EC2 gives, and why not all of it.
 
-    Nodes that exist are kept. Where a zone has no more, the group's other subnets are tried, as an
-    Auto Scaling group does. Messages: klothoplatform/klotho #311 (quota), aws/containers-roadmap
-    #2204 (stock).
+    Nodes that exist are kept. Where a zone has no more of a type, the group's other types and
+    subnets are tried, as an Auto Scaling group does. Messages: klothoplatform/klotho #311 (quota),
+    aws/containers-roadmap #2204 (stock), mludvig/aws-ethereum-miner #23 (spot).
     """
     found: dict[str, int] = dict.fromkeys(wanted, 0)
     for node in item["nodes"]:
@@ -32,48 +33,79 @@ def launchable(
     used = {node["index"] for node in item["nodes"]}
     free = (i for i in itertools.count() if i not in used)
     issue: HealthIssue | None = None
-    targeted = reserved.targets(context, item)
     index = next(free)
+    planned: list[_Place] = []
     missing = {subnet: wanted[subnet] - counts[subnet] for subnet in sorted(wanted)}
     for subnet, number in missing.items():
+        order = [subnet, *(s for s in sorted(wanted) if s != subnet)]
         for _ in range(number):
-            new = sum(counts.values()) - sum(min(found[s], wanted[s]) for s in wanted)
-            free_of_quota = targeted or reserved.in_open_one(
-                context, item, instance_type, subnet, counts[subnet] - found[subnet]
-            )
-            limit = None if free_of_quota else _limit(context, item, instance_type)
-            if limit is not None and _vcpus_in_use(context, item, instance_type, new) > limit:
-                issue = _launch_failure(
-                    "VcpuLimitExceeded - You have requested more vCPU capacity than your current "
-                    f"vCPU limit of {limit} allows for the instance bucket that the specified "
-                    "instance type belongs to. Please visit "
-                    "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this "
-                    "limit."
-                )
-                continue
-            order = [subnet, *(s for s in sorted(wanted) if s != subnet)]
-            place = next(
-                (
-                    s
-                    for s in order
-                    if _has_stock(context, item, instance_type, s, index, counts[s] - found[s])
-                ),
-                None,
-            )
-            if place is None:
-                issue = _no_room(context, item, instance_type, subnet, new)
-                continue
-            counts[place] += 1
-            index = next(free)
+            refusals = []
+            for place in (_Place(s, kind) for s in order for kind in types):
+                refusal = _refusal(context, item, place, index, planned)
+                if refusal is None:
+                    counts[place.subnet] += 1
+                    planned.append(place)
+                    index = next(free)
+                    break
+                refusals.append(refusal)
+            else:
+                issue = refusals[0]
     return counts, issue
 
 
-def check_stock(
-    context: Context, item: NodeGroupRecord, instance_type: str, subnet: str, index: int
-) -> None:
-    """Of one more instance, such as the surge of an update. Raises NoCapacity."""
-    if not _has_stock(context, item, instance_type, subnet, index, 0):
-        raise NoCapacity(*_no_room(context, item, instance_type, subnet, 0))
+class _Place(NamedTuple):
+    """Where an instance is launched, and of which type."""
+
+    subnet: str
+    kind: str
+
+
+def _refusal(
+    context: Context, item: NodeGroupRecord, place: _Place, index: int, planned: Sequence[_Place]
+) -> HealthIssue | None:
+    """Why EC2 has not one more instance there, beside those that are planned."""
+    new = planned.count(place)
+    free_of_quota = reserved.targets(context, item) or reserved.in_open_one(
+        context, item, place.kind, place.subnet, new
+    )
+    limit = None if free_of_quota else _limit(context, item, place.kind)
+    vcpus = sum(machines()[kind].vcpu for _, kind in (*planned, place))
+    if limit is not None and _vcpus_in_use(context, item, place.kind) + vcpus > limit:
+        return _launch_failure(
+            item,
+            "VcpuLimitExceeded - You have requested more vCPU capacity than your current "
+            f"vCPU limit of {limit} allows for the instance bucket that the specified "
+            "instance type belongs to. Please visit "
+            "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this "
+            "limit.",
+        )
+    if not _has_stock(context, item, place.kind, place.subnet, index, new):
+        return _no_room(context, item, place.kind, place.subnet, new)
+    return None
+
+
+class Chooser:
+    """Which of a group's types each new node gets, as far as there is stock."""
+
+    def __init__(self, context: Context, item: NodeGroupRecord, types: Sequence[str]) -> None:
+        self._context = context
+        self._item = item
+        self._types = types
+        self._chosen: dict[int, _Place] = {}
+
+    def machine_of(self, index: int, subnet: str) -> str | None:
+        """None in a group of one type. Raises NoCapacity, for the surge of an update too."""
+        current = self._context.store.get(NODE_GROUPS, self._item["key"]) or self._item
+        recorded = {node["index"] for node in current["nodes"]}
+        # Chosen in the same batch, and not on record before all of it is.
+        unseen = [place for i, place in self._chosen.items() if i not in recorded]
+        for kind in self._types:
+            place = _Place(subnet, kind)
+            new = unseen.count(place) if len(self._types) > 1 else 0
+            if _has_stock(self._context, self._item, kind, subnet, index, new):
+                self._chosen[index] = place
+                return kind if len(self._types) > 1 else None
+        raise NoCapacity(*_no_room(self._context, self._item, self._types[0], subnet, 0))
 
 
 def _no_room(
@@ -83,25 +115,33 @@ def _no_room(
     if reserved.targets(context, item):
         why = reserved.why_not_there(context, item, instance_type, subnet, new)
         if why is not None:
-            return _launch_failure(why)
+            return _launch_failure(item, why)
     return _out_of_stock(context, item, instance_type, subnet)
 
 
 def _out_of_stock(
     context: Context, item: NodeGroupRecord, instance_type: str, subnet: str
 ) -> HealthIssue:
+    if item["nodegroup"]["capacityType"] == "SPOT":
+        return _launch_failure(
+            item,
+            "UnfulfillableCapacity - Unable to fulfill capacity due to your request "
+            "configuration. Please adjust your request and try again.",
+        )
     zone = (find_subnet(context, item["region"], subnet) or {})["AvailabilityZone"]
     return _launch_failure(
+        item,
         f"InsufficientInstanceCapacity - We currently do not have sufficient {instance_type} "
         f"capacity in the Availability Zone you requested ({zone}). Our system will be working on "
-        "provisioning additional capacity."
+        "provisioning additional capacity.",
     )
 
 
-def _launch_failure(reason: str) -> HealthIssue:
+def _launch_failure(item: NodeGroupRecord, reason: str) -> HealthIssue:
+    kind = "Spot" if item["nodegroup"]["capacityType"] == "SPOT" else "On-Demand"
     return HealthIssue(
         "AsgInstanceLaunchFailures",
-        f"Could not launch On-Demand Instances. {reason} Launching EC2 instance failed.",
+        f"Could not launch {kind} Instances. {reason} Launching EC2 instance failed.",
     )
 
 
@@ -118,15 +158,29 @@ def _limit(context: Context, item: NodeGroupRecord, instance_type: str) -> int |
     return int(injected) if injected is not None else account_of(context).vcpus.get(code)
 
 
-def _vcpus_in_use(context: Context, item: NodeGroupRecord, instance_type: str, new: int) -> int:
-    """By the region's instances of the quota, with `new` + 1 more of this type."""
+def _vcpus_in_use(context: Context, item: NodeGroupRecord, instance_type: str) -> int:
+    """By the region's instances of the type's quota."""
     code = _quota(item, instance_type)
-    total = (new + 1) * machines()[instance_type].vcpu
-    for group in context.store.values(NODE_GROUPS, prefix=f"{item['region']}/"):
-        for kind in group["nodegroup"]["instanceTypes"][:1]:
-            if _quota(group, kind) == code:
-                total += len(group["nodes"]) * machines()[kind].vcpu
-    return total
+    return sum(
+        machines()[kind].vcpu
+        for group in context.store.values(NODE_GROUPS, prefix=f"{item['region']}/")
+        for kind in _kinds(group)
+        if _quota(group, kind) == code
+    )
+
+
+def _kinds(group: NodeGroupRecord) -> list[str]:
+    """The type of each of its nodes; none of a group whose launch template has the type."""
+    return [
+        kind
+        for node in group["nodes"]
+        for kind in ([node["machine"]] if "machine" in node else _first(group))
+    ]
+
+
+def _first(group: NodeGroupRecord) -> list[str]:
+    found: list[str] = group["nodegroup"]["instanceTypes"][:1]
+    return found
 
 
 def _has_stock(
@@ -158,10 +212,12 @@ def _has_stock(
         return True
     running = 0
     for other in context.store.values(NODE_GROUPS, prefix=f"{item['region']}/"):
-        if other["nodegroup"]["instanceTypes"][:1] == [instance_type]:
-            places = (find_subnet(context, item["region"], n["location"]) for n in other["nodes"])
-            running += sum(
-                p is not None and p["AvailabilityZoneId"] == found["AvailabilityZoneId"]
-                for p in places
-            )
+        places = (
+            find_subnet(context, item["region"], node["location"])
+            for node in other["nodes"]
+            if ([node["machine"]] if "machine" in node else _first(other)) == [instance_type]
+        )
+        running += sum(
+            p is not None and p["AvailabilityZoneId"] == found["AvailabilityZoneId"] for p in places
+        )
     return running + new < stock

@@ -31,7 +31,7 @@ from rehearsal.clouds.aws.eks.checks import (
 from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
-from rehearsal.clouds.aws.eks.template_data import instance_type_of
+from rehearsal.clouds.aws.eks.template_data import instance_types_of
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, make_instance_profile
@@ -189,8 +189,8 @@ class NodeGroups:
 
     def _retry(self, key: str, item: NodeGroupRecord) -> None:
         wanted = desired_nodes(self._context, item).counts
-        kind = instance_type_of(self._context, item)
-        counts, _ = launchable(self._context, item, kind, wanted)
+        types = instance_types_of(self._context, item)
+        counts, _ = launchable(self._context, item, types, wanted)
         # Nothing is missing where only an update found no room for its surge.
         complete = len(item["nodes"]) >= sum(wanted.values())
         if complete or sum(counts.values()) > len(item["nodes"]):
@@ -232,7 +232,7 @@ class NodeGroups:
         try:
             desired = desired_nodes(self._context, item)
             counts, shortage = launchable(
-                self._context, item, instance_type_of(self._context, item), desired.counts
+                self._context, item, instance_types_of(self._context, item), desired.counts
             )
             self._nodes(item).converge(
                 replace(desired, counts=counts), timeout_s=self._context.ready_timeout_s

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
-from rehearsal.clouds.aws.eks.capacity import check_stock
-from rehearsal.clouds.aws.eks.template_data import data_of, first_type
+from rehearsal.clouds.aws.eks.capacity import Chooser
+from rehearsal.clouds.aws.eks.template_data import data_of, types_of
 from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
@@ -36,9 +36,7 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
         settings=node_settings(group),
         new_name=lambda subnet, taken: _new_name(context, region, subnet, taken),
         manifest=lambda record: _node(context, item, template, config, record),
-        check_room=lambda index, subnet: check_stock(
-            context, item, first_type(group, template), subnet, index
-        ),
+        check_room=Chooser(context, item, types_of(group, template)).machine_of,
         surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
     )
 
@@ -79,7 +77,7 @@ def _node(
     record: NodeRecord,
 ) -> JsonObject:
     group, region, name = item["nodegroup"], item["region"], record["name"]
-    instance_type = first_type(group, template)
+    instance_type = record.get("machine") or types_of(group, template)[0]
     machine = machines()[instance_type]
     subnet = find_subnet(context, region, record["location"]) or {
         "AvailabilityZone": f"{region}a",

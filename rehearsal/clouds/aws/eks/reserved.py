@@ -15,7 +15,7 @@ from rehearsal.clouds.aws.ec2.capacity_reservations import (
     target_of,
 )
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
-from rehearsal.clouds.aws.eks.template_data import data_of, instance_type_of
+from rehearsal.clouds.aws.eks.template_data import data_of, instance_types_of
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
@@ -74,9 +74,9 @@ def in_open_one(
         _zone(context, other, node["location"]) == zone
         for other in _groups(context, item["region"])
         if other["nodegroup"]["capacityType"] == "ON_DEMAND"
-        and instance_type_of(context, other) == instance_type
         and target_of(data_of(context, other)) is None
         for node in other["nodes"]
+        if node.get("machine", instance_types_of(context, other)[0]) == instance_type
     )
     return used + new < count
 

@@ -17,10 +17,10 @@ def data_of(context: Context, item: NodeGroupRecord) -> JsonObject:
     return template_data(found, template["version"])
 
 
-def instance_type_of(context: Context, item: NodeGroupRecord) -> str:
-    return first_type(item["nodegroup"], data_of(context, item))
+def instance_types_of(context: Context, item: NodeGroupRecord) -> list[str]:
+    return types_of(item["nodegroup"], data_of(context, item))
 
 
-def first_type(group: JsonObject, template: JsonObject) -> str:
-    types = group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"]
-    return str(types[0])
+def types_of(group: JsonObject, template: JsonObject) -> list[str]:
+    """In the order of the request, at least one."""
+    return list(group.get("instanceTypes") or [template.get("InstanceType") or "t3.medium"])

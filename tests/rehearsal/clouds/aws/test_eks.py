@@ -749,3 +749,33 @@ def test_a_group_that_failed_at_its_creation_stays_failed(aws) -> None:
     aws.cloud.look_around()
     assert aws.cloud.tasks.wait(120)
     assert (aws.settle("nodegroup")["status"], len(aws.nodes())) == ("CREATE_FAILED", 1)
+
+
+def kinds(aws) -> list[str]:
+    return sorted(n["metadata"]["labels"]["node.kubernetes.io/instance-type"] for n in aws.nodes())
+
+
+def test_of_several_types_each_zone_gives_what_it_has(aws) -> None:
+    aws.make_cluster()
+    stock = {"g4dn.xlarge": {"euw1-az2": 1}, "g4dn.2xlarge": {"euw1-az2": 2}}
+    write_account(aws.environment, **PROMPT, stock=stock)
+    asked = {"instanceTypes": ["g4dn.xlarge", "g4dn.2xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
+    group = aws.make_group(**asked, capacityType="SPOT", scalingConfig=scaled(3))
+    assert group["status"] == "ACTIVE"
+    assert kinds(aws) == ["g4dn.2xlarge", "g4dn.2xlarge", "g4dn.xlarge"]
+    done = update(aws, "UpdateNodegroupConfig", scalingConfig=scaled(4))
+    assert done["status"] == "Failed"
+    assert done["errors"][0]["errorMessage"].startswith(
+        "Could not launch Spot Instances. UnfulfillableCapacity"
+    )
+    assert len(aws.nodes()) == 3
+
+
+def test_the_vcpus_of_a_group_of_several_types_are_those_of_its_nodes(aws) -> None:
+    aws.make_cluster()
+    stock = {"g4dn.xlarge": {"euw1-az2": 1}}
+    write_account(aws.environment, **PROMPT, stock=stock, vcpus={"L-DB2E81BA": 4 + 8 + 7})
+    asked = {"instanceTypes": ["g4dn.xlarge", "g4dn.2xlarge"], "amiType": "AL2023_x86_64_NVIDIA"}
+    group = aws.make_group(**asked, scalingConfig=scaled(3))
+    assert kinds(aws) == ["g4dn.2xlarge", "g4dn.xlarge"]
+    assert group["status"] == "CREATE_FAILED"
