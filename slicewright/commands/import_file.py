@@ -13,6 +13,7 @@ from rich.console import Console
 from infra import plan, spec, values
 from slicewright.commands import stack_files
 from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.stack_config import setting
 
 
 def add_parser(commands: Any) -> None:
@@ -49,7 +50,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     if isinstance(fleet, plan.ByoFleetPlan):
         return _say(f"{parsed.stack} is cloud: byo, whose nodes the program never creates")
-    project = stack_files.setting(file, "gcp:project")
+    project = setting(file, "gcp:project")
     if project is None and isinstance(fleet, plan.GkeFleetPlan):
         return _say(
             f"{stack_files.shown(file)} has no gcp:project, which the IDs of pools begin with"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +35,6 @@ def shown(file: Path) -> str:
         return str(file.absolute().relative_to(Path.cwd()))
     except ValueError:
         return str(file)
-
-
-def setting(file: Path, key: str) -> str | None:
-    """A value of the stack's configuration; None where it has none, or a secret."""
-    config: Any = yaml.safe_load(file.read_text(encoding="utf-8")).get("config")
-    value = config.get(key) if isinstance(config, dict) else None
-    return str(value) if isinstance(value, str | int) else None
 
 
 def _exists(file: Path) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from slicewright.commands import stack_files
 from slicewright.doctor import aws, eks_checks, gke_checks, google, state
 from slicewright.doctor.findings import Finding, fails, refused_by_the_program
+from slicewright.stack_config import setting
 
 
 def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """stack: its name, for Pulumi's state; None: unknown. Raises CannotAsk."""
-    answers = aws.ask(fleet, stack_files.setting(file, "aws:profile"))
+    answers = aws.ask(fleet, setting(file, "aws:profile"))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     return [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
@@ -20,7 +20,7 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
 
 def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """As `of_eks`."""
-    project = stack_files.setting(file, "gcp:project")
+    project = setting(file, "gcp:project")
     if project is None:
         of_stack = f" --stack {stack}" if stack else ""
         return [
