@@ -10,7 +10,17 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.plan import SYSTEM_LABELS, GkePoolPlan, NodeCount, SystemPoolPlan, Taint
-from infra.spec import Capacity, FlexStart, GkeOnDemand, GkeReservation, GkeSpot, Queued
+from infra.spec import (
+    BlueGreen,
+    Capacity,
+    FlexStart,
+    GkeOnDemand,
+    GkeReservation,
+    GkeSpot,
+    Queued,
+    Surge,
+    Upgrade,
+)
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles decide what is allowed; scopes would only narrow it further."""
@@ -75,14 +85,18 @@ def gpu_pool(
         cluster=home.cluster_id,
         network_config=home.network_config,
         node_locations=list(pool.zones),
-        **_count(pool.nodes, len(pool.zones)),
+        **_count(pool.nodes, len(pool.zones), pool.location_policy),
         max_pods_per_node=pool.max_pods_per_node,
         management=gcp.container.NodePoolManagementArgs(
             auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
         ),
-        # No extra GPU node for an upgrade: quota and capacity for one are rarely available.
-        upgrade_settings=gcp.container.NodePoolUpgradeSettingsArgs(
-            strategy="SURGE", max_surge=0, max_unavailable=1
+        upgrade_settings=_upgrade(pool.upgrade),
+        placement_policy=(
+            gcp.container.NodePoolPlacementPolicyArgs(
+                type="COMPACT", policy_name=pool.placement_policy
+            )
+            if pool.placement == "compact"
+            else None
         ),
         queued_provisioning=(
             gcp.container.NodePoolQueuedProvisioningArgs(enabled=True)
@@ -94,6 +108,12 @@ def gpu_pool(
         opts=pulumi.ResourceOptions.merge(
             _options(home, pool.nodes, *after),
             pulumi.ResourceOptions(delete_before_replace=True),
+            _options(home, pool.nodes, after),
+            # Of a placement policy the provider updates nothing: a change of its type alone would
+            # be shown and have no effect (resource_container_node_pool.go).
+            pulumi.ResourceOptions(
+                delete_before_replace=True, replace_on_changes=["placementPolicy"]
+            ),
         ),
     )
 
@@ -114,16 +134,44 @@ def _options(home: PoolHome, nodes: NodeCount, *after: pulumi.Resource) -> pulum
     )
 
 
-def _count(nodes: NodeCount, zones: int) -> dict[str, object]:
+def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> dict[str, object]:
     """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
     if not nodes.autoscaled:
         return {"node_count": nodes.max // zones}
     return {
         "initial_node_count": math.ceil(nodes.min / zones),
         "autoscaling": gcp.container.NodePoolAutoscalingArgs(
-            total_min_node_count=nodes.min, total_max_node_count=nodes.max
+            total_min_node_count=nodes.min,
+            total_max_node_count=nodes.max,
+            location_policy=location_policy,
         ),
     }
+
+
+def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
+    match upgrade:
+        case Surge():
+            return gcp.container.NodePoolUpgradeSettingsArgs(
+                strategy="SURGE",
+                max_surge=upgrade.max_surge,
+                max_unavailable=upgrade.max_unavailable,
+            )
+        case BlueGreen():
+            batches = (
+                gcp.container.NodePoolUpgradeSettingsBlueGreenSettingsStandardRolloutPolicyArgs
+            )
+            percent = upgrade.batch_percent
+            return gcp.container.NodePoolUpgradeSettingsArgs(
+                strategy="BLUE_GREEN",
+                blue_green_settings=gcp.container.NodePoolUpgradeSettingsBlueGreenSettingsArgs(
+                    standard_rollout_policy=batches(
+                        batch_node_count=upgrade.batch_nodes,
+                        batch_percentage=None if percent is None else percent / 100,
+                        batch_soak_duration=f"{upgrade.batch_soak_minutes * 60}s",
+                    ),
+                    node_pool_soak_duration=f"{upgrade.soak_minutes * 60}s",
+                ),
+            )
 
 
 def _gpu_node(

@@ -130,7 +130,14 @@ GKE: Final[tuple[Rule, ...]] = (
             "local_ssd": "node_config.ephemeral_storage_local_ssd_config, "
             "local_nvme_ssd_block_config",
             "max_pods_per_node": "max_pods_per_node",
+            "placement_policy": "placement_policy.policy_name",
         },
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
+        _ALL_GO,
+        "google-beta: the type alone is never sent, so the program asks for a replacement",
+        {"placement": "placement_policy.type"},
     ),
     *_rules(
         ChangeEffect.ROLL,
@@ -157,7 +164,14 @@ GKE: Final[tuple[Rule, ...]] = (
             "labels": "node_config.labels",
             "taints": "node_config.taints",
             "management": "management",
+            "location_policy": "autoscaling.location_policy",
         },
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "it applies from the next upgrade, or the next change that needs new nodes",
+        "google-beta: updated in place",
+        {"upgrade": "upgrade_settings"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

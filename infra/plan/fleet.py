@@ -33,6 +33,7 @@ from infra.spec import (
     Queued,
     Rollout,
     Spot,
+    Upgrade,
 )
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -245,6 +246,10 @@ class GkePoolPlan(CloudPoolPlan):
     resource_labels: Mapping[str, str]
     features: GkeFeatures
     management: Management
+    upgrade: Upgrade
+    location_policy: Literal["BALANCED", "ANY"] | None
+    placement: Literal["compact"] | None
+    placement_policy: str | None
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:

@@ -11,7 +11,13 @@ from infra.plan.capacity import check_offered
 from infra.plan.drivers import gke_driver, operator_driver
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.fleet import GkePoolPlan, Offer, SharingStrategy
-from infra.plan.gke_capacity import gke_capacity, repaired
+from infra.plan.gke_capacity import (
+    check_location_policy,
+    check_placement,
+    gke_capacity,
+    gke_upgrade,
+    repaired,
+)
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
 from infra.plan.pools import SYSTEM_PODS, pool_plan
@@ -49,6 +55,9 @@ def gke_pool(
     if zones and stated.has((*path, "zones"), location):
         yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
     capacity = yield from gke_capacity(pool, path, zones)
+    yield from check_placement(pool, path, zones)
+    upgrade = yield from gke_upgrade(pool, path)
+    yield from check_location_policy(pool, path)
     management = yield from repaired(pool.management, pool.capacity, path)
     yield from _check_management(pool.management, fleet.cluster.release_channel, path)
     by_operator = isinstance(pool.partition, spec.Operator)
@@ -94,6 +103,10 @@ def gke_pool(
         resource_labels=pool.resource_labels,
         features=pool.features,
         management=management,
+        upgrade=upgrade,
+        location_policy=pool.location_policy,
+        placement=pool.placement,
+        placement_policy=pool.placement_policy,
     )
 
 

@@ -19,7 +19,15 @@ from infra.plan.fleet import (
 )
 from infra.plan.gke_network import network_notes
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
-from infra.spec import FLEX_START_HOURS, FlexStart, GkeOnDemand, GkeReservation, GkeSpot, Queued
+from infra.spec import (
+    FLEX_START_HOURS,
+    BlueGreen,
+    FlexStart,
+    GkeOnDemand,
+    GkeReservation,
+    GkeSpot,
+    Queued,
+)
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "
@@ -149,6 +157,16 @@ def _of_updates(pool: EksPoolPlan) -> list[str]:
     return found
 
 
+def _extra_nodes(pool: GkePoolPlan) -> list[str]:
+    """Source: GKE docs, node upgrades and quota: nodes for an upgrade come from it too."""
+    more = isinstance(pool.upgrade, BlueGreen) or pool.upgrade.max_surge > 0
+    if not more or not isinstance(pool.capacity, GkeReservation):
+        return []
+    return [
+        f"pool {pool.name}: an upgrade needs more machines than the pool has, reserved ones too"
+    ]
+
+
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
     """One sentence each, starting with the pool's name where it is of one."""
     found = []
@@ -209,7 +227,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                     f"{at} one preemption removes all {pool.advertised} devices that it offers"
                 )
         if isinstance(pool, GkePoolPlan):
-            found += [*_reserved(pool), *_limited(pool)]
+            found += [*_reserved(pool), *_limited(pool), *_extra_nodes(pool)]
         if isinstance(pool, GkePoolPlan) and pool.driver == "LATEST":
             found.append(
                 f"{at} driver LATEST changes without notice; the agents report what they find"

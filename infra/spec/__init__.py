@@ -42,6 +42,7 @@ from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
 from infra.spec.schema.gke_cluster import AuthorizedNetwork, GkeCluster, GkeControlPlane, GkeNetwork
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
+from infra.spec.schema.gke_upgrade import BlueGreen, Surge, Upgrade
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
 from infra.spec.schema.partition import (
@@ -70,6 +71,7 @@ __all__ = [
     "REFERENCE",
     "AuthorizedNetwork",
     "Autoscaled",
+    "BlueGreen",
     "ByoCluster",
     "ByoFleet",
     "ByoPool",
@@ -136,10 +138,12 @@ __all__ = [
     "Source",
     "SpecError",
     "Spot",
+    "Surge",
     "SystemPool",
     "Taint",
     "TimeSlicing",
     "Unpartitioned",
+    "Upgrade",
     "Wait",
     "Workload",
     "format_path",

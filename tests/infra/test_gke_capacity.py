@@ -191,3 +191,99 @@ def test_agents_and_workloads_tolerate_what_gke_taints_queued_nodes_with() -> No
     assert taint["key"] not in {t.key for t in pool.taints}, "GKE adds it itself"
     (other,) = planned(capacity="flex-start", nodes=EMPTY).pools
     assert taint not in values.tolerations([other])
+
+
+SURGE = {"strategy": "SURGE", "maxSurge": 0, "maxUnavailable": 1}
+
+
+def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
+    batches = {"batchSoakDuration": "0s", **policy}
+    settings = {"standardRolloutPolicy": batches, "nodePoolSoakDuration": soak}
+    return {"strategy": "BLUE_GREEN", "blueGreenSettings": settings}
+
+
+@pytest.mark.parametrize(
+    ("pool", "settings"),
+    [
+        ({}, SURGE),
+        ({"upgrade": "surge"}, SURGE),
+        ({"upgrade": {"mode": "surge", "max_surge": 2}}, {**SURGE, "maxSurge": 2}),
+        ({"upgrade": "blue-green"}, blue_green(batchNodeCount=1)),
+        (
+            {
+                "upgrade": {
+                    "mode": "blue-green",
+                    "batch_percent": 25,
+                    "batch_soak_minutes": 10,
+                    "soak_minutes": 0,
+                }
+            },
+            blue_green("0s", batchPercentage=0.25, batchSoakDuration="600s"),
+        ),
+    ],
+)
+def test_how_nodes_are_upgraded_is_as_asked(
+    record: Record, pool: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    assert sent(record, **pool)["upgradeSettings"] == settings
+
+
+def test_placement_and_location_policy_are_as_asked(record: Record) -> None:
+    plain = sent(record, nodes=EMPTY)
+    assert "placementPolicy" not in plain
+    assert "locationPolicy" not in plain["autoscaling"]
+    pool = sent(record, nodes=EMPTY, placement="compact", location_policy="ANY")
+    assert pool["placementPolicy"] == {"type": "COMPACT"}
+    assert pool["autoscaling"]["locationPolicy"] == "ANY"
+    named = sent(record, placement="compact", placement_policy="rack")
+    assert named["placementPolicy"] == {"type": "COMPACT", "policyName": "rack"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ({"upgrade": {"mode": "surge", "max_unavailable": 0}}, "are 0 together"),
+        ({"upgrade": {"mode": "surge", "max_surge": 20}}, "are 21 together"),
+        (
+            {"upgrade": {"mode": "blue-green", "batch_nodes": 1, "batch_percent": 5}},
+            "a number of nodes or a part of all, not both",
+        ),
+        ({"upgrade": {"mode": "blue-green", "soak_minutes": 10_081}}, "after seven days"),
+        ({"capacity": "flex-start", "nodes": EMPTY, "upgrade": "surge"}, "in its own way"),
+        ({"location_policy": "ANY"}, "the pool has a fixed number of nodes"),
+        ({"placement_policy": "rack"}, "with compact placement only"),
+        (
+            {
+                "placement": "compact",
+                "zones": ["us-central1-a", "us-central1-c"],
+                "nodes": {"count": 2},
+            },
+            "compact nodes are in one zone",
+        ),
+        ({"placement": "compact", "upgrade": "blue-green"}, "cannot be upgraded blue-green"),
+        ({"placement": "compact", "capacity": "queued", "nodes": EMPTY}, "queued nodes cannot"),
+        (
+            {"placement": "compact", "capacity": "flex-start", "nodes": EMPTY},
+            "flex-start nodes of a2-highgpu-1g cannot be placed compactly",
+        ),
+        (
+            {
+                "placement": "compact",
+                "machine_type": "n1-standard-8",
+                "gpu": {"model": "T4", "count": 1},
+            },
+            "no N1 machines compactly",
+        ),
+    ],
+)
+def test_upgrades_and_placements_that_gke_does_not_have_are_refused(
+    pool: dict[str, Any], said: str
+) -> None:
+    assert said in refusal(**pool)
+
+
+def test_an_upgrade_that_needs_more_reserved_machines_is_noted() -> None:
+    week = reservation(reservation="week")
+    for upgrade, noted in (("surge", False), ("blue-green", True)):
+        notes = plan.notes(planned(capacity=week, upgrade=upgrade))
+        assert any("reserved ones too" in note for note in notes) is noted

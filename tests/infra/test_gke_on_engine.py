@@ -105,6 +105,26 @@ def test_pools_whose_machines_come_later_come_up_empty_and_stay_as_asked(
     assert pools == {"system"}
 
 
+def test_upgrades_change_in_place_and_placement_replaces(engine: CloudEngine) -> None:
+    """The provider itself would show the second, and do nothing."""
+    empty = {"min": 0, "max": 2}
+    before = {"nodes": empty, "capacity": {"mode": "flex-start", "max_run_hours": 24}}
+    two = pool("two", "f", nodes=empty, capacity="queued")
+    for asked, said in (
+        ({"nodes": empty, "location_policy": "ANY"}, "1 replaced"),
+        ({"nodes": empty, "upgrade": "blue-green"}, "1 updated"),
+        ({"nodes": empty, "upgrade": {"mode": "surge", "max_surge": 1}}, "1 updated"),
+        ({"nodes": empty, "placement": "compact"}, "1 replaced"),
+    ):
+        up = engine.up(fleet(pool("one", "c", **asked), two))
+        assert (up.code, said in up.output) == (0, True), (before, asked, up.output)
+        again = engine.up(fleet(pool("one", "c", **asked), two), "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+        before = asked
+
+
 def test_a_reservation_that_does_not_exist_leaves_no_pool(engine: CloudEngine) -> None:
     up = engine.up(fleet(reserved("three", reservation="day"), pool("two", "f")))
     assert up.code != 0

@@ -328,6 +328,42 @@ def gke() -> Iterator[Row]:
     shared = {"node_pools.0.sharing": {"mode": "time-slicing", "replicas": 2}}
     fleet: dict[str, Any] = {"where": "fleet"}
     yield Row("cluster.location", {"cluster.location": "us-central1-a"}, REPLACE, **fleet)
+    for key, value, other in (
+        ("mode", "surge", "blue-green"),
+        ("max_surge", 0, 1),
+        ("max_unavailable", 1, 2),
+    ):
+        yield Row(
+            f"node_pools.upgrade.{key}",
+            {"node_pools.0.upgrade": {"mode": "surge"} | {key: other}},
+            IN_PLACE,
+            {"node_pools.0.upgrade": {"mode": "surge"} | {key: value}},
+        )
+    for key, value, other in (
+        ("batch_nodes", 1, 2),
+        ("batch_percent", 10, 20),
+        ("batch_soak_minutes", 0, 1),
+        ("soak_minutes", 60, 1),
+    ):
+        yield Row(
+            f"node_pools.upgrade.{key}",
+            {"node_pools.0.upgrade": {"mode": "blue-green", key: other}},
+            IN_PLACE,
+            {"node_pools.0.upgrade": {"mode": "blue-green", key: value}},
+        )
+    yield Row(
+        "node_pools.location_policy",
+        {"node_pools.0.location_policy": "ANY"},
+        IN_PLACE,
+        {"node_pools.0.nodes": {"min": 0, "max": 2}},
+    )
+    yield Row("node_pools.placement", {"node_pools.0.placement": "compact"}, REPLACE)
+    yield Row(
+        "node_pools.placement_policy",
+        {"node_pools.0.placement_policy": "rack"},
+        REPLACE,
+        {"node_pools.0.placement": "compact"},
+    )
     yield Row(
         "node_pools.capacity.fallback",
         {"node_pools.0.capacity": {"mode": "reservation", "fallback": "none"}},

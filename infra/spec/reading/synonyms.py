@@ -46,7 +46,7 @@ KEY_SYNONYMS: Mapping[str, str] = {
     "max_shared_clients_per_gpu": "sharing: {mode: time-slicing, replicas: …}",
     "flex_start": "capacity: flex-start",
     "reservation_affinity": "capacity: {mode: reservation, reservation: …}",
-    "upgrade_settings": "rollout: {max_unavailable: …}",
+    "upgrade_settings": "upgrade: {max_surge: …, max_unavailable: …}",
     "update_config": "rollout: {max_unavailable: …}",
     "placement": "start",
     "replicas_per_gpu": "replicas",

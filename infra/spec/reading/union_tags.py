@@ -19,6 +19,7 @@ MODES: Mapping[str, str] = {
     "capacity": "on-demand, spot, flex-start, queued, reservation, or capacity-block",
     "in_use": "refuse or wait",
     "network": "public, private, or existing",
+    "upgrade": "surge or blue-green",
 }
 """Key of a union -> its modes, for remedies."""
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.constraints import FreeText, IntRange
+from infra.spec.schema.constraints import FreeText, IntRange, Pattern
 from infra.spec.schema.field_types import CloudLabels, ZoneNames
 from infra.spec.schema.gke_capacity import GkeCapacity, GkeOnDemand
+from infra.spec.schema.gke_upgrade import Surge, Upgrade
 from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import GkePartition, Unpartitioned
@@ -93,3 +94,21 @@ class GkePool(CloudPool):
     """Labels of the cloud resources, for billing."""
     features: GkeFeatures = GkeFeatures()
     management: Management = Management()
+    upgrade: Upgrade = Surge()
+    location_policy: Literal["BALANCED", "ANY"] | None = None
+    """Of the autoscaler: zones evenly, or where capacity and reservations are. By default GKE's."""
+    placement: Literal["compact"] | None = None
+    """Nodes close to each other."""
+    placement_policy: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?",
+                is_not="the name of a resource policy",
+                examples=("rack",),
+                source="Compute Engine API, resourcePolicies",
+            ),
+        ]
+        | None
+    ) = None
+    """A placement policy of the project, in place of one that GKE makes for the pool."""

@@ -69,6 +69,8 @@ class DesiredNodes:
     """
     surge: bool = True
     """Whether a replacement is created before the old node goes."""
+    beside: bool = False
+    """Whether all replacements are there before the first old node goes."""
 
 
 class NoCapacity(Exception):
@@ -105,6 +107,11 @@ class NodeGroup:
                 for _ in range(count - present.count(location))
             ],
         )
+        if desired.beside:
+            kept = [r["location"] for r in outdated if desired.counts.get(r["location"])]
+            self._api.wait_ready(self._add(desired, kept), timeout_s=timeout_s)
+            self._remove(outdated)
+            outdated = []
         for record in outdated:
             location = record["location"]
             if not desired.counts.get(location):

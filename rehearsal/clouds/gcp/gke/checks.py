@@ -14,7 +14,9 @@ from rehearsal.clouds.core.machines import Machine
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.affinity import check_affinity
 from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
+from rehearsal.clouds.gcp.gke.placement import check_placement
 from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
+from rehearsal.clouds.gcp.gke.upgrades import check_upgrade
 from rehearsal.clouds.gcp.machines import GPU_MODELS, MIG_MODELS, machines
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -75,6 +77,7 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
             f"{pods}: must be 8 to 256.",
         )
     check_upgrade(pool.get("upgradeSettings") or {})
+    check_placement(pool, zones or default_locations(location))
     check_count(int(pool.get("initialNodeCount", 0)))
 
 
@@ -228,18 +231,6 @@ def check_management(management: JsonObject, channel: str) -> None:
     if channel != "UNSPECIFIED" and not management.get("autoUpgrade"):
         raise google_error(
             400, f"Auto_upgrade cannot be false when release_channel {channel} is set."
-        )
-
-
-def check_upgrade(settings: JsonObject) -> None:
-    surge, down = int(settings.get("maxSurge", 0)), int(settings.get("maxUnavailable", 0))
-    if not settings or settings.get("strategy") == "BLUE_GREEN":
-        return
-    if surge < 0 or down < 0 or not 0 < surge + down <= 20:
-        raise google_error(
-            400,
-            f"upgrade_settings: max_surge ({surge}) and max_unavailable ({down}) must not be "
-            "negative, and their sum must be 1 to 20.",
         )
 
 

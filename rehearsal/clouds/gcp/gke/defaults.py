@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.core.node_object import KUBERNETES
 from rehearsal.clouds.gcp.etag import etag
+from rehearsal.clouds.gcp.gke.upgrades import fill_upgrade
 from rehearsal.clouds.gcp.machines import machines
 
 VERSION = f"{KUBERNETES}-gke.1038000"
@@ -111,7 +112,6 @@ def _fill_accelerator(accelerator: JsonObject) -> JsonObject:
 
 def fill_pool(pool: JsonObject, *, cluster_locations: list[str]) -> JsonObject:
     """The pool with defaults; its status is not filled in."""
-    upgrade = pool.get("upgradeSettings") or {}
     return {
         **pool,
         "initialNodeCount": int(pool.get("initialNodeCount", 0)),
@@ -123,7 +123,7 @@ def fill_pool(pool: JsonObject, *, cluster_locations: list[str]) -> JsonObject:
                 int((pool.get("maxPodsConstraint") or {}).get("maxPodsPerNode", 110))
             )
         },
-        "upgradeSettings": {"strategy": "SURGE", "maxSurge": 1, **upgrade},
+        "upgradeSettings": fill_upgrade(pool.get("upgradeSettings") or {}),
         "config": fill_node_config(pool.get("config") or {}),
         "podIpv4CidrSize": 24,
         "etag": etag(),

@@ -28,7 +28,6 @@ from rehearsal.clouds.gcp.gke.checks import (
     check_management,
     check_pool,
     check_ssd,
-    check_upgrade,
     find_machine,
 )
 from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
@@ -40,10 +39,12 @@ from rehearsal.clouds.gcp.gke.nodes import (
     node_settings,
 )
 from rehearsal.clouds.gcp.gke.operations import API, Operations
+from rehearsal.clouds.gcp.gke.placement import check_placement
 from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
 from rehearsal.clouds.gcp.gke.reservations import check_reserved
+from rehearsal.clouds.gcp.gke.upgrades import check_upgrade, fill_upgrade
 from rehearsal.clouds.gcp.iam import known_account
 from rehearsal.clouds.gcp.state import NODE_POOLS, NodePoolRecord
 
@@ -308,6 +309,8 @@ class NodePools:
             check_boot_disk(config, find_machine(config["machineType"]))
             check_features(config)
             check_upgrade(pool["upgradeSettings"])
+            pool["upgradeSettings"] = fill_upgrade(pool["upgradeSettings"])
+            check_placement(pool, pool["locations"])
             pool |= {"config": config, "etag": etag(), "status": "RECONCILING"}
             if item["gke_gpu_taint"]:
                 _refuse_other_gpu_taint(pool)

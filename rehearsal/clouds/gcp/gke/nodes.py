@@ -20,6 +20,7 @@ from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taint
 from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
 from rehearsal.clouds.gcp.gke.provisioning import is_queued
+from rehearsal.clouds.gcp.gke.upgrades import is_blue_green
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
 from rehearsal.clouds.gcp.state import NodePoolRecord
 from rehearsal.cluster.silicon.models import model
@@ -71,6 +72,7 @@ def desired_nodes(
         manifest=lambda record: _node(item, record, project=project, faults=faults),
         check_room=check_room,
         surge=int(pool["upgradeSettings"].get("maxSurge", 0)) > 0,
+        beside=is_blue_green(pool["upgradeSettings"]),
     )
 
 

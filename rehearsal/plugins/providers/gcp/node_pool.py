@@ -46,14 +46,25 @@ _AUTOSCALING = {
     "totalMaxNodeCount": Field(),
     "locationPolicy": Field(computed=True),
 }
+_UPGRADE = {
+    **same("strategy", "maxSurge", "maxUnavailable", computed=True),
+    "blueGreenSettings": Field(
+        of={
+            "standardRolloutPolicy": Field(
+                of=same("batchNodeCount", "batchPercentage", "batchSoakDuration", computed=True),
+                computed=True,
+            ),
+            "nodePoolSoakDuration": Field(computed=True),
+        },
+        computed=True,
+    ),
+}
 _POOL: Fields = {
     "management": Field(of=same("autoRepair", "autoUpgrade", computed=True), computed=True),
     "maxPodsPerNode": Field(api="maxPodsConstraint.maxPodsPerNode", text=True, computed=True),
     "nodeLocations": Field(api="locations", unordered=True, computed=True),
     "version": Field(computed=True),
-    "upgradeSettings": Field(
-        of=same("strategy", "maxSurge", "maxUnavailable", computed=True), computed=True
-    ),
+    "upgradeSettings": Field(of=_UPGRADE, computed=True),
     "networkConfig": Field(of=same("enablePrivateNodes", computed=True), computed=True),
     "placementPolicy": Field(of=same("type", "policyName")),
     "queuedProvisioning": Field(of=same("enabled")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -120,3 +121,70 @@ def test_any_pool_may_limit_how_long_its_machines_run(gcp) -> None:
     gcp.make_pool(config={**A100, "maxRunDuration": "864000s"})
     (node,) = gcp.nodes("pool")
     assert node["metadata"]["labels"]["cloud.google.com/gke-max-run-duration-seconds"] == "864000"
+
+
+BLUE_GREEN = {
+    "strategy": "BLUE_GREEN",
+    "blueGreenSettings": {"standardRolloutPolicy": {"batchNodeCount": 1}},
+}
+COMPACT = {"placementPolicy": {"type": "COMPACT"}}
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (COMPACT | {"locations": ["us-central1-a", "us-central1-c"]}, "in a single zone"),
+        (COMPACT | {"upgradeSettings": BLUE_GREEN}, "blue-green"),
+        (COMPACT | queued(), "queued provisioning"),
+        (COMPACT | flex_start(), "not supported on machine type a2-highgpu-1g"),
+        (COMPACT | {"config": {"machineType": "n1-standard-8"}}, "n1-standard-8"),
+        ({"upgradeSettings": {**BLUE_GREEN, "maxSurge": 1}}, "need the strategy SURGE"),
+        (
+            {
+                "upgradeSettings": {
+                    "strategy": "BLUE_GREEN",
+                    "blueGreenSettings": {"nodePoolSoakDuration": "604801s"},
+                }
+            },
+            "Invalid soak duration",
+        ),
+    ],
+)
+def test_placements_and_upgrades_that_gke_does_not_have_are_refused(
+    gcp, pool: dict[str, Any], said: str
+) -> None:
+    gcp.make_cluster()
+    with pytest.raises(CloudError) as caught:
+        gcp.make_pool(**({"config": A100} | pool))
+    assert (caught.value.code, said in caught.value.message) == (400, True), caught.value.message
+
+
+def test_a_blue_green_upgrade_has_all_nodes_twice_before_the_first_goes(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config=A100, initialNodeCount=2, upgradeSettings=BLUE_GREEN)
+    before = {n["metadata"]["name"] for n in gcp.nodes("pool")}
+    stock = {"fault": "stock-out", "pool": "pool", "node": 3}
+    (gcp.environment / "faults.json").write_text(json.dumps([stock]))
+    done = gcp.settle(gcp.on_pool("update", nodeVersion="-"))
+    assert "GCE_STOCKOUT" in done["error"]["message"]
+    assert before < {n["metadata"]["name"] for n in gcp.nodes("pool")}, "no old node has gone"
+    (gcp.environment / "faults.json").write_text("[]")
+    gcp.wait(gcp.on_pool("update", nodeVersion="-"))
+    after = {n["metadata"]["name"] for n in gcp.nodes("pool")}
+    assert (len(after), after & before) == (2, set())
+
+
+def test_a_pool_changes_between_the_ways_to_upgrade(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(config=A100)
+    gcp.wait(gcp.on_pool("update", upgradeSettings=BLUE_GREEN))
+    assert gcp.pool()["upgradeSettings"] == {
+        "strategy": "BLUE_GREEN",
+        "blueGreenSettings": {
+            "nodePoolSoakDuration": "3600s",
+            "standardRolloutPolicy": {"batchNodeCount": 1, "batchSoakDuration": "0s"},
+        },
+    }
+    surge = {"strategy": "SURGE", "maxSurge": 0, "maxUnavailable": 1}
+    gcp.wait(gcp.on_pool("update", upgradeSettings=surge))
+    assert gcp.pool()["upgradeSettings"] == surge

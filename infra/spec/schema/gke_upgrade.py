@@ -1,0 +1,65 @@
+"""How GKE replaces a pool's nodes when it upgrades them, or when a setting needs new ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.constraints import IntRange
+from infra.spec.schema.model import Shorthand, SpecModel
+
+_STRATEGIES = "GKE docs, node pool upgrade strategies"
+_Nodes = Annotated[
+    int,
+    IntRange(
+        minimum=0,
+        maximum=20,
+        unit="node",
+        why_maximum="GKE upgrades no more at the same time",
+        source=_STRATEGIES,
+    ),
+]
+_Minutes = Annotated[
+    int,
+    IntRange(
+        minimum=0,
+        maximum=10_080,
+        unit="minute",
+        why_maximum="GKE completes a blue-green upgrade after seven days",
+        source=_STRATEGIES,
+    ),
+]
+
+
+class Surge(SpecModel):
+    """A few nodes at a time."""
+
+    mode: Literal["surge"] = "surge"
+    max_surge: _Nodes = 0
+    """Nodes that are created beyond the pool's number. For GPUs, quota and capacity are rare."""
+    max_unavailable: _Nodes = 1
+    """Nodes that are missing at the same time."""
+
+
+class BlueGreen(SpecModel):
+    """All nodes twice: the old ones are drained in batches, and deleted at the end."""
+
+    mode: Literal["blue-green"] = "blue-green"
+    batch_nodes: (
+        Annotated[int, IntRange(minimum=1, maximum=1000, unit="node", source=_STRATEGIES)] | None
+    ) = None
+    """Old nodes that are drained together; by default 1."""
+    batch_percent: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_STRATEGIES)] | None
+    ) = None
+    """The same, as a part of all."""
+    batch_soak_minutes: _Minutes = 0
+    """Wait after each batch."""
+    soak_minutes: _Minutes = 60
+    """Wait after the last batch, before the old nodes are deleted."""
+
+
+Upgrade = Annotated[
+    Surge | BlueGreen, Field(discriminator="mode"), Shorthand("surge", "blue-green")
+]
