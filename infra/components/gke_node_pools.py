@@ -107,8 +107,6 @@ def gpu_pool(
         # The name is fixed, so the old pool is deleted before the new one is created.
         opts=pulumi.ResourceOptions.merge(
             _options(home, pool.nodes, *after),
-            pulumi.ResourceOptions(delete_before_replace=True),
-            _options(home, pool.nodes, after),
             # Of a placement policy the provider updates nothing: a change of its type alone would
             # be shown and have no effect (resource_container_node_pool.go).
             pulumi.ResourceOptions(
