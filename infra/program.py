@@ -105,7 +105,8 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
-    _deploy_with_operator(fleet, fleet.operator, _site(cloud, system=[cloud.system_pool]))
+    site = _site(cloud, system=[cloud.system_pool], existing=fleet.cluster.existing)
+    _deploy_with_operator(fleet, fleet.operator, site)
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:
@@ -134,8 +135,9 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
 
 
 def _site(
-    cloud: GkeCluster | EksCluster, *, system: Sequence[pulumi.Resource], existing: bool = False
+    cloud: GkeCluster | EksCluster, *, system: Sequence[pulumi.Resource], existing: bool
 ) -> _Site:
+    """existing: the stack does not make the cluster, so it does not delete it either."""
     kubernetes = k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,

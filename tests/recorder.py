@@ -18,6 +18,24 @@ VERIFIED: Mapping[str, Any] = {
 }
 
 
+_CLUSTER: Mapping[str, Any] = {
+    "status": "ACTIVE",
+    "version": "1.35",
+    "vpcConfig": {"subnetIds": ["subnet-a", "subnet-b"], "vpcId": "vpc-1"},
+}
+_SUBNETS: Mapping[str, Mapping[str, Any]] = {
+    f"subnet-{zone}": {
+        "id": f"subnet-{zone}",
+        "availabilityZone": f"us-west-2{zone}",
+        "availabilityZoneId": f"usw2-az{number}",
+        "availableIpAddressCount": 4091,
+        "mapPublicIpOnLaunch": False,
+    }
+    for number, zone in enumerate("ab", start=1)
+}
+"""Of an account with an EKS cluster."""
+
+
 @dataclass(frozen=True)
 class Made:
     """One resource as the program asked for it."""
@@ -97,6 +115,10 @@ class Recorder(pulumi.runtime.Mocks):
                 return {"names": [*self.node_groups]}, []
             case "aws:eks/getNodeGroup:getNodeGroup":
                 return {"scalingConfigs": [self.node_groups[args.args["nodeGroupName"]]]}, []
+            case "aws:eks/getCluster:getCluster":
+                return {**_CLUSTER, "name": args.args["name"]}, []
+            case "aws:ec2/getSubnet:getSubnet":
+                return {**_SUBNETS[str(args.args["id"])], "vpcId": "vpc-1"}, []
         raise AssertionError(
             f"the program asks the cloud: {args.token}; a first preview cannot answer"
         )

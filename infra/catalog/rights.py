@@ -22,6 +22,7 @@ Occasion = Literal[
     "always",
     "autoscaled",
     "by-dns",
+    "existing-cluster",
     "existing-subnets",
     "nat",
     "own-cluster",
@@ -30,9 +31,9 @@ Occasion = Literal[
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those whose EKS cluster is in subnets that exist; those that make Cloud NAT or NAT
-gateways; those that make their cluster, and its network; those with tags on a node group; those
-with a launch template.
+its DNS name; those whose EKS cluster exists, or is in subnets that do; those that make Cloud NAT or
+NAT gateways; those that make their cluster, and those that make its network; those with tags on a
+node group, and those with a launch template.
 """
 
 

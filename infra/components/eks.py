@@ -1,7 +1,8 @@
-"""An EKS cluster, and the node groups of a plan."""
+"""An EKS cluster, made or looked up, and the node groups of a plan."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +10,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import catalog, values
-from infra.components.eks_network import network_of
+from infra.components import eks_existing
+from infra.components.eks_network import Network, network_of
 from infra.components.eks_node_groups import NodeGroups
-from infra.plan import EVERYWHERE, EksFleetPlan
+from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
 
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 _NODE_POLICIES = (
@@ -51,51 +53,21 @@ class EksCluster(pulumi.ComponentResource):
     ) -> None:
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
-        network = network_of(name, plan.cluster, parent=self, provider=provider)
-        endpoint = plan.cluster.endpoint
         self._region = catalog.aws_region(plan.cluster.region)
-        cluster_role, cluster_rights = self._role(
-            f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
-        )
+        if plan.cluster.existing:
+            there = eks_existing.find(plan.cluster, provider)
+            network, plan = there.network, _of_version(plan, there.version)
+            self.cluster = aws.eks.Cluster.get(
+                name, plan.cluster.name, opts=pulumi.ResourceOptions(parent=self)
+            )
+            addons = []
+        else:
+            network = network_of(name, plan.cluster, parent=self, provider=provider)
+            self.cluster = self._made(name, plan.cluster, network)
+            addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
         node_role, node_rights = self._role(
             f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
-        self.cluster = aws.eks.Cluster(
-            name,
-            name=plan.cluster.name,
-            role_arn=cluster_role.arn,
-            version=plan.cluster.version,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(
-                subnet_ids=list(network.cluster),
-                endpoint_public_access=endpoint.public,
-                endpoint_private_access=endpoint.private,
-                # Stated even where all may: the provider keeps what it is not told.
-                public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
-                if endpoint.public
-                else None,
-            ),
-            enabled_cluster_log_types=list(plan.cluster.logs) or None,
-            access_config=aws.eks.ClusterAccessConfigArgs(
-                authentication_mode="API_AND_CONFIG_MAP",
-                bootstrap_cluster_creator_admin_permissions=True,
-            ),
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=cluster_rights,
-                # EKS refuses subnets of other zones than those of the cluster's creation
-                # (aws/containers-roadmap #2258), and of another VPC; the provider would try. So
-                # both are another cluster. One of an earlier version, which has the subnets of the
-                # pools' zones too, keeps them: without a trigger in the state, none is pulled.
-                ignore_changes=["vpcConfig.subnetIds"] if network.vpc is None else None,
-                replacement_trigger=[
-                    *sorted(plan.cluster.zones),
-                    *([network.vpc] if network.vpc is not None else []),
-                ],
-                # Its name is fixed.
-                delete_before_replace=True,
-            ),
-        )
-        addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
         groups = NodeGroups(
             name,
             plan,
@@ -108,8 +80,9 @@ class EksCluster(pulumi.ComponentResource):
         )
         self.system_pool = groups.system
         self.pools = groups.pools
-        # Its pods need a node to run on; EKS calls the add-on healthy only then.
-        self._addon(name, "coredns", [self.system_pool])
+        if not plan.cluster.existing:
+            # Its pods need a node to run on; EKS calls the add-on healthy only then.
+            self._addon(name, "coredns", [self.system_pool])
         self.endpoint = self.cluster.endpoint
         self.kubeconfig = pulumi.Output.all(
             self.cluster.name, self.cluster.endpoint, self.cluster.certificate_authority.data
@@ -125,6 +98,47 @@ class EksCluster(pulumi.ComponentResource):
             )
         )
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
+
+    def _made(self, name: str, cluster: EksClusterPlan, network: Network) -> aws.eks.Cluster:
+        endpoint = cluster.endpoint
+        cluster_role, cluster_rights = self._role(
+            f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
+        )
+        return aws.eks.Cluster(
+            name,
+            name=cluster.name,
+            role_arn=cluster_role.arn,
+            version=cluster.version,
+            vpc_config=aws.eks.ClusterVpcConfigArgs(
+                subnet_ids=list(network.cluster),
+                endpoint_public_access=endpoint.public,
+                endpoint_private_access=endpoint.private,
+                # Stated even where all may: the provider keeps what it is not told.
+                public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
+                if endpoint.public
+                else None,
+            ),
+            enabled_cluster_log_types=list(cluster.logs) or None,
+            access_config=aws.eks.ClusterAccessConfigArgs(
+                authentication_mode="API_AND_CONFIG_MAP",
+                bootstrap_cluster_creator_admin_permissions=True,
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=cluster_rights,
+                # EKS refuses subnets of other zones than those of the cluster's creation
+                # (aws/containers-roadmap #2258), and of another VPC; the provider would try. So
+                # both are another cluster. One of an earlier version, which has the subnets of the
+                # pools' zones too, keeps them: without a trigger in the state, none is pulled.
+                ignore_changes=["vpcConfig.subnetIds"] if network.vpc is None else None,
+                replacement_trigger=[
+                    *sorted(cluster.zones),
+                    *([network.vpc] if network.vpc is not None else []),
+                ],
+                # Its name is fixed.
+                delete_before_replace=True,
+            ),
+        )
 
     def _role(
         self, name: str, service: str, policies: Sequence[str]
@@ -162,6 +176,15 @@ class EksCluster(pulumi.ComponentResource):
             resolve_conflicts_on_update="OVERWRITE",
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
+
+
+def _of_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
+    """The plan with nodes of the Kubernetes version of a cluster that exists."""
+    return dataclasses.replace(
+        plan,
+        cluster=dataclasses.replace(plan.cluster, version=version),
+        pools=tuple(dataclasses.replace(pool, version=version) for pool in plan.pools),
+    )
 
 
 def _token_arguments(cluster: str, region: str) -> list[str]:

@@ -35,15 +35,15 @@ def network_of(
     """Raises RunError where subnets that exist do not fit."""
     match cluster.network:
         case ExistingNetwork(subnets=subnets):
-            return _used(cluster, [_look_up(i, provider) for i in subnets])
+            return used(cluster, [look_up(i, provider) for i in subnets], "cluster.network.subnets")
         case PublicNetwork() | PrivateNetwork():
             return _Made(name, cluster, parent).network()
 
 
-def _used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> Network:
-    """Raises RunError with all that is wrong."""
+def used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet], where: str) -> Network:
+    """where: what says which subnets. Raises RunError with all that is wrong."""
     if problems := misfits(cluster, there):
-        lines = (f"cluster.network.subnets: {problem}" for problem in problems)
+        lines = (f"{where}: {problem}" for problem in problems)
         raise pulumi.RunError("\n".join(lines))
     return Network(
         cluster=of_cluster(cluster, there),
@@ -53,7 +53,7 @@ def _used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> Network:
     )
 
 
-def _look_up(identity: str, provider: aws.Provider) -> ExistingSubnet:
+def look_up(identity: str, provider: aws.Provider) -> ExistingSubnet:
     found = aws.ec2.get_subnet(id=identity, opts=pulumi.InvokeOptions(provider=provider))
     return ExistingSubnet(
         id=identity,

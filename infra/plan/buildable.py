@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -51,12 +51,6 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
         )
     if isinstance(fleet, ByoFleetPlan):
         return
-    if isinstance(fleet, EksFleetPlan) and fleet.cluster.existing:
-        yield (
-            ("cluster", "existing"),
-            "using an existing cluster",
-            "write false: the program makes the cluster",
-        )
     for i, pool in enumerate(fleet.pools):
         if pool.machine.architecture == "arm64":
             # GKE taints them kubernetes.io/arch=arm64:NoSchedule; slicewright has not run on such a

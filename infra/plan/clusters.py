@@ -13,7 +13,10 @@ from infra.plan.nodes import count_of
 
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
-_NOT_OF_EXISTING = ("version", "release_channel", "network", "private_nodes", "control_plane")
+_NOT_OF_EXISTING = (
+    *("version", "release_channel", "network", "private_nodes", "control_plane"),
+    *("endpoint", "logs"),
+)
 
 
 def system_pool(
@@ -41,9 +44,13 @@ def system_pool(
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
-    """The settings of an existing cluster are not changed."""
+    """The settings of an existing cluster are not changed; nodes may be in other subnets of its."""
     for name in _NOT_OF_EXISTING:
-        if cluster.existing and name in cluster.model_fields_set:
+        if (
+            cluster.existing
+            and name in cluster.model_fields_set
+            and not isinstance(getattr(cluster, name), spec.ExistingNetwork)
+        ):
             yield refuse(
                 ("cluster", name),
                 "the cluster exists already, and slicewright does not change it",

@@ -25,7 +25,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     known = yield from aws_region(fleet.cluster)
     own = fleet.cluster.zones or (f"{region}a", f"{region}b")
     yield from check_existing(fleet.cluster)
-    if len(set(own)) < 2:
+    existing = fleet.cluster.existing
+    if len(set(own)) < 2 and not existing:
         yield refuse(
             ("cluster", "zones"),
             "EKS requires subnets in at least two zones",
@@ -33,7 +34,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             "EKS docs, VPC",
         )
     yield from check_aws_zones(fleet.cluster.zones or (), known, ("cluster", "zones"), stated)
-    yield from check_control_plane(fleet.cluster.zones or (), known, stated)
+    if not existing:
+        yield from check_control_plane(fleet.cluster.zones or (), known, stated)
     yield from check_one_spelling(fleet, known)
     yield from check_eks_version(fleet.cluster)
     yield from check_endpoint(fleet.cluster.endpoint)
@@ -57,8 +59,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         cluster=EksClusterPlan(
             name=fleet.cluster.name,
             region=region,
-            zones=own,
-            pool_zones=tuple(dict.fromkeys(zone for zone in used if zone not in own)),
+            zones=() if existing else own,
+            pool_zones=tuple(dict.fromkeys(zone for zone in used if existing or zone not in own)),
             version=fleet.cluster.version,
             network=fleet.cluster.network,
             endpoint=fleet.cluster.endpoint,

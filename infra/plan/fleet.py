@@ -365,7 +365,9 @@ class EksClusterPlan:
     name: str
     region: str
     zones: tuple[str, ...]
-    """Of the control plane's network interfaces; EKS never lets them change."""
+    """Of the control plane's network interfaces; EKS never lets them change. Empty where the
+    cluster exists.
+    """
     pool_zones: tuple[str, ...]
     """Zones that only pools use: they have subnets of the same VPC, which the cluster lacks."""
     version: str | None
@@ -446,6 +448,8 @@ class EksFleetPlan(CommonPlan):
     def node_subnets(self) -> str | tuple[str, ...]:
         """Which subnets the nodes' are: public or private ones of the stack, or these by id."""
         network = self.cluster.network
+        if self.cluster.existing and not isinstance(network, ExistingNetwork):
+            return "the cluster's"
         return (
             tuple(sorted(network.subnets))
             if isinstance(network, ExistingNetwork)

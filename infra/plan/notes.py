@@ -42,7 +42,7 @@ _REBOOT_MINUTES = 15
 def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
     known = catalog.aws_region(cluster.region)
     unable = without_control_planes(known)
-    if not unable or any(map(catalog.is_zone_id, cluster.zones)):
+    if not unable or cluster.existing or any(map(catalog.is_zone_id, cluster.zones)):
         return []
     able = control_plane_zones(known)
     return [

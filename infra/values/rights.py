@@ -27,13 +27,16 @@ _BEHIND_NAT = ("elastic-ip", "natgateway")
 _IN_A_VPC = ("internet-gateway", "route-table", "subnet", *_BEHIND_NAT)
 _EKS = ("addon", "cluster", "nodegroup")
 _ROLES = ("eks-control-plane-*", "eks-nodes-*")
-"""The names that Pulumi gives to the roles of infra/components/eks.py."""
+"""The names that Pulumi gives to the roles of infra/components/eks.py; the first, of a cluster that
+the stack makes.
+"""
 _ATTACHED = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEKSClusterPolicy",
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
 )
+_OF_CONTROL_PLANE = "AmazonEKSClusterPolicy"
 _SERVICE_LINKED = {
     "eks.amazonaws.com": "AWSServiceRoleForAmazonEKS",
     "eks-nodegroup.amazonaws.com": "AWSServiceRoleForAmazonEKSNodegroup",
@@ -155,6 +158,8 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
             }
         case EksFleetPlan(cluster=cluster):
             return {
+                "existing-cluster": cluster.existing,
+                "own-cluster": not cluster.existing,
                 "existing-subnets": not cluster.own_vpc,
                 "nat": bool(cluster.nat_zones),
                 "own-network": cluster.own_vpc,
@@ -196,7 +201,7 @@ class _Account:
             "cluster": [f"{eks}:cluster/{cluster.name}"],
             "nodegroup": [f"{eks}:nodegroup/{cluster.name}/*/*"],
             "addon": [f"{eks}:addon/{cluster.name}/*/*"],
-            "role": [f"{iam}/{name}" for name in _ROLES],
+            "role": [f"{iam}/{name}" for name in _ROLES[1 if cluster.existing else 0 :]],
             "service-linked-role": [
                 f"{iam}/aws-service-role/{service}/{name}"
                 for service, name in _SERVICE_LINKED.items()
@@ -206,7 +211,9 @@ class _Account:
             "attached-policies": {
                 "ArnEquals": {
                     "iam:PolicyARN": [
-                        f"arn:{region.partition}:iam::aws:policy/{policy}" for policy in _ATTACHED
+                        f"arn:{region.partition}:iam::aws:policy/{policy}"
+                        for policy in _ATTACHED
+                        if not (cluster.existing and policy == _OF_CONTROL_PLANE)
                     ]
                 }
             },

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from infra import catalog
-from infra.plan import EksFleetPlan, ExistingSubnet
+from infra.plan import EksClusterPlan, EksFleetPlan, ExistingSubnet
 from infra.spec import ExistingNetwork
 from slicewright.doctor.eks_checks import (
     VPC_QUOTA,
@@ -69,9 +69,7 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         vpcs=account.vpcs(),
         versions=account.versions(),
         cluster=account.has_cluster(fleet.cluster.name),
-        network=account.network(fleet.cluster.network.subnets)
-        if isinstance(fleet.cluster.network, ExistingNetwork)
-        else None,
+        network=account.network_of(fleet.cluster),
         addresses=AddressAnswers(
             limit=account.quota("ec2", ADDRESS_QUOTA), taken=account.addresses()
         )
@@ -175,6 +173,17 @@ class _Account:
 
         return self._answer("ec2:DescribeVpcs", read)
 
+    def network_of(self, cluster: EksClusterPlan) -> ExistingNetworkAnswers | None:
+        """None: the stack makes it, or there is no such cluster."""
+        if isinstance(cluster.network, ExistingNetwork):
+            return self.network(cluster.network.subnets)
+        if not cluster.existing:
+            return None
+        found = self._answer("eks:DescribeCluster", lambda: self._cluster(cluster.name))
+        if isinstance(found, NotAnswered):
+            return ExistingNetworkAnswers(subnets=found, vpcs=found)
+        return None if found is None else self.network(found["resourcesVpcConfig"]["subnetIds"])
+
     def network(self, subnets: Sequence[str]) -> ExistingNetworkAnswers:
         found = self._answer("ec2:DescribeSubnets", lambda: self._subnets(subnets))
         if isinstance(found, NotAnswered):
@@ -231,16 +240,16 @@ class _Account:
         return self._answer("eks:DescribeClusterVersions", read)
 
     def has_cluster(self, name: str) -> Answer[bool]:
-        def read() -> bool:
-            try:
-                self._client("eks").describe_cluster(name=name)
-            except self._errors.ClientError as e:
-                if e.response["Error"]["Code"] != "ResourceNotFoundException":
-                    raise
-                return False
-            return True
+        return self._answer("eks:DescribeCluster", lambda: self._cluster(name) is not None)
 
-        return self._answer("eks:DescribeCluster", read)
+    def _cluster(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] = self._client("eks").describe_cluster(name=name)["cluster"]
+        except self._errors.ClientError as e:
+            if e.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+            return None
+        return found
 
     def _in_region(self, read: Callable[[], _T]) -> Callable[[], _T]:
         """Of the first question only: where it was answered, the region is enabled."""

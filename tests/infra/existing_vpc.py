@@ -1,7 +1,8 @@
-"""A network in the simulated AWS account that no stack made."""
+"""A network and a cluster in the simulated AWS account that no stack made."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.infra.cloud_engine import REGION, CloudEngine
@@ -64,3 +65,65 @@ class ExistingVpc:
         table = self._public if public else self._private
         self._made("AssociateRouteTable", RouteTableId=table, SubnetId=made)
         return str(made)
+
+
+class ExistingCluster:
+    """An EKS cluster in that network, with add-ons and a node group, that no stack made."""
+
+    def __init__(self, engine: CloudEngine, network: ExistingVpc, *, mode: str = "API") -> None:
+        self._engine = engine
+        self._role("cluster", "eks", "AmazonEKSClusterPolicy")
+        node_role = self._role(
+            *("node", "ec2", "AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+        )
+        engine.ask(
+            "CreateCluster",
+            name="c",
+            version="1.35",
+            roleArn="arn:aws:iam::123456789012:role/cluster",
+            accessConfig={"authenticationMode": mode},
+            resourcesVpcConfig={"subnetIds": [network.private["a"], network.private["b"]]},
+        )
+        self.settle()
+        for addon in ("vpc-cni", "kube-proxy"):
+            engine.ask("CreateAddon", clusterName="c", addonName=addon)
+        engine.ask(
+            "CreateNodegroup",
+            clusterName="c",
+            nodegroupName="theirs",
+            nodeRole=node_role,
+            subnets=[network.private["a"]],
+            instanceTypes=["m6i.large"],
+            scalingConfig={"minSize": 1, "desiredSize": 1, "maxSize": 1},
+        )
+        self.settle()
+        engine.ask("CreateAddon", clusterName="c", addonName="coredns")
+        self.settle()
+        self.before = self.seen()
+
+    def settle(self) -> None:
+        assert self._engine.cloud.tasks.wait(30)
+
+    def seen(self) -> dict[str, Any]:
+        """Cluster, add-ons and node groups, as EKS tells them."""
+        ask = self._engine.ask
+        addons = ask("ListAddons", clusterName="c")["addons"]
+        groups = ask("ListNodegroups", clusterName="c")["nodegroups"]
+        return {
+            "cluster": ask("DescribeCluster", name="c"),
+            "addons": [ask("DescribeAddon", clusterName="c", addonName=a) for a in addons],
+            "groups": [ask("DescribeNodegroup", clusterName="c", nodegroupName=g) for g in groups],
+        }
+
+    def _role(self, name: str, service: str, *policies: str) -> str:
+        def iam(operation: str, **body: Any) -> dict[str, Any]:
+            asked = {"RoleName": name, **body}
+            return dict(self._engine.cloud.call("aws-iam", operation, {"region": REGION}, asked))
+
+        principal = {"Service": f"{service}.amazonaws.com"}
+        statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+        trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        made = iam("CreateRole", AssumeRolePolicyDocument=trust)
+        for policy in policies:
+            iam("AttachRolePolicy", PolicyArn=f"arn:aws:iam::aws:policy/{policy}")
+        return str(made["Role"]["Arn"])

@@ -127,3 +127,44 @@ def test_what_a_private_endpoint_and_logs_mean_is_noted() -> None:
     reach, logs = plan.notes(planned("public", more))
     assert "`pulumi up` and kubectl must run where the VPC is reached" in reach
     assert "/aws/eks/c/cluster, stays when the cluster is deleted" in logs
+
+
+EXISTING = """\
+cloud: eks
+cluster: {{name: c, region: us-west-2, existing: true{more}}}
+node_pools:
+- {{name: a, machine_type: g6.xlarge, nodes: {{count: 1}}, zones: [us-west-2b]}}
+"""
+
+
+def test_in_a_cluster_that_exists_everything_is_deleted_by_itself(
+    record: Callable[..., Any],
+) -> None:
+    """Not with the cluster, which stays; and the cluster is read, not made."""
+    made = record("x", fleet=EXISTING.format(more=""))
+    (cluster,) = (m for m in made if m.type == "aws:eks/cluster:Cluster")
+    assert cluster.read == "c"
+    assert not [m for m in made if m.type in ("aws:eks/addon:Addon", "aws:ec2/vpc:Vpc")]
+    groups = {m.name: m.inputs for m in made if m.type.endswith(":NodeGroup")}
+    assert groups["eks-a"]["subnetIds"] == ["subnet-b"]
+    assert groups["eks-system"]["subnetIds"] == ["subnet-a", "subnet-b"]
+    assert {g["version"] for g in groups.values()} == {"1.35"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", "'1.35'"),
+        ("endpoint", "{private: true}"),
+        ("logs", "[api]"),
+        ("network", "private"),
+    ],
+)
+def test_what_is_the_existing_clusters_own_is_refused(
+    broken: Callable[[str], str], key: str, value: str
+) -> None:
+    refused = broken(EXISTING.format(more=f", {key}: {value}"))
+    assert f"cluster.{key}: the cluster exists already, and slicewright does not change it" in (
+        refused
+    )
+    assert "1 problem," in refused

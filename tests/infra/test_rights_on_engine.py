@@ -16,7 +16,7 @@ from infra import plan, spec, values
 from rehearsal.clouds.core import call_log
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
-from tests.infra.existing_vpc import ExistingVpc
+from tests.infra.existing_vpc import ExistingCluster, ExistingVpc
 from tests.rights_used import differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +92,23 @@ def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:
     planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
     assert isinstance(planned, plan.GkeFleetPlan | plan.EksFleetPlan)
     assert differences(planned, call_log.read(engine.directory.parent)[earlier:]) == []
+
+
+def test_a_stack_in_a_cluster_that_exists_has_no_right_to_change_it(engine: CloudEngine) -> None:
+    cluster = ExistingCluster(engine, ExistingVpc(engine))
+    fleet = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": REGION, "existing": True},
+        "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+    }
+    check_whole_life(engine, fleet)
+    planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
+    assert isinstance(planned, plan.EksFleetPlan)
+    allowed = {a for one in values.aws_policy(planned)["Statement"] for a in one["Action"]}
+    assert not {a for a in allowed if "Cluster" in a} - {"eks:DescribeCluster"}
+    assert not {a for a in allowed if "Addon" in a}
+    assert "control-plane" not in json.dumps(values.aws_policy(planned))
+    assert cluster.seen() == cluster.before
 
 
 def test_a_stack_in_subnets_that_exist_has_no_right_to_change_a_network(

@@ -187,3 +187,18 @@ def test_elastic_ips_that_are_all_taken_are_named(doctor: Doctor) -> None:
     assert "1 would fail" in said
     assert "5, of which 5 are taken, and the stack's NAT gateways need 1" in said
     assert "--quota-code L-0263D0A3 --desired-value 6 --region eu-west-1" in said
+
+
+def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
+    aws = Aws(doctor.cloud, doctor.environment)
+    aws.make_cluster()
+    aws.call("ec2", "ModifyVpcAttribute", VpcId=aws.vpc, EnableDnsHostnames={"Value": True})
+    there = ("name: p4d-cluster", "name: p4d\n      existing: true")
+    code, said = doctor("s1", there)
+    assert code == PROVEN, said
+    assert "cluster p4d in eu-west-1: exists, as the stack file says" in said
+    assert f"subnets of cluster.network: {aws.subnets[0]} in eu-west-1a" in said
+    other = ("partition: {", "zones: [eu-west-1c]\n        partition: {")
+    code, said = doctor("s1", there, other)
+    assert code == NOT_PROVEN
+    assert "none of them is in eu-west-1c" in said

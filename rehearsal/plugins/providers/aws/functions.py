@@ -1,7 +1,7 @@
 """The functions of the aws provider that a program calls: what is there, by name.
 
 Source: hashicorp/terraform-provider-aws, internal/service/eks/clusters_data_source.go,
-node_groups_data_source.go, node_group_data_source.go, internal/service/ec2/
+cluster_data_source.go, node_groups_data_source.go, node_group_data_source.go, internal/service/ec2/
 vpc_subnet_data_source.go.
 """
 
@@ -19,6 +19,41 @@ def _clusters(session: Session, args: Properties) -> Properties:
         "id": region,
         "names": call(session, args, "eks", "ListClusters")["clusters"],
         "region": region,
+    }
+
+
+def _cluster(session: Session, args: Properties) -> Properties:
+    """An error where it does not exist, as of the official one."""
+    cluster = call(session, args, "eks", "DescribeCluster", name=args["name"])["cluster"]
+    network = cluster["resourcesVpcConfig"]
+    return {
+        "id": cluster["name"],
+        "name": cluster["name"],
+        "arn": cluster["arn"],
+        "accessConfigs": [
+            {
+                "authenticationMode": cluster["accessConfig"]["authenticationMode"],
+                "bootstrapClusterCreatorAdminPermissions": False,
+            }
+        ],
+        "certificateAuthorities": [{"data": cluster.get("certificateAuthority", {}).get("data")}],
+        "endpoint": cluster.get("endpoint", ""),
+        "platformVersion": cluster["platformVersion"],
+        "roleArn": cluster["roleArn"],
+        "status": cluster["status"],
+        "tags": cluster.get("tags", {}),
+        "version": cluster["version"],
+        "vpcConfig": {
+            "clusterSecurityGroupId": network["clusterSecurityGroupId"],
+            "controlPlaneEgressMode": "",
+            "endpointPrivateAccess": network["endpointPrivateAccess"],
+            "endpointPublicAccess": network["endpointPublicAccess"],
+            "publicAccessCidrs": network["publicAccessCidrs"],
+            "securityGroupIds": network["securityGroupIds"],
+            "subnetIds": network["subnetIds"],
+            "vpcId": network["vpcId"],
+        },
+        "region": region_of(session, args),
     }
 
 
@@ -84,6 +119,7 @@ def _subnet(session: Session, args: Properties) -> Properties:
 
 FUNCTIONS: dict[str, Function] = {
     "aws:eks/getClusters:getClusters": _clusters,
+    "aws:eks/getCluster:getCluster": _cluster,
     "aws:eks/getNodeGroups:getNodeGroups": _node_groups,
     "aws:eks/getNodeGroup:getNodeGroup": _node_group,
     "aws:ec2/getSubnet:getSubnet": _subnet,
