@@ -103,7 +103,7 @@ def daemon_sets_on(client: Client, node: str) -> set[str]:
 
 def test_every_node_of_both_kinds_is_proven(client: Client, up: Outcome) -> None:
     assert up.code == 0, up.output
-    fleet = proof.read_fleet(client)
+    fleet = proof.read_released_fleet(client)
     assert all(check.holds for check in proof.of_fleet("both", fleet)), proof.of_fleet("", fleet)
     assert offered(client) == OFFERED
 
@@ -124,7 +124,7 @@ def test_the_operators_namespace_admits_critical_pods_by_its_own_quota(client: C
     (k8s.io/kubernetes v1.36.2, pkg/controller/resourcequota/resource_quota_monitor.go).
     """
     parts = (*OPERANDS, "gpu-operator", INSTALLER)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     phases: dict[str, str] = {}
     while set(phases.values()) != {"Running"}:
         assert time.monotonic() < deadline, phases
@@ -146,7 +146,7 @@ def test_pods_of_each_pool_are_bound_and_one_too_many_waits(client: Client) -> N
             client.create(PODS, pod(f"{pool}-{i}", pool, resource))
     expected = Counter({node: wanted[pool][1] for pool, node in nodes(client).items()})
     running: Counter[str] = Counter()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while running != expected:
         assert time.monotonic() < deadline, running
         time.sleep(0.2)
