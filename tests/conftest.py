@@ -79,6 +79,7 @@ ONE_WORKER = (
 # Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.
 SDK_FILES = (
     "tests/infra/test_adopted_operator.py",
+    "tests/infra/test_changes_in_clouds.py",
     "tests/infra/test_eks_reality.py",
     "tests/infra/test_eks_subnets.py",
     "tests/infra/test_existing_cluster.py",
