@@ -114,7 +114,7 @@ def collection(manifest: Mapping[str, Any]) -> str:
     return path_of(str(manifest["apiVersion"]), plural, namespace=namespace)
 
 
-def wait(holds: Callable[[], bool], what: str, *, timeout_s: float = 120) -> None:
+def wait(holds: Callable[[], bool], what: str, *, timeout_s: float = 300) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
