@@ -77,7 +77,7 @@ def _assert_it_ends_everything(
 ) -> None:
     assert marked(directory / "s0"), "nothing runs yet: the test has nothing to show"
     process.send_signal(told)
-    output, _ = process.communicate(timeout=180)
+    output, _ = process.communicate(timeout=400)
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert marked(directory / "s0") == []
@@ -110,10 +110,10 @@ def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
         up = in_background.submit(lambda: (beside.init(), beside.up())[-1])
         _read_until(second, "Previewing update")
         third = command(directory)
-        output, _ = third.communicate(timeout=180)
+        output, _ = third.communicate(timeout=400)
         assert third.returncode == 3, output
         assert "another run works on s0" in output
-        output, _ = second.communicate(timeout=400)
+        output, _ = second.communicate(timeout=800)
         assert second.returncode == 0, output
         assert not (directory / "s0").exists()
         assert up.result().code == 0, up.result().output
@@ -141,7 +141,7 @@ def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
             str(directory),
         ],
         check=True,
-        timeout=180,
+        timeout=400,
     )
     assert marked(directory / "s0") == []
 
