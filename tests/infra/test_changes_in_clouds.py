@@ -40,6 +40,8 @@ ROLLS = {
     "gke": {*ROLLS_ON_GKE, "nodeConfig.loggingVariant", "version"},
     "eks": {"version", "releaseVersion"},
 }
+REPLACED_BY_OPTION = ("placementPolicy",)
+"""`replace_on_changes` of the program's pools, of which the recorder is not told."""
 TEMPLATE = ("aws:ec2/launchTemplate:LaunchTemplate", "eks-a")
 """Another version of it rolls its node group."""
 
@@ -101,6 +103,8 @@ def effect_in_cloud(cloud: str, old: Mapping[Any, Any], new: Mapping[Any, Any]) 
     if any(kind.endswith("-replace") for kind in detailed.values()):
         return ChangeEffect.REPLACE
     changed = {path.partition("[")[0] for path in detailed}
+    if any(path.startswith(REPLACED_BY_OPTION) for path in changed):
+        return ChangeEffect.REPLACE
     if any(
         path == field or path.startswith(f"{field}.") for path in changed for field in ROLLS[cloud]
     ):

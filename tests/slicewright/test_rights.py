@@ -76,13 +76,23 @@ def test_wrong_use_leaves_stdout_empty(
 def test_of_what_cannot_be_built_yet_no_rights_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "Pulumi.s1.yaml"
-    text = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
-    there = text.replace("name: p4d-cluster", "name: p4d-cluster\n      existing: true", 1)
-    assert there != text
-    file.write_text(there)
+    file = tmp_path / "Pulumi.arm.yaml"
+    file.write_text(
+        """\
+config:
+  gcp:project: p
+  slicewright:fleet:
+    cloud: gke
+    cluster: { name: main, location: us-central1-a }
+    node_pools:
+      - name: gb200
+        machine_type: a4x-highgpu-4g
+        nodes: { count: 1 }
+        disk: { type: hyperdisk-balanced }
+"""
+    )
     assert cli.main(["rights", str(file)]) == cli.BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""
-    assert "cluster.existing" in err
+    assert "a4x-highgpu-4g, whose processors are arm64," in err
     assert "this version cannot build it yet" in err

@@ -15,7 +15,7 @@ from infra.spec.schema.constraints import (
     NoSupport,
     Pattern,
 )
-from infra.spec.schema.field_types import Tags, ZoneNames
+from infra.spec.schema.field_types import MAX_NODES, NODE_LIMIT, Tags, ZoneNames
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import OperatorPartition, Unpartitioned
 from infra.spec.schema.pools import CloudPool
@@ -75,7 +75,16 @@ _UPDATE = "EKS API, NodegroupUpdateConfig"
 _REPAIR = "EKS API, NodeRepairConfig"
 _UpdatedNodes = Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=_UPDATE)]
 _UpdatedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_UPDATE)]
-_RepairedNodes = Annotated[int, IntRange(minimum=1, unit="node", source=_REPAIR)]
+_RepairedNodes = Annotated[
+    int,
+    IntRange(
+        minimum=1,
+        maximum=MAX_NODES,
+        unit="node",
+        why_maximum="no cloud has larger clusters",
+        source=f"{_REPAIR}; {NODE_LIMIT}",
+    ),
+]
 _RepairedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_REPAIR)]
 
 
