@@ -10,7 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import catalog, values
-from infra.components import eks_existing
+from infra.components import existing_eks_cluster
 from infra.components.eks_network import Network, network_of
 from infra.components.eks_node_groups import NodeGroups
 from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
@@ -55,7 +55,7 @@ class EksCluster(pulumi.ComponentResource):
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         self._region = catalog.aws_region(plan.cluster.region)
         if plan.cluster.existing:
-            there = eks_existing.find(plan.cluster, provider)
+            there = existing_eks_cluster.find(plan.cluster, provider)
             network, plan = there.network, _of_version(plan, there.version)
             self.cluster = aws.eks.Cluster.get(
                 name, plan.cluster.name, opts=pulumi.ResourceOptions(parent=self)
