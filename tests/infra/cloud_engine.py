@@ -80,6 +80,15 @@ class CloudEngine:
         (self.directory / "fleet.json").write_text(json.dumps(fleet))
         return self._run("preview", *flags)
 
+    def operations(self, fleet: Mapping[str, Any]) -> Mapping[str, set[str]]:
+        """Resource -> what the engine would do with it: `same`, `update`, `replace` and others."""
+        preview = self.preview(fleet, "--json")
+        assert preview.code == 0, preview.output
+        found: dict[str, set[str]] = {}
+        for step in json.loads(preview.output[preview.output.index("{") :])["steps"]:
+            found.setdefault(step["urn"].rpartition("::")[2], set()).add(step["op"])
+        return found
+
     def refresh(self, *flags: str) -> Ran:
         return self._run("refresh", "--yes", "--skip-preview", *flags)
 

@@ -269,6 +269,8 @@ def cluster(engine):
         "subnetwork": subnetwork.id,
         "initialNodeCount": 1,
         "privateClusterConfig": PRIVATE,
+        # GKE gives no private endpoint without.
+        "masterAuthorizedNetworksConfig": {"cidrBlocks": []},
     }
     return engine.make(CLUSTER, "main", **asked), asked
 
