@@ -87,6 +87,10 @@ class Recorder(pulumi.runtime.Mocks):
             outputs |= {
                 "endpoint": "https://127.0.0.1:6443",
                 "certificateAuthority": {"data": "Q0E="},
+                "vpcConfig": {
+                    **outputs.get("vpcConfig", {}),
+                    "clusterSecurityGroupId": "sg-eks",
+                },
             }
         if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
             outputs |= {"latestVersion": 1}

@@ -79,6 +79,8 @@ class Machine:
     """GPU networking between nodes; needs additional networks. MIG partitions do not use it."""
     efa: int | None = None
     """EKS: number of Elastic Fabric Adapters; None: unknown."""
+    efa_first_card: int = 0
+    """EKS: index of the first network card that can have one; the following have one each."""
     pods: int | None = None
     """EKS: maximum pods by network interfaces; None: unknown, or GKE, where the pool sets it."""
     image: Image | None = None

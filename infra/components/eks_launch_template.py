@@ -20,10 +20,13 @@ def launch_template(
     template: EksTemplate,
     *,
     machine_type: str,
+    security_group: pulumi.Input[str],
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> aws.ec2.LaunchTemplate:
-    """tags: of the launch template itself."""
+    """security_group: the cluster's; EKS gives it to nodes by itself only where the template names
+    no network interfaces. tags: of the launch template itself.
+    """
     return aws.ec2.LaunchTemplate(
         name,
         # EKS refuses a machine type in the group too. Source: EKS user guide, managed node groups
@@ -52,6 +55,17 @@ def launch_template(
             http_tokens="required",
             http_put_response_hop_limit=template.hop_limit,
         ),
+        network_interfaces=[
+            aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+                network_card_index=interface.card,
+                device_index=interface.device,
+                interface_type=interface.kind,
+                security_groups=[security_group],
+                delete_on_termination=_text(True),
+            )
+            for interface in template.interfaces
+        ]
+        or None,
         user_data=values.eks_user_data(template),
         tag_specifications=[
             aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(template.tags))

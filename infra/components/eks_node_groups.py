@@ -111,6 +111,7 @@ class NodeGroups:
             f"{self._name}-{pool.name}",
             pool.template,
             machine_type=pool.machine.name,
+            security_group=self._cluster.vpc_config.cluster_security_group_id,
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )

@@ -215,6 +215,7 @@ EKS: Final[tuple[Rule, ...]] = (
             "template.instance_store": "user_data",
             "template.tags": "tag_specifications",
             "template.reserved": "capacity_reservation_specification",
+            "template.interfaces": "network_interfaces",
         },
     ),
     *_rules(

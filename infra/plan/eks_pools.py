@@ -8,6 +8,7 @@ from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
+from infra.plan.eks_efa import interfaces_of
 from infra.plan.eks_machine_types import other_machines
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
@@ -32,7 +33,10 @@ def eks_pool(
     others = yield from other_machines(pool, path, found, region, zones, stated)
     image = found.machine.image if found else None
     yield from _check_release(pool.release_version, fleet.cluster.version, path)
-    template = yield from template_of(pool, path, region)
+    interfaces = (
+        (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
+    )
+    template = yield from template_of(pool, path, region, interfaces)
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
     common = yield from pool_plan(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from infra import spec
 from infra.catalog import AwsRegion
+from infra.plan.eks_efa import Interface
 from infra.plan.findings import Checked, refuse
 
 _GUIDE = "EKS user guide, customize managed nodes with launch templates"
@@ -46,12 +47,17 @@ class EksTemplate:
     tags: Mapping[str, str]
     """Of instances and volumes."""
     reserved: ReservedCapacity | None
+    interfaces: tuple[Interface, ...]
+    """None: the one that EC2 gives an instance."""
     block: bool
     """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
 
 
 def template_of(
-    pool: spec.EksPool, path: spec.Path, region: AwsRegion | None
+    pool: spec.EksPool,
+    path: spec.Path,
+    region: AwsRegion | None,
+    interfaces: tuple[Interface, ...],
 ) -> Checked[EksTemplate | None]:
     """None where EKS's own launch template does. path: of the pool."""
     disk = pool.disk
@@ -71,6 +77,7 @@ def template_of(
         or pool.instance_metadata is not None
         or pool.instance_store is not None
         or pool.instance_tags
+        or interfaces
         or isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock)
     )
     if not needed:
@@ -83,6 +90,7 @@ def template_of(
         instance_store=pool.instance_store,
         tags=dict(sorted(pool.instance_tags.items())),
         reserved=_reserved(pool.capacity),
+        interfaces=interfaces,
         block=isinstance(pool.capacity, spec.CapacityBlock),
     )
 

@@ -135,9 +135,14 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
     return []
 
 
-def _of_updates(pool: EksPoolPlan) -> list[str]:
-    """Sources: EKS user guide, managed node update phases and node auto repair."""
+def _of_nodes(pool: EksPoolPlan) -> list[str]:
+    """Sources: EKS user guide, EFA devices, managed node update phases and node auto repair."""
     found = []
+    if pool.template is not None and pool.template.interfaces:
+        found.append(
+            f"pool {pool.name}: pods get its EFAs from AWS's device plugin or DRA driver for EFA, "
+            "neither of which slicewright installs"
+        )
     if pool.other_machines:
         found.append(
             f"pool {pool.name}: which machine type a node gets is EC2's choice; what is said of "
@@ -219,7 +224,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                         "cluster-autoscaler what its nodes will offer"
                     )
             if isinstance(pool, EksPoolPlan):
-                found += _of_updates(pool)
+                found += _of_nodes(pool)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

@@ -100,6 +100,8 @@ def test_a_simulated_machine_equals_the_catalogs(cloud: Cloud, name: str) -> Non
     assert ours.local_ssds == theirs.local_ssd
     if cloud == "eks":
         assert ours.pods == theirs.pods
+        if ours.efa is not None:
+            assert ours.efa == theirs.efa
         assert (ours.gpu.name if ours.gpu else None) == theirs.gpu
     else:
         assert ours.accelerator == theirs.gpu

@@ -527,6 +527,8 @@ def eks() -> Iterator[Row]:
     )
     yield Row("node_pools.instance_store", {"node_pools.0.instance_store": "raid0"}, ROLL, first)
     yield Row("node_pools.instance_tags", {"node_pools.0.instance_tags": {"a": "b"}}, ROLL, first)
+    private: Changes = {**first, "cluster.network": "private"}
+    yield Row("node_pools.efa", {"node_pools.0.efa": True}, ROLL, private)
 
 
 def byo() -> Iterator[Row]:

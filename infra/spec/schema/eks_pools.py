@@ -184,6 +184,9 @@ class EksPool(CloudPool):
     """`raid0` makes one file system of the machine's local disks, for containers, images and the
     kubelet. By default they are not used.
     """
+    efa: bool = False
+    """Every Elastic Fabric Adapter that the machine type has, as network interfaces of each node.
+    """
     update: EksUpdate = EksUpdate()
     repair: EksRepair | None = None
     """By default off; once on, only `enabled: false` turns it off."""

@@ -40,6 +40,8 @@ def _of_catalog() -> Mapping[str, Machine]:
                 pods=row.pods or (110 if row.vcpus < 30 else 250),
                 gpu=row.gpu.name if row.gpu else None,
                 gpu_count=row.gpu_count,
+                efa=row.efa,
+                efa_first_card=row.efa_first_card,
                 architecture=row.architecture,
             )
     return found

@@ -32,6 +32,10 @@ class Machine:
     """GKE: types of disk that it can boot from."""
     zones: frozenset[str] | None = None
     """GKE: zones that have it; None = all."""
+    efa: int | None = None
+    """EKS: Elastic Fabric Adapters that it can have, one for each network card; None = unknown."""
+    efa_first_card: int = 0
+    """EKS: the first network card that can have one."""
     architecture: str = "amd64"
     """As Kubernetes names it: amd64 or arm64."""
 

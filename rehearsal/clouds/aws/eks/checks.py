@@ -44,8 +44,10 @@ def invalid(message: str) -> CloudError:
     return aws_error("InvalidParameterException", message)
 
 
-def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: JsonObject) -> None:
-    """Raises CloudError for what EKS refuses at once."""
+def check_nodegroup(
+    context: Context, region: str, cluster: JsonObject, body: JsonObject
+) -> JsonObject:
+    """The launch template's data. Raises CloudError for what EKS refuses at once."""
     _check_role(context, body["nodeRole"])
     subnets = [subnet_of(context, region, i) for i in body["subnets"]]
     one_vpc(subnets)
@@ -72,6 +74,7 @@ def check_nodegroup(context: Context, region: str, cluster: JsonObject, body: Js
     check_repair_config(body.get("nodeRepairConfig") or {})
     check_labels(body.get("labels") or {})
     check_taints(body.get("taints") or [])
+    return template
 
 
 def _check_offered(

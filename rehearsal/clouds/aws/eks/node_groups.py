@@ -29,6 +29,7 @@ from rehearsal.clouds.aws.eks.checks import (
     why_nodes_cannot_join,
 )
 from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.interfaces import check_interfaces, why_unreachable
 from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
 from rehearsal.clouds.aws.eks.template_data import instance_types_of
@@ -105,7 +106,8 @@ class NodeGroups:
                     f"cluster name {name}",
                     code=409,
                 )
-            check_nodegroup(self._context, region, cluster, body)
+            template = check_nodegroup(self._context, region, cluster, body)
+            check_interfaces(self._context, region, body, template)
             group = self._filled(region, cluster, body)
             make_instance_profile(self._context, _profile(group), group["nodeRole"])
             item: NodeGroupRecord = {
@@ -226,7 +228,9 @@ class NodeGroups:
         item = self._store.get(NODE_GROUPS, key)
         if item is None:
             return None
-        issue = why_nodes_cannot_join(self._context, item["region"], item["nodegroup"])
+        issue = why_nodes_cannot_join(
+            self._context, item["region"], item["nodegroup"]
+        ) or why_unreachable(self._context, item)
         if issue and item["nodegroup"]["scalingConfig"]["desiredSize"] > 0:
             return issue
         try:
@@ -291,7 +295,7 @@ class NodeGroups:
                 wanted = body["launchTemplate"]
                 if wanted.get("id", group["launchTemplate"]["id"]) != group["launchTemplate"]["id"]:
                     raise invalid("Only the version of the launch template can be changed.")
-                check_launch_template(
+                data = check_launch_template(
                     self._context,
                     region,
                     {
@@ -302,6 +306,7 @@ class NodeGroups:
                         "capacityType": group["capacityType"],
                     },
                 )
+                check_interfaces(self._context, region, group, data)
                 group["launchTemplate"] = launch_template_version(
                     self._context,
                     region,
