@@ -1,0 +1,63 @@
+"""Property: between any two files, `plan --diff` says no less of a pool's nodes than what the
+cloud's provider does with them.
+
+Files are made of the keys of tests/infra/test_plan_change_keys.py, some at a time on each side.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from infra import plan, spec
+from infra.plan import ChangeEffect, buildable
+from tests.infra.test_changes_in_clouds import POOLS, asked_for, effect_in_cloud
+from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
+from tests.properties import examples
+
+MOST = 3
+"""Keys of a file beside those of the base: more are refused too often, for contradictions."""
+
+
+def files(cloud: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Of one pool; those that `check` refuses are among them."""
+    rows = [row for row in ROWS[cloud] if row.effect and row.where == "pools"]
+
+    def of(chosen: list[tuple[Row, bool]]) -> dict[str, Any]:
+        changes = [row.before for row, _ in chosen]
+        return written(cloud, *changes, *(row.after for row, changed in chosen if changed))
+
+    return st.lists(
+        st.tuples(st.sampled_from(rows), st.booleans()), max_size=MOST, unique_by=lambda r: r[0].key
+    ).map(of)
+
+
+def accepted(raw: dict[str, Any]) -> plan.FleetPlan | None:
+    try:
+        fleet = planned(raw)
+    except spec.SpecError:
+        return None
+    return None if buildable.unbuildable(fleet) else fleet
+
+
+@pytest.mark.parametrize("cloud", list(POOLS))
+# A pair of a few keys needs no shrinking, which would take minutes.
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.generate))
+@given(data=st.data())
+def test_no_node_is_lost_of_which_the_plan_says_that_it_stays(
+    cloud: str, data: st.DataObject
+) -> None:
+    one = data.draw(files(cloud).filter(lambda raw: accepted(raw) is not None))
+    other = data.draw(files(cloud).filter(lambda raw: accepted(raw) is not None))
+    told = plan.compare(planned(one), planned(other))
+    # What changes of the whole fleet, as its network, is said of the fleet and not of each pool.
+    assume(not told.fleet)
+    effect = max((pool.effect for pool in told.pools), default=ChangeEffect.NONE)
+    found = effect_in_cloud(
+        cloud, asked_for(cloud, json.dumps(one)), asked_for(cloud, json.dumps(other))
+    )
+    assert found <= effect
