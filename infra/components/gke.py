@@ -11,6 +11,7 @@ import pulumi_gcp as gcp
 from infra import values
 from infra.components.existing_gke_cluster import existing_gke_cluster
 from infra.components.gke_control_plane import control_plane_access, reached_at
+from infra.components.gke_maintenance import maintenance_policy
 from infra.components.gke_network import ClusterNetwork, cluster_network
 from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
 from infra.plan import GkeClusterPlan, GkeFleetPlan
@@ -117,6 +118,7 @@ def _new_cluster(
         # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
         datapath_provider="ADVANCED_DATAPATH",
         **control_plane_access(cluster),
+        maintenance_policy=maintenance_policy(cluster.maintenance),
         release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
         min_master_version=cluster.version,
         workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(

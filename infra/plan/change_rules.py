@@ -332,6 +332,13 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         },
     ),
     *_rules(
+        ChangeEffect.IN_PLACE,
+        "it says when upgrades come, nothing more; to take the key away ends the window, and "
+        "exclusions stay in force",
+        "google-beta: SetMaintenancePolicy",
+        {"cluster.maintenance": "maintenance_policy"},
+    ),
+    *_rules(
         ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",

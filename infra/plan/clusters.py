@@ -14,7 +14,7 @@ from infra.plan.nodes import count_of
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
 _NOT_OF_EXISTING = (
-    *("version", "release_channel", "network", "private_nodes", "control_plane"),
+    *("version", "release_channel", "network", "private_nodes", "control_plane", "maintenance"),
     *("endpoint", "logs"),
 )
 

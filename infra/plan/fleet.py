@@ -22,6 +22,7 @@ from infra.spec import (
     GkeControlPlane,
     GkeDisk,
     GkeFeatures,
+    GkeMaintenance,
     GpuOperator,
     LocalSsd,
     Management,
@@ -345,6 +346,7 @@ class GkeClusterPlan:
     private_nodes: bool | None
     """None: not stated, to the cluster or its pools."""
     control_plane: GkeControlPlane | None
+    maintenance: GkeMaintenance | None
     existing: bool
     node_account_id: str
     """ID of the nodes' service account: 6 to 30 characters."""

@@ -10,6 +10,7 @@ from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
+from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.operators import check_gke_driver, check_operator, resolved
@@ -26,6 +27,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     yield from check_existing(fleet.cluster)
     network = yield from plan_network(fleet.cluster.network)
     yield from check_control_plane(fleet.cluster.control_plane)
+    yield from check_maintenance(fleet.cluster.maintenance)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
     if (
         fleet.gpu_operator is not None
@@ -82,6 +84,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             network=network,
             private_nodes=fleet.cluster.private_nodes,
             control_plane=fleet.cluster.control_plane,
+            maintenance=fleet.cluster.maintenance,
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),

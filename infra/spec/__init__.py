@@ -41,6 +41,12 @@ from infra.spec.schema.fleet import (
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
 from infra.spec.schema.gke_cluster import AuthorizedNetwork, GkeCluster, GkeControlPlane, GkeNetwork
+from infra.spec.schema.gke_maintenance import (
+    DailyMaintenance,
+    GkeMaintenance,
+    MaintenanceExclusion,
+    RecurringMaintenance,
+)
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gke_upgrade import BlueGreen, Surge, Upgrade
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
@@ -78,6 +84,7 @@ __all__ = [
     "Capacity",
     "CapacityBlock",
     "ComponentSwitch",
+    "DailyMaintenance",
     "EksCluster",
     "EksDisk",
     "EksEndpoint",
@@ -99,6 +106,7 @@ __all__ = [
     "GkeDisk",
     "GkeFeatures",
     "GkeFleet",
+    "GkeMaintenance",
     "GkeNetwork",
     "GkeOnDemand",
     "GkePool",
@@ -112,6 +120,7 @@ __all__ = [
     "Instance",
     "InstanceMetadata",
     "LocalSsd",
+    "MaintenanceExclusion",
     "Management",
     "MetricsNamespace",
     "MetricsRange",
@@ -131,6 +140,7 @@ __all__ = [
     "PublicNetwork",
     "Queued",
     "RecoveredFleet",
+    "RecurringMaintenance",
     "Refuse",
     "Reservation",
     "Rollout",

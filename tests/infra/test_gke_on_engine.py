@@ -189,6 +189,39 @@ def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
+def test_maintenance_windows_change_in_place_and_show_no_difference(engine: CloudEngine) -> None:
+    asked = fleet(pool("one", "c"))
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    exclusion = {"start": "2026-12-15T00:00:00Z", "end": "2027-01-08T00:00:00Z"}
+    two = [{"name": name, **exclusion} for name in ("year-end", "audit")]
+    weekends = {
+        "mode": "recurring",
+        "start": "2026-01-03T00:00:00Z",
+        "end": "2026-01-03T06:00:00Z",
+        "recurrence": "FREQ=WEEKLY;BYDAY=SA,SU",
+    }
+    daily = {"mode": "daily", "start": "03:00"}
+    for window, exclusions in ((daily, two), (weekends, two[::-1]), (weekends, two[:1])):
+        asked["cluster"]["maintenance"] = {"window": window, "exclusions": exclusions}
+        changed = engine.up(asked)
+        assert changed.code == 0, changed.output
+        assert changed.steps == {"gke": "updated"}, changed.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+    del asked["cluster"]["maintenance"]
+    without = engine.up(asked)
+    assert without.steps == {"gke": "updated"}, without.output
+    found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
+    assert set(found["maintenancePolicy"]["window"]["maintenanceExclusions"]) == {"year-end"}
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
 def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: CloudEngine) -> None:
     existing_network(engine, "slicewright-test")
     made = {

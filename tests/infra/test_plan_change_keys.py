@@ -318,6 +318,38 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
     )
 
 
+def _maintenance(fleet: dict[str, Any]) -> Iterator[Row]:
+    daily: dict[str, Any] = {"mode": "daily", "start": "03:00"}
+    weekly = {
+        "mode": "recurring",
+        "start": "2026-01-03T00:00:00Z",
+        "end": "2026-01-03T12:00:00Z",
+        "recurrence": "FREQ=WEEKLY",
+    }
+    excluded = {
+        "name": "year-end",
+        "start": "2026-12-15T00:00:00Z",
+        "end": "2027-01-08T00:00:00Z",
+    }
+    at = "cluster.maintenance"
+    before: Changes = {at: {"window": weekly, "exclusions": [excluded]}}
+    yield Row(f"{at}.window.mode", {f"{at}.window": daily}, IN_PLACE, before, **fleet)
+    for key, value in (
+        ("start", "2026-01-02T20:00:00Z"),
+        ("end", "2026-01-03T13:00:00Z"),
+        ("recurrence", "FREQ=DAILY"),
+    ):
+        yield Row(f"{at}.window.{key}", {f"{at}.window.{key}": value}, IN_PLACE, before, **fleet)
+    for key, value in (
+        ("name", "freeze"),
+        ("start", "2026-12-14T00:00:00Z"),
+        ("end", "2027-01-09T00:00:00Z"),
+        ("scope", "no-minor-upgrades"),
+    ):
+        changed = {f"{at}.exclusions.0.{key}": value}
+        yield Row(f"{at}.exclusions.{key}", changed, IN_PLACE, before, **fleet)
+
+
 def gke() -> Iterator[Row]:
     n1 = {
         "node_pools.0.machine_type": "n1-standard-8",
@@ -385,6 +417,7 @@ def gke() -> Iterator[Row]:
     for key, value in (("cidr", "172.16.0.0/12"), ("name", "ci")):
         yield Row(f"{listed}.{key}", {f"{listed}.0.{key}": value}, IN_PLACE, plane, **fleet)
     yield Row("cluster.private_nodes", {"cluster.private_nodes": True}, ROLL, **fleet)
+    yield from _maintenance(fleet)
     for key in network:
         changed = {f"cluster.network.{key}": "other"}
         yield Row(f"cluster.network.{key}", changed, REPLACE, existing, **fleet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from infra.spec.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
+from infra.spec.schema.gke_maintenance import GkeMaintenance
 from infra.spec.schema.model import SpecModel
 
 _COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -101,5 +102,7 @@ class GkeCluster(SpecModel):
     private_nodes: bool | None = None
     """Nodes without external addresses. In a network of its own, the stack adds Cloud NAT."""
     control_plane: GkeControlPlane | None = None
+    maintenance: GkeMaintenance | None = None
+    """When GKE may upgrade the cluster by itself. By default at any time."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

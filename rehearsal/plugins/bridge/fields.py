@@ -23,6 +23,8 @@ class Field:
     """Fields of the nested object."""
     many: bool = False
     """Whether it is a list of such objects."""
+    keyed: str | None = None
+    """Where the API has a map instead of the list: the property that is the key."""
     text: bool = False
     """A number that the API writes as a string (64-bit integers)."""
     default: Any = None
@@ -75,6 +77,13 @@ def _get(answer: Mapping[str, Any], path: str) -> Any:
 def _to_api(field: Field, value: Any, at: str) -> Any:
     if field.of is None:
         return str(int(value)) if field.text else value
+    if field.keyed is not None:
+        return {
+            item[field.keyed]: to_api(
+                field.of, {k: v for k, v in item.items() if k != field.keyed}, f"{at}[{index}]"
+            )
+            for index, item in enumerate(value)
+        }
     if field.many:
         return [to_api(field.of, item, f"{at}[{index}]") for index, item in enumerate(value)]
     return to_api(field.of, value, at)
@@ -119,6 +128,8 @@ def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
         return _in_order(value, asked if isinstance(asked, list) else [])
     if field.of is None:
         return value
+    if field.keyed is not None:
+        return _from_map(field, field.keyed, value, asked, everything=everything)
     if field.many:
         priors = asked if isinstance(asked, list) else []
         fill: JsonObject | None = None if everything else {}
@@ -129,6 +140,16 @@ def _from_api(field: Field, value: Any, asked: Any, *, everything: bool) -> Any:
     return from_api(
         field.of, value, None if everything else (asked if isinstance(asked, dict) else {})
     )
+
+
+def _from_map(field: Field, key: str, value: Any, asked: Any, *, everything: bool) -> Any:
+    """The items that were asked for first, in their order, then the others."""
+    assert field.of is not None
+    priors = {item[key]: item for item in asked} if isinstance(asked, list) else {}
+    return [
+        {key: name, **from_api(field.of, value[name], None if everything else priors.get(name, {}))}
+        for name in _in_order(list(value), list(priors))
+    ]
 
 
 def _in_order(value: list[Any], asked: list[Any]) -> list[Any]:

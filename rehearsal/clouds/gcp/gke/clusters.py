@@ -27,6 +27,7 @@ from rehearsal.clouds.gcp.gke.defaults import (
     zones_of,
 )
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
+from rehearsal.clouds.gcp.gke.maintenance import changed_policy
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
@@ -156,6 +157,8 @@ class Clusters:
             cluster |= network.as_answered()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
             cluster |= fill_access(cluster)
+            if "maintenancePolicy" in requested:
+                cluster["maintenancePolicy"] = changed_policy(None, requested["maintenancePolicy"])
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
             for pool in pools:
                 self._pools.add(key, cluster, pool)
@@ -227,7 +230,9 @@ class Clusters:
         return self._change(params["name"], change, kind)
 
     def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        change = {"maintenancePolicy": body.get("maintenancePolicy") or {}}
+        cluster = find_cluster(self._store, params["name"])["cluster"]
+        asked = body.get("maintenancePolicy") or {}
+        change = {"maintenancePolicy": changed_policy(cluster.get("maintenancePolicy"), asked)}
         return self._change(params["name"], change, "UPDATE_CLUSTER")
 
     def _set_labels(self, params: JsonObject, body: JsonObject) -> JsonObject:

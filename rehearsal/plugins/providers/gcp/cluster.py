@@ -111,6 +111,18 @@ _CLUSTER: Fields = {
                     "recurrence": Field(),
                 },
             ),
+            "maintenanceExclusions": Field(
+                api="window.maintenanceExclusions",
+                keyed="exclusionName",
+                of={
+                    **same("startTime", "endTime"),
+                    "exclusionOptions": Field(
+                        api="maintenanceExclusionOptions",
+                        of={"scope": Field(), "endTimeBehavior": Field()},
+                        computed=True,
+                    ),
+                },
+            ),
         }
     ),
     "controlPlaneEndpointsConfig": Field(
@@ -131,6 +143,7 @@ _CLUSTER: Fields = {
         api="defaultMaxPodsConstraint.maxPodsPerNode", text=True, computed=True
     ),
 }
+_WINDOWS = {"dailyMaintenanceWindow", "recurringMaintenanceWindow", "recurringWindow"}
 # Not sent to the API, or not as they are.
 _CLIENT_SIDE = (
     "name",
@@ -186,7 +199,7 @@ class Cluster(Resource):
         "confidentialNodes",
         "clusterIpv4Cidr",
     )
-    sets = ("nodeLocations",)
+    sets = ("nodeLocations", "maintenancePolicy.maintenanceExclusions")
     keeps = (
         *(k for k, f in _CLUSTER.items() if f.computed),
         *("location", "project", "nodeConfig", "nodePools", "nodeVersion"),
@@ -212,6 +225,11 @@ class Cluster(Resource):
                 CheckFailure(
                     "enableAutopilot", "must not be true: the rehearsal does not simulate Autopilot"
                 )
+            )
+        policy = inputs.get("maintenancePolicy")
+        if isinstance(policy, dict) and len(_WINDOWS & policy.keys()) != 1:
+            failures.append(
+                CheckFailure("maintenancePolicy", f"exactly one of {', '.join(sorted(_WINDOWS))}")
             )
         if known(inputs.get("loggingService")) and known(inputs.get("loggingConfig")):
             failures.append(CheckFailure("loggingService", "conflicts with loggingConfig"))
@@ -284,7 +302,7 @@ class Cluster(Resource):
                     ),
                 )
             elif name == "maintenancePolicy":
-                policy = to_api(_CLUSTER, {name: new.get(name)}).get(name, {})
+                policy = _maintenance_policy(session, resource_id, new.get(name))
                 complete(
                     session,
                     session.cloud.call(
@@ -325,6 +343,23 @@ class Cluster(Resource):
         operation = session.cloud.call("container", f"{_CLUSTERS}.delete", {"name": resource_id})
         session.show_status(f"waiting for operation {operation['name']}")
         complete(session, operation)
+
+
+def _maintenance_policy(
+    session: Session, key: str, asked: Properties | None
+) -> Mapping[str, object]:
+    """As the official provider sends it (expandMaintenancePolicy): with the version of the policy
+    that it changes, and without a window with the exclusions that the cluster has.
+    """
+    cluster = session.cloud.call("container", f"{_CLUSTERS}.get", {"name": key})
+    live = cluster.get("maintenancePolicy") or {}
+    version = {"resourceVersion": live["resourceVersion"]} if "resourceVersion" in live else {}
+    if asked is None:
+        exclusions = (live.get("window") or {}).get("maintenanceExclusions") or {}
+        return {**version, "window": {"maintenanceExclusions": exclusions}}
+    name = "maintenancePolicy"
+    policy: JsonObject = to_api(_CLUSTER, {name: asked})[name]
+    return {**version, **policy}
 
 
 def _network_path(field: str, given: str, project: str, location: str) -> str:

@@ -1,0 +1,181 @@
+"""Maintenance windows of a GKE cluster, by GKE's rules for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, listed, refuse
+
+_AT: spec.Path = ("cluster", "maintenance")
+_WINDOW: spec.Path = (*_AT, "window")
+_DOCS = "GKE docs, maintenance windows and exclusions"
+_RANGE = timedelta(days=32)
+_LEAST_OF_RANGE = timedelta(hours=48)
+_LEAST_AT_ONCE = timedelta(hours=4)
+_LOOKED_AT: Final = 250
+"""Days: a rule with a pause of 32 days or more is refused for that, any other repeats in fewer."""
+_MOST_EXCLUSIONS = 20
+_LONGEST_WITHOUT_UPGRADES = timedelta(days=90)
+_PARTS = (
+    *("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTHDAY", "BYMONTH"),
+    *("BYSETPOS", "BYYEARDAY", "BYWEEKNO"),
+)
+"""Of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
+_EXPANDED = frozenset({"FREQ", "INTERVAL", "WKST", "BYDAY"})
+_DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+
+
+def check_maintenance(asked: spec.GkeMaintenance | None) -> Checked[None]:
+    if asked is None:
+        return
+    if isinstance(asked.window, spec.RecurringMaintenance):
+        yield from _check_recurring(asked.window)
+    yield from _check_exclusions(asked.exclusions)
+
+
+def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
+    length = _time(window.end) - _time(window.start)
+    if length <= timedelta(0):
+        yield refuse(
+            (*_WINDOW, "end"),
+            f"{window.end} is not after the start, {window.start}",
+            "write the end of the first window",
+            "GKE API, RecurringTimeWindow.window",
+        )
+        return
+    rule = _parts(window.recurrence)
+    if unknown := sorted(set(rule) - set(_PARTS)):
+        yield refuse(
+            (*_WINDOW, "recurrence"),
+            f"{listed(unknown)}: not of a rule that recurs at most once a day",
+            f"leave it out; known: {listed(_PARTS)}",
+            "RFC 5545, 3.3.10",
+        )
+        return
+    least = _least_available(_time(window.start), length, rule)
+    if least is not None and least < _LEAST_OF_RANGE:
+        yield refuse(
+            _WINDOW,
+            f"some 32 days have only {_hours(least)} hours in windows of at least 4 hours, and GKE "
+            "requires 48",
+            "make the windows longer, or have them on more days",
+            _DOCS,
+        )
+
+
+def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Checked[None]:
+    at: spec.Path = (*_AT, "exclusions")
+    if len(exclusions) > _MOST_EXCLUSIONS:
+        yield refuse(
+            at,
+            f"{len(exclusions)} exclusions are too many: a cluster has at most {_MOST_EXCLUSIONS}",
+            "take away those that are over",
+            _DOCS,
+        )
+    names: set[str] = set()
+    for i, exclusion in enumerate(exclusions):
+        if exclusion.name in names:
+            yield refuse(
+                (*at, i, "name"),
+                f"{exclusion.name} is the name of another exclusion too",
+                "write another name",
+                "GKE API, MaintenanceWindow.maintenanceExclusions",
+            )
+        names.add(exclusion.name)
+        length = _time(exclusion.end) - _time(exclusion.start)
+        if length <= timedelta(0):
+            yield refuse(
+                (*at, i, "end"),
+                f"{exclusion.end} is not after the start, {exclusion.start}",
+                "write a later time",
+                "GKE API, TimeWindow",
+            )
+        elif exclusion.scope == "no-upgrades" and length > _LONGEST_WITHOUT_UPGRADES:
+            yield refuse(
+                (*at, i, "end"),
+                f"{length.days} days are too many: GKE does without all upgrades for at most "
+                f"{_LONGEST_WITHOUT_UPGRADES.days}",
+                "write an earlier end, or scope: no-minor-or-node-upgrades",
+                _DOCS,
+            )
+
+
+def _least_available(
+    start: datetime, length: timedelta, rule: Mapping[str, str]
+) -> timedelta | None:
+    """Maintenance time of the 32 days that have the least of it.
+
+    None where the rule has a part that is not expanded here: GKE then says whether it is enough.
+    """
+    if set(rule) - _EXPANDED or rule["FREQ"] not in ("DAILY", "WEEKLY"):
+        return None
+    if not rule.get("INTERVAL", "1").isdigit() or rule.get("INTERVAL") == "0":
+        return None
+    wanted = rule["BYDAY"].split(",") if "BYDAY" in rule else []
+    if not set(wanted) <= set(_DAYS) or rule.get("WKST", "MO") != "MO":
+        return None
+    windows = [
+        w for w in _joined(_windows(start, length, rule, wanted)) if w[1] - w[0] >= _LEAST_AT_ONCE
+    ]
+    last = start + timedelta(days=_LOOKED_AT) - _RANGE
+    begins = [start, *(end for _, end in windows), *(begin - _RANGE for begin, _ in windows)]
+    return min(
+        sum((_overlap(w, (begin, begin + _RANGE)) for w in windows), timedelta(0))
+        for begin in begins
+        if start <= begin <= last
+    )
+
+
+_Span = tuple[datetime, datetime]
+
+
+def _windows(
+    start: datetime, length: timedelta, rule: Mapping[str, str], wanted: list[str]
+) -> Iterator[_Span]:
+    """In order of time, over the days that are looked at."""
+    interval = int(rule.get("INTERVAL", "1"))
+    first_week = _monday(start.date())
+    for n in range(_LOOKED_AT):
+        begin = start + timedelta(days=n)
+        if rule["FREQ"] == "DAILY":
+            due = n % interval == 0 and (not wanted or _DAYS[begin.weekday()] in wanted)
+        else:
+            weeks = (_monday(begin.date()) - first_week).days // 7
+            days = wanted or [_DAYS[start.weekday()]]
+            due = weeks % interval == 0 and _DAYS[begin.weekday()] in days
+        if due:
+            yield begin, begin + length
+
+
+def _joined(windows: Iterator[_Span]) -> list[_Span]:
+    """Windows that touch are one."""
+    found: list[_Span] = []
+    for begin, end in windows:
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _overlap(one: _Span, other: _Span) -> timedelta:
+    return max(timedelta(0), min(one[1], other[1]) - max(one[0], other[0]))
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def _parts(recurrence: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in recurrence.split(";"))
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _hours(length: timedelta) -> str:
+    return f"{length / timedelta(hours=1):g}"

@@ -1,0 +1,101 @@
+"""When GKE may upgrade a cluster and its nodes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.constraints import ConstraintError, FreeText, Pattern
+from infra.spec.schema.model import SpecModel
+
+_API = "GKE API, MaintenanceWindow"
+
+
+class _UtcTime(Pattern):
+    """A point in time. GKE answers in UTC: another time zone would differ on every `up`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+            is_not="a time in UTC: date, T, hours, minutes and seconds, Z",
+            examples=('"2026-01-03T00:00:00Z"',),
+            source=_API,
+        )
+
+    @property
+    def example(self) -> str:
+        return "2026-01-03T00:00:00Z"
+
+    def check(self, value: Any) -> Any:
+        super().check(value)
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError as e:
+            raise ConstraintError(f"{{value}} is no time: {e}", self.instead, self.source) from None
+        if at.year < _FIRST_YEAR:
+            raise ConstraintError(
+                f"{{value}} is before {_FIRST_YEAR}", "write the year in full", self.source
+            )
+        return value
+
+
+_FIRST_YEAR = 2014
+"""There was no GKE before."""
+UtcTime = Annotated[str, _UtcTime()]
+
+
+class DailyMaintenance(SpecModel):
+    """The same four hours of every day."""
+
+    mode: Literal["daily"]
+    start: Annotated[
+        str,
+        Pattern(
+            pattern=r"(?:[01][0-9]|2[0-3]):[0-5][0-9]",
+            is_not="a time of the day in UTC: hours and minutes",
+            examples=("03:00",),
+            source="GKE API, DailyMaintenanceWindow.startTime",
+        ),
+    ]
+    """In UTC."""
+
+
+class RecurringMaintenance(SpecModel):
+    """A window that comes again."""
+
+    mode: Literal["recurring"]
+    start: UtcTime
+    """Of the first window."""
+    end: UtcTime
+    """Of the first window; the others are as long."""
+    recurrence: Annotated[
+        str,
+        Pattern(
+            pattern=r"FREQ=(?:DAILY|WEEKLY|MONTHLY|YEARLY)(?:;[A-Z]+=[-+]?[A-Z0-9]+"
+            r"(?:,[-+]?[A-Z0-9]+)*)*",
+            is_not="a recurrence rule of at most one window a day, starting with FREQ=",
+            examples=("FREQ=WEEKLY;BYDAY=SA,SU", "FREQ=DAILY"),
+            source="RFC 5545, RRULE; GKE API, RecurringTimeWindow.recurrence",
+        ),
+    ]
+    """An RRULE of RFC 5545; days are those of UTC."""
+
+
+class MaintenanceExclusion(SpecModel):
+    """A time without upgrades, whatever the window."""
+
+    name: Annotated[
+        str, FreeText("a name", "GKE API, maintenanceExclusions", "year-end", "training-run")
+    ]
+    start: UtcTime
+    end: UtcTime
+    scope: Literal["no-upgrades", "no-minor-upgrades", "no-minor-or-node-upgrades"] = "no-upgrades"
+    """What does not happen in it."""
+
+
+class GkeMaintenance(SpecModel):
+    window: Annotated[DailyMaintenance | RecurringMaintenance, Field(discriminator="mode")]
+    """When GKE may upgrade control plane and nodes by itself."""
+    exclusions: tuple[MaintenanceExclusion, ...] = ()

@@ -1,0 +1,105 @@
+"""The maintenance policy of a simulated cluster, and what GKE refuses of one.
+
+Sources: GKE API, MaintenancePolicy; GKE docs, maintenance windows and exclusions. Windows are
+expanded for the rules that people write, days of a week or every day; GKE knows all of RFC 5545.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from kubeapi import JsonObject
+from rehearsal.clouds.gcp.errors import google_error
+
+_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_MOST_EXCLUSIONS = 20
+_DAILY = "PT4H0M0S"
+_RANGE = timedelta(days=32)
+_LEAST = timedelta(hours=48)
+_AT_ONCE = timedelta(hours=4)
+
+
+def changed_policy(before: JsonObject | None, asked: JsonObject) -> JsonObject:
+    """The policy as GKE keeps it. Raises CloudError.
+
+    before: the one that the cluster has. GKE refuses a change of another one than it has.
+    """
+    version = asked.get("resourceVersion")
+    if version and before and version != before.get("resourceVersion"):
+        raise google_error(409, "Maintenance policy was changed since it was read.")
+    window = dict(asked.get("window") or {})
+    if "dailyMaintenanceWindow" in window:
+        daily = window["dailyMaintenanceWindow"]
+        if not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", str(daily.get("startTime"))):
+            raise google_error(400, f"Invalid daily maintenance start time: {daily}.")
+        window["dailyMaintenanceWindow"] = {"startTime": daily["startTime"], "duration": _DAILY}
+    if "recurringWindow" in window:
+        _check_recurring(window["recurringWindow"])
+    _check_exclusions(window.get("maintenanceExclusions") or {})
+    text = json.dumps(window, sort_keys=True)
+    return {"window": window, "resourceVersion": hashlib.sha256(text.encode()).hexdigest()[:8]}
+
+
+def _check_exclusions(exclusions: Mapping[str, JsonObject]) -> None:
+    if len(exclusions) > _MOST_EXCLUSIONS:
+        raise google_error(
+            400, f"Too many maintenance exclusions: {len(exclusions)}, limit {_MOST_EXCLUSIONS}."
+        )
+    for name, exclusion in exclusions.items():
+        begin, end = _time(exclusion["startTime"]), _time(exclusion["endTime"])
+        if end <= begin:
+            raise google_error(
+                400, f'Maintenance exclusion "{name}" has an end time that is not after its start.'
+            )
+
+
+def _check_recurring(recurring: JsonObject) -> None:
+    begin, end = _time(recurring["window"]["startTime"]), _time(recurring["window"]["endTime"])
+    rule = dict(part.split("=", 1) for part in str(recurring["recurrence"]).split(";"))
+    if rule.get("FREQ") in ("HOURLY", "MINUTELY", "SECONDLY"):
+        raise google_error(400, f"Recurrence frequency {rule['FREQ']} is not supported.")
+    if end <= begin:
+        raise google_error(400, "Maintenance window end time must be after its start time.")
+    if rule.get("FREQ") not in ("DAILY", "WEEKLY") or set(rule) - {"FREQ", "INTERVAL", "BYDAY"}:
+        return
+    hours = [*_open_hours(begin, end - begin, rule)]
+    for first in range(len(hours) - _RANGE // timedelta(hours=1)):
+        available = sum(hours[first : first + _RANGE // timedelta(hours=1)])
+        if timedelta(hours=available) < _LEAST:
+            begins = begin + timedelta(hours=first)
+            raise google_error(
+                400,
+                "maintenance policy would go longer than 32d without 48h maintenance availability "
+                f"of >=4h contiguous duration (in time range [{begins.isoformat()}, "
+                f"{(begins + _RANGE).isoformat()}])",
+            )
+
+
+def _open_hours(begin: datetime, length: timedelta, rule: Mapping[str, str]) -> Iterator[bool]:
+    """For each hour of 20 weeks from the first window on whether it is in a window."""
+    monday = (begin - timedelta(days=begin.weekday())).date()
+    every = int(rule.get("INTERVAL", "1"))
+    days = rule["BYDAY"].split(",") if "BYDAY" in rule else None
+    hours = [False] * (140 * 24)
+    for n in range(140):
+        day = begin + timedelta(days=n)
+        if rule["FREQ"] == "WEEKLY":
+            due = (day.date() - monday).days // 7 % every == 0
+            due = due and _DAYS[day.weekday()] in (days or [_DAYS[begin.weekday()]])
+        else:
+            due = n % every == 0 and (days is None or _DAYS[day.weekday()] in days)
+        if due and length >= _AT_ONCE:
+            for hour in range(n * 24, min(n * 24 + length // timedelta(hours=1), len(hours))):
+                hours[hour] = True
+    yield from hours
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise google_error(400, f'Invalid time "{text}": must be RFC 3339.') from None
