@@ -76,6 +76,7 @@ class GkeCluster(pulumi.ComponentResource):
             account=account,
             rights=[right, *way_out],
             private_nodes=plan.cluster.private_nodes,
+            kms_key=plan.cluster.kms_key,
         )
         self.system_pool = [system_pool(name, plan.system, home)] if plan.system is not None else []
         self.pools = {
@@ -119,6 +120,13 @@ def _new_cluster(
         datapath_provider="ADVANCED_DATAPATH",
         **control_plane_access(cluster),
         maintenance_policy=maintenance_policy(cluster.maintenance),
+        database_encryption=(
+            gcp.container.ClusterDatabaseEncryptionArgs(
+                state="ENCRYPTED", key_name=cluster.secrets_key
+            )
+            if cluster.secrets_key is not None
+            else None
+        ),
         release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
         min_master_version=cluster.version,
         workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
@@ -133,6 +141,7 @@ def _new_cluster(
         node_config=gcp.container.ClusterNodeConfigArgs(
             disk_type="pd-standard",
             disk_size_gb=_THROW_AWAY_DISK_GB,
+            boot_disk_kms_key=cluster.kms_key,
             service_account=account.email,
             oauth_scopes=list(SCOPES),
         ),

@@ -41,6 +41,8 @@ class PoolHome:
     """
     private_nodes: bool | None
     """None: not stated."""
+    kms_key: str | None
+    """Of boot disks. None: Google's own."""
 
     @property
     def network_config(self) -> gcp.container.NodePoolNetworkConfigArgs | None:
@@ -62,6 +64,7 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
         node_config=gcp.container.NodePoolNodeConfigArgs(
             machine_type=pool.machine_type,
             labels=dict(SYSTEM_LABELS),
+            boot_disk_kms_key=home.kms_key,
             service_account=home.account.email,
             oauth_scopes=list(SCOPES),
             workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
@@ -103,7 +106,7 @@ def gpu_pool(
             if isinstance(pool.capacity, Queued)
             else None
         ),
-        node_config=_gpu_node(pool, home.account),
+        node_config=_gpu_node(pool, home),
         # The name is fixed, so the old pool is deleted before the new one is created.
         opts=pulumi.ResourceOptions.merge(
             _options(home, pool.nodes, *after),
@@ -172,9 +175,7 @@ def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
             )
 
 
-def _gpu_node(
-    pool: GkePoolPlan, account: gcp.serviceaccount.Account
-) -> gcp.container.NodePoolNodeConfigArgs:
+def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeConfigArgs:
     accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
         type=pool.accelerator,
         count=pool.gpu_count,
@@ -199,6 +200,7 @@ def _gpu_node(
         image_type=pool.image_type,
         disk_size_gb=pool.disk.size_gb,
         disk_type=pool.disk.type,
+        boot_disk_kms_key=home.kms_key,
         ephemeral_storage_local_ssd_config=(
             gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
                 local_ssd_count=ephemeral
@@ -226,7 +228,7 @@ def _gpu_node(
         labels=dict(pool.labels),
         resource_labels=dict(pool.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],
-        service_account=account.email,
+        service_account=home.account.email,
         oauth_scopes=list(SCOPES),
         workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
             mode="GKE_METADATA"

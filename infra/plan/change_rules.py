@@ -339,6 +339,19 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         {"cluster.maintenance": "maintenance_policy"},
     ),
     *_rules(
+        ChangeEffect.REPLACE,
+        "the nodes of the system pool and of every GPU pool are deleted, then created with disks "
+        "of the other key",
+        "google-beta: ForceNew",
+        {"cluster.kms_key": "node_config.boot_disk_kms_key of every pool"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "GKE encrypts every Secret anew; nodes and pods stay; to take the key away changes nothing",
+        "google-beta: updated in place",
+        {"cluster.secrets_key": "database_encryption"},
+    ),
+    *_rules(
         ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",

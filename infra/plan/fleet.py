@@ -347,6 +347,9 @@ class GkeClusterPlan:
     """None: not stated, to the cluster or its pools."""
     control_plane: GkeControlPlane | None
     maintenance: GkeMaintenance | None
+    kms_key: str | None
+    """Of the boot disks of all pools."""
+    secrets_key: str | None
     existing: bool
     node_account_id: str
     """ID of the nodes' service account: 6 to 30 characters."""

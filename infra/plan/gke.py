@@ -10,6 +10,7 @@ from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
+from infra.plan.gke_encryption import check_keys
 from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
@@ -28,6 +29,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     network = yield from plan_network(fleet.cluster.network)
     yield from check_control_plane(fleet.cluster.control_plane)
     yield from check_maintenance(fleet.cluster.maintenance)
+    if stated.has(("cluster", "location")):
+        yield from check_keys(fleet.cluster, region)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
     if (
         fleet.gpu_operator is not None
@@ -85,6 +88,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             private_nodes=fleet.cluster.private_nodes,
             control_plane=fleet.cluster.control_plane,
             maintenance=fleet.cluster.maintenance,
+            kms_key=fleet.cluster.kms_key,
+            secrets_key=fleet.cluster.secrets_key,
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),

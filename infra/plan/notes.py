@@ -17,6 +17,7 @@ from infra.plan.fleet import (
     GkeFleetPlan,
     GkePoolPlan,
 )
+from infra.plan.gke_encryption import key_notes
 from infra.plan.gke_network import network_notes
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
 from infra.spec import (
@@ -181,6 +182,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _endpoint_and_logs(fleet.cluster)
     if isinstance(fleet, GkeFleetPlan):
         found += network_notes(fleet.cluster)
+        found += key_notes(fleet.cluster)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
     if (

@@ -222,6 +222,33 @@ def test_maintenance_windows_change_in_place_and_show_no_difference(engine: Clou
     assert gone.code == 0, gone.output
 
 
+def test_a_key_of_the_disks_replaces_every_pool_and_one_of_the_secrets_changes_in_place(
+    engine: CloudEngine,
+) -> None:
+    asked = fleet(pool("one", "c"))
+    key = "projects/keys-1/locations/us-central1/keyRings/gke/cryptoKeys/k"
+    for keys, said in (
+        ({}, "created"),
+        ({"secrets_key": key}, "1 updated"),
+        ({"kms_key": key}, "2 replaced"),
+    ):
+        asked["cluster"] |= keys
+        up = engine.up(asked)
+        assert (up.code, said in up.output) == (0, True), up.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+    found = engine.cloud.call("container", "projects.locations.clusters.get", {"name": CLUSTER}, {})
+    assert found["databaseEncryption"]["keyName"] == key
+    assert {p["config"]["bootDiskKmsKey"] for p in found["nodePools"]} == {key}
+    del asked["cluster"]["secrets_key"]
+    kept = engine.up(asked, "--expect-no-changes")
+    assert kept.code == 0, kept.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
 def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: CloudEngine) -> None:
     existing_network(engine, "slicewright-test")
     made = {

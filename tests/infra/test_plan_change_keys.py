@@ -418,6 +418,9 @@ def gke() -> Iterator[Row]:
         yield Row(f"{listed}.{key}", {f"{listed}.0.{key}": value}, IN_PLACE, plane, **fleet)
     yield Row("cluster.private_nodes", {"cluster.private_nodes": True}, ROLL, **fleet)
     yield from _maintenance(fleet)
+    key = "projects/keys-1/locations/us-central1/keyRings/r/cryptoKeys/k"
+    yield Row("cluster.kms_key", {"cluster.kms_key": key}, REPLACE, **fleet)
+    yield Row("cluster.secrets_key", {"cluster.secrets_key": key}, IN_PLACE, **fleet)
     for key in network:
         changed = {f"cluster.network.{key}": "other"}
         yield Row(f"cluster.network.{key}", changed, REPLACE, existing, **fleet)

@@ -22,6 +22,18 @@ _RangeName = Annotated[
 ]
 
 
+_KmsKey = Annotated[
+    str,
+    Pattern(
+        pattern=rf"projects/{_PROJECT}/locations/[a-z0-9-]+/keyRings/[A-Za-z0-9_-]{{1,63}}"
+        r"/cryptoKeys/[A-Za-z0-9_-]{1,63}",
+        is_not="the name of a Cloud KMS key, with its project, location and key ring",
+        examples=("projects/p-123456/locations/us-central1/keyRings/gke/cryptoKeys/disks",),
+        source="Cloud KMS API, CryptoKey.name",
+    ),
+]
+
+
 class GkeNetwork(SpecModel):
     """A VPC and a subnet that exist. Nothing of them is created, changed or deleted."""
 
@@ -104,5 +116,9 @@ class GkeCluster(SpecModel):
     control_plane: GkeControlPlane | None = None
     maintenance: GkeMaintenance | None = None
     """When GKE may upgrade the cluster by itself. By default at any time."""
+    kms_key: _KmsKey | None = None
+    """Encrypts the boot disks of all nodes. By default Google's own keys do."""
+    secrets_key: _KmsKey | None = None
+    """Encrypts Kubernetes Secrets in the control plane's store, besides Google's encryption."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

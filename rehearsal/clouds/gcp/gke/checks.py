@@ -14,6 +14,7 @@ from rehearsal.clouds.core.machines import Machine
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.affinity import check_affinity
 from rehearsal.clouds.gcp.gke.defaults import default_locations, zones_of
+from rehearsal.clouds.gcp.gke.encryption import check_disk_key
 from rehearsal.clouds.gcp.gke.placement import check_placement
 from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
 from rehearsal.clouds.gcp.gke.upgrades import check_upgrade
@@ -43,6 +44,7 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
     """
     check_name("node_pool", str(pool.get("name", "")))
     config = pool.get("config") or {}
+    check_disk_key(config, location)
     machine = find_machine(config.get("machineType") or "e2-medium")
     zones = pool.get("locations") or ()
     possible = zones_of(location)

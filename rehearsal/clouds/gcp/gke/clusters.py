@@ -26,6 +26,7 @@ from rehearsal.clouds.gcp.gke.defaults import (
     fill_node_config,
     zones_of,
 )
+from rehearsal.clouds.gcp.gke.encryption import check_secrets_key, database_encryption
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
@@ -51,6 +52,7 @@ _DESIRED = {
     "desiredEnablePrivateEndpoint": "privateClusterConfig.enablePrivateEndpoint",
     "desiredDefaultEnablePrivateNodes": "privateClusterConfig.enablePrivateNodes",
     "desiredMasterAuthorizedNetworksConfig": "masterAuthorizedNetworksConfig",
+    "desiredDatabaseEncryption": "databaseEncryption",
     "desiredControlPlaneEndpointsConfig": "controlPlaneEndpointsConfig",
 }
 
@@ -147,6 +149,7 @@ class Clusters:
             ]
             check_quotas(self._context, project, location, nodes)
             check_access(requested)
+            check_secrets_key(requested.get("databaseEncryption") or {}, location)
             try:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:
@@ -157,6 +160,7 @@ class Clusters:
             cluster |= network.as_answered()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
             cluster |= fill_access(cluster)
+            cluster["databaseEncryption"] = database_encryption(cluster["databaseEncryption"])
             if "maintenancePolicy" in requested:
                 cluster["maintenancePolicy"] = changed_policy(None, requested["maintenancePolicy"])
             self._store.put(CLUSTERS, key, ClusterRecord(key=key, cluster=cluster))
@@ -220,6 +224,9 @@ class Clusters:
         cluster = find_cluster(self._store, params["name"])["cluster"]
         if desired == "desiredMasterVersion":
             value = versions.upgraded(cluster["currentMasterVersion"], str(value))
+        if desired == "desiredDatabaseEncryption":
+            check_secrets_key(value, cluster["location"])
+            value = database_encryption(value)
         field, _, member = _DESIRED[desired].partition(".")
         if member:
             value = {**(cluster.get(field) or {}), member: value}

@@ -125,6 +125,7 @@ _CLUSTER: Fields = {
             ),
         }
     ),
+    "databaseEncryption": Field(of=same("state", "keyName"), computed=True),
     "controlPlaneEndpointsConfig": Field(
         of={
             "dnsEndpointConfig": Field(
@@ -170,6 +171,7 @@ _DESIRED = {
     "privateClusterConfig.enablePrivateEndpoint": "desiredEnablePrivateEndpoint",
     "privateClusterConfig.enablePrivateNodes": "desiredDefaultEnablePrivateNodes",
     "masterAuthorizedNetworksConfig": "desiredMasterAuthorizedNetworksConfig",
+    "databaseEncryption": "desiredDatabaseEncryption",
     "controlPlaneEndpointsConfig": "desiredControlPlaneEndpointsConfig",
 }
 

@@ -68,6 +68,7 @@ NODE_CONFIG = {
         "tags",
         "localSsdCount",
         "storagePools",
+        "bootDiskKmsKey",
     ),
     "metadata": Field(computed=True),
     "resourceLabels": Field(),

@@ -70,3 +70,13 @@ def test_a_property_without_a_field_is_refused_with_its_path() -> None:
         match=r"items\[1\]\.colour: .* does not simulate .*; here it simulates extra, kind",
     ):
         to_api(FIELDS, {"items": [{"kind": "x"}, {"colour": "red"}]})
+
+
+def test_a_list_may_be_a_map_in_the_api_and_comes_back_in_the_order_asked_for() -> None:
+    fields = {"exclusions": Field(api="window.exclusions", keyed="name", of=same("start"))}
+    asked = {"exclusions": [{"name": "b", "start": "2"}, {"name": "a", "start": "1"}]}
+    sent = to_api(fields, asked)
+    assert sent == {"window": {"exclusions": {"b": {"start": "2"}, "a": {"start": "1"}}}}
+    answer = {"window": {"exclusions": {"a": {"start": "1"}, "b": {"start": "2"}, "c": {}}}}
+    assert from_api(fields, answer, asked) == {"exclusions": [*asked["exclusions"], {"name": "c"}]}
+    assert from_api(fields, sent, None) == asked

@@ -1,0 +1,55 @@
+"""Customer-managed keys: what GKE refuses of them, and how it answers.
+
+Sources: GKE API, DatabaseEncryption; GKE docs, encrypt secrets at the application layer, and use
+customer-managed encryption keys. The rights of the service agents on a key are not simulated.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kubeapi import JsonObject
+from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.defaults import region_of
+
+_KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
+
+
+def check_secrets_key(asked: JsonObject, location: str) -> None:
+    """Raises CloudError. location: of the cluster."""
+    if asked.get("state") != "ENCRYPTED":
+        return
+    key_location = _location("database_encryption.key_name", asked.get("keyName"))
+    if key_location != region_of(location):
+        raise google_error(
+            400,
+            f'Database encryption key "{asked["keyName"]}" is in {key_location}; it must be in '
+            f"{region_of(location)}, the region of the cluster.",
+        )
+
+
+def check_disk_key(config: JsonObject, location: str) -> None:
+    """Raises CloudError. config: of a node pool. location: of the cluster."""
+    key = config.get("bootDiskKmsKey")
+    if key is None:
+        return
+    key_location = _location("node_config.boot_disk_kms_key", key)
+    if re.search("-.*[0-9]$", key_location) and key_location != region_of(location):
+        raise google_error(
+            400,
+            f"Cloud KMS key {key} is in {key_location}; disks in {region_of(location)} cannot "
+            "use it.",
+        )
+
+
+def database_encryption(asked: JsonObject) -> JsonObject:
+    """As GKE answers."""
+    state = asked.get("state") or "DECRYPTED"
+    return {**asked, "state": state, "currentState": f"CURRENT_STATE_{state}"}
+
+
+def _location(field: str, key: object) -> str:
+    found = _KEY.fullmatch(str(key or ""))
+    if found is None:
+        raise google_error(400, f'Invalid value for field "{field}": "{key or ""}".')
+    return found[1]
