@@ -145,6 +145,7 @@ _CLUSTER: Fields = {
     ),
 }
 _WINDOWS = {"dailyMaintenanceWindow", "recurringMaintenanceWindow", "recurringWindow"}
+_API_WINDOWS = {"dailyMaintenanceWindow", "recurringWindow"}
 # Not sent to the API, or not as they are.
 _CLIENT_SIDE = (
     "name",
@@ -272,6 +273,9 @@ class Cluster(Resource):
         cluster = or_none(session, "container", f"{_CLUSTERS}.get", {"name": resource_id})
         if cluster is None:
             return None
+        # Without a window the official provider sees no policy: flattenMaintenancePolicy.
+        if not _API_WINDOWS & ((cluster.get("maintenancePolicy") or {}).get("window") or {}).keys():
+            cluster = {k: v for k, v in cluster.items() if k != "maintenancePolicy"}
         imported = not inputs
         seen = from_api(_CLUSTER, cluster, None if imported else inputs)
         _, project, _, location, *_ = resource_id.split("/")
