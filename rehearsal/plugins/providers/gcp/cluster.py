@@ -207,6 +207,7 @@ class Cluster(Resource):
         *(k for k, f in _CLUSTER.items() if f.computed),
         *("location", "project", "nodeConfig", "nodePools", "nodeVersion"),
         *("masterAuth", "clusterIpv4Cidr", "deletionProtection"),
+        "maintenancePolicy.dailyMaintenanceWindow.duration",
     )
     autoname = Autoname("name", 40, lower=True)
 
