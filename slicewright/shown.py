@@ -301,6 +301,8 @@ def _step(before: Any, after: Any) -> str:
         return _step(dict(before), dict(after))
     if isinstance(before, plan.WorkloadPlan) and isinstance(after, plan.WorkloadPlan):
         return _step(vars(before), vars(after))
+    if isinstance(before, plan.EksAddonPlan) and isinstance(after, plan.EksAddonPlan):
+        return _step(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
@@ -309,7 +311,13 @@ def _step(before: Any, after: Any) -> str:
         old, new = ({share.name: share for share in shares} for shares in (before, after))
         if old.keys() == new.keys():
             return _step(old, new) or "the same in another order"
+    if _addons(before) and _addons(after):
+        return _step(*({addon.name: addon for addon in addons} for addons in (before, after)))
     return f"{_value(before)} -> {_value(after)}"
+
+
+def _addons(value: Any) -> bool:
+    return isinstance(value, tuple) and {type(one) for one in value} == {plan.EksAddonPlan}
 
 
 def _value(value: Any) -> str:
@@ -322,6 +330,9 @@ def _value(value: Any) -> str:
             called = f" as {value.advertised}" if value.advertised != value.resource else ""
             alone = ", one per pod" if value.fail_requests_greater_than_one else ""
             return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
+        case plan.EksAddonPlan():
+            settings = f" with {value.settings}" if value.settings is not None else ""
+            return f"{value.version or 'the version of EKS'}{settings}"
         case plan.HostGpuPlan():
             instances = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
             without = "MIG on, no partitions" if value.mig else "whole"

@@ -11,6 +11,7 @@ import pulumi_aws as aws
 
 from infra import catalog, values
 from infra.components import existing_eks_cluster
+from infra.components.eks_addons import addons_before_nodes, other_addons
 from infra.components.eks_network import Network, network_of
 from infra.components.eks_node_groups import NodeGroups
 from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
@@ -21,15 +22,6 @@ _NODE_POLICIES = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEKS_CNI_Policy",
 )
-_ADDONS_BEFORE_NODES = ("vpc-cni", "kube-proxy")
-"""A node is not Ready without its network. As nodes depend on it, the network also outlives them at
-destroy, which is what keeps the CNI's interfaces from being left behind in the subnets.
-"""
-_ADDON_SETTINGS: Mapping[str, Mapping[str, str]] = {
-    # Without it, NetworkPolicies have no effect. Source: EKS docs, limit pod traffic with
-    # Kubernetes network policies.
-    "vpc-cni": {"enableNetworkPolicy": "true"},
-}
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -64,7 +56,7 @@ class EksCluster(pulumi.ComponentResource):
         else:
             network = network_of(name, plan.cluster, parent=self, provider=provider)
             self.cluster = self._made(name, plan.cluster, network)
-            addons = [self._addon(name, addon, []) for addon in _ADDONS_BEFORE_NODES]
+            addons = addons_before_nodes(name, plan.cluster, cluster=self.cluster, parent=self)
         node_role, node_rights = self._role(
             f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
@@ -81,8 +73,9 @@ class EksCluster(pulumi.ComponentResource):
         self.system_pool = groups.system
         self.pools = groups.pools
         if not plan.cluster.existing:
-            # Its pods need a node to run on; EKS calls the add-on healthy only then.
-            self._addon(name, "coredns", [self.system_pool])
+            other_addons(
+                name, plan.cluster, cluster=self.cluster, system=self.system_pool, parent=self
+            )
         self.endpoint = self.cluster.endpoint
         self.kubeconfig = pulumi.Output.all(
             self.cluster.name, self.cluster.endpoint, self.cluster.certificate_authority.data
@@ -162,20 +155,6 @@ class EksCluster(pulumi.ComponentResource):
             for policy in policies
         ]
         return role, rights
-
-    def _addon(self, name: str, addon: str, after: Sequence[pulumi.Resource]) -> aws.eks.Addon:
-        return aws.eks.Addon(
-            f"{name}-{addon}",
-            cluster_name=self.cluster.name,
-            addon_name=addon,
-            configuration_values=json.dumps(_ADDON_SETTINGS[addon])
-            if addon in _ADDON_SETTINGS
-            else None,
-            # A new cluster has unmanaged copies of these already.
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
-        )
 
 
 def _of_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:

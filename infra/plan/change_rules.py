@@ -421,6 +421,14 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        "the add-on's own pods are replaced one by one, other pods and nodes stay; an add-on that "
+        "is taken away is uninstalled; a version, or settings, that the file no longer states stay "
+        "as they are",
+        "aws: UpdateAddon, DeleteAddon; addon.go: Optional and Computed",
+        {"cluster.addons": "aws_eks_addon"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "NAT gateways are added or removed; connections through those that a zone no longer uses "
         "break",
         "VPC user guide, NAT gateways",

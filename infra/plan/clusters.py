@@ -17,6 +17,8 @@ _NOT_OF_EXISTING = (
     *("version", "release_channel", "network", "private_nodes", "control_plane", "maintenance"),
     *("kms_key", "secrets_key"),
     *("endpoint", "logs"),
+    *("version", "release_channel", "network", "private_nodes", "control_plane"),
+    *("endpoint", "logs", "addons"),
 )
 
 

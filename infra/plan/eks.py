@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra import spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
+from infra.plan.eks_addons import addons_of
 from infra.plan.eks_cluster import check_endpoint
 from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
@@ -39,6 +40,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_one_spelling(fleet, known)
     yield from check_eks_version(fleet.cluster)
     yield from check_endpoint(fleet.cluster.endpoint)
+    addons = yield from addons_of(fleet.cluster)
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
@@ -65,6 +67,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             network=fleet.cluster.network,
             endpoint=fleet.cluster.endpoint,
             logs=tuple(sorted(set(fleet.cluster.logs))),
+            addons=addons,
             existing=fleet.cluster.existing,
         ),
         system=system,

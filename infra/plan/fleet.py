@@ -366,6 +366,15 @@ class GkeClusterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EksAddonPlan:
+    name: str
+    version: str | None
+    """None: EKS's choice at first, then what is there."""
+    settings: str | None
+    """JSON, with sorted keys. None: EKS's defaults at first, then what is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksClusterPlan:
     name: str
     region: str
@@ -380,6 +389,8 @@ class EksClusterPlan:
     endpoint: EksEndpoint
     logs: tuple[str, ...]
     """Of the control plane, sent to CloudWatch; sorted."""
+    addons: tuple[EksAddonPlan, ...]
+    """Sorted by name. None in a cluster that exists."""
     existing: bool
 
     @property

@@ -7,6 +7,7 @@ from typing import Final
 from infra import catalog
 from infra.catalog import driver_order
 from infra.plan.drivers import driver_of
+from infra.plan.eks_addons import NODE_MONITORING
 from infra.plan.fleet import (
     ByoFleetPlan,
     CloudPoolPlan,
@@ -138,6 +139,10 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
 
 def _of_nodes(pool: EksPoolPlan) -> list[str]:
     """Sources: EKS user guide, EFA devices, managed node update phases and node auto repair."""
+
+
+def _of_updates(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
+    """Sources: EKS user guide, managed node update phases and node auto repair."""
     found = []
     if pool.template is not None and pool.template.interfaces:
         found.append(
@@ -155,12 +160,29 @@ def _of_nodes(pool: EksPoolPlan) -> list[str]:
             f"{2 * len(pool.zones)} or the nodes at a time, whichever is more: quota and capacity "
             "must have them"
         )
+    if pool.repair is not None and pool.repair.enabled:
+        found += _what_repair_sees(pool, cluster)
     if pool.repair is not None and pool.repair.enabled and pool.partitioned:
         found.append(
             f"pool {pool.name}: a node that EKS reboots or replaces loses its partitions; it is "
             "held until it is partitioned and verified again"
         )
     return found
+
+
+def _what_repair_sees(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
+    """Source: EKS user guide, enable node auto repair."""
+    if any(addon.name == NODE_MONITORING for addon in cluster.addons):
+        return []
+    instead = (
+        f"the cluster must have the add-on {NODE_MONITORING}"
+        if cluster.existing
+        else f"write cluster.addons: {{{NODE_MONITORING}: {{}}}}"
+    )
+    return [
+        f"pool {pool.name}: by itself EKS repairs only nodes that are not Ready or that EC2 says "
+        f"are broken; for faults of GPUs, and for rules, {instead}"
+    ]
 
 
 def _extra_nodes(pool: GkePoolPlan) -> list[str]:
@@ -227,6 +249,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                     )
             if isinstance(pool, EksPoolPlan):
                 found += _of_nodes(pool)
+            if isinstance(pool, EksPoolPlan) and isinstance(fleet, EksFleetPlan):
+                found += _of_updates(pool, fleet.cluster)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:

@@ -19,6 +19,7 @@ from infra.spec.schema.capacity import (
     Spot,
 )
 from infra.spec.schema.eks_cluster import (
+    EksAddon,
     EksCluster,
     EksEndpoint,
     EksNetwork,
@@ -85,6 +86,7 @@ __all__ = [
     "CapacityBlock",
     "ComponentSwitch",
     "DailyMaintenance",
+    "EksAddon",
     "EksCluster",
     "EksDisk",
     "EksEndpoint",

@@ -489,6 +489,10 @@ def eks() -> Iterator[Row]:
     closed = {"cluster.endpoint.public_cidrs": ["203.0.113.0/24"]}
     yield Row("cluster.endpoint.public_cidrs", closed, IN_PLACE, closer, **fleet)
     yield Row("cluster.logs", {"cluster.logs": ["audit"]}, IN_PLACE, **fleet)
+    version = {"cluster.addons": {"coredns": {"version": "v1.13.1-eksbuild.1"}}}
+    yield Row("cluster.addons.version", version, IN_PLACE, **fleet)
+    settings = {"cluster.addons": {"coredns": {"settings": {"replicaCount": 3}}}}
+    yield Row("cluster.addons.settings", settings, IN_PLACE, **fleet)
     yield Row("cluster.network.mode", {"cluster.network": "private"}, REPLACE, **fleet)
     private: Changes = {"cluster.network": {"mode": "private"}}
     each = {"cluster.network.nat_gateways": "per-zone"}

@@ -94,6 +94,17 @@ def test_only_the_difference_of_a_workload_is_shown() -> None:
     )
 
 
+def test_only_the_difference_of_an_add_on_is_shown() -> None:
+    before, after = written("s1"), written("s1")
+    before["cluster"]["addons"] = {"eks-pod-identity-agent": {}}
+    after["cluster"]["addons"] = {"coredns": {"settings": {"replicaCount": 3}}}
+    (line,) = (line for line in told(before, after) if "addons" in line)
+    assert line == (
+        'fleet: in place: cluster.addons coredns settings none -> {"replicaCount": 3}; '
+        "eks-pod-identity-agent the version of EKS -> none"
+    )
+
+
 def test_added_removed_and_reordered_workloads_are_shown() -> None:
     two = written("s3")
     two["workloads"].append(two["workloads"][0] | {"name": "app-b"})

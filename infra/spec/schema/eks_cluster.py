@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -70,6 +71,36 @@ class EksEndpoint(SpecModel):
     """Ranges of public addresses that reach a public endpoint. By default all."""
 
 
+AddonName = Annotated[
+    str,
+    Pattern(
+        pattern="coredns|eks-node-monitoring-agent|eks-pod-identity-agent|kube-proxy|vpc-cni",
+        is_not="an add-on that slicewright installs: coredns, kube-proxy, vpc-cni, "
+        "eks-node-monitoring-agent or eks-pod-identity-agent",
+        examples=("eks-node-monitoring-agent",),
+        source="EKS user guide, AWS add-ons",
+    ),
+]
+
+
+class EksAddon(SpecModel):
+    version: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"v[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+",
+                is_not="the version of an EKS add-on",
+                examples=("v1.21.1-eksbuild.1",),
+                source="EKS API, DescribeAddonVersions",
+            ),
+        ]
+        | None
+    ) = None
+    """By default EKS's own choice when the add-on is installed."""
+    settings: Mapping[str, Any] | None = None
+    """EKS calls them configuration values; which there are, DescribeAddonConfiguration tells."""
+
+
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -103,5 +134,9 @@ class EksCluster(SpecModel):
     endpoint: EksEndpoint = EksEndpoint()
     logs: tuple[LogType, ...] = ()
     """Logs of the control plane that are sent to CloudWatch, which bills for them."""
+    addons: Mapping[AddonName, EksAddon] = Field(default_factory=dict)
+    """Versions and settings of vpc-cni, kube-proxy and coredns, which every new cluster has, and
+    further add-ons.
+    """
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

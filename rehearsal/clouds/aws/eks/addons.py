@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import yaml
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.checks import invalid
@@ -13,17 +16,19 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import ADDONS, NODE_GROUPS
 from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.tasks import Task
 
-_DEFAULT_VERSIONS = {
-    "vpc-cni": "v1.21.1-eksbuild.1",
-    "kube-proxy": "v1.36.0-eksbuild.2",
-    "coredns": "v1.13.1-eksbuild.1",
-    "aws-ebs-csi-driver": "v1.52.0-eksbuild.1",
-    "eks-pod-identity-agent": "v1.3.9-eksbuild.3",
-    "eks-node-monitoring-agent": "v1.5.1-eksbuild.1",
-    "metrics-server": "v0.8.0-eksbuild.3",
+_VERSIONS: Mapping[str, Sequence[str]] = {
+    "vpc-cni": ("v1.21.1-eksbuild.1", "v1.20.4-eksbuild.2"),
+    "kube-proxy": ("v1.36.0-eksbuild.2", "v1.35.0-eksbuild.2", "v1.34.1-eksbuild.2"),
+    "coredns": ("v1.13.1-eksbuild.1", "v1.12.4-eksbuild.1"),
+    "aws-ebs-csi-driver": ("v1.52.0-eksbuild.1",),
+    "eks-pod-identity-agent": ("v1.3.9-eksbuild.3", "v1.3.8-eksbuild.2"),
+    "eks-node-monitoring-agent": ("v1.5.1-eksbuild.1", "v1.4.2-eksbuild.1"),
+    "metrics-server": ("v0.8.0-eksbuild.3",),
 }
+"""Of each add-on; the first is the default."""
 
 _DEPLOYMENTS = frozenset({"coredns", "metrics-server"})
 _CHANGEABLE = ("addonVersion", "configurationValues", "serviceAccountRoleArn")
@@ -101,19 +106,20 @@ class Addons:
         key = _key(params, body)
         with self._store.lock:
             self._clusters.active(params, cluster)
-            if name not in _DEFAULT_VERSIONS:
+            if name not in _VERSIONS:
                 raise invalid(
                     f"Addon {name} specified is not supported; the rehearsal's cloud knows "
-                    f"{', '.join(sorted(_DEFAULT_VERSIONS))}"
+                    f"{', '.join(sorted(_VERSIONS))}"
                 )
             _check_version(name, body.get("addonVersion"))
+            _check_settings(name, body.get("configurationValues"))
             if self._store.get(ADDONS, key):
                 raise in_use("Addon already exists.")
             optional = ("configurationValues", "serviceAccountRoleArn")
             addon: JsonObject = {
                 "addonName": name,
                 "clusterName": cluster,
-                "addonVersion": body.get("addonVersion") or _DEFAULT_VERSIONS[name],
+                "addonVersion": body.get("addonVersion") or _VERSIONS[name][0],
                 "addonArn": f"arn:aws:eks:{params['region']}:{ACCOUNT}:addon/"
                 f"{cluster}/{name}/{uuid.uuid4()}",
                 "createdAt": now(),
@@ -140,6 +146,7 @@ class Addons:
                     f"{addon['status']} state"
                 )
             _check_version(body["addonName"], body.get("addonVersion"))
+            _check_settings(body["addonName"], body.get("configurationValues"))
             parameters = {
                 k[:1].upper() + k[1:]: body[k]
                 for k in (*_CHANGEABLE, "resolveConflicts")
@@ -180,11 +187,52 @@ class Addons:
 
 def _check_version(name: str, version: str | None) -> None:
     """Source: hashicorp/terraform-provider-aws #33385."""
-    if version and version != _DEFAULT_VERSIONS[name]:
+    if version and version not in _VERSIONS[name]:
         raise invalid(
             f"Addon version specified is not supported; the rehearsal's cloud knows {name} "
-            f"{_DEFAULT_VERSIONS[name]}"
+            f"{', '.join(_VERSIONS[name])}"
         )
+
+
+def _check_settings(name: str, text: str | None) -> None:
+    """EKS has a JSON Schema for each version of an add-on; checked is only that part of them which
+    decides whether NetworkPolicies are enforced.
+
+    Sources: cookpad/terraform-aws-eks #331, aws/containers-roadmap #2216 (the messages);
+    aws/amazon-vpc-cni-k8s, charts/aws-vpc-cni/values.yaml (the keys).
+    """
+    if text is None:
+        return
+    try:
+        settings = yaml.safe_load(text)
+    except yaml.YAMLError:
+        settings = text
+    if not isinstance(settings, dict):
+        raise _not_of_the_schema(f"$: {_kind(settings)} found, object expected")
+    policy = settings.get("enableNetworkPolicy", "")
+    if name == "vpc-cni" and not isinstance(policy, str):
+        raise _not_of_the_schema(f"$.enableNetworkPolicy: {_kind(policy)} found, string expected")
+    if name != "vpc-cni" and "enableNetworkPolicy" in settings:
+        raise _not_of_the_schema(
+            "$.enableNetworkPolicy: is not defined in the schema and the schema does not allow "
+            "additional properties"
+        )
+
+
+def _not_of_the_schema(error: str) -> CloudError:
+    return invalid(
+        "ConfigurationValue provided in request is not supported: Json schema validation failed "
+        f"with error: [{error}]"
+    )
+
+
+def _kind(value: object) -> str:
+    """JSON Schema's word for it."""
+    names = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
+    if value is None:
+        return "null"
+    found = (word for kind, word in names if isinstance(value, kind))
+    return next(found, "array" if isinstance(value, list) else "object")
 
 
 def _key(params: JsonObject, body: JsonObject) -> str:

@@ -1,0 +1,88 @@
+"""Settings of a new EKS cluster, through the real engine and over the simulated AWS, which refuses
+as the real one does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import REGION, CloudEngine, Ran, cloud_engine
+
+
+@pytest.fixture
+def engine(tmp_path: Any, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
+
+
+def fleet(**cluster: Any) -> dict[str, Any]:
+    return {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": REGION, **cluster},
+        "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+    }
+
+
+def settles(engine: CloudEngine, asked: dict[str, Any]) -> Ran:
+    """Brought up, then without any difference to the file and to the cloud."""
+    ran = engine.up(asked)
+    assert ran.code == 0, ran.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    return ran
+
+
+def addon(engine: CloudEngine, name: str) -> tuple[str, Any]:
+    """Version and settings."""
+    found = engine.ask("DescribeAddon", clusterName="c", addonName=name)["addon"]
+    return found["addonVersion"], json.loads(found.get("configurationValues", "null"))
+
+
+def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEngine) -> None:
+    settles(engine, fleet())
+    nodes = engine.provider_ids("c", "a")
+    newest = addon(engine, "vpc-cni")
+    assert newest == ("v1.21.1-eksbuild.1", {"enableNetworkPolicy": "true"})
+    prefixes = {"env": {"ENABLE_PREFIX_DELEGATION": "true"}}
+    pinned = {
+        "vpc-cni": {"version": "v1.20.4-eksbuild.2", "settings": prefixes},
+        "coredns": {"settings": {"replicaCount": 3}},
+        "eks-pod-identity-agent": {"version": "v1.3.8-eksbuild.2"},
+        "eks-node-monitoring-agent": {},
+    }
+    ran = settles(engine, fleet(addons=pinned))
+    assert ran.steps["eks-vpc-cni"] == ran.steps["eks-coredns"] == "updated", ran.output
+    assert ran.steps["eks-eks-pod-identity-agent"] == "created", ran.output
+    assert not {"eks", "eks-a", "eks-system"} & set(ran.steps), ran.output
+    assert addon(engine, "vpc-cni") == (
+        "v1.20.4-eksbuild.2",
+        {"enableNetworkPolicy": "true", **prefixes},
+    )
+    assert addon(engine, "coredns")[1] == {"replicaCount": 3}
+    # What the file no longer states stays, except for what the program itself always states.
+    back = settles(engine, fleet(addons={"coredns": {"settings": {}}}))
+    assert back.steps["eks-eks-node-monitoring-agent"] == "deleted", back.output
+    assert addon(engine, "vpc-cni") == ("v1.20.4-eksbuild.2", newest[1])
+    assert addon(engine, "coredns")[1] == {}
+    assert engine.ask("ListAddons", clusterName="c")["addons"] == [
+        "coredns",
+        "kube-proxy",
+        "vpc-cni",
+    ]
+    assert engine.provider_ids("c", "a") == nodes
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
+
+
+def test_a_version_that_eks_lacks_is_refused_in_its_words(engine: CloudEngine) -> None:
+    ran = engine.up(fleet(addons={"coredns": {"version": "v9.9.9-eksbuild.1"}}))
+    assert ran.code != 0
+    assert "Addon version specified is not supported" in ran.output
