@@ -27,13 +27,14 @@ Occasion = Literal[
     "nat",
     "own-cluster",
     "own-network",
+    "secrets-key",
     "tagged",
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
 its DNS name; those whose EKS cluster exists, or is in subnets that do; those that make Cloud NAT or
-NAT gateways; those that make their cluster, and those that make its network; those with tags on a
-node group, and those with a launch template.
+NAT gateways; those that make their cluster, and those that make its network; those whose cluster
+has a KMS key for its secrets; those with tags on a node group, and those with a launch template.
 """
 
 

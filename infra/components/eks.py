@@ -111,6 +111,12 @@ class EksCluster(pulumi.ComponentResource):
                 if endpoint.public
                 else None,
             ),
+            encryption_config=aws.eks.ClusterEncryptionConfigArgs(
+                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=cluster.secrets_key),
+                resources=["secrets"],
+            )
+            if cluster.secrets_key is not None
+            else None,
             enabled_cluster_log_types=list(cluster.logs) or None,
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API_AND_CONFIG_MAP",
@@ -128,6 +134,10 @@ class EksCluster(pulumi.ComponentResource):
                     *sorted(cluster.zones),
                     *([network.vpc] if network.vpc is not None else []),
                 ],
+                # The provider would keep the old key and say nothing.
+                replace_on_changes=["encryptionConfig.provider.keyArn"]
+                if cluster.secrets_key is not None
+                else None,
                 # Its name is fixed.
                 delete_before_replace=True,
             ),

@@ -39,6 +39,9 @@ class Rule:
     nothing_stays: ChangeEffect | None = None
     """For lists, the effect where old and new have nothing in common; None: the same."""
     why_nothing_stays: str | None = None
+    at_first: ChangeEffect | None = None
+    """The effect where there was nothing before; None: the same."""
+    why_at_first: str | None = None
 
 
 def _rules(
@@ -48,6 +51,8 @@ def _rules(
     fields: Mapping[str, str],
     nothing_stays: ChangeEffect | None = None,
     why_nothing_stays: str | None = None,
+    at_first: ChangeEffect | None = None,
+    why_at_first: str | None = None,
 ) -> tuple[Rule, ...]:
     return tuple(
         Rule(
@@ -58,6 +63,8 @@ def _rules(
             source=source,
             nothing_stays=nothing_stays,
             why_nothing_stays=why_nothing_stays,
+            at_first=at_first,
+            why_at_first=why_at_first,
         )
         for f, c in fields.items()
     )
@@ -426,6 +433,15 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         "as they are",
         "aws: UpdateAddon, DeleteAddon; addon.go: Optional and Computed",
         {"cluster.addons": "aws_eks_addon"},
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
+        f"EKS neither changes nor removes the key: {_CLUSTER_GOES}",
+        "aws cluster.go: ForceNew where it is removed; EKS API, AssociateEncryptionConfig",
+        {"cluster.secrets_key": "encryption_config"},
+        at_first=ChangeEffect.IN_PLACE,
+        why_at_first="nodes and pods stay; secrets that are there are encrypted with the key when "
+        "they are written again",
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

@@ -41,6 +41,8 @@ class Change:
 
     @property
     def why(self) -> str:
+        if self._at_first and self.rule.why_at_first is not None:
+            return self.rule.why_at_first
         if self.effect is ChangeEffect.REPLACE:
             return self.rule.why_nothing_stays or self.rule.why
         if self.replaced:
@@ -52,9 +54,15 @@ class Change:
     @property
     def effect(self) -> ChangeEffect:
         rule = self.rule
+        if self._at_first and rule.at_first is not None:
+            return rule.at_first
         if rule.nothing_stays is not None and not set(self.before or ()) & set(self.after or ()):
             return rule.nothing_stays
         return rule.effect
+
+    @property
+    def _at_first(self) -> bool:
+        return self.before is None
 
 
 @dataclass(frozen=True, kw_only=True)

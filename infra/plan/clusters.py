@@ -18,7 +18,7 @@ _NOT_OF_EXISTING = (
     *("kms_key", "secrets_key"),
     *("endpoint", "logs"),
     *("version", "release_channel", "network", "private_nodes", "control_plane"),
-    *("endpoint", "logs", "addons"),
+    *("endpoint", "logs", "secrets_key", "addons"),
 )
 
 

@@ -6,7 +6,7 @@ from infra import spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.eks_addons import addons_of
-from infra.plan.eks_cluster import check_endpoint
+from infra.plan.eks_cluster import check_endpoint, check_secrets_key
 from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
@@ -40,6 +40,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_one_spelling(fleet, known)
     yield from check_eks_version(fleet.cluster)
     yield from check_endpoint(fleet.cluster.endpoint)
+    yield from check_secrets_key(fleet.cluster.secrets_key, known)
     addons = yield from addons_of(fleet.cluster)
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
@@ -67,6 +68,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             network=fleet.cluster.network,
             endpoint=fleet.cluster.endpoint,
             logs=tuple(sorted(set(fleet.cluster.logs))),
+            secrets_key=fleet.cluster.secrets_key,
             addons=addons,
             existing=fleet.cluster.existing,
         ),

@@ -6,6 +6,7 @@ import ipaddress
 from typing import Final
 
 from infra import spec
+from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
 
 EVERYWHERE: Final = "0.0.0.0/0"
@@ -59,3 +60,17 @@ def check_endpoint(endpoint: spec.EksEndpoint) -> Checked[None]:
                 "write ranges of public addresses; for those of the VPC, private: true",
                 _DOCS,
             )
+
+
+def check_secrets_key(arn: str | None, region: AwsRegion | None) -> Checked[None]:
+    if arn is None or region is None:
+        return
+    _, partition, _, of, *_ = arn.split(":")
+    if (partition, of) != (region.partition, region.name):
+        yield refuse(
+            ("cluster", "secrets_key"),
+            f"is a key of {of} in partition {partition}, and the cluster is in {region.name} in "
+            f"partition {region.partition}",
+            f"write a key of {region.name}",
+            "EKS user guide, encrypt Kubernetes secrets with KMS",
+        )

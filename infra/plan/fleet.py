@@ -389,6 +389,8 @@ class EksClusterPlan:
     endpoint: EksEndpoint
     logs: tuple[str, ...]
     """Of the control plane, sent to CloudWatch; sorted."""
+    secrets_key: str | None
+    """ARN of the KMS key of Kubernetes secrets. None: one of EKS's own."""
     addons: tuple[EksAddonPlan, ...]
     """Sorted by name. None in a cluster that exists."""
     existing: bool

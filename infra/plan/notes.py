@@ -75,6 +75,12 @@ def _endpoint_and_logs(cluster: EksClusterPlan) -> list[str]:
             "where the VPC is reached"
             + (", and nothing outside reaches the new one by itself" if cluster.own_vpc else "")
         )
+    if cluster.secrets_key is not None:
+        # EKS user guide, encrypt Kubernetes secrets with KMS on existing clusters.
+        found.append(
+            f"cluster {cluster.name}: when its secrets_key is deleted, nothing brings the cluster "
+            "back; another key, or none, is another cluster"
+        )
     if cluster.logs:
         found.append(
             f"cluster {cluster.name}: CloudWatch bills for the logs; their group, /aws/eks/"

@@ -163,6 +163,7 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
                 "existing-subnets": not cluster.own_vpc,
                 "nat": bool(cluster.nat_zones),
                 "own-network": cluster.own_vpc,
+                "secrets-key": cluster.secrets_key is not None,
                 "tagged": any(pool.tags for pool in fleet.pools),
                 "templated": _templated(fleet),
             }
@@ -201,6 +202,7 @@ class _Account:
             "cluster": [f"{eks}:cluster/{cluster.name}"],
             "nodegroup": [f"{eks}:nodegroup/{cluster.name}/*/*"],
             "addon": [f"{eks}:addon/{cluster.name}/*/*"],
+            **({"secrets-key": [cluster.secrets_key]} if cluster.secrets_key else {}),
             "role": [f"{iam}/{name}" for name in _ROLES[1 if cluster.existing else 0 :]],
             "service-linked-role": [
                 f"{iam}/aws-service-role/{service}/{name}"

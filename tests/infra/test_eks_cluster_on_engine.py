@@ -86,3 +86,25 @@ def test_a_version_that_eks_lacks_is_refused_in_its_words(engine: CloudEngine) -
     ran = engine.up(fleet(addons={"coredns": {"version": "v9.9.9-eksbuild.1"}}))
     assert ran.code != 0
     assert "Addon version specified is not supported" in ran.output
+
+
+def key_of(engine: CloudEngine) -> list[str]:
+    cluster = engine.ask("DescribeCluster", name="c")["cluster"]
+    return [one["provider"]["keyArn"] for one in cluster.get("encryptionConfig", [])]
+
+
+def test_a_cluster_gets_a_key_of_secrets_once_and_another_key_is_another_cluster(
+    engine: CloudEngine,
+) -> None:
+    first, second = (f"arn:aws:kms:{REGION}:111122223333:key/{name}" for name in "ab")
+    settles(engine, fleet())
+    assert key_of(engine) == []
+    keyed = settles(engine, fleet(secrets_key=first))
+    assert keyed.steps == {"eks": "updated"}, keyed.output
+    assert key_of(engine) == [first]
+    for asked in (fleet(secrets_key=second), fleet()):
+        shown = engine.preview(asked)
+        assert shown.code == 0, shown.output
+        assert "+- aws:eks:Cluster eks replace" in shown.output, shown.output
+    settles(engine, fleet(secrets_key=second))
+    assert key_of(engine) == [second]

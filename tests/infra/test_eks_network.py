@@ -129,6 +129,37 @@ def test_what_a_private_endpoint_and_logs_mean_is_noted() -> None:
     assert "/aws/eks/c/cluster, stays when the cluster is deleted" in logs
 
 
+KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_the_key_of_secrets_is_given_to_the_cluster(record: Callable[..., Any]) -> None:
+    made = record("x", fleet=FLEET.format(network="public", more=f", secrets_key: '{KEY}'"))
+    (cluster,) = (m.inputs for m in made if m.type == "aws:eks/cluster:Cluster")
+    config = {"provider": {"keyArn": KEY}, "resources": ["secrets"]}
+    assert cluster["encryptionConfig"] == config
+    (note,) = plan.notes(planned("public", f", secrets_key: '{KEY}'"))
+    assert "when its secrets_key is deleted, nothing brings the cluster back" in note
+    without = record("x", fleet=FLEET.format(network="public", more=""))
+    (cluster,) = (m.inputs for m in without if m.type == "aws:eks/cluster:Cluster")
+    assert "encryptionConfig" not in cluster
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (KEY.replace("us-west-2", "us-east-1"), "is a key of us-east-1 in partition aws, and the"),
+        (KEY.replace(":key/", ":alias/"), "is not the ARN of a KMS key"),
+    ],
+)
+def test_a_key_of_secrets_that_eks_refuses_is_refused(
+    broken: Callable[[str], str], key: str, said: str
+) -> None:
+    refused = broken(FLEET.format(network="public", more=f", secrets_key: '{key}'"))
+    assert "cluster.secrets_key: " in refused
+    assert said in refused
+    assert "1 problem," in refused
+
+
 EXISTING = """\
 cloud: eks
 cluster: {{name: c, region: us-west-2, existing: true{more}}}
@@ -157,6 +188,7 @@ def test_in_a_cluster_that_exists_everything_is_deleted_by_itself(
         ("version", "'1.35'"),
         ("endpoint", "{private: true}"),
         ("logs", "[api]"),
+        ("secrets_key", f"'{KEY}'"),
         ("network", "private"),
     ],
 )

@@ -489,6 +489,8 @@ def eks() -> Iterator[Row]:
     closed = {"cluster.endpoint.public_cidrs": ["203.0.113.0/24"]}
     yield Row("cluster.endpoint.public_cidrs", closed, IN_PLACE, closer, **fleet)
     yield Row("cluster.logs", {"cluster.logs": ["audit"]}, IN_PLACE, **fleet)
+    key = "arn:aws:kms:us-east-1:111122223333:key/a"  # another one: test_changes_shown
+    yield Row("cluster.secrets_key", {"cluster.secrets_key": key}, IN_PLACE, **fleet)
     version = {"cluster.addons": {"coredns": {"version": "v1.13.1-eksbuild.1"}}}
     yield Row("cluster.addons.version", version, IN_PLACE, **fleet)
     settings = {"cluster.addons": {"coredns": {"settings": {"replicaCount": 3}}}}

@@ -105,6 +105,21 @@ def test_only_the_difference_of_an_add_on_is_shown() -> None:
     )
 
 
+def test_a_cluster_gets_a_key_of_secrets_in_place_and_another_cluster_another() -> None:
+    without, first, second = (written("s1") for _ in range(3))
+    for fleet, name in ((first, "a"), (second, "b")):
+        region = fleet["cluster"]["region"]
+        fleet["cluster"]["secrets_key"] = f"arn:aws:kms:{region}:111122223333:key/{name}"
+    given = told(without, first)
+    assert given[0].startswith("fleet: in place: cluster.secrets_key none -> arn:aws:kms:")
+    assert "encrypted with the key when they are written again" in " ".join(given)
+    for before, after in ((first, second), (first, without)):
+        lines = told(before, after)
+        assert lines[0].startswith("fleet: replace: cluster.secrets_key arn:aws:kms:")
+        assert "EKS neither changes nor removes the key" in " ".join(lines)
+        assert lines[-1].endswith("replace, with its cluster")
+
+
 def test_added_removed_and_reordered_workloads_are_shown() -> None:
     two = written("s3")
     two["workloads"].append(two["workloads"][0] | {"name": "app-b"})

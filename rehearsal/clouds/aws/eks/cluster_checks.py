@@ -41,7 +41,7 @@ def check_cluster(context: Context, region: str, body: JsonObject) -> str:
     _check_zones(context, region, body["name"], subnets)
     check_endpoint(network)
     _check_access(body.get("accessConfig") or {})
-    check_encryption(body.get("encryptionConfig") or [])
+    check_encryption(body.get("encryptionConfig") or [], region)
     vpc = str(subnets[0]["VpcId"])
     _check_services(context, region, vpc, body.get("kubernetesNetworkConfig") or {})
     # Last, so that a caller that retries while its role spreads retries nothing else.
@@ -89,13 +89,15 @@ def _check_access(access: JsonObject) -> None:
         )
 
 
-def check_encryption(config: list[JsonObject]) -> None:
-    """Source: EKS API reference, EncryptionConfig."""
+def check_encryption(config: list[JsonObject], region: str) -> None:
+    """Sources: EKS API reference, EncryptionConfig and Provider: the key is of the cluster's
+    region.
+    """
     for entry in config:
         if entry.get("resources") != ["secrets"]:
             raise invalid("encryptionConfig.resources: the only supported value is secrets")
         arn = (entry.get("provider") or {}).get("keyArn", "")
-        if not arn.startswith("arn:") or ":kms:" not in arn:
+        if not arn.startswith("arn:") or f":kms:{region}:" not in arn:
             raise invalid(f"The keyArn in encryptionConfig provider {arn} is invalid")
 
 

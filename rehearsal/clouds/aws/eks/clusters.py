@@ -193,7 +193,7 @@ class Clusters:
             item = self.find(params, body["clusterName"])
             if item["cluster"].get("encryptionConfig"):
                 raise refused("Encryption is already enabled for this cluster")
-            check_encryption(config)
+            check_encryption(config, params["region"])
             change = Change(
                 "AssociateEncryptionConfig",
                 {"EncryptionConfig": config},

@@ -373,6 +373,8 @@ CLUSTER: tuple[Wrong, ...] = (
              accessConfig={"authenticationMode": "ENTRIES"}),
     _cluster("key that is none", INVALID, EKS_API, "keyArn", encryptionConfig=[
         {"resources": ["secrets"], "provider": {"keyArn": "key"}}]),
+    _cluster("key of another region", INVALID, EKS_API, "keyArn", encryptionConfig=[
+        {"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:us-east-2:1:key/a"}}]),
     _cluster("encryption of pods", INVALID, EKS_API, "secrets", encryptionConfig=[
         {"resources": ["pods"], "provider": {"keyArn": "arn:aws:kms:eu-west-1:1:key/a"}}]),
     _cluster("51 tags of a cluster", VALIDATION, MODEL,
