@@ -62,6 +62,14 @@ def behind_nat_gateways() -> dict[str, Any]:
     return fleet
 
 
+def with_a_key() -> dict[str, Any]:
+    """A KMS key for Kubernetes secrets, and add-ons beyond those of every cluster."""
+    fleet = committed("s1")
+    key = f"arn:aws:kms:{fleet['cluster']['region']}:111122223333:key/a"
+    fleet["cluster"] |= {"secrets_key": key, "addons": {"eks-pod-identity-agent": {}}}
+    return fleet
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
@@ -70,6 +78,7 @@ def behind_nat_gateways() -> dict[str, Any]:
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),
         pytest.param(templated(), id="s1-templated"),
+        pytest.param(with_a_key(), id="s1-key"),
         pytest.param(behind_nat_gateways(), id="s1-private"),
     ],
 )
