@@ -15,10 +15,7 @@ SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}
 _NOT_OF_EXISTING = (
     *("version", "release_channel", "network", "private_nodes", "control_plane", "maintenance"),
-    *("kms_key", "secrets_key"),
-    *("endpoint", "logs"),
-    *("version", "release_channel", "network", "private_nodes", "control_plane"),
-    *("endpoint", "logs", "secrets_key", "addons"),
+    *("endpoint", "logs", "addons", "kms_key", "secrets_key"),
 )
 
 

@@ -143,12 +143,8 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
     return []
 
 
-def _of_nodes(pool: EksPoolPlan) -> list[str]:
+def _of_nodes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Sources: EKS user guide, EFA devices, managed node update phases and node auto repair."""
-
-
-def _of_updates(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
-    """Sources: EKS user guide, managed node update phases and node auto repair."""
     found = []
     if pool.template is not None and pool.template.interfaces:
         found.append(
@@ -253,10 +249,8 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
                         "it by itself: slicewright installs no autoscaler on EKS; its tags tell "
                         "cluster-autoscaler what its nodes will offer"
                     )
-            if isinstance(pool, EksPoolPlan):
-                found += _of_nodes(pool)
             if isinstance(pool, EksPoolPlan) and isinstance(fleet, EksFleetPlan):
-                found += _of_updates(pool, fleet.cluster)
+                found += _of_nodes(pool, fleet.cluster)
             if machine.note:
                 found.append(f"{at} {machine.name}: {machine.note}")
             if pool.spot and pool.nodes.max == 1:
