@@ -19,8 +19,7 @@ from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 OF_POOL = {"gke": "cloud.google.com/gke-nodepool", "eks": "eks.amazonaws.com/nodegroup"}
 WHERE: Mapping[str, dict[str, Any]] = {
     "gke": {},
-    # The simulated account's us-east-1b has no room for control planes; the row of release_version
-    # has one of 1.34.
+    # The row of release_version has one of 1.34.
     "eks": {"cluster.zones": ["us-east-1a", "us-east-1c"], "cluster.version": "1.34"},
 }
 REPLACING = {"replace", "create-replacement", "delete-replaced"}
@@ -72,11 +71,15 @@ def told(cloud: str, before: dict[str, Any], after: dict[str, Any]) -> Mapping[s
 
 
 def make_room(engine: CloudEngine) -> None:
-    """Quota for all nodes of the AWS account, and the reservations that the rows name."""
+    """In the AWS account: quota for all nodes, the machine types of the rows in zones a and b, and
+    the reservations that the rows name.
+    """
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-east-1"}, {})
-    ids = {z["ZoneName"]: z["ZoneId"] for z in zones["AvailabilityZones"]}
+    there = {z["ZoneName"][-1]: z["ZoneId"] for z in zones["AvailabilityZones"]}
+    ids = {f"us-east-1{zone}": there[other] for zone, other in zip("abce", "ceab", strict=True)}
     reserved = {"instance_type": "p4d.24xlarge", "zone": ids["us-east-1a"], "count": 9}
     engine.account(
+        zones=ids,
         vcpus=dict.fromkeys(ORDINARY_VCPUS, 1_000_000),
         reservations={f"cr-0123456789abcdef{i}": reserved for i in range(2)},
     )
