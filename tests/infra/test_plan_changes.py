@@ -13,9 +13,10 @@ import yaml
 from infra import plan, spec
 from infra.plan import ChangeEffect, change_rules
 
-TEMPLATE = {"templated"} | {
-    f"template.{name}" for name in ("disk_gb", "encrypted", "hop_limit", "tags")
-}
+TEMPLATE = {
+    "templated",
+    "template.interfaces",
+} | {f"template.{name}" for name in ("disk_gb", "encrypted", "hop_limit", "tags")}
 """What a launch template without any more than the usual brings."""
 ROOT = Path(__file__).resolve().parents[2]
 
