@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from infra.spec.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
-from infra.spec.schema.field_types import ZoneNames
+from infra.spec.schema.field_types import KmsKeyArn, ZoneNames
 from infra.spec.schema.model import Shorthand, SpecModel
 
 SubnetId = Annotated[
@@ -83,17 +83,6 @@ AddonName = Annotated[
 ]
 
 
-SecretsKey = Annotated[
-    str,
-    Pattern(
-        pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}",
-        is_not="the ARN of a KMS key",
-        examples=("arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",),
-        source="KMS developer guide, key ARN",
-    ),
-]
-
-
 class EksAddon(SpecModel):
     version: (
         Annotated[
@@ -145,7 +134,7 @@ class EksCluster(SpecModel):
     endpoint: EksEndpoint = EksEndpoint()
     logs: tuple[LogType, ...] = ()
     """Logs of the control plane that are sent to CloudWatch, which bills for them."""
-    secrets_key: SecretsKey | None = None
+    secrets_key: KmsKeyArn | None = None
     """ARN of a symmetric KMS key of yours that encrypts Kubernetes secrets. It can be given later,
     and neither changed nor taken away without another cluster.
     """

@@ -15,7 +15,7 @@ from infra.spec.schema.constraints import (
     NoSupport,
     Pattern,
 )
-from infra.spec.schema.field_types import MAX_NODES, NODE_LIMIT, Tags, ZoneNames
+from infra.spec.schema.field_types import MAX_NODES, NODE_LIMIT, KmsKeyArn, Tags, ZoneNames
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.partition import OperatorPartition, Unpartitioned
 from infra.spec.schema.pools import CloudPool
@@ -37,20 +37,7 @@ class EksDisk(SpecModel):
     """By default true in a pool with a launch template, and elsewhere as the account encrypts new
     volumes.
     """
-    kms_key: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}",
-                is_not="the ARN of a KMS key",
-                examples=(
-                    "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-                ),
-                source="KMS developer guide, key ARN",
-            ),
-        ]
-        | None
-    ) = None
+    kms_key: KmsKeyArn | None = None
     """ARN of the key that encrypts the disk, in place of EBS's own."""
 
 

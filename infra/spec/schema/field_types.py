@@ -100,6 +100,15 @@ Zone = Annotated[
         source="Google Cloud and AWS docs, regions and zones",
     ),
 ]
+KmsKeyArn = Annotated[
+    str,
+    Pattern(
+        pattern=r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]{1,64}",
+        is_not="the ARN of a KMS key",
+        examples=("arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",),
+        source="KMS developer guide, key ARN",
+    ),
+]
 ZoneNames = Annotated[
     tuple[Zone, ...],
     NotEmpty(

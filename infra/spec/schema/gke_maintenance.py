@@ -34,15 +34,19 @@ class _UtcTime(Pattern):
             at = datetime.fromisoformat(value)
         except ValueError as e:
             raise ConstraintError(f"{{value}} is no time: {e}", self.instead, self.source) from None
-        if at.year < _FIRST_YEAR:
+        if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
             raise ConstraintError(
-                f"{{value}} is before {_FIRST_YEAR}", "write the year in full", self.source
+                f"{{value}} is not a time between {_FIRST_YEAR} and {_LAST_YEAR}",
+                "write the year of the first window or of the exclusion",
+                self.source,
             )
         return value
 
 
 _FIRST_YEAR = 2014
 """There was no GKE before."""
+_LAST_YEAR = 2999
+"""Far enough, and what follows from it can still be counted."""
 UtcTime = Annotated[str, _UtcTime()]
 
 
