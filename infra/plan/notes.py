@@ -146,6 +146,13 @@ def _of_reserved(pool: EksPoolPlan) -> list[str]:
 def _of_nodes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     """Sources: EKS user guide, EFA devices, managed node update phases and node auto repair."""
     found = []
+    if pool.release_version is not None and cluster.version is None and not cluster.existing:
+        version = ".".join(pool.release_version.split(".")[:2])
+        found.append(
+            f"pool {pool.name}: EKS takes release {pool.release_version} in clusters of Kubernetes "
+            f"{version} only, and gives a new cluster without a version its default: write "
+            f'cluster.version: "{version}"'
+        )
     if pool.template is not None and pool.template.interfaces:
         found.append(
             f"pool {pool.name}: pods get its EFAs from AWS's device plugin or DRA driver for EFA, "

@@ -192,6 +192,22 @@ def test_an_image_of_another_kubernetes_is_refused(broken: Callable[[str], str])
     assert "write a release of 1.35, like 1.35.0-20260714, or leave it out" in said
 
 
+def test_a_release_without_a_version_of_the_cluster_is_noted() -> None:
+    def noted(version: str) -> str:
+        text = FLEET.format(
+            region="us-west-2",
+            zones="us-west-2a, us-west-2b",
+            nodes="{count: 1}, release_version: 1.35.0-20260714",
+            pool_zone="a",
+        )
+        raw = yaml.safe_load(text.replace('version: "1.35", ', version))
+        return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("x", raw))))
+
+    assert "in clusters of Kubernetes 1.35 only" in noted("")
+    assert "1.35 only" not in noted('version: "1.35", ')
+    assert "1.35 only" not in noted("existing: true, ")
+
+
 def test_letters_are_noted_where_a_zone_lacks_what_is_asked_for() -> None:
     def noted(region: str, zones: str, pool: str) -> str:
         stated = FLEET.format(region=region, zones="x", nodes="{count: 1}", pool_zone="b")
