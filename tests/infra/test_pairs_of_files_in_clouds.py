@@ -29,7 +29,11 @@ def files(cloud: str) -> st.SearchStrategy[dict[str, Any]]:
 
     def of(chosen: list[tuple[Row, bool]]) -> dict[str, Any]:
         changes = [row.before for row, _ in chosen]
-        return written(cloud, *changes, *(row.after for row, changed in chosen if changed))
+        changes += [row.after for row, changed in chosen if changed]
+        try:
+            return written(cloud, *changes)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            return {}  # one writes a word where another has keys
 
     return st.lists(
         st.tuples(st.sampled_from(rows), st.booleans()), max_size=MOST, unique_by=lambda r: r[0].key
@@ -37,6 +41,8 @@ def files(cloud: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def accepted(raw: dict[str, Any]) -> plan.FleetPlan | None:
+    if not raw:
+        return None
     try:
         fleet = planned(raw)
     except spec.SpecError:
@@ -46,7 +52,7 @@ def accepted(raw: dict[str, Any]) -> plan.FleetPlan | None:
 
 @pytest.mark.parametrize("cloud", list(POOLS))
 # A pair of a few keys needs no shrinking, which would take minutes.
-@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
 def test_no_node_is_lost_of_which_the_plan_says_that_it_stays(
     cloud: str, data: st.DataObject

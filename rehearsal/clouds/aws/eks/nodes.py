@@ -84,10 +84,9 @@ def _node(
         "AvailabilityZoneId": "az1",
     }
     pods = config.max_pods or machine.pods or 110
-    instance = (
-        "i-0"
-        + hashlib.sha256(f"{item['key']}/{name}/{item['generation']}".encode()).hexdigest()[:16]
-    )
+    # A group's ARN is its own, also where an earlier one had its name and its nodes' addresses.
+    made = f"{group['nodegroupArn']}/{name}/{item['generation']}"
+    instance = f"i-0{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     # EKS passes the API's taints as a kubelet flag; when user data sets the flag too, the kubelet
     # uses the later one, which is the user's.
     taints = kubernetes_taints(group.get("taints", []))

@@ -244,7 +244,7 @@ CLUSTER_IN_PLACE = [
             "recurringWindow": {
                 "startTime": "2026-01-03T00:00:00Z",
                 "endTime": "2026-01-03T08:00:00Z",
-                "recurrence": "FREQ=WEEKLY;BYDAY=SA",
+                "recurrence": "FREQ=WEEKLY;BYDAY=SA,SU",
             }
         },
     ),
