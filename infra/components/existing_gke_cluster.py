@@ -9,6 +9,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra import values
+from infra.components.gke_control_plane import reached_at
 from infra.plan import GkeClusterPlan
 
 
@@ -62,16 +63,13 @@ def existing_gke_cluster(
             lambda config: bool(config and config.enable_private_endpoint)
         ),
     ).apply(lambda known: known[0] if known[2] or not known[1] else None)
-    # All of master_auth is secret because one of its members is; the certificate is not.
-    ca_data = pulumi.Output.unsecret(found.master_auth.cluster_ca_certificate)
+    address, ca_data = reached_at(found, by_dns=False)
     return ExistingCluster(
         found=found,
         id=pulumi.Output.all(
             found.id, found.master_version, found.enable_autopilot, workload_pool
         ).apply(judged),
-        server=pulumi.Output.all(dns_name, found.endpoint).apply(
-            lambda known: str(known[0] or known[1])
-        ),
+        server=pulumi.Output.all(dns_name, address).apply(lambda known: str(known[0] or known[1])),
         ca_data=pulumi.Output.all(dns_name, ca_data).apply(
             lambda known: None if known[0] else str(known[1])
         ),

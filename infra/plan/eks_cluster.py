@@ -8,6 +8,7 @@ from typing import Final
 from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
+from infra.plan.regions import check_key_region
 
 EVERYWHERE: Final = "0.0.0.0/0"
 _ENDPOINT = ("cluster", "endpoint")
@@ -63,14 +64,11 @@ def check_endpoint(endpoint: spec.EksEndpoint) -> Checked[None]:
 
 
 def check_secrets_key(arn: str | None, region: AwsRegion | None) -> Checked[None]:
-    if arn is None or region is None:
-        return
-    _, partition, _, of, *_ = arn.split(":")
-    if (partition, of) != (region.partition, region.name):
-        yield refuse(
+    if arn is not None:
+        yield from check_key_region(
+            arn,
             ("cluster", "secrets_key"),
-            f"is a key of {of} in partition {partition}, and the cluster is in {region.name} in "
-            f"partition {region.partition}",
-            f"write a key of {region.name}",
+            region,
+            "the cluster is",
             "EKS user guide, encrypt Kubernetes secrets with KMS",
         )

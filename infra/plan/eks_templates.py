@@ -14,6 +14,7 @@ from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.eks_efa import Interface
 from infra.plan.findings import Checked, refuse
+from infra.plan.regions import check_key_region
 
 _GUIDE = "EKS user guide, customize managed nodes with launch templates"
 _MOST_TAGS = 50
@@ -115,14 +116,6 @@ def _check_key(
             "leave one of them out",
             "EC2 API, Ebs.KmsKeyId",
         )
-    if region is None:
-        return
-    _, partition, _, of, *_ = arn.split(":")
-    if (partition, of) != (region.partition, region.name):
-        yield refuse(
-            (*path, "kms_key"),
-            f"is a key of {of} in partition {partition}, and the nodes are in {region.name} in "
-            f"partition {region.partition}",
-            f"write a key of {region.name}",
-            "EBS user guide, how EBS encryption works",
-        )
+    yield from check_key_region(
+        arn, (*path, "kms_key"), region, "the nodes are", "EBS user guide, how EBS encryption works"
+    )

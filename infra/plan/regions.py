@@ -264,3 +264,22 @@ def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
             yield refuse(
                 path, f"{zone} is listed {times} times", "name each zone once", "GKE and EC2 APIs"
             )
+
+
+def check_key_region(
+    arn: str, path: spec.Path, region: AwsRegion | None, what: str, source: str
+) -> Checked[None]:
+    """Whether a KMS key is where it is used. what: `the nodes are`; region: None where it is not in
+    the catalog.
+    """
+    if region is None:
+        return
+    _, partition, _, of, *_ = arn.split(":")
+    if (partition, of) != (region.partition, region.name):
+        yield refuse(
+            path,
+            f"is a key of {of} in partition {partition}, and {what} in {region.name} in "
+            f"partition {region.partition}",
+            f"write a key of {region.name}",
+            source,
+        )
