@@ -60,6 +60,12 @@ what they were before (`fleet_controller.membership.Joined`).
 RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 """On a pool of existing nodes: it stays until the controller has released them."""
 
+ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
+"""On a pool: `paused` or `aborted`, set by people, see `fleet_controller.rollout`."""
+CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
+"""On a node whose layout is being changed (`fleet_controller.layout_change.Change`)."""
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
 DEFAULT_MIG_CONFIG: Final = "all-disabled"
@@ -96,8 +102,10 @@ AGENT_RULES: Final[tuple[Rule, ...]] = (
 CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-    # To see whether GPU pods still run on a node whose layout must change.
+    # To see whether pods still run on a node whose layout must change, and to ask them to leave. It
+    # may delete none: an eviction respects the PodDisruptionBudgets.
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
     {
         "apiGroups": [GROUP],
         "resources": [REPORT_PLURAL, POOL_PLURAL],
@@ -595,6 +603,86 @@ _REPORT_SCHEMA: Manifest = _object(
     required=("report",),
 )
 
+_ROLLOUT_SCHEMA: Manifest = _object(
+    "How a new MIG layout reaches nodes that are in service: a node is cordoned, its pods are "
+    "evicted, its label is set, and it is verified before it takes pods again.",
+    {
+        "maxUnavailable": {
+            "description": "Nodes of the pool that may be out of service for a change: a number, "
+            "or a percentage, rounded down, of the pool's nodes; one node at least. Nodes that "
+            "are out for another reason count.",
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "minimum": 1,
+            "pattern": "^([1-9][0-9]?|100)%$",
+            "default": 1,
+        },
+        "canary": {
+            **_count(
+                "Nodes that must be verified with the new layout before others are changed; 0 "
+                "for none."
+            ),
+            "default": 1,
+        },
+        "oneZoneAtATime": {
+            "type": "boolean",
+            "description": "Whether nodes of different zones are never out together for a change.",
+            "default": False,
+        },
+        "drain": _object(
+            "How the pods of a node make room.",
+            {
+                "timeoutSeconds": {
+                    "type": "integer",
+                    "format": "int32",
+                    "minimum": 1,
+                    "description": "How long the pods of a node may take to leave.",
+                    "default": 3600,
+                },
+                "onTimeout": _string(
+                    "What follows where pods have not left in time. Stop: the node has failed. "
+                    "Force: pods without a controller and with local data are evicted, too, and "
+                    "have the same time again; disruption budgets are respected even then.",
+                    enum=["Stop", "Force"],
+                    default="Stop",
+                ),
+                "pods": _string(
+                    "Which pods are evicted. GPU: those that request GPUs. All: those of "
+                    "DaemonSets and static ones excepted, all. None: no pod; the change waits "
+                    "until those that use the GPUs have ended.",
+                    enum=["GPU", "All", "None"],
+                    default="GPU",
+                ),
+                "deleteLocalData": {
+                    "type": "boolean",
+                    "description": "Whether pods with an emptyDir on disk are evicted: their data "
+                    "are lost.",
+                    "default": False,
+                },
+            },
+            required=(),
+            **{
+                "default": {},
+                "x-kubernetes-validations": [
+                    {
+                        # The default itself is checked before those within it are filled in.
+                        "rule": "!(has(self.pods) && self.pods == 'None' && has(self.onTimeout) "
+                        "&& self.onTimeout == 'Force')",
+                        "message": "onTimeout must be Stop where no pod is evicted",
+                    }
+                ],
+            },
+        ),
+        "maxFailures": {
+            "type": "integer",
+            "format": "int32",
+            "minimum": 1,
+            "description": "With so many failed nodes no further node is changed.",
+            "default": 1,
+        },
+    },
+)
+
 _REPORT_COLUMNS: list[Manifest] = [
     {"name": "Pool", "type": "string", "jsonPath": ".report.pool"},
     {"name": "Verdict", "type": "string", "jsonPath": ".report.verdict"},
@@ -668,6 +756,7 @@ _POOL_SCHEMA: Manifest = _object(
                     },
                     required=("labels",),
                 ),
+                "rolloutPolicy": _ROLLOUT_SCHEMA,
             },
             required=("selector", "layoutHash", "expectedNodes"),
         ),
@@ -689,6 +778,10 @@ _POOL_SCHEMA: Manifest = _object(
                         "failing": _count("Nodes that verifiably differ from the layout."),
                         "unknown": _count(
                             "Nodes without a valid report, or whose agent could not tell."
+                        ),
+                        "changing": _count("Nodes that are out of service for a new layout."),
+                        "failed": _count(
+                            "Of those, nodes whose change has failed; they stay cordoned."
                         ),
                     },
                 ),
@@ -762,6 +855,8 @@ _POOL_COLUMNS: list[Manifest] = [
     },
     {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
     {"name": "Proven", "type": "integer", "jsonPath": ".status.nodes.verified"},
+    {"name": "Changing", "type": "integer", "jsonPath": ".status.nodes.changing"},
+    {"name": "Failed", "type": "integer", "jsonPath": ".status.nodes.failed"},
     {"name": "Failing", "type": "integer", "jsonPath": ".status.nodes.failing"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {

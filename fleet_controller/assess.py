@@ -36,6 +36,26 @@ AGENT_SETTLING = frozenset(
 node_agent/verdict/reasons.py.
 """
 
+OF_THE_LAYOUT = frozenset(
+    {
+        "ReportOfAnotherLayout",
+        "MigConfigNotSet",
+        "WrongLayout",
+        "UnwantedMig",
+        "MigModePending",
+        "NotPartitioned",
+        "LayoutIncomplete",
+        "ResourcesNotAdvertised",
+        "WrongResources",
+        "UnexpectedResources",
+        "ResourcesWithheld",
+        "WrongLabels",
+    }
+)
+"""Reasons for which a node need not be broken that still has an earlier layout: its agent compares
+it with the new one.
+"""
+
 BUSY_STATES = ("pending", "rebooting")
 """Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
 
@@ -54,6 +74,8 @@ class Assessment:
     """Whether the node may still get there without help, because it is being set up."""
     expires: float | None = None
     """When the report becomes too old; seconds since the epoch."""
+    planned: bool = False
+    """Whether it belongs to a change that is under way: nothing to warn of."""
 
 
 def assess(
@@ -62,17 +84,15 @@ def assess(
     report: Report | None,
     now: float,
     *,
-    gpu_pods: tuple[str, ...] | None = None,
     no_agent: str | None = None,
     no_operands: str | None = None,
 ) -> Assessment:
-    """The condition that `node` should have as a member of `pool`.
+    """The condition that `node` should have as a member of `pool`, rollouts aside.
 
-    gpu_pods: pods that use the node's GPUs; only looked at where the node's layout must change.
-    None: not known. no_agent: why its agent has not reported, and no_operands: why NVIDIA's
-    operands do not serve it, as far as the cluster says.
+    no_agent: why its agent has not reported, and no_operands: why NVIDIA's operands do not serve
+    it, as far as the cluster says.
     """
-    found = _assess(node, pool, report, now, gpu_pods, no_agent)
+    found = _assess(node, pool, report, now, no_agent)
     if no_operands and found.settles:
         return replace(found, message=f"{found.message}; GPU operator: {no_operands}")
     return found
@@ -83,15 +103,10 @@ def _assess(
     pool: Pool,
     report: Report | None,
     now: float,
-    gpu_pods: tuple[str, ...] | None,
     no_agent: str | None,
 ) -> Assessment:
     if report is None and no_agent:
         return _unknown("NoReport", f"the node's agent has not reported: {no_agent}", settles=True)
-    if pool.mig_config and gpu_pods and node.mig_config != pool.mig_config:
-        return Assessment(
-            status="False", reason="ChangeHeldByPods", message=_waiting_for(node, pool, gpu_pods)
-        )
     invalid = _invalid_report(node, pool, report, now)
     if invalid:
         return invalid
@@ -224,14 +239,6 @@ def _being_partitioned(node: Node, pool: Pool) -> bool:
     if node.mig_config != pool.mig_config:
         return True
     return node.mig_state != "failed" and (node.mig_state != "success" or bool(node.paused))
-
-
-def _waiting_for(node: Node, pool: Pool, gpu_pods: tuple[str, ...]) -> str:
-    more = f" and {len(gpu_pods) - 3} more" if len(gpu_pods) > 3 else ""
-    return (
-        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when no "
-        f"pod uses the node's GPUs; still running: {', '.join(gpu_pods[:3])}{more}"
-    )
 
 
 def _unknown(

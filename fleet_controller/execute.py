@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+)
 from fleet_controller.api import (
     API_VERSION,
+    CHANGE_ANNOTATION,
     EVENTS_NAMESPACE,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
@@ -17,16 +29,12 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from fleet_controller.decide import (
-    Action,
-    EmitEvent,
-    HoldNode,
-    LiftTaint,
-    RecordBoot,
-    RetractEvent,
-    SetMigConfig,
-    SetNodeCondition,
-    SetPoolStatus,
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
 )
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
@@ -54,6 +62,16 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_record_boot(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
+        case CordonNode():
+            cluster.nodes.put(_changed(cluster, action, {"spec": {"unschedulable": True}}))
+        case NoteChange():
+            cluster.nodes.put(_changed(cluster, action, {}))
+        case ApplyLayout():
+            cluster.nodes.put(_apply(cluster, action))
+        case FinishChange():
+            cluster.nodes.put(_finish(cluster, action))
+        case EvictPod():
+            _evict(cluster, action)
         case JoinNode():
             cluster.nodes.put(_join(cluster, action))
         case ClearNodeCondition():
@@ -84,12 +102,18 @@ def subject(action: Action) -> str:
             | RecordBoot(node=node)
             | SetMigConfig(node=node)
             | JoinNode(node=node)
+            | CordonNode(node=node)
+            | NoteChange(node=node)
+            | ApplyLayout(node=node)
+            | FinishChange(node=node)
             | ClearNodeCondition(node=node)
             | ReleaseNode(node=node)
         ):
             return f"node {node}"
         case SetPoolStatus(pool=pool) | LetPoolGo(pool=pool):
             return f"pool {pool}"
+        case EvictPod(namespace=namespace, pod=pod):
+            return f"pod {namespace}/{pod}"
         case EmitEvent(name=name) | RetractEvent(name=name):
             return f"event {name}"
 
@@ -144,6 +168,50 @@ def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
         }
     }
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _changed(
+    cluster: Cluster, action: CordonNode | NoteChange, also: dict[str, Any]
+) -> dict[str, Any]:
+    # Cordon and note in one patch: a cordon that is not noted would stay for good. The version is
+    # tested, so that the cordon of somebody else is not taken for ours.
+    notes = {CHANGE_ANNOTATION: action.change.dump()}
+    patch = {"metadata": {"resourceVersion": action.version, "annotations": notes}, **also}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _apply(cluster: Cluster, action: ApplyLayout) -> dict[str, Any]:
+    patch = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "annotations": {CHANGE_ANNOTATION: action.change.dump()},
+            "labels": {MIG_CONFIG_LABEL: action.change.target, MIG_STATE_LABEL: None},
+        }
+    }
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _finish(cluster: Cluster, action: FinishChange) -> dict[str, Any]:
+    patch: dict[str, Any] = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "annotations": {CHANGE_ANNOTATION: None},
+        }
+    }
+    if action.uncordon:
+        patch["spec"] = {"unschedulable": None}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _evict(cluster: Cluster, action: EvictPod) -> None:
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": action.pod, "namespace": action.namespace},
+        "deleteOptions": {"preconditions": {"uid": action.uid}},
+    }
+    path = path_of("v1", "pods", action.pod, action.namespace)
+    cluster.client.create(f"{path}/eviction", eviction)
 
 
 def _join(cluster: Cluster, action: JoinNode) -> dict[str, Any]:

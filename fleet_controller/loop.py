@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_controller import absent_agents, absent_operands
-from fleet_controller.decide import (
+from fleet_controller.actions import (
     Action,
-    Decision,
     EmitEvent,
     HoldNode,
     LiftTaint,
@@ -19,11 +18,16 @@ from fleet_controller.decide import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    decide,
-    to_inspect,
-    unproven,
-    without_report,
 )
+from fleet_controller.backoff import Refusals
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.decide import Decision, decide, to_inspect, unproven, without_report
 from fleet_controller.execute import execute, subject
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import Cluster, error_text
@@ -75,6 +79,7 @@ class Loop:
         self._no_agents: Mapping[str, str] = {}
         self._operands_asked = float("-inf")
         self._no_operands: Mapping[str, str] = {}
+        self._refusals = Refusals()
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -130,15 +135,17 @@ class Loop:
         if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
-        gpu_pods = {name: cluster.gpu_pods(name) for name in to_inspect(pools, nodes)}
+        pods = {name: cluster.pods(name) for name in to_inspect(pools, nodes)}
+        self._refusals.keep(pod.uid for there in pods.values() for pod in there)
         reports = cluster.reports.all()
         return decide(
             pools,
             nodes,
             reports,
-            gpu_pods,
+            pods,
             self._warnings,
             self._clock(),
+            refusals=self._refusals.all(),
             no_agents=self._why_no_agents(without_report(pools, nodes, reports)),
             no_operands=self._why_no_operands(unproven(pools, nodes)),
         )
@@ -179,6 +186,11 @@ class Loop:
         try:
             execute(self._cluster, action)
         except ApiError as e:
+            if isinstance(action, EvictPod) and not _overtaken(action, e):
+                # A disruption budget has none left: the answer of an ordinary day.
+                self._refusals.add(action.uid, e, self._clock())
+                self.progress.count(action, "refused")
+                return None
             if not _overtaken(action, e):
                 self.progress.count(action, "failed")
                 return error_text(e)
@@ -224,6 +236,16 @@ def _log(action: Action) -> None:
             log.info("node verified in this boot", node=node, boot_id=boot_id)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
+        case CordonNode(node=node, change=change):
+            log.info("node cordoned", node=node, for_layout=change.target)
+        case NoteChange(node=node, change=change):
+            log.info("layout change", node=node, phase=change.phase, reason=change.reason)
+        case EvictPod(node=node, namespace=namespace, pod=pod):
+            log.info("pod evicted", node=node, pod=f"{namespace}/{pod}")
+        case ApplyLayout(node=node, change=change):
+            log.info("layout requested", node=node, mig_config=change.target)
+        case FinishChange(node=node, uncordon=uncordon):
+            log.info("layout change ended", node=node, uncordoned=uncordon)
         case JoinNode(node=node, labels=labels):
             log.info("node labelled for its pool", node=node, labels=dict(labels))
         case ClearNodeCondition(node=node):

@@ -25,7 +25,7 @@ def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
                     labels(pool=pool.name, state=state), pool.status.get("nodes", {}).get(state, 0)
                 )
                 for pool in pools
-                for state in ("verified", "failing", "unknown")
+                for state in ("verified", "failing", "unknown", "changing", "failed")
             ),
         ),
         Family(

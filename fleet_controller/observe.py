@@ -19,6 +19,7 @@ from fleet_controller.api import (
     POOL_PLURAL,
     REPORT_PLURAL,
 )
+from fleet_controller.drain import NodePod, read_pod
 from fleet_controller.state import (
     Node,
     Pool,
@@ -28,7 +29,6 @@ from fleet_controller.state import (
     read_pool,
     read_report,
     read_warning,
-    requests_gpus,
 )
 from kubeapi import ApiError, Client, Event, JsonObject, Unreachable, list_and_watch
 from kubeapi.client import path_of
@@ -228,17 +228,11 @@ class Cluster:
             found += listed.get("items") or ()
         return found
 
-    def gpu_pods(self, node: str) -> tuple[str, ...]:
-        """`namespace/name` of a node's pods that request GPUs and have not ended.
-
-        Raises ApiError or Unreachable.
-        """
+    def pods(self, node: str) -> tuple[NodePod, ...]:
+        """A node's pods that have not ended. Raises ApiError or Unreachable."""
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
-        pods = [pod for pod in listed.get("items") or () if requests_gpus(pod)]
-        return tuple(
-            sorted(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
-        )
+        return tuple(map(read_pod, listed.get("items") or ()))
 
 
 def error_text(error: ApiError | Unreachable | ValueError) -> str:

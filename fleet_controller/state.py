@@ -12,15 +12,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleet_controller.api import (
+    CHANGE_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
+    ROLLOUT_ANNOTATION,
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
+    ZONE_LABEL,
 )
+from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
 from telemetry.plain import plain
+
+SUSPENDED = ("paused", "aborted")
+"""Values of the annotation that stops a pool's rollout."""
 
 _EPOCH = 0.0
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
@@ -85,6 +92,14 @@ class Node:
     """Being deleted."""
     joined: Joined | None = None
     """None where the node's labels came with the node, or it is in no pool."""
+    unschedulable: bool = False
+    """Cordoned, by whomever."""
+    change: str = ""
+    """The note about a change of its layout, see `fleet_controller.layout_change`; empty: none."""
+
+    @property
+    def zone(self) -> str:
+        return self.labels.get(ZONE_LABEL, "")
 
     @property
     def held(self) -> bool:
@@ -147,6 +162,9 @@ class Pool:
     leaving: bool = False
     """Being deleted."""
     finalizers: tuple[str, ...] = ()
+    policy: RolloutPolicy = DEFAULT_POLICY
+    suspended: str = ""
+    """`paused` or `aborted`: what people have asked of its rollout; empty: nothing."""
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -169,14 +187,14 @@ class WarningEvent:
 def read_node(raw: Mapping[str, Any]) -> Node:
     """Raises KeyError, TypeError or ValueError for what is no Node; so do the others below."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    labels = meta.get("labels") or {}
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     return Node(
         name=meta["name"],
         uid=meta["uid"],
         version=meta.get("resourceVersion", ""),
         created=seconds(meta.get("creationTimestamp")),
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
-        verified_boot=(meta.get("annotations") or {}).get(VERIFIED_BOOT_ANNOTATION, ""),
+        verified_boot=notes.get(VERIFIED_BOOT_ANNOTATION, ""),
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()
@@ -185,7 +203,9 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         taint_keys=tuple(taint["key"] for taint in spec.get("taints") or ()),
         condition=_condition(status, NODE_CONDITION),
         leaving="deletionTimestamp" in meta,
-        joined=_joined((meta.get("annotations") or {}).get(JOINED_ANNOTATION)),
+        joined=_joined(notes.get(JOINED_ANNOTATION)),
+        unschedulable=spec.get("unschedulable") is True,
+        change=notes.get(CHANGE_ANNOTATION, ""),
     )
 
 
@@ -235,6 +255,7 @@ def read_report(raw: Mapping[str, Any]) -> Report:
 def read_pool(raw: Mapping[str, Any]) -> Pool:
     meta, spec = raw["metadata"], raw["spec"]
     existing = spec.get("existingNodes")
+    asked = (meta.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")
     return Pool(
         name=meta["name"],
         uid=meta["uid"],
@@ -250,6 +271,8 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         version=meta.get("resourceVersion", ""),
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
+        policy=read_policy(spec.get("rolloutPolicy")),
+        suspended=asked if asked in SUSPENDED else "",
     )
 
 

@@ -21,11 +21,13 @@ from infra.components import existing_cluster
 from infra.components.admission import NodeGuard, StartupTaint
 from infra.components.adopted_operator import AdoptedOperator
 from infra.components.eks import EksCluster
+from infra.components.eks_autoscaler import ClusterAutoscaler
 from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
 from infra.components.gpu_operator import GpuOperator
 from infra.components.gpu_pool import GpuPools
 from infra.components.node_agent import NodeAgents
+from infra.components.workloads import Workloads
 from infra.plan import (
     SYSTEM_LABELS,
     ByoFleetPlan,
@@ -105,7 +107,21 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
 def _deploy_eks(fleet: EksFleetPlan) -> None:
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
-    site = _site(cloud, system=[cloud.system_pool], existing=fleet.cluster.existing)
+    site = _site(
+        cloud,
+        system=[cloud.system_pool],
+        existing=fleet.cluster.existing,
+        # Whose program this is may administer the cluster by one of them only, to its end.
+        access=cloud.access,
+    )
+    if fleet.cluster.autoscaler is not None:
+        ClusterAutoscaler(
+            "cluster-autoscaler",
+            fleet.cluster,
+            cluster=site.cluster,
+            after=[*site.system, *cloud.before_autoscaler],
+            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+        )
     _deploy_with_operator(fleet, fleet.operator, site)
 
 
@@ -135,15 +151,22 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
 
 
 def _site(
-    cloud: GkeCluster | EksCluster, *, system: Sequence[pulumi.Resource], existing: bool
+    cloud: GkeCluster | EksCluster,
+    *,
+    system: Sequence[pulumi.Resource],
+    existing: bool,
+    access: Sequence[pulumi.Resource] = (),
 ) -> _Site:
-    """existing: the stack does not make the cluster, so it does not delete it either."""
+    """existing: the stack does not make the cluster, so it does not delete it either. access: what
+    must be there as long as anything in the cluster is.
+    """
     kubernetes = k8s.Provider(
         "kubernetes",
         kubeconfig=cloud.kubeconfig,
         # Without it, an unknown kubeconfig in a preview would replace the provider and everything
         # in the cluster.
         cluster_identifier=cloud.cluster.id,
+        opts=pulumi.ResourceOptions(depends_on=[*access]),
     )
     return _Site(
         kubernetes=kubernetes,
@@ -224,7 +247,7 @@ def _deploy_in_cluster(
         after=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
         opts=inside,
     )
-    GpuPools(
+    pools = GpuPools(
         "gpu-pool",
         pools=fleet.pools,
         timeout_minutes=fleet.verify_timeout_minutes,
@@ -241,6 +264,14 @@ def _deploy_in_cluster(
         },
         opts=inside,
     )
+    if fleet.deployments:
+        # Not before all pools are verified: else `up` would wait for pods that have no partition.
+        Workloads(
+            "workload",
+            fleet,
+            after={name: [pools.proven(pool)] for name, pool in pools.pools.items()},
+            opts=inside,
+        )
     # No output waits for verification: they are needed to look into a pool that fails.
     for name, value in site.outputs.items():
         pulumi.export(name, value)

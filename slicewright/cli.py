@@ -9,7 +9,16 @@ import sys
 from rich.console import Console
 
 from node_agent import VERSION
-from slicewright.commands import check, doctor, import_file, plan, recover, rehearse, rights
+from slicewright.commands import (
+    check,
+    doctor,
+    import_file,
+    plan,
+    preview_report,
+    recover,
+    rehearse,
+    rights,
+)
 from slicewright.exit_codes import (
     BAD_INPUT,
     CANNOT_RUN,
@@ -100,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in (check, plan, rights, doctor, import_file, recover, rehearse):
+    for command in (check, plan, preview_report, rights, doctor, import_file, recover, rehearse):
         command.add_parser(commands)
     return parser
 

@@ -28,6 +28,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         if isinstance(fleet, plan.ByoFleetPlan)
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
+        "deployments": [_deployment(one) for one in fleet.deployments],
         "files": _files(fleet),
         "totals": totals(fleet),
         "notes": list(plan.notes(fleet)),
@@ -139,6 +140,32 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
         written["select"] = dict(pool.select)
         written["on_destroy"] = _plain(pool.on_destroy)
     return written
+
+
+def _deployment(one: plan.DeploymentPlan) -> JsonObject:
+    memory = one.memory
+    return {
+        "name": one.name,
+        "namespace": one.namespace,
+        "kind": one.asked.kind,
+        "pool": one.asked.pool,
+        "resource": one.resource,
+        "per_pod": one.devices,
+        "profiles": list(one.profiles),
+        "replicas": one.asked.replicas,
+        "run": one.runs,
+        "pending": one.pending,
+        "awaited": one.awaited,
+        "memory_mib": {
+            "needed": memory.needed_mib,
+            "weights": memory.weights_mib,
+            "context": memory.context_mib,
+            "overhead": memory.overhead_mib,
+            "usable": one.usable_mib,
+        }
+        if memory
+        else None,
+    }
 
 
 def _host(host: plan.HostPlan) -> JsonObject:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
@@ -16,6 +14,7 @@ from infra.geometry import Placement
 from infra.plan import ChangeEffect, drivers, prices
 from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.fleet import by_index
+from slicewright.change_text import nodes_text, step_text
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 
@@ -31,7 +30,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     """Writes the whole plan."""
     _line(console, f"{name}: {_where(fleet)}", "bold")
     if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
-        where = f"{_nodes(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
+        where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
     for pool in fleet.pools:
         console.print()
@@ -53,10 +52,40 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
             console,
             f"  and {request.compute_percent_per_card} % of its compute; a pod requests {wants}",
         )
+    for deployment in fleet.deployments:
+        console.print()
+        _deployment(deployment, console)
     if fleet.pools:
         console.print()
         _totals(fleet, console)
     show_notes(fleet, console)
+
+
+def _deployment(one: plan.DeploymentPlan, console: Console) -> None:
+    asked = one.asked
+    behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
+    count = f"{asked.replicas} replica{'s' if asked.replicas != 1 else ''}"
+    _line(
+        console,
+        f"workload {one.namespace}/{one.name}: {count} of {asked.kind} on pool {asked.pool}",
+        "bold",
+    )
+    waiting = f", {one.pending} Pending" if one.pending else ""
+    taken = one.wanted - asked.replicas * one.devices
+    beside = f", {taken} by other workloads" if taken else ""
+    _line(
+        console,
+        f"  each asks for   {one.devices} {one.resource}{behind}; the pool offers up to "
+        f"{one.offered}{beside}{waiting}",
+    )
+    if one.memory is not None:
+        usable = f" of {one.usable_mib} MiB usable" if one.usable_mib is not None else ""
+        _line(
+            console,
+            f"  each needs      {one.memory.needed_mib} MiB{usable}: weights "
+            f"{one.memory.weights_mib}, context {one.memory.context_mib or 'not known'}, about "
+            f"{one.memory.overhead_mib} of the server's own",
+        )
 
 
 def show_written(files: Sequence[Path], console: Console) -> None:
@@ -119,7 +148,7 @@ def _change(of: str, change: plan.Change, console: Console) -> None:
     start = f"{of}: " if of else "  "
     _line(
         console,
-        f"{start}{change.effect.text}: {rule.field} {_step(change.before, change.after)}",
+        f"{start}{change.effect.text}: {rule.field} {step_text(change.before, change.after)}",
         _STYLES[change.effect],
     )
     _line(console, f"      {rule.cloud_field}: {change.why} [source: {rule.source}]")
@@ -138,7 +167,7 @@ def _where(fleet: plan.FleetPlan) -> str:
 
 
 def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
-    nodes = _nodes(pool.nodes)
+    nodes = nodes_text(pool.nodes)
     if isinstance(pool, plan.CloudPoolPlan):
         what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
     else:
@@ -243,12 +272,6 @@ def _ranges(indexes: list[int]) -> str:
     return ", ".join(f"{s[0]}-{s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)
 
 
-def _nodes(nodes: plan.NodeCount) -> str:
-    if nodes.autoscaled:
-        return f"{nodes.min} to {nodes.max} nodes"
-    return f"{nodes.max} node{'s' if nodes.max != 1 else ''}"
-
-
 def _resources(resources: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in resources.items())
 
@@ -288,77 +311,6 @@ def _listed(price: Price) -> str:
         f"{amount} USD/h ({kind} of {price.date or 'no known date'} in {price.region}; "
         f"{price.source})"
     )
-
-
-def _step(before: Any, after: Any) -> str:
-    """`old -> new`; of mappings and records only what differs."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        keys = [
-            key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)
-        ]
-        return "; ".join(f"{key} {_step(before.get(key), after.get(key))}" for key in keys)
-    if isinstance(before, BaseModel) and type(before) is type(after):
-        return _step(dict(before), dict(after))
-    if isinstance(before, plan.WorkloadPlan) and isinstance(after, plan.WorkloadPlan):
-        return _step(vars(before), vars(after))
-    if isinstance(before, plan.EksAddonPlan) and isinstance(after, plan.EksAddonPlan):
-        return _step(vars(before), vars(after))
-    if (
-        isinstance(before, tuple)
-        and isinstance(after, tuple)
-        and {type(one) for one in (*before, *after)} == {plan.WorkloadPlan}
-    ):
-        old, new = ({share.name: share for share in shares} for shares in (before, after))
-        if old.keys() == new.keys():
-            return _step(old, new) or "the same in another order"
-    if _addons(before) and _addons(after):
-        return _step(*({addon.name: addon for addon in addons} for addons in (before, after)))
-    return f"{_value(before)} -> {_value(after)}"
-
-
-def _addons(value: Any) -> bool:
-    return isinstance(value, tuple) and {type(one) for one in value} == {plan.EksAddonPlan}
-
-
-def _value(value: Any) -> str:
-    match value:
-        case None | ():
-            return "none"
-        case plan.NodeCount():
-            return _nodes(value)
-        case plan.ReplicatedResource():
-            called = f" as {value.advertised}" if value.advertised != value.resource else ""
-            alone = ", one per pod" if value.fail_requests_greater_than_one else ""
-            return f"{value.resource} x{value.replicas}{called} ({value.strategy}{alone})"
-        case plan.EksAddonPlan():
-            settings = f" with {value.settings}" if value.settings is not None else ""
-            return f"{value.version or 'the version of EKS'}{settings}"
-        case plan.HostGpuPlan():
-            instances = ", ".join(f"{p.profile} at {p.start}" for p in value.instances)
-            without = "MIG on, no partitions" if value.mig else "whole"
-            return (
-                f"GPU {value.index}: "
-                f"{instances or without}{'' if value.persistence else ', no persistence mode'}"
-            )
-        case plan.WorkloadPlan():
-            return (
-                f"{value.name} "
-                f"({', '.join(f'{name} {count}' for name, count in value.requests.items())})"
-            )
-        case plan.Taint():
-            return f"{value.key}={value.value}:{value.effect}"
-        case tuple():
-            return ", ".join(map(_value, value))
-        case BaseModel():
-            stated = {name: _value(inner) for name, inner in value if inner is not None}
-            mode = stated.pop("mode", "")
-            return (
-                f"{mode} ({', '.join(f'{k} {v}' for k, v in stated.items())})".lstrip()
-                if stated
-                else mode
-            )
-        case _:
-            return str(value)
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

@@ -21,6 +21,7 @@ VERIFIED: Mapping[str, Any] = {
 _CLUSTER: Mapping[str, Any] = {
     "status": "ACTIVE",
     "version": "1.35",
+    "accessConfigs": [{"authenticationMode": "API"}],
     "vpcConfig": {"subnetIds": ["subnet-a", "subnet-b"], "vpcId": "vpc-1"},
 }
 _SUBNETS: Mapping[str, Mapping[str, Any]] = {
@@ -102,6 +103,8 @@ class Recorder(pulumi.runtime.Mocks):
             # In a preview the id is unknown, and so is what would be read.
             known = {f"{m.name}-id": m.inputs for m in self.made}
             outputs |= known.get(args.resource_id, {})
+        if args.typ == "aws:ec2/placementGroup:PlacementGroup":
+            outputs |= {"name": args.name}
         if args.typ.endswith(":ClusterPolicy"):
             outputs |= {"spec": self.cluster_policy}
         if args.typ.endswith(":GPUPool"):

@@ -67,6 +67,8 @@ def _checked(
         return [(role, {**context, **({"iam:PolicyARN": str(policy)} if policy else {})})]
     if service == "eks":
         base = f"arn:{partition}:eks:{region}:000000000000"
+        if policy := parameters.get("policyArn"):
+            context["eks:policyArn"] = str(policy)
         return [(_eks_arn(operation, base, parameters), context)]
     made = [
         (
@@ -84,10 +86,14 @@ def _eks_arn(operation: str, base: str, parameters: Mapping[str, Any]) -> str | 
     if "resourceArn" in parameters:
         return str(parameters["resourceArn"])
     cluster = next(parameters[name] for name in _EKS_NAMES if name in parameters)
+    if "principalArn" in parameters and operation != "CreateAccessEntry":
+        return f"{base}:access-entry/{cluster}/role/111122223333/some-role/some-id"
     if operation.startswith("Create") or operation == "ListNodegroups":
         return f"{base}:cluster/{cluster}"
     if group := parameters.get("nodegroupName"):
         return f"{base}:nodegroup/{cluster}/{group}/some-id"
+    if association := parameters.get("associationId"):
+        return f"{base}:podidentityassociation/{cluster}/{association}"
     if addon := parameters.get("addonName"):
         return f"{base}:addon/{cluster}/{addon}/some-id"
     return f"{base}:cluster/{cluster}"

@@ -1,5 +1,6 @@
 """Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
+from infra.catalog.autoscaler import AutoscalerReleases, autoscaler_releases
 from infra.catalog.catalog import (
     Catalog,
     CatalogError,
@@ -46,6 +47,7 @@ __all__ = [
     "OPERATIONS",
     "Accelerator",
     "Attachable",
+    "AutoscalerReleases",
     "Aws",
     "AwsRegion",
     "Behind",
@@ -73,6 +75,7 @@ __all__ = [
     "Rights",
     "Scope",
     "Together",
+    "autoscaler_releases",
     "aws",
     "aws_region",
     "aws_rights",

@@ -19,22 +19,31 @@ Operation = Literal["create", "read", "update", "delete"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 Occasion = Literal[
+    "access",
+    "access-policies",
     "always",
     "autoscaled",
     "by-dns",
+    "cluster-autoscaler",
     "existing-cluster",
     "existing-subnets",
     "nat",
     "own-cluster",
     "own-network",
+    "placed",
+    "pod-identity",
+    "pod-roles",
     "secrets-key",
     "tagged",
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those whose EKS cluster exists, or is in subnets that do; those that make Cloud NAT or
-NAT gateways; those that make their cluster, and those that make its network; those whose cluster
-has a KMS key for its secrets; those with tags on a node group, and those with a launch template.
+its DNS name; those that install cluster-autoscaler; those whose EKS cluster exists, or is in
+subnets that do; those that make Cloud NAT or NAT gateways; those that make their cluster, and those
+that make its network; those whose cluster has a KMS key for its secrets; those with tags on a node
+group, with a launch template, and with a placement group; those with access entries, and with
+policies in them; those with add-ons that have IAM roles,
+and with associations of other pods with theirs.
 """
 
 

@@ -11,9 +11,13 @@ import pulumi_aws as aws
 
 from infra import catalog, values
 from infra.components import existing_eks_cluster
+from infra.components.eks_access import access_entries
 from infra.components.eks_addons import addons_before_nodes, other_addons
+from infra.components.eks_autoscaler import autoscaler_identity
+from infra.components.eks_identities import pod_identities
 from infra.components.eks_network import Network, network_of
 from infra.components.eks_node_groups import NodeGroups
+from infra.components.eks_roles import Roles
 from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
 
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
@@ -26,7 +30,7 @@ _NODE_POLICIES = (
 
 class EksCluster(pulumi.ComponentResource):
     """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
-    `pools` by name.
+    `pools` by name, `access`, `before_autoscaler`: what gives an autoscaler its role.
     """
 
     cluster: aws.eks.Cluster
@@ -34,6 +38,8 @@ class EksCluster(pulumi.ComponentResource):
     endpoint: pulumi.Output[str]
     system_pool: pulumi.Resource
     pools: Mapping[str, pulumi.Resource]
+    access: Sequence[pulumi.Resource]
+    """Access entries and their policies, without which `pulumi up` itself may have no access."""
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         self._region = catalog.aws_region(plan.cluster.region)
+        self._roles = Roles(self._region.partition, parent=self)
         if plan.cluster.existing:
             there = existing_eks_cluster.find(plan.cluster, provider)
             network, plan = there.network, _of_version(plan, there.version)
@@ -57,7 +64,9 @@ class EksCluster(pulumi.ComponentResource):
             network = network_of(name, plan.cluster, parent=self, provider=provider)
             self.cluster = self._made(name, plan.cluster, network)
             addons = addons_before_nodes(name, plan.cluster, cluster=self.cluster, parent=self)
-        node_role, node_rights = self._role(
+        self.access = access_entries(name, plan.cluster.access, cluster=self.cluster, parent=self)
+        pod_identities(name, plan.cluster.pod_identities, cluster=self.cluster, parent=self)
+        node_role, node_rights = self._roles.of_service(
             f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
         groups = NodeGroups(
@@ -72,10 +81,21 @@ class EksCluster(pulumi.ComponentResource):
         )
         self.system_pool = groups.system
         self.pools = groups.pools
+        self.before_autoscaler: Sequence[pulumi.Resource] = []
         if not plan.cluster.existing:
-            other_addons(
-                name, plan.cluster, cluster=self.cluster, system=self.system_pool, parent=self
+            others = other_addons(
+                name,
+                plan.cluster,
+                cluster=self.cluster,
+                system=self.system_pool,
+                roles=self._roles,
+                parent=self,
             )
+            if plan.cluster.autoscaler is not None:
+                self.before_autoscaler = [
+                    *others,
+                    *autoscaler_identity(name, plan.cluster, cluster=self.cluster, parent=self),
+                ]
         self.endpoint = self.cluster.endpoint
         self.kubeconfig = pulumi.Output.all(
             self.cluster.name, self.cluster.endpoint, self.cluster.certificate_authority.data
@@ -94,7 +114,7 @@ class EksCluster(pulumi.ComponentResource):
 
     def _made(self, name: str, cluster: EksClusterPlan, network: Network) -> aws.eks.Cluster:
         endpoint = cluster.endpoint
-        cluster_role, cluster_rights = self._role(
+        cluster_role, cluster_rights = self._roles.of_service(
             f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
         )
         return aws.eks.Cluster(
@@ -120,7 +140,7 @@ class EksCluster(pulumi.ComponentResource):
             enabled_cluster_log_types=list(cluster.logs) or None,
             access_config=aws.eks.ClusterAccessConfigArgs(
                 authentication_mode="API_AND_CONFIG_MAP",
-                bootstrap_cluster_creator_admin_permissions=True,
+                bootstrap_cluster_creator_admin_permissions=cluster.creator_admin,
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -129,7 +149,11 @@ class EksCluster(pulumi.ComponentResource):
                 # (aws/containers-roadmap #2258), and of another VPC; the provider would try. So
                 # both are another cluster. One of an earlier version, which has the subnets of the
                 # pools' zones too, keeps them: without a trigger in the state, none is pulled.
-                ignore_changes=["vpcConfig.subnetIds"] if network.vpc is None else None,
+                ignore_changes=[
+                    *(["vpcConfig.subnetIds"] if network.vpc is None else []),
+                    # Read at creation only; the provider would replace the cluster for it.
+                    "accessConfig.bootstrapClusterCreatorAdminPermissions",
+                ],
                 replacement_trigger=[
                     *sorted(cluster.zones),
                     *([network.vpc] if network.vpc is not None else []),
@@ -142,29 +166,6 @@ class EksCluster(pulumi.ComponentResource):
                 delete_before_replace=True,
             ),
         )
-
-    def _role(
-        self, name: str, service: str, policies: Sequence[str]
-    ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
-        trust = {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
-            ],
-        }
-        role = aws.iam.Role(
-            name, assume_role_policy=json.dumps(trust), opts=pulumi.ResourceOptions(parent=self)
-        )
-        rights: list[pulumi.Resource] = [
-            aws.iam.RolePolicyAttachment(
-                f"{name}-{policy}",
-                role=role.name,
-                policy_arn=f"arn:{self._region.partition}:iam::aws:policy/{policy}",
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            for policy in policies
-        ]
-        return role, rights
 
 
 def _of_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:

@@ -1,4 +1,4 @@
-"""The add-ons of a new EKS cluster."""
+"""The add-ons of a new EKS cluster, and the IAM roles of those that need one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import EksAddonPlan, EksClusterPlan
+from infra.components.eks_roles import Roles
+from infra.plan import POD_IDENTITY_AGENT, EksAddonPlan, EksClusterPlan
 
 _BEFORE_NODES = ("vpc-cni", "kube-proxy")
 """A node is not Ready without its network. As nodes depend on it, the network also outlives them at
 destroy, which is what keeps the CNI's interfaces from being left behind in the subnets.
 """
-_ON_NODES = ("coredns",)
+_ON_NODES = ("aws-ebs-csi-driver", "coredns")
 """Deployments: their pods need a node, and EKS calls the add-on healthy only when they run."""
 
 
@@ -30,12 +31,25 @@ def other_addons(
     *,
     cluster: aws.eks.Cluster,
     system: pulumi.Resource,
+    roles: Roles,
     parent: pulumi.Resource,
-) -> None:
+) -> list[pulumi.Resource]:
     """DaemonSets wait for no node: EKS calls them healthy while there is none."""
-    for addon in plan.addons:
-        if addon.name not in _BEFORE_NODES:
-            _addon(name, addon, cluster, parent, [system] if addon.name in _ON_NODES else [])
+    made: dict[str, aws.eks.Addon] = {}
+    # Those with a role last: their pods ask the agent for its credentials.
+    for addon in sorted(plan.addons, key=lambda one: one.identity is not None):
+        if addon.name in _BEFORE_NODES:
+            continue
+        after: list[pulumi.Resource] = [system] if addon.name in _ON_NODES else []
+        association = None
+        if addon.identity is not None:
+            role, rights = roles.of_pods(f"{name}-{addon.identity.role}", [addon.identity.policy])
+            after += [*rights, made[POD_IDENTITY_AGENT]]
+            association = aws.eks.AddonPodIdentityAssociationArgs(
+                role_arn=role.arn, service_account=addon.identity.service_account
+            )
+        made[addon.name] = _addon(name, addon, cluster, parent, after, association)
+    return [*made.values()]
 
 
 def _addon(
@@ -44,6 +58,7 @@ def _addon(
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
     after: Sequence[pulumi.Resource],
+    association: aws.eks.AddonPodIdentityAssociationArgs | None = None,
 ) -> aws.eks.Addon:
     return aws.eks.Addon(
         f"{name}-{addon.name}",
@@ -51,6 +66,7 @@ def _addon(
         addon_name=addon.name,
         addon_version=addon.version,
         configuration_values=addon.settings,
+        pod_identity_associations=[association] if association is not None else None,
         # A new cluster has unmanaged copies of some of them already.
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",

@@ -21,11 +21,12 @@ def launch_template(
     *,
     machine_type: str,
     security_group: pulumi.Input[str],
+    placement_group: pulumi.Input[str] | None,
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> aws.ec2.LaunchTemplate:
     """security_group: the cluster's; EKS gives it to nodes by itself only where the template names
-    no network interfaces. tags: of the launch template itself.
+    no network interfaces. placement_group: its name. tags: of the launch template itself.
     """
     return aws.ec2.LaunchTemplate(
         name,
@@ -66,6 +67,9 @@ def launch_template(
             for interface in template.interfaces
         ]
         or None,
+        placement=aws.ec2.LaunchTemplatePlacementArgs(group_name=placement_group)
+        if placement_group is not None
+        else None,
         user_data=values.eks_user_data(template),
         tag_specifications=[
             aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(template.tags))

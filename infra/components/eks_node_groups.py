@@ -112,12 +112,26 @@ class NodeGroups:
             pool.template,
             machine_type=pool.machine.name,
             security_group=self._cluster.vpc_config.cluster_security_group_id,
+            placement_group=self._placement_group(pool),
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )
         return aws.eks.NodeGroupLaunchTemplateArgs(
             id=made.id, version=made.latest_version.apply(str)
         )
+
+    def _placement_group(self, pool: EksPoolPlan) -> pulumi.Output[str] | None:
+        """The name of the pool's own."""
+        if pool.template is None or pool.template.placement is None:
+            return None
+        made = aws.ec2.PlacementGroup(
+            f"{self._name}-{pool.name}",
+            strategy=pool.template.placement,
+            tags=dict(self._tags),
+            opts=pulumi.ResourceOptions(parent=self._parent),
+        )
+        name: pulumi.Output[str] = made.name
+        return name
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
         return [subnet for zone in zones for subnet in self._subnets[zone]]

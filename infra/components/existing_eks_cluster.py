@@ -28,6 +28,14 @@ def find(cluster: EksClusterPlan, provider: aws.Provider) -> ExistingCluster:
             f"cluster.existing: cluster {cluster.name} is {found.status}, and EKS adds nodes to an "
             "ACTIVE one only; wait until it is"
         )
+    mode = found.access_configs[0].authentication_mode
+    if cluster.access and mode == "CONFIG_MAP":
+        raise pulumi.RunError(
+            f"cluster.access: cluster {cluster.name} has the authentication mode {mode}, in which "
+            "EKS refuses access entries; leave them out, or let `aws eks update-cluster-config "
+            f"--name {cluster.name} --access-config authenticationMode=API_AND_CONFIG_MAP` allow "
+            "both, which cannot be taken back"
+        )
     match cluster.network:
         case ExistingNetwork(subnets=subnets):
             where, identities = "cluster.network.subnets", list(subnets)

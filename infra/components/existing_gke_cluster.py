@@ -10,7 +10,7 @@ import pulumi_gcp as gcp
 
 from infra import values
 from infra.components.gke_control_plane import reached_at
-from infra.plan import GkeClusterPlan
+from infra.plan import GkeFleetPlan
 
 
 class UnfitCluster(pulumi.RunError):
@@ -30,9 +30,10 @@ class ExistingCluster:
 
 
 def existing_gke_cluster(
-    name: str, cluster: GkeClusterPlan, *, project: str, parent: pulumi.Resource
+    name: str, plan: GkeFleetPlan, *, project: str, parent: pulumi.Resource
 ) -> ExistingCluster:
     """Raises UnfitCluster, also in a preview; a cluster that is not there ends the run itself."""
+    cluster = plan.cluster
     found = gcp.container.Cluster.get(
         name,
         f"projects/{project}/locations/{cluster.location}/clusters/{cluster.name}",
@@ -40,13 +41,15 @@ def existing_gke_cluster(
     )
 
     def judged(known: list[Any]) -> str:
-        id_, version, autopilot, workload_pool = known
+        id_, version, autopilot, workload_pool, datapath = known
         wrong = values.unfit_gke_cluster(
             cluster,
             project=project,
             version=version,
             autopilot=bool(autopilot),
             workload_pool=workload_pool,
+            gpu_networks=plan.gpu_networks,
+            dataplane_v2=datapath == "ADVANCED_DATAPATH",
         )
         if wrong:
             raise UnfitCluster(wrong)
@@ -67,7 +70,11 @@ def existing_gke_cluster(
     return ExistingCluster(
         found=found,
         id=pulumi.Output.all(
-            found.id, found.master_version, found.enable_autopilot, workload_pool
+            found.id,
+            found.master_version,
+            found.enable_autopilot,
+            workload_pool,
+            found.datapath_provider,
         ).apply(judged),
         server=pulumi.Output.all(dns_name, address).apply(lambda known: str(known[0] or known[1])),
         ca_data=pulumi.Output.all(dns_name, ca_data).apply(

@@ -12,6 +12,7 @@ from infra import values
 from infra.components.existing_gke_cluster import existing_gke_cluster
 from infra.components.gke_control_plane import control_plane_access, reached_at
 from infra.components.gke_maintenance import maintenance_policy
+from infra.components.gke_monitoring import logging_config, monitoring_config
 from infra.components.gke_network import ClusterNetwork, cluster_network
 from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_pool
 from infra.plan import GkeClusterPlan, GkeFleetPlan
@@ -58,7 +59,7 @@ class GkeCluster(pulumi.ComponentResource):
             opts=child,
         )
         if plan.cluster.existing:
-            existing = existing_gke_cluster(name, plan.cluster, project=project, parent=self)
+            existing = existing_gke_cluster(name, plan, project=project, parent=self)
             self.cluster, cluster_id = existing.found, existing.id
             server, ca_data = existing.server, existing.ca_data
             way_out: tuple[pulumi.Resource, ...] = ()
@@ -120,6 +121,8 @@ def _new_cluster(
         datapath_provider="ADVANCED_DATAPATH",
         **control_plane_access(cluster),
         maintenance_policy=maintenance_policy(cluster.maintenance),
+        monitoring_config=monitoring_config(cluster.monitoring),
+        logging_config=logging_config(cluster.logging),
         database_encryption=(
             gcp.container.ClusterDatabaseEncryptionArgs(
                 state="ENCRYPTED", key_name=cluster.secrets_key

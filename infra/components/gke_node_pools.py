@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.plan import SYSTEM_LABELS, GkePoolPlan, NodeCount, SystemPoolPlan, Taint
+from infra.plan import (
+    NETWORK_PROFILE_LABEL,
+    SYSTEM_LABELS,
+    GkePoolPlan,
+    NodeCount,
+    SystemPoolPlan,
+    Taint,
+)
 from infra.spec import (
     BlueGreen,
     Capacity,
@@ -24,6 +31,16 @@ from infra.spec import (
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """The service account's roles decide what is allowed; scopes would only narrow it further."""
+
+
+REPLACE_ON_CHANGES = (
+    # Of a placement policy the provider updates nothing: a change of its type alone would be shown
+    # and have no effect (resource_container_node_pool.go).
+    "placementPolicy",
+    # The provider keeps what network_config no longer states; this label goes with it.
+    f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
+)
+"""Inputs of a GPU pool whose change replaces it, beyond those of the provider."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +61,16 @@ class PoolHome:
     kms_key: str | None
     """Of boot disks. None: Google's own."""
 
-    @property
-    def network_config(self) -> gcp.container.NodePoolNetworkConfigArgs | None:
-        """GKE takes the cluster's setting for new pools only."""
-        if self.private_nodes is None:
+    def network_config(
+        self, *, gpu_network: bool = False
+    ) -> gcp.container.NodePoolNetworkConfigArgs | None:
+        """GKE takes the cluster's setting of private nodes for new pools only."""
+        if self.private_nodes is None and not gpu_network:
             return None
-        return gcp.container.NodePoolNetworkConfigArgs(enable_private_nodes=self.private_nodes)
+        return gcp.container.NodePoolNetworkConfigArgs(
+            enable_private_nodes=self.private_nodes,
+            accelerator_network_profile="auto" if gpu_network else None,
+        )
 
 
 def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.container.NodePool:
@@ -57,7 +78,7 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
         f"{name}-{pool.name}",
         name=pool.name,
         cluster=home.cluster_id,
-        network_config=home.network_config,
+        network_config=home.network_config(),
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
         management=gcp.container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
@@ -86,7 +107,7 @@ def gpu_pool(
         f"{name}-{pool.name}",
         name=pool.name,
         cluster=home.cluster_id,
-        network_config=home.network_config,
+        network_config=home.network_config(gpu_network=pool.gpu_network is not None),
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones), pool.location_policy),
         max_pods_per_node=pool.max_pods_per_node,
@@ -110,10 +131,8 @@ def gpu_pool(
         # The name is fixed, so the old pool is deleted before the new one is created.
         opts=pulumi.ResourceOptions.merge(
             _options(home, pool.nodes, *after),
-            # Of a placement policy the provider updates nothing: a change of its type alone would
-            # be shown and have no effect (resource_container_node_pool.go).
             pulumi.ResourceOptions(
-                delete_before_replace=True, replace_on_changes=["placementPolicy"]
+                delete_before_replace=True, replace_on_changes=list(REPLACE_ON_CHANGES)
             ),
         ),
     )

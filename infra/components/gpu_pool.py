@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 
 from fleet_controller import api
-from infra import spec
+from infra import spec, values
 from infra.plan import ByoPoolPlan, PoolPlan
 
 _ANNOTATIONS = {
@@ -106,6 +106,14 @@ class GpuPools(pulumi.ComponentResource):
         # Registered, so that Pulumi waits for the result.
         self.register_outputs({"verified": self.verified})
 
+    def proven(self, pool: GPUPool) -> pulumi.Output[pulumi.Resource]:
+        """The pool, once all are verified; else `up` fails before what depends on it is made."""
+
+        def known(_: bool) -> pulumi.Resource:
+            return pool
+
+        return self.verified.apply(known)
+
 
 def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> str | None:
     """Why the pool is not verified: a sentence and a line per node; None where it is verified.
@@ -174,6 +182,7 @@ def _spec(pool: PoolPlan) -> dict[str, Any]:
     }
     if pool.mig_config is not None:
         spec["migConfig"] = pool.mig_config
+        spec["rolloutPolicy"] = values.rollout_policy(pool)
     if isinstance(pool, ByoPoolPlan):
         # No node pool labels these nodes, so the fleet controller does.
         spec["existingNodes"] = {

@@ -4,7 +4,12 @@ from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
+from infra.plan.deployments import DeploymentPlan
+from infra.plan.eks_access import AccessEntryPlan, AccessPolicyPlan
+from infra.plan.eks_addons import NODE_MONITORING
 from infra.plan.eks_cluster import EVERYWHERE
+from infra.plan.eks_identities import AGENT as POD_IDENTITY_AGENT
+from infra.plan.eks_identities import AddonIdentity
 from infra.plan.eks_templates import EksTemplate, ReservedCapacity
 from infra.plan.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.fleet import (
@@ -14,6 +19,7 @@ from infra.plan.fleet import (
     ByoPoolPlan,
     CloudPoolPlan,
     EksAddonPlan,
+    EksAutoscalerPlan,
     EksClusterPlan,
     EksFleetPlan,
     EksPoolPlan,
@@ -30,20 +36,29 @@ from infra.plan.fleet import (
     Taint,
 )
 from infra.plan.fractional import WorkloadPlan
+from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
 
 __all__ = [
     "EVERYWHERE",
+    "NETWORK_PROFILE_LABEL",
+    "NODE_MONITORING",
     "NO_STARTUP_TAINT",
+    "POD_IDENTITY_AGENT",
     "SYSTEM_LABELS",
+    "AccessEntryPlan",
+    "AccessPolicyPlan",
+    "AddonIdentity",
     "ByoClusterPlan",
     "ByoFleetPlan",
     "ByoPoolPlan",
     "Change",
     "ChangeEffect",
     "CloudPoolPlan",
+    "DeploymentPlan",
     "EksAddonPlan",
+    "EksAutoscalerPlan",
     "EksClusterPlan",
     "EksFleetPlan",
     "EksPoolPlan",
@@ -75,6 +90,7 @@ __all__ = [
     "notes",
     "of_cluster",
     "of_nodes",
+    "offers_dranet",
     "read",
     "read_file",
     "unbuildable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, FleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -25,8 +25,8 @@ def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
     """Everything that the components have no resources for; empty where the fleet can be built."""
     return tuple(
-        Problem(path=path, reason=f"{what} {_CANNOT}", instead=instead)
-        for path, what, instead in _unbuildable(fleet)
+        Problem(path=path, reason=f"{what} {_CANNOT}{why}", instead=instead)
+        for path, what, why, instead in _unbuildable(fleet)
     ) + tuple(_hosts(fleet))
 
 
@@ -42,21 +42,30 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
         )
 
 
-def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str]]:
+def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
+    """Path, what, why it cannot, and what to do instead."""
     if fleet.fractional is not None:
         yield (
             ("fractional",),
             "a scheduler for fractional GPUs",
+            "",
             "write sharing: time-slicing or mps",
         )
     if isinstance(fleet, ByoFleetPlan):
         return
     for i, pool in enumerate(fleet.pools):
         if pool.machine.architecture == "arm64":
-            # GKE taints them kubernetes.io/arch=arm64:NoSchedule; slicewright has not run on such a
-            # node.
+            # GKE docs, Arm workloads on GKE: the taint.
+            tainted = (
+                "GKE taints its nodes kubernetes.io/arch=arm64:NoSchedule, which neither the agent "
+                "nor the operator's operands tolerate, and "
+                if isinstance(fleet, GkeFleetPlan)
+                else ""
+            )
             yield (
                 ("node_pools", i, "machine_type"),
                 f"{pool.machine.name}, whose processors are arm64,",
+                f": {tainted}whether driver and device plugin partition its GPUs has been shown on "
+                "amd64 only",
                 "choose another",
             )

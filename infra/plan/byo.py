@@ -16,6 +16,7 @@ from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
 from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import fleet_workloads, pool_plan
+from infra.plan.workloads import plan_deployments
 
 
 def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | None]:
@@ -38,6 +39,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     yield from check_operator(fleet.gpu_operator, "byo")
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
+    deployments = yield from plan_deployments(fleet, built, stated)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
@@ -58,6 +60,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
+        deployments=deployments,
     )
 
 

@@ -88,8 +88,8 @@ COUNTED: Final = "nodes are added or removed"
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.ROLL,
-        "mig-manager repartitions the GPUs node by node: their pods must end first, and an "
-        "A100 node may reboot",
+        "mig-manager repartitions the GPUs node by node: the pods that use them are evicted "
+        "first, as `rollout` says, and an A100 node may reboot",
         "NVIDIA/mig-parted, NVIDIA/gpu-operator docs",
         {"mig_config": "GPUPool.spec.migConfig"},
     ),
@@ -138,6 +138,7 @@ GKE: Final[tuple[Rule, ...]] = (
             "local_nvme_ssd_block_config",
             "max_pods_per_node": "max_pods_per_node",
             "placement_policy": "placement_policy.policy_name",
+            "gpu_network": "network_config.accelerator_network_profile",
         },
     ),
     *_rules(
@@ -223,6 +224,7 @@ EKS: Final[tuple[Rule, ...]] = (
             "template.tags": "tag_specifications",
             "template.reserved": "capacity_reservation_specification",
             "template.interfaces": "network_interfaces",
+            "template.placement": "placement",
         },
     ),
     *_rules(
@@ -346,6 +348,13 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         {"cluster.maintenance": "maintenance_policy"},
     ),
     *_rules(
+        ChangeEffect.IN_PLACE,
+        "GKE installs or removes its collectors; nodes and pods stay; to take the key away changes "
+        "nothing",
+        "google-beta: updated in place",
+        {"cluster.monitoring": "monitoring_config", "cluster.logging": "logging_config"},
+    ),
+    *_rules(
         ChangeEffect.REPLACE,
         "the nodes of the system pool and of every GPU pool are deleted, then created with disks "
         "of the other key",
@@ -433,6 +442,35 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         "as they are",
         "aws: UpdateAddon, DeleteAddon; addon.go: Optional and Computed",
         {"cluster.addons": "aws_eks_addon"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "the autoscaler's own pod is replaced, nodes and other pods stay; without one, every pool "
+        "keeps the nodes that it has",
+        "pulumi-kubernetes: Helm upgrade",
+        {"cluster.autoscaler": "helm.v3.Release"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        f"{_LIVE}; who gets an entry, or loses it, does so within seconds; a policy with other "
+        "namespaces is taken away and given again",
+        "aws: access_entry.go, access_policy_association.go: access_scope ForceNew",
+        {"cluster.access": "aws_eks_access_entry, aws_eks_access_policy_association"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        f"{_LIVE}; pods that start from then on have the role, those that run must be started "
+        "again to get their first",
+        "EKS user guide, EKS Pod Identity; pod_identity_association.go",
+        {"cluster.pod_identities": "aws_eks_pod_identity_association"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "it says what a new cluster gets, and this one stays as it is: `aws eks "
+        "create-access-entry` and `delete-access-entry` change its creator's entry",
+        "EKS API, CreateAccessConfigRequest; the provider would replace the cluster, so the "
+        "program does not tell it",
+        {"cluster.creator_admin": "access_config.bootstrap_cluster_creator_admin_permissions"},
     ),
     *_rules(
         ChangeEffect.REPLACE,
@@ -573,5 +611,11 @@ FLEET: Final[tuple[Rule, ...]] = (
         "it applies to pods created from then on",
         "slicewright",
         {"workloads": "what pods request"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "nodes stay; pods that change are replaced, as many at a time as max_unavailable says",
+        "slicewright",
+        {"deployments": "Deployment"},
     ),
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from infra import spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
+from infra.plan.eks_access import access_of
 from infra.plan.eks_addons import addons_of
+from infra.plan.eks_autoscaler import autoscaler_of
 from infra.plan.eks_cluster import check_endpoint, check_secrets_key
+from infra.plan.eks_identities import identities_of
 from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
@@ -19,6 +22,7 @@ from infra.plan.regions import (
     check_eks_version,
     check_one_spelling,
 )
+from infra.plan.workloads import plan_deployments
 
 
 def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | None]:
@@ -42,6 +46,9 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_endpoint(fleet.cluster.endpoint)
     yield from check_secrets_key(fleet.cluster.secrets_key, known)
     addons = yield from addons_of(fleet.cluster)
+    autoscaler = yield from autoscaler_of(fleet)
+    access = yield from access_of(fleet.cluster, known)
+    identities = yield from identities_of(fleet.cluster, known)
     yield from _check_operator(fleet.gpu_operator)
     yield from check_operator(fleet.gpu_operator, "eks")
     pools = yield from each(
@@ -55,6 +62,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     built = tuple(pool for pool in pools if pool is not None)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
+    deployments = yield from plan_deployments(fleet, built, stated)
     if len(built) != len(pools) or system is None:
         return None
     used = (*system.zones, *(zone for pool in built for zone in pool.zones))
@@ -70,6 +78,10 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             logs=tuple(sorted(set(fleet.cluster.logs))),
             secrets_key=fleet.cluster.secrets_key,
             addons=addons,
+            autoscaler=autoscaler,
+            pod_identities=identities,
+            access=access,
+            creator_admin=fleet.cluster.access.creator_admin,
             existing=fleet.cluster.existing,
         ),
         system=system,
@@ -82,6 +94,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
+        deployments=deployments,
     )
 
 

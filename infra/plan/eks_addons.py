@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from infra import spec
+from infra.plan.eks_identities import AGENT, OF_ADDONS
 from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import EksAddonPlan
 
@@ -21,7 +22,7 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
     yield from _check_network_policy(cluster)
     yield from _check_kube_proxy(cluster)
     found = []
-    for name in sorted({*_ALWAYS, *cluster.addons}):
+    for name in sorted({*_ALWAYS, *cluster.addons, *_with_identities(cluster)}):
         asked = cluster.addons.get(name, spec.EksAddon())
         settings = asked.settings
         if name == "vpc-cni":
@@ -32,9 +33,16 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
                 name=name,
                 version=asked.version,
                 settings=None if settings is None else json.dumps(settings, sort_keys=True),
+                identity=OF_ADDONS.get(name),
             )
         )
     return tuple(found)
+
+
+def _with_identities(cluster: spec.EksCluster) -> tuple[str, ...]:
+    """What hands credentials of IAM to those that need them: add-ons and other pods."""
+    needed = OF_ADDONS.keys() & {*cluster.addons} or cluster.pod_identities
+    return (AGENT,) if needed or cluster.autoscaler is not None else ()
 
 
 def _check_network_policy(cluster: spec.EksCluster) -> Checked[None]:

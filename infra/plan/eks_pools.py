@@ -10,6 +10,7 @@ from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
 from infra.plan.eks_efa import interfaces_of
 from infra.plan.eks_machine_types import other_machines
+from infra.plan.eks_placement import check_placement
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
@@ -36,6 +37,7 @@ def eks_pool(
     interfaces = (
         (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
     )
+    yield from check_placement(pool, path, zones)
     template = yield from template_of(pool, path, region, interfaces)
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)

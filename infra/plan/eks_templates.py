@@ -50,6 +50,8 @@ class EksTemplate:
     reserved: ReservedCapacity | None
     interfaces: tuple[Interface, ...]
     """None: the one that EC2 gives an instance."""
+    placement: Literal["cluster"] | None
+    """Whether the pool has a placement group of its own, with this strategy."""
     block: bool
     """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
 
@@ -79,6 +81,7 @@ def template_of(
         or pool.instance_store is not None
         or pool.instance_tags
         or interfaces
+        or pool.placement is not None
         or isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock)
     )
     if not needed:
@@ -92,6 +95,7 @@ def template_of(
         tags=dict(sorted(pool.instance_tags.items())),
         reserved=_reserved(pool.capacity),
         interfaces=interfaces,
+        placement=pool.placement,
         block=isinstance(pool.capacity, spec.CapacityBlock),
     )
 

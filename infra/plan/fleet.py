@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from infra.catalog import Gpu, Machine
+from infra.plan.deployments import DeploymentPlan
+from infra.plan.eks_access import AccessEntryPlan
+from infra.plan.eks_identities import AddonIdentity
 from infra.plan.eks_templates import EksTemplate
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
@@ -22,17 +25,21 @@ from infra.spec import (
     GkeControlPlane,
     GkeDisk,
     GkeFeatures,
+    GkeLogging,
     GkeMaintenance,
+    GkeMonitoring,
     GpuOperator,
     LocalSsd,
     Management,
     MetricsSource,
     NodeAgent,
     OnDestroy,
+    PodIdentity,
     PrivateNetwork,
     PublicNetwork,
     Queued,
     Rollout,
+    ScaleDown,
     Spot,
     Upgrade,
 )
@@ -251,6 +258,7 @@ class GkePoolPlan(CloudPoolPlan):
     location_policy: Literal["BALANCED", "ANY"] | None
     placement: Literal["compact"] | None
     placement_policy: str | None
+    gpu_network: Literal["dranet"] | None
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:
@@ -347,6 +355,9 @@ class GkeClusterPlan:
     """None: not stated, to the cluster or its pools."""
     control_plane: GkeControlPlane | None
     maintenance: GkeMaintenance | None
+    monitoring: GkeMonitoring | None
+    """Components in the API's order. None: GKE's choice."""
+    logging: GkeLogging | None
     kms_key: str | None
     """Of the boot disks of all pools."""
     secrets_key: str | None
@@ -372,6 +383,24 @@ class EksAddonPlan:
     """None: EKS's choice at first, then what is there."""
     settings: str | None
     """JSON, with sorted keys. None: EKS's defaults at first, then what is there."""
+    identity: AddonIdentity | None
+    """None: it needs no rights in the account."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksAutoscalerPlan:
+    """cluster-autoscaler in a new cluster."""
+
+    repository: str
+    """Of its chart."""
+    chart_version: str
+    image: str
+    tag: str
+    """With the digest, where one is stated."""
+    expander: str
+    scale_down: ScaleDown
+    unready_minutes: int
+    """How long a node may hold its startup taint before it counts as broken, and is removed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,6 +422,13 @@ class EksClusterPlan:
     """ARN of the KMS key of Kubernetes secrets. None: one of EKS's own."""
     addons: tuple[EksAddonPlan, ...]
     """Sorted by name. None in a cluster that exists."""
+    autoscaler: EksAutoscalerPlan | None
+    pod_identities: tuple[PodIdentity, ...]
+    """Sorted by namespace and service account."""
+    access: tuple[AccessEntryPlan, ...]
+    """Sorted by principal."""
+    creator_admin: bool
+    """Of a cluster when it is made."""
     existing: bool
 
     @property
@@ -433,6 +469,9 @@ class CommonPlan:
     verify_timeout_minutes: int
     fractional: Fractional | None
     workloads: tuple[WorkloadPlan, ...]
+    """Requests for fractions of GPUs."""
+    deployments: tuple[DeploymentPlan, ...]
+    """Servers that the stack makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -443,6 +482,11 @@ class GkeFleetPlan(CommonPlan):
     pools: tuple[GkePoolPlan, ...]
     operator: GpuOperator | None
     """For the pools that mig-manager partitions; None where there are none."""
+
+    @property
+    def gpu_networks(self) -> bool:
+        """Whether a pool has a network between its GPUs."""
+        return any(pool.gpu_network is not None for pool in self.pools)
 
     @property
     def operated(self) -> tuple[GkePoolPlan, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +49,7 @@ def fractional_resources(asked: spec.Fractional, gpu: Gpu, count: int) -> Mappin
 
 
 def fractional_labels(
-    asked: spec.Fractional, workloads: Sequence[spec.Workload]
+    asked: spec.Fractional, workloads: Sequence[spec.AnyWorkload]
 ) -> Mapping[str, str]:
     """Node labels that make the scheduler share a node's GPUs."""
     if asked.provider == "hami":
@@ -58,10 +57,15 @@ def fractional_labels(
     return {"vke.node.gpu.schedule": "mgpu", _COMPUTE_POLICY: _compute_policy(asked, workloads)}
 
 
-def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.Workload]) -> str:
+def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.AnyWorkload]) -> str:
     """VKE's policy, one for the fleet: a pod is scheduled only where the node has the same."""
-    several = any(workload.gpu_share.cards > 1 for workload in workloads)
+    several = any(share.gpu_share.cards > 1 for _, share in _shares(workloads))
     return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
+
+
+def _shares(workloads: Sequence[spec.AnyWorkload]) -> list[tuple[int, spec.Workload]]:
+    """Those that ask for fractions, with their places in the file."""
+    return [(i, one) for i, one in enumerate(workloads) if isinstance(one, spec.Workload)]
 
 
 def check_fractional(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
@@ -132,11 +136,10 @@ def _check_compute_policy(
             in_key=True,
         )
         return
-    cards = [("workloads", i, "gpu_share", "cards") for i in range(len(fleet.workloads))]
     several = [
-        w.name
-        for w, place in zip(fleet.workloads, cards, strict=True)
-        if w.gpu_share.cards > 1 and stated.has(place)
+        share.name
+        for i, share in _shares(fleet.workloads)
+        if share.gpu_share.cards > 1 and stated.has(("workloads", i, "gpu_share", "cards"))
     ]
     if several and asked.compute_policy != _SEVERAL_CARDS:
         yield refuse(
@@ -160,20 +163,9 @@ def plan_workloads(
         stated.has_for_all(fleet.node_pools, key) for key in ("sharing", "gpu")
     ):
         nodes = ()  # a pool that could not be planned may have larger cards, or more of them
-    planned, names = (
-        [],
-        Counter(
-            w.name for i, w in enumerate(fleet.workloads) if stated.has(("workloads", i, "name"))
-        ),
-    )
-    for i, workload in enumerate(fleet.workloads):
+    planned = []
+    for i, workload in _shares(fleet.workloads):
         at: spec.Path = ("workloads", i, "gpu_share")
-        if names[workload.name] > 1:
-            yield refuse(
-                ("workloads", i, "name"),
-                f"{workload.name} is listed {names[workload.name]} times",
-                "name each workload once",
-            )
         if not stated.has(("fractional",)):
             continue
         if fleet.fractional is None:

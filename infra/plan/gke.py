@@ -11,12 +11,15 @@ from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
 from infra.plan.gke_encryption import check_keys
+from infra.plan.gke_gpu_network import check_dranet_version
 from infra.plan.gke_maintenance import check_maintenance
+from infra.plan.gke_monitoring import plan_logging, plan_monitoring
 from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.operators import check_gke_driver, check_operator, resolved
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
+from infra.plan.workloads import plan_deployments
 
 
 def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | None]:
@@ -25,10 +28,13 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     own_zone = location if location != region else None
     known = yield from gcp_region(location)
     yield from check_gke_version(fleet.cluster)
+    yield from check_dranet_version(fleet)
     yield from check_existing(fleet.cluster)
     network = yield from plan_network(fleet.cluster.network)
     yield from check_control_plane(fleet.cluster.control_plane)
     yield from check_maintenance(fleet.cluster.maintenance)
+    monitoring = yield from plan_monitoring(fleet.cluster.monitoring)
+    logging = yield from plan_logging(fleet.cluster.logging)
     if stated.has(("cluster", "location")):
         yield from check_keys(fleet.cluster, region)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
@@ -75,6 +81,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     system = yield from system_pool(fleet.system_pool, "gke", zones)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
+    deployments = yield from plan_deployments(fleet, built, stated)
     if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(
@@ -88,6 +95,8 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             private_nodes=fleet.cluster.private_nodes,
             control_plane=fleet.cluster.control_plane,
             maintenance=fleet.cluster.maintenance,
+            monitoring=monitoring,
+            logging=logging,
             kms_key=fleet.cluster.kms_key,
             secrets_key=fleet.cluster.secrets_key,
             existing=fleet.cluster.existing,
@@ -103,6 +112,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
+        deployments=deployments,
     )
 
 

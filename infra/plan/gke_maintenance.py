@@ -1,8 +1,13 @@
-"""Maintenance windows of a GKE cluster, by GKE's rules for them."""
+"""Maintenance windows of a GKE cluster, by GKE's rules for them.
+
+Sources of the limits: GKE docs, configure maintenance windows and exclusions (92 days in 2026, 32
+before); google/skills, gke-upgrades (what limits exclusions).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -12,12 +17,15 @@ from infra.plan.findings import Checked, listed, refuse
 _AT: spec.Path = ("cluster", "maintenance")
 _WINDOW: spec.Path = (*_AT, "window")
 _DOCS = "GKE docs, maintenance windows and exclusions"
-_RANGE = timedelta(days=32)
+_RANGE = timedelta(days=92)
 _LEAST_OF_RANGE = timedelta(hours=48)
 _LEAST_AT_ONCE = timedelta(hours=4)
-_LOOKED_AT: Final = 250
-"""Days: a rule with a pause of 32 days or more is refused for that, any other repeats in fewer."""
+_LOOKED_AT: Final = 7 * 92 + 2 * 92
+"""Days: a rule with a pause of 92 days or more is refused for that, any other repeats in at most 7
+times as many (every n-th day, if it is a Sunday).
+"""
 _MOST_EXCLUSIONS = 20
+_MOST_WITHOUT_UPGRADES = 3
 _LONGEST_WITHOUT_UPGRADES = timedelta(days=90)
 _PARTS = (
     *("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTHDAY", "BYMONTH"),
@@ -25,6 +33,7 @@ _PARTS = (
 )
 """Of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
 _EXPANDED = frozenset({"FREQ", "INTERVAL", "WKST", "BYDAY"})
+_Span = tuple[datetime, datetime]
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
@@ -59,8 +68,8 @@ def _check_recurring(window: spec.RecurringMaintenance) -> Checked[None]:
     if least is not None and least < _LEAST_OF_RANGE:
         yield refuse(
             _WINDOW,
-            f"some 32 days have only {_hours(least)} hours in windows of at least 4 hours, and GKE "
-            "requires 48",
+            f"some {_RANGE.days} days have only {_hours(least)} hours in windows of at least 4 "
+            "hours, and GKE requires 48",
             "make the windows longer, or have them on more days",
             _DOCS,
         )
@@ -73,6 +82,15 @@ def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Chec
             at,
             f"{len(exclusions)} exclusions are too many: a cluster has at most {_MOST_EXCLUSIONS}",
             "take away those that are over",
+            _DOCS,
+        )
+    without = [i for i, e in enumerate(exclusions) if e.scope == "no-upgrades"]
+    if len(without) > _MOST_WITHOUT_UPGRADES:
+        yield refuse(
+            (*at, without[_MOST_WITHOUT_UPGRADES]),
+            f"{len(without)} exclusions of all upgrades are too many: a cluster has at most "
+            f"{_MOST_WITHOUT_UPGRADES}",
+            "write scope: no-minor-or-node-upgrades",
             _DOCS,
         )
     names: set[str] = set()
@@ -106,7 +124,7 @@ def _check_exclusions(exclusions: tuple[spec.MaintenanceExclusion, ...]) -> Chec
 def _least_available(
     start: datetime, length: timedelta, rule: Mapping[str, str]
 ) -> timedelta | None:
-    """Maintenance time of the 32 days that have the least of it.
+    """Maintenance time of the 92 days that have the least of it.
 
     None where the rule has a part that is not expanded here: GKE then says whether it is enough.
     """
@@ -122,14 +140,26 @@ def _least_available(
     ]
     last = start + timedelta(days=_LOOKED_AT) - _RANGE
     begins = [start, *(end for _, end in windows), *(begin - _RANGE for begin, _ in windows)]
-    return min(
-        sum((_overlap(w, (begin, begin + _RANGE)) for w in windows), timedelta(0))
-        for begin in begins
-        if start <= begin <= last
-    )
+    until = _Availability(windows)
+    return min(until(begin + _RANGE) - until(begin) for begin in begins if start <= begin <= last)
 
 
-_Span = tuple[datetime, datetime]
+class _Availability:
+    """How much of windows in order of time has passed at a time."""
+
+    def __init__(self, windows: Sequence[_Span]) -> None:
+        self._windows = windows
+        self._begins = [begin for begin, _ in windows]
+        self._before = [timedelta(0)]
+        for begin, end in windows:
+            self._before.append(self._before[-1] + (end - begin))
+
+    def __call__(self, time: datetime) -> timedelta:
+        begun = bisect_right(self._begins, time)
+        if not begun:
+            return timedelta(0)
+        begin, end = self._windows[begun - 1]
+        return self._before[begun - 1] + (min(time, end) - begin)
 
 
 def _windows(
@@ -159,10 +189,6 @@ def _joined(windows: Iterator[_Span]) -> list[_Span]:
         else:
             found.append((begin, end))
     return found
-
-
-def _overlap(one: _Span, other: _Span) -> timedelta:
-    return max(timedelta(0), min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def _monday(day: date) -> date:

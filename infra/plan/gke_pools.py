@@ -18,6 +18,7 @@ from infra.plan.gke_capacity import (
     gke_upgrade,
     repaired,
 )
+from infra.plan.gke_gpu_network import DRANET_LABELS, check_gpu_network
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
 from infra.plan.pools import SYSTEM_PODS, pool_plan
@@ -75,6 +76,7 @@ def gke_pool(
     )
     if found is not None:
         yield from _check_machine(pool, found.machine, path)
+        yield from check_gpu_network(pool, path, found.machine, zones)
     local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
     if common is not None:
         yield from _check_pods(pool, path, common)
@@ -85,6 +87,8 @@ def gke_pool(
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
         parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
+    if pool.gpu_network is not None:
+        parts["labels"] = {**parts["labels"], **DRANET_LABELS}
     yield from _check_label_length(parts["labels"], path)
     return GkePoolPlan(
         **parts,
@@ -107,6 +111,7 @@ def gke_pool(
         location_policy=pool.location_policy,
         placement=pool.placement,
         placement_policy=pool.placement_policy,
+        gpu_network=pool.gpu_network,
     )
 
 

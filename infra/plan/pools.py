@@ -12,6 +12,7 @@ from infra.plan.fractional import WorkloadPlan, plan_workloads
 from infra.plan.machines import Gpus
 from infra.plan.nodes import AnyPool, count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
+from infra.plan.rollouts import rollout_of
 
 SYSTEM_PODS = 10
 """Roughly the pods on a GPU node that use no GPU: network, logging, metrics, agents, operands."""
@@ -36,6 +37,7 @@ def pool_plan(
     nodes = yield from count_of(pool.nodes, (*path, "nodes"))
     labels = yield from pool_labels(pool, path, cloud)
     taints = yield from pool_taints(pool, path, cloud, stated)
+    rollout = yield from rollout_of(pool, path)
     offered = yield from offer_of(
         pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
     )
@@ -59,7 +61,7 @@ def pool_plan(
         taints=taints,
         gpu=found.gpu,
         gpu_count=found.count,
-        rollout=pool.rollout,
+        rollout=rollout,
     )
 
 

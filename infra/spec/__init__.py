@@ -18,6 +18,9 @@ from infra.spec.schema.capacity import (
     Reservation,
     Spot,
 )
+from infra.spec.schema.container import ContainerWorkload
+from infra.spec.schema.eks_access import AccessEntry, AccessPolicy, EksAccess
+from infra.spec.schema.eks_autoscaler import ClusterAutoscaler, ScaleDown
 from infra.spec.schema.eks_cluster import (
     EksAddon,
     EksCluster,
@@ -27,6 +30,7 @@ from infra.spec.schema.eks_cluster import (
     PrivateNetwork,
     PublicNetwork,
 )
+from infra.spec.schema.eks_identities import PodIdentity
 from infra.spec.schema.eks_pools import EksDisk, EksPool, EksRepair, EksUpdate, InstanceMetadata
 from infra.spec.schema.field_types import mebibytes
 from infra.spec.schema.fleet import (
@@ -47,6 +51,12 @@ from infra.spec.schema.gke_maintenance import (
     GkeMaintenance,
     MaintenanceExclusion,
     RecurringMaintenance,
+)
+from infra.spec.schema.gke_observability import (
+    GkeLogging,
+    GkeMonitoring,
+    LogsComponent,
+    MetricsComponent,
 )
 from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd, Management
 from infra.spec.schema.gke_upgrade import BlueGreen, Surge, Upgrade
@@ -71,11 +81,18 @@ from infra.spec.schema.pools import (
     Rollout,
     Taint,
 )
+from infra.spec.schema.served import ClaimedVolume, HostResources, NewVolume
+from infra.spec.schema.triton import ModelShare, TritonWorkload
+from infra.spec.schema.vllm import VllmWorkload
+from infra.spec.schema.workloads import AnyWorkload, ServedWorkload
 
 __all__ = [
     "FLEX_START_HOURS",
     "KEY",
     "REFERENCE",
+    "AccessEntry",
+    "AccessPolicy",
+    "AnyWorkload",
     "AuthorizedNetwork",
     "Autoscaled",
     "BlueGreen",
@@ -84,8 +101,12 @@ __all__ = [
     "ByoPool",
     "Capacity",
     "CapacityBlock",
+    "ClaimedVolume",
+    "ClusterAutoscaler",
     "ComponentSwitch",
+    "ContainerWorkload",
     "DailyMaintenance",
+    "EksAccess",
     "EksAddon",
     "EksCluster",
     "EksDisk",
@@ -108,7 +129,9 @@ __all__ = [
     "GkeDisk",
     "GkeFeatures",
     "GkeFleet",
+    "GkeLogging",
     "GkeMaintenance",
+    "GkeMonitoring",
     "GkeNetwork",
     "GkeOnDemand",
     "GkePool",
@@ -119,17 +142,22 @@ __all__ = [
     "GpuOperator",
     "Host",
     "HostGpu",
+    "HostResources",
     "Instance",
     "InstanceMetadata",
     "LocalSsd",
+    "LogsComponent",
     "MaintenanceExclusion",
     "Management",
+    "MetricsComponent",
     "MetricsNamespace",
     "MetricsRange",
     "MetricsSource",
     "MigManager",
+    "ModelShare",
     "Mps",
     "Native",
+    "NewVolume",
     "NodeAgent",
     "Nodes",
     "NotReadable",
@@ -137,6 +165,7 @@ __all__ = [
     "OnDestroy",
     "Operator",
     "Path",
+    "PodIdentity",
     "PrivateNetwork",
     "Problem",
     "PublicNetwork",
@@ -146,6 +175,8 @@ __all__ = [
     "Refuse",
     "Reservation",
     "Rollout",
+    "ScaleDown",
+    "ServedWorkload",
     "Sharing",
     "Source",
     "SpecError",
@@ -154,8 +185,10 @@ __all__ = [
     "SystemPool",
     "Taint",
     "TimeSlicing",
+    "TritonWorkload",
     "Unpartitioned",
     "Upgrade",
+    "VllmWorkload",
     "Wait",
     "Workload",
     "format_path",

@@ -2,8 +2,16 @@
 
 from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
 from infra.values.driver_installer import driver_installers
+from infra.values.eks_autoscaler import (
+    AUTOSCALER_NAME,
+    AUTOSCALER_NAMESPACE,
+    autoscaler_chart,
+    autoscaler_policy,
+    autoscaler_trust,
+    autoscaler_values,
+)
 from infra.values.eks_user_data import eks_user_data
-from infra.values.existing_gke import unfit_gke_cluster
+from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
 from infra.values.kubeconfig import kubeconfig
@@ -20,22 +28,39 @@ from infra.values.rights import (
     google_role,
     rights,
 )
+from infra.values.rollout import rollout_policy
 from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
+from infra.values.workload_heads import WORKLOAD_LABEL
+from infra.values.workloads import (
+    WorkloadObjects,
+    workload_namespaces,
+    workload_objects,
+    workloads_of,
+)
 
 __all__ = [
+    "AUTOSCALER_NAME",
+    "AUTOSCALER_NAMESPACE",
     "MIG_CONFIG_KEY",
     "NOT_SHARED",
+    "OLDEST_KUBERNETES",
     "READING",
     "RUNTIME_CLASS",
+    "WORKLOAD_LABEL",
     "ConfigFiles",
     "JsonObject",
     "Mismatch",
     "Need",
     "NoSuchPool",
     "OperatorFiles",
+    "WorkloadObjects",
     "as_flow_yaml",
     "as_yaml",
+    "autoscaler_chart",
+    "autoscaler_policy",
+    "autoscaler_trust",
+    "autoscaler_values",
     "aws_policy",
     "chart_of",
     "driver_installers",
@@ -55,9 +80,13 @@ __all__ = [
     "plugin_configs",
     "pod_request",
     "rights",
+    "rollout_policy",
     "short_hash",
     "startup_policy",
     "tolerations",
     "unfit_gke_cluster",
     "what_to_change",
+    "workload_namespaces",
+    "workload_objects",
+    "workloads_of",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from infra.plan import GkeClusterPlan
+from infra.plan import GkeClusterPlan, offers_dranet
 
-_OLDEST = (1, 30)
-"""From here on ValidatingAdmissionPolicy, which guards the nodes, is stable. Source: Kubernetes
-docs, validating admission policy.
+OLDEST_KUBERNETES: Final = (1, 30)
+"""Of a cluster that exists. From here on ValidatingAdmissionPolicy, which guards the nodes, is
+stable. Source: Kubernetes docs, validating admission policy.
 """
 
 
@@ -19,10 +20,14 @@ def unfit_gke_cluster(
     version: str,
     autopilot: bool,
     workload_pool: str | None,
+    gpu_networks: bool,
+    dataplane_v2: bool,
 ) -> str:
     """Every reason with its remedy, one a line; empty where it is fit.
 
     version: of the control plane, as `1.34.1-gke.1431000`. workload_pool: None without one.
+    gpu_networks: whether pools have networks between their GPUs. dataplane_v2: whether the cluster
+    has GKE's.
     """
     reasons = []
     if autopilot:
@@ -31,10 +36,20 @@ def unfit_gke_cluster(
             "`existing: false` for a cluster of the stack's own"
         )
     minor = re.match(r"(\d+)\.(\d+)", version)
-    if minor is not None and (int(minor[1]), int(minor[2])) < _OLDEST:
+    if minor is not None and (int(minor[1]), int(minor[2])) < OLDEST_KUBERNETES:
         reasons.append(
             f"its control plane is {version}, and the admission policies that guard the nodes need "
-            f"{_OLDEST[0]}.{_OLDEST[1]}: upgrade it"
+            f"{OLDEST_KUBERNETES[0]}.{OLDEST_KUBERNETES[1]}: upgrade it"
+        )
+    if gpu_networks and not dataplane_v2:
+        reasons.append(
+            "it has no GKE Dataplane V2, which gpu_network needs and which no cluster gets later: "
+            "leave gpu_network out"
+        )
+    if gpu_networks and not offers_dranet(version):
+        reasons.append(
+            f"its control plane is {version}, and gpu_network: dranet needs 1.34.1-gke.1829001: "
+            "upgrade it"
         )
     wanted = f"{project}.svc.id.goog"
     if workload_pool != wanted and not autopilot:

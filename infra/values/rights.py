@@ -13,7 +13,7 @@ from typing import Any
 
 from infra import catalog
 from infra.catalog import OPERATIONS, Operation
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.plan import AddonIdentity, EksClusterPlan, EksFleetPlan, GkeFleetPlan
 from infra.values.text import JsonObject
 
 READING: tuple[Operation, ...] = ("read",)
@@ -24,12 +24,19 @@ _TEMPLATED = ("instance", "launch-template", "volume")
 """Of stacks with a launch template."""
 _BEHIND_NAT = ("elastic-ip", "natgateway")
 """Of stacks with NAT gateways."""
-_IN_A_VPC = ("internet-gateway", "route-table", "subnet", *_BEHIND_NAT)
-_EKS = ("addon", "cluster", "nodegroup")
+_PLACED = ("placement-group",)
+"""Of stacks with a placement group."""
+_BESIDE_THE_VPC = (
+    *("internet-gateway", "launch-template", "route-table", "subnet"),
+    *(*_BEHIND_NAT, *_PLACED),
+)
+_EKS = ("access-entry", "addon", "cluster", "nodegroup", "pod-identity")
 _ROLES = ("eks-control-plane-*", "eks-nodes-*")
 """The names that Pulumi gives to the roles of infra/components/eks.py; the first, of a cluster that
 the stack makes.
 """
+_POD_ROLES = ("eks-autoscaler-*",)
+"""Of infra/components/eks_autoscaler.py."""
 _ATTACHED = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEKSClusterPolicy",
@@ -41,6 +48,7 @@ _SERVICE_LINKED = {
     "eks.amazonaws.com": "AWSServiceRoleForAmazonEKS",
     "eks-nodegroup.amazonaws.com": "AWSServiceRoleForAmazonEKSNodegroup",
 }
+_LINKED = "service-linked-role"
 _NODE_ROLE = "roles/container.defaultNodeServiceAccount"
 _ROLE_TITLE_MAX = 100
 """Characters. Source: IAM REST reference, Role."""
@@ -158,11 +166,17 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
             }
         case EksFleetPlan(cluster=cluster):
             return {
+                "cluster-autoscaler": cluster.autoscaler is not None,
+                "access": bool(cluster.access),
+                "access-policies": any(entry.policies for entry in cluster.access),
                 "existing-cluster": cluster.existing,
                 "own-cluster": not cluster.existing,
                 "existing-subnets": not cluster.own_vpc,
                 "nat": bool(cluster.nat_zones),
                 "own-network": cluster.own_vpc,
+                "placed": _placed(fleet),
+                "pod-identity": bool(_identities(cluster)),
+                "pod-roles": cluster.autoscaler is not None or bool(cluster.pod_identities),
                 "secrets-key": cluster.secrets_key is not None,
                 "tagged": any(pool.tags for pool in fleet.pools),
                 "templated": _templated(fleet),
@@ -173,12 +187,20 @@ def _templated(fleet: EksFleetPlan) -> bool:
     return any(pool.templated for pool in fleet.pools)
 
 
+def _identities(cluster: EksClusterPlan) -> list[AddonIdentity]:
+    return [addon.identity for addon in cluster.addons if addon.identity is not None]
+
+
+def _placed(fleet: EksFleetPlan) -> bool:
+    return any(pool.template is not None and pool.template.placement for pool in fleet.pools)
+
+
 class _Account:
     """What limits an action to the stack: resources, and conditions."""
 
     def __init__(self, fleet: EksFleetPlan) -> None:
         cluster = fleet.cluster
-        region = catalog.aws().regions[cluster.region]
+        region = catalog.aws_region(cluster.region)
         self._region = region.name
         self._partition = region.partition
         # As infra/components/eks.py tags them: subnets with their zone, the rest with the cluster.
@@ -191,20 +213,39 @@ class _Account:
         ec2 = f"arn:{region.partition}:ec2:{region.name}:*"
         eks = f"arn:{region.partition}:eks:{region.name}:*"
         iam = f"arn:{region.partition}:iam::*:role"
+        identities = _identities(cluster)
+        own = _ROLES[1 if cluster.existing else 0 :]
+        managed = [f"{iam}/{name}" for name in (*own, *(f"eks-{i.role}-*" for i in identities))]
+        pods = _POD_ROLES if cluster.autoscaler is not None else ()
+        of_pods = [f"{iam}/{name}" for name in pods]
         self._ec2 = (
             *_EC2,
             *(_TEMPLATED if _templated(fleet) else ()),
             *(_BEHIND_NAT if cluster.nat_zones else ()),
+            *(_PLACED if _placed(fleet) else ()),
         )
+        given = sorted({one.role for one in cluster.pod_identities})
+        granted = {policy.arn for entry in cluster.access for policy in entry.policies}
         self._arns: Mapping[str, Sequence[str]] = {
             **{kind: [f"{ec2}:{kind}/*"] for kind in self._ec2},
             "what-an-instance-has": ["*"],
             "cluster": [f"{eks}:cluster/{cluster.name}"],
             "nodegroup": [f"{eks}:nodegroup/{cluster.name}/*/*"],
             "addon": [f"{eks}:addon/{cluster.name}/*/*"],
+            **(
+                {"access-entry": [f"{eks}:access-entry/{cluster.name}/*"]} if cluster.access else {}
+            ),
             **({"secrets-key": [cluster.secrets_key]} if cluster.secrets_key else {}),
-            "role": [f"{iam}/{name}" for name in _ROLES[1 if cluster.existing else 0 :]],
-            "service-linked-role": [
+            "role": [*managed, *of_pods],
+            "role-of-managed-policies": managed,
+            **({"pod-role": of_pods} if of_pods else {}),
+            **(
+                {"pod-identity": [f"{eks}:podidentityassociation/{cluster.name}/*"]}
+                if of_pods or identities or cluster.pod_identities
+                else {}
+            ),
+            **({"role-of-pods": given} if given else {}),
+            _LINKED: [
                 f"{iam}/aws-service-role/{service}/{name}"
                 for service, name in _SERVICE_LINKED.items()
             ],
@@ -214,13 +255,14 @@ class _Account:
                 "ArnEquals": {
                     "iam:PolicyARN": [
                         f"arn:{region.partition}:iam::aws:policy/{policy}"
-                        for policy in _ATTACHED
+                        for policy in (*_ATTACHED, *(one.policy for one in identities))
                         if not (cluster.existing and policy == _OF_CONTROL_PLANE)
                     ]
                 }
             },
+            "access-policies": {"ArnEquals": {"eks:policyArn": sorted(granted)}},
             "by-launch-template": {"ArnLike": {"ec2:LaunchTemplate": f"{ec2}:launch-template/*"}},
-            "passed-to-eks": {"StringEquals": {"iam:PassedToService": "eks.amazonaws.com"}},
+            "passed-to-eks": {"StringEquals": {"iam:PassedToService": _passed_to(cluster)}},
             "service-linked": {"StringEquals": {"iam:AWSServiceName": sorted(_SERVICE_LINKED)}},
         }
 
@@ -234,12 +276,20 @@ class _Account:
             makers = {"StringEquals": {"ec2:CreateAction": self._makers()}}
             return [_limits(self._of(scope.uses), makers)]
         # Not with the VPC: a subnet with the right name could then be made in any.
-        new = self._of(_alike(scope.makes, [_IN_A_VPC]))
+        new = self._of(_alike(scope.makes, [_BESIDE_THE_VPC]))
         made = [_limits(new, self._tag("aws:RequestTag"))] if new else []
         if not scope.uses:
             return made
-        used = self._of(_alike(self._there(scope.uses), [self._ec2, _EKS]))
-        return [*made, _limits(used, self._condition(need.right, scope.only))]
+        condition = self._condition(need.right, scope.only)
+        there = self._there(scope.uses)
+        # By themselves, so that the stack's own roles are in the statement of the other actions.
+        linked = [kind for kind in there if kind == _LINKED and len(there) > 1]
+        own = self._of(_alike([kind for kind in there if kind not in linked], [self._ec2, _EKS]))
+        return [
+            *made,
+            _limits(own, condition),
+            *([_limits(self._of(linked), condition)] if linked else []),
+        ]
 
     def _condition(self, right: str, only: str | None) -> JsonObject:
         if only is not None:
@@ -265,6 +315,13 @@ class _Account:
         return sorted(
             action.partition(":")[2] for action, made in makes.items() if self._there(made)
         )
+
+
+def _passed_to(cluster: EksClusterPlan) -> str | list[str]:
+    """Roles of cluster and nodes are passed to EKS, those of pods to its Pod Identity."""
+    service = "eks.amazonaws.com"
+    pods = cluster.autoscaler is not None or _identities(cluster) or cluster.pod_identities
+    return [service, f"pods.{service}"] if pods else service
 
 
 def _zones(fleet: EksFleetPlan) -> Sequence[str]:

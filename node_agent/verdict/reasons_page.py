@@ -30,7 +30,9 @@ def _lines() -> Iterator[str]:
         "and in the output of",
         "`slicewright-agent verify`. Of several findings the first in this table gives the "
         "verdict its reason: a mismatch precedes",
-        "what is unknown, and what stays precedes what may settle.",
+        "what is unknown, and what stays precedes what may settle. Those of a change of the "
+        "layout are in",
+        "[rollout.md](rollout.md#reasons).",
         "",
         "*Settles*: a node that is still being set up can look like this for a while.",
         "",

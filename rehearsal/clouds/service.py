@@ -14,13 +14,18 @@ from rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
 from rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from rehearsal.clouds.aws.ec2.service import Ec2
 from rehearsal.clouds.aws.eks.node_events import NodeEvents
+from rehearsal.clouds.aws.eks.reserved import running_in
 from rehearsal.clouds.aws.eks.service import Eks
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.idempotency import answered_once
+from rehearsal.clouds.aws.kms import Kms
 from rehearsal.clouds.aws.load_balancers import LoadBalancers
+from rehearsal.clouds.aws.policy_simulator import PolicySimulator
+from rehearsal.clouds.aws.resource_groups import ResourceGroups
 from rehearsal.clouds.aws.service_quotas import ServiceQuotas
+from rehearsal.clouds.aws.ssm import Ssm
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
 from rehearsal.clouds.core.account_file import AccountFileError
@@ -47,6 +52,7 @@ from rehearsal.clouds.gcp.errors import injected_error as injected_google_error
 from rehearsal.clouds.gcp.gke import quotas
 from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
+from rehearsal.clouds.gcp.kms import CloudKms
 from rehearsal.clouds.gcp.offerings import Offerings
 from rehearsal.clouds.gcp.service_usage import ServiceUsage
 
@@ -78,7 +84,7 @@ class Cloud:
         self._rates = RequestRates(clock)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
-        aws_iam, ec2, eks = AwsIam(context), Ec2(context), Eks(context)
+        aws_iam, ec2, eks = AwsIam(context), Ec2(context, running_in), Eks(context)
         balancers = LoadBalancers(context)
         self._node_events = (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
@@ -89,13 +95,17 @@ class Cloud:
             "iam": google_iam.methods(),
             "cloudresourcemanager": google_iam.policy_methods(),
             "serviceusage": self._service_usage.methods(),
+            "cloudkms": CloudKms(context).methods(),
             "eks": eks.methods(),
             "ec2": ec2.methods(),
-            "aws-iam": aws_iam.methods(),
-            "sts": Sts().methods(),
+            "aws-iam": {**aws_iam.methods(), **PolicySimulator(context).methods()},
+            "sts": Sts(context).methods(),
             "elb": balancers.classic_methods(),
             "elbv2": balancers.methods(),
             "service-quotas": ServiceQuotas(context).methods(),
+            "ssm": Ssm().methods(),
+            "kms": Kms(context).methods(),
+            "resource-groups": ResourceGroups(context).methods(),
         }
 
     @property

@@ -23,8 +23,9 @@ def add_parser(commands: Any) -> None:
         "doctor",
         help="ask the cloud account what it would refuse of a stack, before `pulumi up`",
         description="Asks the account of a stack for what `pulumi up` needs: region and zones, "
-        "machine types, quotas, Kubernetes version, APIs, names. It only reads. Prints what would "
-        "fail, and the command that mends it (docs/how-to/ask-the-account.md).",
+        "machine types, quotas, versions, reservations, keys, networks, APIs, names, and the "
+        "rights to create. It only reads. Prints what would fail, and the command that mends it "
+        "(docs/how-to/ask-the-account.md).",
     )
     stack_files.add_arguments(parser)
     parser.set_defaults(run=_run)

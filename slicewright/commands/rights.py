@@ -5,15 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
 from infra import plan, spec, values
 from infra.catalog import OPERATIONS
 from slicewright.commands import stack_files
+from slicewright.doctor import own_rights
 from slicewright.exit_codes import BAD_INPUT, PROVEN
+
+_MANAGED_POLICY: Final = 6144
+"""Characters that a managed policy may have, white space aside. Source: IAM quotas."""
+_INLINE_POLICIES: Final = 10_240
+"""Those of all inline policies of a role. Source: the same."""
 
 
 def add_parser(commands: Any) -> None:
@@ -25,10 +32,16 @@ def add_parser(commands: Any) -> None:
         "roles create --file` reads it for GKE (docs/how-to/least-privilege.md).",
     )
     stack_files.add_arguments(parser)
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--preview",
         action="store_true",
         help="only what `pulumi preview` and `refresh` need: nothing that changes the account",
+    )
+    instead.add_argument(
+        "--doctor",
+        action="store_true",
+        help="instead, what `slicewright doctor` needs to ask everything: it only reads",
     )
     parser.add_argument(
         "--json",
@@ -62,12 +75,25 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             file=sys.stderr,
         )
         return BAD_INPUT
+    if parsed.doctor:
+        return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
     operations = values.READING if parsed.preview else OPERATIONS
     document = (
         values.aws_policy(fleet, operations)
         if isinstance(fleet, plan.EksFleetPlan)
         else values.google_role(fleet, operations)
     )
+    return _write(fleet, document, values.rights(fleet, operations), parsed)
+
+
+def _write(
+    fleet: plan.EksFleetPlan | plan.GkeFleetPlan,
+    document: values.JsonObject,
+    needs: Sequence[values.Need],
+    parsed: argparse.Namespace,
+) -> int:
+    if isinstance(fleet, plan.EksFleetPlan) and (problem := _too_long(document)):
+        print(f"slicewright rights: {problem}", file=sys.stderr)
     if not parsed.json:
         print(json.dumps(document, indent=2))
         return PROVEN
@@ -75,8 +101,33 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         "version": 1,
         "cloud": plan.cloud_of(fleet),
         "document": document,
-        "condition": (values.google_condition() if isinstance(fleet, plan.GkeFleetPlan) else None),
-        "rights": [asdict(need) for need in values.rights(fleet, operations)],
+        "condition": _condition(fleet, parsed),
+        "rights": [asdict(need) for need in needs],
     }
     print(json.dumps(told, indent=2))
     return PROVEN
+
+
+def _too_long(policy: values.JsonObject) -> str:
+    """Where it does not go, and where it does; empty where it goes anywhere."""
+    length = len(json.dumps(policy, separators=(",", ":")))
+    if length <= _MANAGED_POLICY:
+        return ""
+    long = f"the policy has {length} characters without white space"
+    if length <= _INLINE_POLICIES:
+        return (
+            f"{long}, and a managed policy takes {_MANAGED_POLICY}: give it to the role that runs "
+            "Pulumi as an inline policy, with `aws iam put-role-policy` [source: IAM quotas]"
+        )
+    return (
+        f"{long}, and a role takes {_INLINE_POLICIES} of inline policies: divide its statements "
+        f"among managed policies of {_MANAGED_POLICY} each [source: IAM quotas]"
+    )
+
+
+def _condition(
+    fleet: plan.EksFleetPlan | plan.GkeFleetPlan, parsed: argparse.Namespace
+) -> str | None:
+    """Of the grant of a role with which roles can be granted: without one there is none to set."""
+    of_role = isinstance(fleet, plan.GkeFleetPlan) and not parsed.doctor
+    return values.google_condition() if of_role else None

@@ -1,4 +1,5 @@
 """What a cloud account would refuse of a plan, asked before `pulumi up`; it only reads.
 
-`eks_checks` and `gke_checks` are pure: plan and answers in, findings out. `aws` and `google` ask.
+`eks_*` and `gke_*` are pure: plan and answers in, findings out. `aws*` and `google*` ask, and
+`reach` connects to a cluster's endpoint. `own_rights`: what asking needs.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from slicewright.doctor import aws, eks_checks, gke_checks, google, state
+from slicewright.doctor import aws, eks_checks, eks_rights, gke_checks, gke_rights, google, state
 from slicewright.doctor.findings import Finding, fails, refused_by_the_program
 from slicewright.stack_config import setting
 
@@ -15,7 +15,11 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     answers = aws.ask(fleet, setting(file, "aws:profile"))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
-    return [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
+    found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
+    if answers.rights is not None:
+        account, rights = answers.identity.account, _rights(file, stack)
+        found += eks_rights.findings(answers.rights, account=account, rights=rights)
+    return found
 
 
 def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
@@ -40,7 +44,13 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
         cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
         account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
     )
-    return [*refused_by_the_program(fleet), *found]
+    rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
+    return [*refused_by_the_program(fleet), *found, *rights]
+
+
+def _rights(file: Path, stack: str | None) -> str:
+    """The command that prints what the stack needs."""
+    return f"slicewright rights {f'-s {stack}' if stack else file}"
 
 
 _EKS = "aws:eks/cluster:Cluster"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -12,11 +12,30 @@ from infra import catalog
 from infra.catalog import Machine
 from infra.plan import EksFleetPlan, EksPoolPlan
 from infra.spec import CapacityBlock, Spot
+from slicewright.doctor.eks_capacity_checks import (
+    Keys,
+    Reservations,
+    key_findings,
+    reservation_findings,
+)
+from slicewright.doctor.eks_existing_checks import ExistingEksCluster, existing_cluster
 from slicewright.doctor.eks_network_checks import (
     AddressAnswers,
     ExistingNetworkAnswers,
     addresses,
     existing_network,
+    room_for_nodes,
+)
+from slicewright.doctor.eks_rights import CallerRights
+from slicewright.doctor.eks_version_checks import (
+    AddonVersions,
+    Image,
+    Releases,
+    Versions,
+    addon_findings,
+    cluster_version,
+    image_findings,
+    version_of,
 )
 from slicewright.doctor.findings import (
     Answer,
@@ -71,14 +90,22 @@ class AwsAnswers:
     """By code."""
     vpcs: Answer[int]
     """How many there are."""
-    versions: Answer[frozenset[str]]
-    """Kubernetes versions that EKS creates clusters with."""
+    versions: Answer[Versions]
     cluster: Answer[bool]
     """Whether a cluster of the plan's name exists."""
     network: ExistingNetworkAnswers | None = None
     """None: the stack makes its network."""
     addresses: AddressAnswers | None = None
     """None: the stack makes no NAT gateway."""
+    existing: Answer[ExistingEksCluster | None] = None
+    """None: the plan makes its cluster, or there is none."""
+    addons: Mapping[str, Answer[AddonVersions]] = field(default_factory=dict)
+    """By name."""
+    images: Mapping[Image, Answer[Releases]] = field(default_factory=dict)
+    reservations: Reservations = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
+    rights: Answer[CallerRights] | None = None
+    """None: nobody asked."""
     region_off: str | None = None
     """Why the region is taken not to be enabled, in AWS's words; then nothing else was asked."""
 
@@ -147,9 +174,14 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from _vpc(fleet, answers, owned)
     if answers.network is not None:
         yield from existing_network(fleet.cluster, answers.network)
+        yield from room_for_nodes(fleet, answers.network, owned)
     if answers.addresses is not None and answers.cluster is not True:
         yield from addresses(len(fleet.cluster.nat_zones), region, answers.addresses)
-    yield from _version(fleet, answers.versions)
+    yield from cluster_version(fleet, answers.versions)
+    yield from addon_findings(fleet, version_of(fleet, answers.versions), answers.addons)
+    yield from image_findings(fleet, answers.images)
+    yield from reservation_findings(fleet, answers.reservations, owned)
+    yield from key_findings(fleet, answers.keys)
     asked = f"cluster {fleet.cluster.name} in {region}"
     yield cluster_name(
         asked,
@@ -159,6 +191,7 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
         delete=f"aws eks delete-cluster --name {fleet.cluster.name} --region {region}",
         list_all=f"aws eks list-clusters --region {region}",
     )
+    yield from existing_cluster(fleet, answers.existing)
 
 
 def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:
@@ -260,20 +293,6 @@ def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Fin
         yield ok(asked, f"{limit:.0f}, of which {there} are taken")
 
 
-def _version(fleet: EksFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
-    version = fleet.cluster.version
-    if version is None or fleet.cluster.existing:
-        return
-    asked = f"Kubernetes {version} of EKS in {fleet.cluster.region}"
-    if isinstance(answer, NotAnswered):
-        yield not_asked(asked, answer)
-    elif version in answer:
-        yield ok(asked, "offered")
-    else:
-        known = ", ".join(sorted(answer, key=_order))
-        yield fails(asked, "not offered", f"write one of {known} as cluster.version")
-
-
 def _more(code: str, service: str, value: int, region: str) -> str:
     return (
         f"aws service-quotas request-service-quota-increase --service-code {service} "
@@ -313,7 +332,3 @@ def _users(fleet: EksFleetPlan) -> Mapping[str, str]:
         for zone in pool.zones:
             found.setdefault(zone, f"pool {pool.name}")
     return found
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

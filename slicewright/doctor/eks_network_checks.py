@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from infra.plan import EksClusterPlan, ExistingSubnet, misfits
+from infra.plan import (
+    EksClusterPlan,
+    EksFleetPlan,
+    EksPoolPlan,
+    ExistingSubnet,
+    SystemPoolPlan,
+    misfits,
+    of_nodes,
+)
 from infra.spec import ExistingNetwork
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 ADDRESS_QUOTA: Final = "L-0263D0A3"
 """EC2-VPC Elastic IPs, per region. Source: VPC user guide, "Amazon VPC quotas"."""
@@ -70,6 +78,29 @@ def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -
     if not wrong and there >= {*named}:
         yield ok(asked, ", ".join(f"{s.id} in {s.zone}" for s in answers.subnets))
     yield from _vpcs(answers.vpcs)
+
+
+def room_for_nodes(
+    fleet: EksFleetPlan, answers: ExistingNetworkAnswers, owned: Owned
+) -> Iterator[Finding]:
+    """An address for each node at their most; their pods need more. owned: whether this stack made
+    the cluster, whose nodes then have addresses already.
+    """
+    if isinstance(answers.subnets, NotAnswered) or owned == "yes":
+        return
+    free = {subnet.id: subnet.free_addresses for subnet in answers.subnets}
+    users: list[SystemPoolPlan | EksPoolPlan] = [fleet.system, *fleet.pools]
+    for zone, subnets in of_nodes(fleet.cluster, answers.subnets).items():
+        needed = sum(-(-user.nodes.max // len(user.zones)) for user in users if zone in user.zones)
+        there = sum(free[subnet] for subnet in subnets)
+        # A zone without a subnet is a finding of its own.
+        if subnets and needed > there:
+            yield fails(
+                f"addresses for nodes in {zone}",
+                f"{there} are free in {', '.join(subnets)}, and the stack's nodes there are "
+                f"{needed}",
+                "name another subnet of the zone beside them, or lower nodes",
+            )
 
 
 def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:

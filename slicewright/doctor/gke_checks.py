@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +21,14 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
-from slicewright.doctor.gke_network_checks import Subnet, subnet_findings
+from slicewright.doctor.gke_capacity_checks import (
+    Keys,
+    Reservations,
+    key_findings,
+    reservation_findings,
+)
+from slicewright.doctor.gke_existing_checks import ExistingGkeCluster, existing_cluster
+from slicewright.doctor.gke_network_checks import Subnet, shared_vpc, subnet_findings
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
 """Those that the program calls, besides Service Usage, which answers for them."""
@@ -78,6 +85,14 @@ class GoogleAnswers:
     """Whether the nodes' service account exists."""
     subnet: Answer[Subnet | None] = None
     """The one that the plan names; None where it names none, and where there is none."""
+    existing: Answer[ExistingGkeCluster | None] = None
+    """None: the plan makes its cluster, or there is none."""
+    reservations: Reservations = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
+    lacking: Answer[tuple[str, ...]] | None = None
+    """Permissions that the plan needs and the caller does not have; None: nobody asked."""
+    shared_by: Answer[str | None] = None
+    """The host project that the project is attached to, if the plan's network is another's."""
 
 
 def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
@@ -135,7 +150,11 @@ def findings(
         f"--project {project}",
         list_all=f"gcloud container clusters list --project {project}",
     )
+    yield from existing_cluster(fleet, answers.existing, project=project)
     yield from _account(fleet, answers, account_owned)
+    yield from reservation_findings(fleet, answers.reservations, cluster_owned, project=project)
+    yield from key_findings(fleet, answers.keys)
+    yield from shared_vpc(fleet, answers.shared_by, project=project)
     yield from subnet_findings(fleet, answers.subnet, project=project)
 
 

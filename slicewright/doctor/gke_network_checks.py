@@ -22,6 +22,27 @@ class Subnet:
     """Secondary range -> its addresses in CIDR notation."""
 
 
+def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -> Iterator[Finding]:
+    """Whether the network's project shares it with the cluster's. Source: VPC docs, Shared VPC."""
+    network = fleet.cluster.network
+    if network is None or network.project in (None, project):
+        return
+    asked = f"Shared VPC of project {network.project}"
+    match host:
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case other if other != network.project:
+            found = f"is attached to {other}" if other else "is attached to no host project"
+            yield fails(
+                asked,
+                f"project {project} {found}",
+                f"gcloud compute shared-vpc associated-projects add {project} "
+                f"--host-project={network.project}",
+            )
+        case _:
+            yield ok(asked, f"shared with project {project}")
+
+
 def subnet_findings(
     fleet: GkeFleetPlan, found: Answer[Subnet | None], *, project: str
 ) -> Iterator[Finding]:

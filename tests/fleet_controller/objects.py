@@ -1,4 +1,4 @@
-"""Pools and reports as the API server takes them."""
+"""Pools and reports as the API server takes them; pods as the controller knows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from fleet_controller import api
+from fleet_controller.drain import NodePod
 from fleet_controller.state import stamp
 
 REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
@@ -49,3 +50,9 @@ def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
         "metadata": {"name": name, "ownerReferences": [owner]},
         "report": words,
     }
+
+
+def bare(path: str) -> NodePod:
+    """`namespace/name`, with GPUs and without a controller: nobody may evict it."""
+    namespace, _, name = path.partition("/")
+    return NodePod(namespace=namespace, name=name, uid=path, gpus=True, controlled=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from fleet_controller import api
-from fleet_controller.decide import LiftTaint
+from fleet_controller.actions import LiftTaint
 from fleet_controller.execute import execute
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
+from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.state import read_pool
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from node_agent.cluster.node import read
@@ -68,6 +71,17 @@ class TestResources:
             ({"selector": {"matchLabels": {}}}, "matchLabels"),
             ({"migConfig": "not a label"}, "migConfig"),
             ({"migKonfig": "x"}, "migKonfig"),
+            ({"rolloutPolicy": {"maxUnavailable": 0}}, "maxUnavailable"),
+            ({"rolloutPolicy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
+            ({"rolloutPolicy": {"maxUnavailable": "2"}}, "maxUnavailable"),
+            ({"rolloutPolicy": {"canary": -1}}, "canary"),
+            ({"rolloutPolicy": {"maxFailures": 0}}, "maxFailures"),
+            ({"rolloutPolicy": {"drain": {"timeoutSeconds": 0}}}, "timeoutSeconds"),
+            ({"rolloutPolicy": {"drain": {"pods": "Some"}}}, "drain.pods"),
+            (
+                {"rolloutPolicy": {"drain": {"pods": "None", "onTimeout": "Force"}}},
+                "onTimeout must be Stop where no pod is evicted",
+            ),
         ],
     )
     def test_a_wrong_pool_is_refused(
@@ -84,6 +98,13 @@ class TestResources:
             api_server.admin.create(
                 POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All"
             )
+
+    def test_a_rollout_policy_has_defaults(self, api_server: Any) -> None:
+        for limit in (2, "25%"):
+            wanted = objects.pool("fine", rolloutPolicy={"maxUnavailable": limit})
+            made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
+            assert read_pool(made).policy == RolloutPolicy(max_unavailable=limit)
+            assert made["spec"]["rolloutPolicy"]["drain"]["onTimeout"] == "Stop"
 
     def test_what_the_agent_writes_is_stored_unchanged(self, api_server: Any) -> None:
         node = read(api_server.make_node("as-it-stands"))
@@ -119,6 +140,27 @@ class TestResources:
         api_server.apply(REPORTS, objects.report(node, "p"))
         (fields,) = api_server.admin.get(f"{REPORTS}/small")["metadata"]["managedFields"]
         assert len(str(fields)) < 500
+
+
+def _replicas(name: str, pool: str) -> dict[str, Any]:
+    """A ReplicaSet of one pod with a GPU, for the nodes of a pool."""
+    spec = {
+        "nodeSelector": {api.POOL_LABEL: pool},
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [
+            {"name": "c", "image": "test", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        ],
+    }
+    labels = {"app": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
 
 
 class Clock:
@@ -509,12 +551,103 @@ class TestController:
         api_server.wait(
             lambda: self._reason(api_server, "h1") == "ChangeHeldByPods", "the change is refused"
         )
-        assert "default/llm-0" in api_server.node("h1").condition.message
+        said = api_server.node("h1").condition.message
+        assert "default/llm-0 (no controller would make it anew)" in said
         assert (api_server.node("h1").mig_config, api_server.node("h1").held) == ("old-1", False)
+        assert api_server.node("h1").unschedulable, "no pod comes in its place"
         admin.delete("/api/v1/namespaces/default/pods/llm-0")
         loop._cluster.changed.set()
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
+
+    def test_a_pod_leaves_by_eviction_and_its_disruption_budget_is_respected(
+        self, api_server: Any, loop: Loop, clock: Clock
+    ) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        node = api_server.make_node("e1", "evict")
+        done = {"nvidia.com/mig.config": "old-1", "nvidia.com/mig.config.state": "success"}
+        admin.patch("/api/v1/nodes/e1", {"metadata": {"labels": done}})
+        gpus = {"capacity": {"nvidia.com/gpu": "1"}, "allocatable": {"nvidia.com/gpu": "1"}}
+        admin.patch("/api/v1/nodes/e1/status", {"status": gpus})
+        admin.create(POOLS, objects.pool("evict", migConfig="old-1"))
+        api_server.apply(REPORTS, objects.report(node, "evict"))
+        self._released(api_server, "e1")
+        admin.create("/apis/apps/v1/namespaces/default/replicasets", _replicas("web", "evict"))
+        budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        budget = {
+            "metadata": {"name": "web"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        }
+        admin.create(budgets, budget)
+
+        def pods() -> list[dict[str, Any]]:
+            listed = admin.get("/api/v1/namespaces/default/pods", labelSelector="app=web")
+            return list(listed["items"])
+
+        wait(lambda: any(pod["spec"].get("nodeName") == "e1" for pod in pods()), "a pod is bound")
+        (pod,) = pods()
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        admin.patch(f"{path}/status", {"status": ready})
+        wait(
+            lambda: admin.get(f"{budgets}/web").get("status", {}).get("currentHealthy") == 1,
+            "the budget knows the pod",
+        )
+        admin.patch(f"{POOLS}/evict", {"spec": {"migConfig": "new-2"}})
+        wait(lambda: self._reason(api_server, "e1") == "ChangeHeldByPods", "the budget has none")
+        assert "The disruption budget web needs 1" in api_server.node("e1").condition.message
+        assert api_server.node("e1").unschedulable
+        assert admin.get(path)["metadata"]["uid"] == pod["metadata"]["uid"]
+        assert loop.progress.error is None, "a refusal is no failure of a pass"
+        assert loop.progress.done["EvictPod", "refused"] >= 1
+        admin.patch(f"{budgets}/web", {"spec": {"minAvailable": 0}})
+        wait(
+            lambda: admin.get(f"{budgets}/web")["status"].get("disruptionsAllowed") == 1,
+            "the budget has one",
+        )
+        clock.ahead_s += 60
+        loop._cluster.changed.set()
+        wait(lambda: api_server.node("e1").mig_config == "new-2", "the change follows")
+        assert api_server.node("e1").held
+        assert api_server.node("e1").unschedulable
+        assert loop.progress.done["EvictPod", "done"] == 1
+        (other,) = pods()
+        assert other["metadata"]["uid"] != pod["metadata"]["uid"]
+        assert "nodeName" not in other["spec"], "nothing is bound to it"
+        made = {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}}
+        admin.patch("/api/v1/nodes/e1", made)
+        wait(lambda: self._verified(api_server, "evict")[0] == "True", "proven")
+        self._released(api_server, "e1")
+        assert not api_server.node("e1").unschedulable
+        assert api_server.node("e1").change == ""
+        wait(lambda: pods()[0]["spec"].get("nodeName") == "e1", "pods come again")
+        admin.delete("/apis/apps/v1/namespaces/default/replicasets/web")
+        admin.delete(f"{budgets}/web")
+
+    def test_a_controller_that_starts_anew_goes_on_with_a_change(
+        self, api_server: Any, clock: Clock
+    ) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        node = api_server.make_node("k1", "goes-on")
+        done = {"nvidia.com/mig.config": "old-1", "nvidia.com/mig.config.state": "success"}
+        admin.patch("/api/v1/nodes/k1", {"metadata": {"labels": done}})
+        admin.create(POOLS, objects.pool("goes-on", migConfig="old-1"))
+        api_server.apply(REPORTS, objects.report(node, "goes-on"))
+        with running(api_server, clock):
+            self._released(api_server, "k1")
+            api_server.make_pod("stays", "k1", namespace="default", gpus=1)
+            admin.patch(f"{POOLS}/goes-on", {"spec": {"migConfig": "new-2"}})
+            wait(lambda: api_server.node("k1").unschedulable, "cordoned")
+        assert api_server.node("k1").mig_config == "old-1"
+        note = json.loads(api_server.node("k1").change)
+        assert (note["target"], note["phase"], note["cordoned"]) == ("new-2", "Draining", True)
+        with running(api_server, clock):
+            admin.patch(f"{POOLS}/goes-on", {"spec": {"migConfig": "old-1"}})
+            wait(lambda: not api_server.node("k1").unschedulable, "uncordoned: an undo")
+            wait(lambda: self._verified(api_server, "goes-on")[0] == "True", "proven")
+        assert (api_server.node("k1").change, api_server.node("k1").held) == ("", False)
+        assert admin.get("/api/v1/namespaces/default/pods/stays")
+        admin.delete("/api/v1/namespaces/default/pods/stays")
 
     def test_a_node_that_boots_or_is_not_ready_is_held_until_it_is_verified_again(
         self, api_server: Any, loop: Loop

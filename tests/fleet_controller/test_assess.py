@@ -200,32 +200,6 @@ def test_while_mig_manager_works_a_wrong_layout_may_pass(
     assert (assessed.status, assessed.settles) == ("False", True)
 
 
-def test_pods_that_block_a_change_are_named(
-    node: Node, pool: Pool, report: Report, now: float
-) -> None:
-    other = replace(pool, mig_config="thirds-5678")
-    assessed = assess(
-        replace(node, labels=OPERATOR_LABELS),
-        other,
-        report,
-        now,
-        gpu_pods=("ai/a", "ai/b", "ai/c", "ai/d", "ai/e"),
-    )
-    assert (assessed.status, assessed.reason) == ("False", "ChangeHeldByPods")
-    assert "from halves-1234 to thirds-5678" in assessed.message
-    assert assessed.message.endswith("still running: ai/a, ai/b, ai/c and 2 more")
-
-
-def test_pods_block_nothing_where_the_layout_stays(
-    node: Node, pool: Pool, report: Report, now: float
-) -> None:
-    same = replace(pool, mig_config="halves-1234")
-    assert (
-        assess(replace(node, labels=OPERATOR_LABELS), same, report, now, gpu_pods=("ai/a",)).status
-        == "True"
-    )
-
-
 def test_a_report_is_too_old_after_a_quarter_of_an_hour() -> None:
     assert REPORT_AGE_LIMIT_S == 900.0
     assert BUSY_STATES == ("pending", "rebooting")
@@ -408,29 +382,3 @@ def test_a_wrong_layout_may_pass_only_while_mig_manager_has_work_to_do(
         now,
     )
     assert (assessed.status, assessed.settles) == ("False", settles)
-
-
-@pytest.mark.parametrize(
-    ("pods", "named"),
-    [
-        (("ai/a",), "ai/a"),
-        (("ai/a", "ai/b", "ai/c"), "ai/a, ai/b, ai/c"),
-        (("ai/a", "ai/b", "ai/c", "ai/d"), "ai/a, ai/b, ai/c and 1 more"),
-    ],
-)
-def test_up_to_three_pods_are_named(
-    pods: tuple[str, ...], named: str, node: Node, pool: Pool, report: Report, now: float
-) -> None:
-    assessed = assess(node, replace(pool, mig_config="thirds-1"), report, now, gpu_pods=pods)
-    assert assessed.message == (
-        "the layout changes from none to thirds-1 when no pod uses the node's GPUs; still "
-        f"running: {named}"
-    )
-    assert (assessed.settles, assessed.expires) == (False, None)
-
-
-def test_pods_are_no_obstacle_where_mig_manager_is_not_used(
-    node: Node, pool: Pool, report: Report, now: float
-) -> None:
-    labelled = replace(node, labels=OPERATOR_LABELS)
-    assert assess(labelled, pool, report, now, gpu_pods=("ai/a",)).status == "True"

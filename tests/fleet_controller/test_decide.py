@@ -6,14 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decide import (
-    DAMPING_S,
-    GRACE_S,
-    LONGEST_WAIT_S,
-    REPEAT_WARNING_S,
-    SAID_EVERY_S,
-    Decision,
+from fleet_controller.actions import (
     EmitEvent,
     HoldNode,
     LiftTaint,
@@ -22,12 +15,24 @@ from fleet_controller.decide import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+)
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.change_actions import ApplyLayout, CordonNode, EvictPod
+from fleet_controller.decide import (
+    LONGEST_WAIT_S,
+    REPEAT_WARNING_S,
+    SAID_EVERY_S,
+    Decision,
     decide,
     to_inspect,
 )
+from fleet_controller.members import DAMPING_S, GRACE_S
+from fleet_controller.node_change import started
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
+from tests.fleet_controller.objects import bare
 
 NOW = 1_800_000_000.0
+QUIET = {"changing": 0, "failed": 0}
 
 
 def _decided(
@@ -39,7 +44,15 @@ def _decided(
     warnings: Mapping[str, WarningEvent] | None = None,
     now: float = NOW,
 ) -> Decision:
-    return decide([pool], nodes, {r.name: r for r in reports}, gpu_pods or {}, warnings or {}, now)
+    """gpu_pods: `namespace/name` of bare pods, which nobody may evict, by node."""
+    pods = {node: tuple(map(bare, names)) for node, names in (gpu_pods or {}).items()}
+    return decide([pool], nodes, {r.name: r for r in reports}, pods, warnings or {}, now)
+
+
+def _cordoned(node: Node, target: str) -> Node:
+    """In the middle of a change, drained since now."""
+    change = started(node, target, NOW).change
+    return replace(node, unschedulable=True, change=change.dump())
 
 
 def _said(node: Node, status: str, reason: str, message: str, *, at: float) -> Node:
@@ -96,7 +109,7 @@ def test_the_pool_is_verified_when_all_its_nodes_are(
     assert _condition(decision, "Progressing")[:2] == ("False", "Settled")
     assert _condition(decision, "Degraded")[:2] == ("False", "AsWanted")
     status = _status(decision)
-    assert status["nodes"] == {"total": 1, "verified": 1, "failing": 0, "unknown": 0}
+    assert status["nodes"] == {"total": 1, "verified": 1, "failing": 0, "unknown": 0, **QUIET}
     assert status["observedGeneration"] == 3
     assert all(c["observedGeneration"] == 3 for c in status["conditions"])  # type: ignore[attr-defined]
 
@@ -106,7 +119,13 @@ def test_one_node_without_a_report_keeps_the_pool_from_being_verified(
 ) -> None:
     decision = _decided(pool, [node, replace(node, name="n2", uid="u2")], [report])
     assert _condition(decision, "Verified")[0] == "False"
-    assert _status(decision)["nodes"] == {"total": 2, "verified": 1, "failing": 0, "unknown": 1}
+    assert _status(decision)["nodes"] == {
+        "total": 2,
+        "verified": 1,
+        "failing": 0,
+        "unknown": 1,
+        **QUIET,
+    }
 
 
 def test_too_few_nodes_are_not_verified(node: Node, pool: Pool, report: Report) -> None:
@@ -176,7 +195,7 @@ def test_a_change_that_pods_hold_is_not_settled_however_long_they_run(
     node: Node, pool: Pool, report: Report
 ) -> None:
     asked = replace(pool, mig_config="new")
-    decision = _lasts(asked, node, report, {"n1": ("ai/a",)})
+    decision = _lasts(asked, _cordoned(node, "new"), report, {"n1": ("ai/a",)})
     assert [event.reason for event in _events(decision)] == ["ChangeHeldByPods"]
     assert _condition(decision, "Settled")[:2] == ("False", "NodesFailing")
 
@@ -341,7 +360,13 @@ def test_a_pool_of_failures_warns_of_the_first_twenty(
     failing = _status(decision)["failingNodes"]
     assert isinstance(failing, list)
     assert [f["name"] for f in failing] == [f"n{i:02}" for i in range(20)]
-    assert _status(decision)["nodes"] == {"total": 30, "verified": 0, "failing": 30, "unknown": 0}
+    assert _status(decision)["nodes"] == {
+        "total": 30,
+        "verified": 0,
+        "failing": 30,
+        "unknown": 0,
+        **QUIET,
+    }
 
 
 def test_the_time_of_a_transition_is_kept(node: Node, pool: Pool, wrong: Report) -> None:
@@ -382,7 +407,13 @@ def test_a_report_grows_old_without_any_event(node: Node, pool: Pool, report: Re
 
 def test_a_node_being_deleted_does_not_count(node: Node, pool: Pool, report: Report) -> None:
     decision = _decided(pool, [node, replace(node, name="n2", uid="u2", leaving=True)], [report])
-    assert _status(decision)["nodes"] == {"total": 1, "verified": 1, "failing": 0, "unknown": 0}
+    assert _status(decision)["nodes"] == {
+        "total": 1,
+        "verified": 1,
+        "failing": 0,
+        "unknown": 0,
+        **QUIET,
+    }
 
 
 def test_foreign_nodes_are_left_alone(node: Node, pool: Pool, report: Report) -> None:
@@ -488,6 +519,7 @@ class TestHolding:
             "verified": 0,
             "failing": 0,
             "unknown": 1,
+            **QUIET,
         }
 
     def test_it_is_released_when_it_is_ready_again_in_the_same_boot(
@@ -565,7 +597,7 @@ class TestHolding:
     def test_pods_of_a_node_whose_layout_changes_do_not_keep_a_reboot_from_holding_it(
         self, released: Node, pool: Pool, report: Report
     ) -> None:
-        booted = replace(released, boot_id="b2")
+        booted = _cordoned(replace(released, boot_id="b2"), "new")
         decision = _decided(
             replace(pool, mig_config="new"), [booted], [report], gpu_pods={"n1": ("ai/a",)}
         )
@@ -574,16 +606,26 @@ class TestHolding:
         assert isinstance(failing, list)
         assert failing[0]["reason"] == "ChangeHeldByPods"
 
-    def test_it_is_held_for_a_new_layout_only_where_no_pod_uses_its_gpus(
+    def test_it_is_held_for_a_new_layout_only_when_its_pods_have_left(
         self, released: Node, pool: Pool, report: Report
     ) -> None:
-        asked = replace(pool, mig_config="new")
-        held = _decided(asked, [released], [report], gpu_pods={"n1": ()})
+        asked, cordoned = replace(pool, mig_config="new"), _cordoned(released, "new")
+        held = _decided(asked, [cordoned], [report], gpu_pods={"n1": ()})
         assert self._why(held) == ["its layout changes"]
-        used = _decided(asked, [released], [report], gpu_pods={"n1": ("ai/a",)})
-        not_known = _decided(asked, [released], [report])
+        used = _decided(asked, [cordoned], [report], gpu_pods={"n1": ("ai/a",)})
+        not_known = _decided(asked, [cordoned], [report])
+        in_service = _decided(asked, [released], [report], gpu_pods={"n1": ()})
         unchanged = _decided(pool, [released], [report], gpu_pods={"n1": ()})
-        assert [self._why(d) for d in (used, not_known, unchanged)] == [[], [], []]
+        assert [self._why(d) for d in (used, not_known, in_service, unchanged)] == [[], [], [], []]
+
+    def test_a_layout_that_it_does_not_have_yet_holds_no_node_that_waits_for_its_turn(
+        self, released: Node, pool: Pool, wrong: Report
+    ) -> None:
+        """Its agent compares it with the new layout as soon as the pool wants it."""
+        asked = replace(pool, mig_config="new")
+        assert self._why(_decided(asked, [released], [wrong])) == []
+        lost = replace(wrong, reason="GpuLost")
+        assert self._why(_decided(asked, [released], [lost])) == ["GpuLost"]
 
     def test_a_report_about_an_earlier_node_of_the_name_says_nothing_about_its_boot(
         self, released: Node, pool: Pool, report: Report
@@ -656,6 +698,7 @@ class TestPoolStatus:
             "verified": 0,
             "failing": 3,
             "unknown": 2,
+            **QUIET,
         }
         assert _condition(decision, "Verified")[:2] == ("False", "NodesFailing")
         assert _condition(decision, "Degraded")[:2] == ("True", "NodesFailing")
@@ -714,6 +757,15 @@ class TestPoolStatus:
         }
 
 
+def _steps(decision: Decision) -> list[object]:
+    """What is done to nodes, their conditions aside."""
+    return [
+        a
+        for a in decision.actions
+        if isinstance(a, HoldNode | LiftTaint | SetMigConfig | CordonNode | ApplyLayout | EvictPod)
+    ]
+
+
 class TestMigConfig:
     @pytest.fixture
     def pool(self, pool: Pool) -> Pool:
@@ -768,33 +820,42 @@ class TestMigConfig:
 
     def test_never_under_running_pods(self, node: Node, pool: Pool, report: Report) -> None:
         labelled = self._labelled(node, mig_config="old-1", mig_config_state="success")
-        decision = _decided(pool, [labelled], [report], gpu_pods={"n1": ("ai/llm-0",)})
+        decision = _decided(
+            pool, [_cordoned(labelled, "halves-1234")], [report], gpu_pods={"n1": ("ai/llm-0",)}
+        )
         assert not [
-            a for a in decision.actions if isinstance(a, SetMigConfig | HoldNode | LiftTaint)
+            a
+            for a in decision.actions
+            if isinstance(a, SetMigConfig | ApplyLayout | HoldNode | LiftTaint | EvictPod)
         ]
         failing = _status(decision)["failingNodes"]
         assert isinstance(failing, list)
         assert failing[0]["reason"] == "ChangeHeldByPods"
         assert "ai/llm-0" in failing[0]["message"]
 
-    def test_a_released_node_is_held_before_its_layout_changes(
+    def test_a_node_in_service_is_cordoned_then_held_before_its_layout_changes(
         self, node: Node, pool: Pool, report: Report
     ) -> None:
         released = self._labelled(
-            replace(node, taint_keys=("nvidia.com/gpu",)),
+            replace(node, taint_keys=("nvidia.com/gpu",), verified_boot="b1"),
             mig_config="old-1",
             mig_config_state="success",
         )
-        decision = _decided(pool, [released], [report], gpu_pods={"n1": ()})
-        assert [a for a in decision.actions if isinstance(a, SetMigConfig | HoldNode)] == [
-            HoldNode(node="n1", version="100", has_taints=True, why="its layout changes")
-        ]
-        held = replace(released, taint_keys=("nvidia.com/gpu", TAINT), version="101")
-        assert [
-            a
-            for a in _decided(pool, [held], [report], gpu_pods={"n1": ()}).actions
-            if isinstance(a, SetMigConfig)
-        ]
+        assert to_inspect([pool], [released]) == (), "no list of pods for a node in service"
+        (first,) = _steps(_decided(pool, [released], [report]))
+        assert isinstance(first, CordonNode)
+        assert (first.node, first.version, first.change.cordoned) == ("n1", "100", True)
+        cordoned = replace(released, unschedulable=True, change=first.change.dump(), version="101")
+        assert to_inspect([pool], [cordoned]) == ("n1",)
+        (second,) = _steps(_decided(pool, [cordoned], [report], gpu_pods={"n1": ()}))
+        assert second == HoldNode(
+            node="n1", version="101", has_taints=True, why="its layout changes"
+        )
+        held = replace(cordoned, taint_keys=("nvidia.com/gpu", TAINT), version="102")
+        (third,) = _steps(_decided(pool, [held], [report], gpu_pods={"n1": ()}))
+        assert isinstance(third, ApplyLayout)
+        assert (third.version, third.change.target) == ("102", "halves-1234")
+        assert third.change.phase == "Applying"
 
     def test_without_success_on_the_label_no_node_is_released(
         self, node: Node, pool: Pool, report: Report

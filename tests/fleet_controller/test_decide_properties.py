@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decide import (
+from fleet_controller.actions import (
     Action,
     EmitEvent,
     HoldNode,
@@ -19,10 +18,18 @@ from fleet_controller.decide import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    decide,
-    to_inspect,
 )
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.decide import decide, to_inspect
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+from tests.fleet_controller.objects import bare
 from tests.properties import examples
 
 NOW = 1_800_000_000.0
@@ -113,8 +120,8 @@ class World:
 
     def decided(self) -> tuple[Action, ...]:
         pools, nodes = list(self.pools.values()), list(self.nodes.values())
-        gpu_pods = {name: self.pods[name] for name in to_inspect(pools, nodes)}
-        return decide(pools, nodes, self.reports, gpu_pods, self.warnings, NOW).actions
+        pods = {name: tuple(map(bare, self.pods[name])) for name in to_inspect(pools, nodes)}
+        return decide(pools, nodes, self.reports, pods, self.warnings, NOW).actions
 
     def do(self, action: Action) -> None:
         """What the API server would make of it, and what must hold at that moment."""
@@ -152,6 +159,31 @@ class World:
                 assert value == self._pool_of(node).mig_config
                 labels = {k: v for k, v in node.labels.items() if k != STATE} | {CONFIG: value}
                 self._change(name, labels=labels)
+            case CordonNode(node=name, version=version, change=change):
+                assert version == self.nodes[name].version
+                assert change.cordoned != self.nodes[name].unschedulable
+                self._change(name, unschedulable=True, change=change.dump())
+            case NoteChange(node=name, version=version, change=change):
+                assert version == self.nodes[name].version
+                self._change(name, change=change.dump())
+            case ApplyLayout(node=name, version=version, change=change):
+                node = self.nodes[name]
+                assert version == node.version
+                assert node.labels.get(STATE) not in ("pending", "rebooting")
+                assert node.labels.get(CONFIG) != change.target
+                assert node.unschedulable
+                assert TAINT in node.taint_keys
+                assert not self.pods[name]
+                assert change.target == self._pool_of(node).mig_config
+                labels = {k: v for k, v in node.labels.items() if k != STATE}
+                labels[CONFIG] = change.target
+                self._change(name, labels=labels, change=change.dump())
+            case FinishChange(node=name, version=version, uncordon=uncordon):
+                node = self.nodes[name]
+                assert version == node.version
+                self._change(name, change="", unschedulable=node.unschedulable and not uncordon)
+            case EvictPod():
+                raise AssertionError("nobody may evict a pod without a controller")
             case SetPoolStatus(pool=name, status=status):
                 merged = {key: value for key, value in status.items() if value is not None}
                 self.pools[name] = replace(self.pools[name], status=merged)
@@ -204,7 +236,7 @@ worlds = st.builds(
 @given(worlds)
 @settings(max_examples=examples(300), deadline=None)
 def test_it_converges(world: World) -> None:
-    for _ in range(6):
+    for _ in range(12):
         actions = world.decided()
         if not actions:
             break

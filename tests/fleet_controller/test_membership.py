@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from fleet_controller.actions import SetNodeCondition
 from fleet_controller.api import JOINED_ANNOTATION, POOL_LABEL
-from fleet_controller.decide import SetNodeCondition, decide
+from fleet_controller.decide import decide
 from fleet_controller.membership import JoinNode, joining, memberships
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node
 

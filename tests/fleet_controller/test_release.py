@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_controller.actions import Action, EmitEvent, HoldNode, SetMigConfig
 from fleet_controller.api import (
     JOINED_ANNOTATION,
     POOL_LABEL,
@@ -18,10 +19,11 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from fleet_controller.decide import Action, EmitEvent, HoldNode, SetMigConfig, decide, to_inspect
+from fleet_controller.decide import decide, to_inspect
 from fleet_controller.membership import JoinNode, joining
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool
+from tests.fleet_controller.objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"
 MIG = "nvidia.com/mig.config"
@@ -74,7 +76,7 @@ def labelled(node: Node, **labels: str) -> Node:
 def actions(
     pools: Iterable[Pool], node: Node, pods: tuple[str, ...] | None = ()
 ) -> tuple[Action, ...]:
-    known = {} if pods is None else {node.name: pods}
+    known = {} if pods is None else {node.name: tuple(map(bare, pods))}
     return decide(list(pools), [node], {}, known, {}, 0.0).actions
 
 

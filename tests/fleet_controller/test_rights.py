@@ -137,7 +137,18 @@ _FOR_NOBODY = (
         resource="validatingadmissionpolicybindings",
     ),
 )
+_EVICTION = _core(
+    "create",
+    "pods/eviction",
+    f"{SYSTEM}/pods/agent-own/eviction",
+    {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "agent-own", "namespace": api.NAMESPACE},
+    },
+)
 _NOT_FOR_AGENTS = (
+    _EVICTION,
     _core("patch", "nodes", "/api/v1/nodes/own", {"spec": {"taints": []}}),
     _core(
         "patch",
@@ -167,16 +178,6 @@ _NOT_FOR_AGENTS = (
 _NOT_FOR_THE_CONTROLLER = (
     _core("get", "pods", f"{SYSTEM}/pods/agent-own"),
     _core("patch", "pods", f"{SYSTEM}/pods/agent-own", {"metadata": {"labels": {"a": "b"}}}),
-    _core(
-        "create",
-        "pods/eviction",
-        f"{SYSTEM}/pods/agent-own/eviction",
-        {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": "agent-own", "namespace": api.NAMESPACE},
-        },
-    ),
     _ours(
         "create",
         "gpunodereports",
@@ -435,6 +436,16 @@ class TestTheController:
     def test_it_may(self, deed: Deed, controller: Client) -> None:
         assert deed.do(controller)
 
+    def test_it_asks_a_pod_to_leave(self, controller: Client) -> None:
+        assert _EVICTION.do(controller, dryRun="All")
+
+    def test_it_cordons_a_node_and_notes_why(self, controller: Client, api_server: Any) -> None:
+        api_server.make_node("cordoned")
+        note = {"metadata": {"annotations": {api.CHANGE_ANNOTATION: "{}"}}}
+        controller.patch("/api/v1/nodes/cordoned", {**note, "spec": {"unschedulable": True}})
+        node = api_server.node("cordoned")
+        assert (node.unschedulable, node.change) == (True, "{}")
+
     def test_it_lets_go_of_a_pool_and_leaves_other_finalizers(
         self, controller: Client, api_server: Any
     ) -> None:
@@ -500,6 +511,7 @@ class TestTheController:
             *_triples("", "nodes", ("get", "list", "watch", "patch")),
             ("patch", "", "nodes/status"),
             ("list", "", "pods"),
+            ("create", "", "pods/eviction"),
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
             *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),
             ("patch", api.GROUP, "gpupools/status"),

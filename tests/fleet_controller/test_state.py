@@ -110,6 +110,18 @@ def _without(raw: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 class TestNode:
+    def test_a_cordon_and_the_note_of_a_change_are_read(self) -> None:
+        notes = {**NODE["metadata"].get("annotations", {}), "slicewright.io/layout-change": "{}"}
+        raw = {
+            **NODE,
+            "metadata": {**NODE["metadata"], "annotations": notes},
+            "spec": {**NODE["spec"], "unschedulable": True},
+        }
+        node = read_node(raw)
+        assert (node.unschedulable, node.change) == (True, "{}")
+        plain = read_node(NODE)
+        assert (plain.unschedulable, plain.change) == (False, "")
+
     def test_every_field_is_read(self) -> None:
         assert read_node(NODE) == Node(
             name="n1",

@@ -19,6 +19,7 @@ import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from rehearsal.clouds.gcp.projects import project_number
 from rehearsal.clouds.service import Cloud
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
@@ -29,6 +30,8 @@ from tests.rehearsal.plugins.bridge.engine import cloud_in
 
 REGION = "us-west-2"
 """Of AWS, in which these tests ask."""
+PROJECT = "slicewright-test"
+"""Of Google Cloud."""
 _PROGRAM = """\
 import json
 from pathlib import Path
@@ -171,6 +174,18 @@ class CloudEngine:
     def init(self) -> None:
         made = self._pulumi("stack", "init", "dev")
         assert made.code == 0, made.output
+
+
+def let_gke_make_networks(engine: CloudEngine) -> None:
+    """As gpu_network needs it. In a project without other bindings."""
+    agent = f"service-{project_number(PROJECT)}@container-engine-robot.iam.gserviceaccount.com"
+    binding = {"role": "roles/compute.networkAdmin", "members": [f"serviceAccount:{agent}"]}
+    engine.cloud.call(
+        "cloudresourcemanager",
+        "projects.setIamPolicy",
+        {"resource": PROJECT},
+        {"policy": {"bindings": [binding]}},
+    )
 
 
 @contextmanager

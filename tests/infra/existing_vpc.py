@@ -12,6 +12,19 @@ def ec2(engine: CloudEngine, operation: str, **body: Any) -> dict[str, Any]:
     return dict(engine.cloud.call("ec2", operation, {"region": REGION}, body))
 
 
+def role_of_pods(engine: CloudEngine, name: str, *, trusted: bool = True) -> str:
+    """ARN of a role that EKS Pod Identity may give to pods."""
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "pods.eks.amazonaws.com" if trusted else "ec2.amazonaws.com"},
+        "Action": ["sts:AssumeRole", "sts:TagSession"],
+    }
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    asked = {"RoleName": name, "AssumeRolePolicyDocument": trust}
+    made = engine.cloud.call("aws-iam", "CreateRole", {"region": REGION}, asked)
+    return str(made["Role"]["Arn"])
+
+
 class ExistingVpc:
     """A VPC that somebody made, with public and private subnets."""
 

@@ -18,6 +18,7 @@ import pytest
 from infra import plan
 from infra.components.eks import EksCluster
 from infra.components.gke import GkeCluster
+from infra.components.gke_node_pools import REPLACE_ON_CHANGES
 from infra.plan import ChangeEffect, buildable
 from rehearsal.clouds.gcp.gke.node_pools import _CONFIG_RECREATES
 from rehearsal.plugins.bridge.provider import BridgedProvider
@@ -40,8 +41,6 @@ ROLLS = {
     "gke": {*ROLLS_ON_GKE, "nodeConfig.loggingVariant", "version"},
     "eks": {"version", "releaseVersion"},
 }
-REPLACED_BY_OPTION = ("placementPolicy",)
-"""`replace_on_changes` of the program's pools, of which the recorder is not told."""
 TEMPLATE = ("aws:ec2/launchTemplate:LaunchTemplate", "eks-a")
 """Another version of it rolls its node group."""
 
@@ -103,7 +102,8 @@ def effect_in_cloud(cloud: str, old: Mapping[Any, Any], new: Mapping[Any, Any]) 
     if any(kind.endswith("-replace") for kind in detailed.values()):
         return ChangeEffect.REPLACE
     changed = {path.partition("[")[0] for path in detailed}
-    if any(path.startswith(REPLACED_BY_OPTION) for path in changed):
+    # Of its options the recorder is not told.
+    if any(path.startswith(REPLACE_ON_CHANGES) for path in detailed):
         return ChangeEffect.REPLACE
     if any(
         path == field or path.startswith(f"{field}.") for path in changed for field in ROLLS[cloud]

@@ -94,6 +94,45 @@ def test_what_contradicts_is_refused(broken: Callable[[str], str], addons: str, 
     assert "1 problem," in refused
 
 
+def role_of(record: Record, region: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Trust policy, attached policy and add-on of the EBS driver."""
+    fleet = FLEET.format(addons="{aws-ebs-csi-driver: {}}").replace("us-west-2", region)
+    found = record("test", fleet=fleet)
+    (trust,) = (m.inputs["assumeRolePolicy"] for m in found if m.name == "eks-ebs-csi")
+    (attached,) = (m.inputs["policyArn"] for m in found if m.name.startswith("eks-ebs-csi-"))
+    (addon,) = (m.inputs for m in found if m.inputs.get("addonName") == "aws-ebs-csi-driver")
+    return json.loads(trust), attached, addon
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [("us-west-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
+)
+def test_the_ebs_driver_gets_its_role_by_pod_identity(
+    record: Record, region: str, partition: str
+) -> None:
+    trust, attached, addon = role_of(record, region)
+    (statement,) = trust["Statement"]
+    assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert attached == f"arn:{partition}:iam::aws:policy/AmazonEBSCSIDriverPolicyV2"
+    assert addon["podIdentityAssociations"] == [
+        {"roleArn": "arn:aws:iam::1:role/eks-ebs-csi", "serviceAccount": "ebs-csi-controller-sa"}
+    ]
+
+
+def test_the_agent_comes_with_what_needs_it_and_is_pinned_where_the_file_says_so(
+    record: Record,
+) -> None:
+    assert "eks-pod-identity-agent" in made(record, "{aws-ebs-csi-driver: {}}")
+    pinned = "{aws-ebs-csi-driver: {}, eks-pod-identity-agent: {version: v1.3.8-eksbuild.2}}"
+    agent = made(record, pinned)["eks-pod-identity-agent"]
+    assert agent["addonVersion"] == "v1.3.8-eksbuild.2"
+    assert "podIdentityAssociations" not in agent
+    (note,) = (n for n in notes("{aws-ebs-csi-driver: {}}") if "IAM role" in n)
+    assert "and eks-pod-identity-agent beside it, from which its pods get the role" in note
+
+
 def test_repair_of_gpus_needs_the_node_monitoring_agent() -> None:
     (note,) = notes("{}")
     assert "write cluster.addons: {eks-node-monitoring-agent: {}}" in note

@@ -82,6 +82,27 @@ def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEng
     assert engine.cloud.inventory() == {}
 
 
+def test_the_ebs_driver_runs_with_its_role_and_leaves_with_it(engine: CloudEngine) -> None:
+    settles(engine, fleet(addons={"aws-ebs-csi-driver": {}}))
+    driver = engine.ask("DescribeAddon", clusterName="c", addonName="aws-ebs-csi-driver")["addon"]
+    assert driver["status"] == "ACTIVE", driver
+    (arn,) = driver["podIdentityAssociations"]
+    names = {"clusterName": "c", "associationId": arn.rpartition("/")[2]}
+    association = engine.ask("DescribePodIdentityAssociation", **names)["association"]
+    assert (association["namespace"], association["serviceAccount"]) == (
+        "kube-system",
+        "ebs-csi-controller-sa",
+    )
+    assert association["roleArn"].rpartition("/")[2].startswith("eks-ebs-csi-")
+    without = settles(engine, fleet())
+    assert without.steps["eks-aws-ebs-csi-driver"] == "deleted", without.output
+    assert without.steps["eks-ebs-csi"] == "deleted", without.output
+    assert engine.ask("ListPodIdentityAssociations", clusterName="c")["associations"] == []
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
+
+
 def test_a_version_that_eks_lacks_is_refused_in_its_words(engine: CloudEngine) -> None:
     ran = engine.up(fleet(addons={"coredns": {"version": "v9.9.9-eksbuild.1"}}))
     assert ran.code != 0

@@ -13,7 +13,7 @@ from infra import plan
 from infra.plan import ChangeEffect
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import CloudEngine, cloud_engine
+from tests.infra.cloud_engine import CloudEngine, cloud_engine, let_gke_make_networks
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 
 OF_POOL = {"gke": "cloud.google.com/gke-nodepool", "eks": "eks.amazonaws.com/nodegroup"}
@@ -72,8 +72,9 @@ def told(cloud: str, before: dict[str, Any], after: dict[str, Any]) -> Mapping[s
 
 def make_room(engine: CloudEngine) -> None:
     """In the AWS account: quota for all nodes, the machine types of the rows in zones a and b, and
-    the reservations that the rows name.
+    the reservations that the rows name. In Google's project: a role for GKE's service agent.
     """
+    let_gke_make_networks(engine)
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-east-1"}, {})
     there = {z["ZoneName"][-1]: z["ZoneId"] for z in zones["AvailabilityZones"]}
     ids = {f"us-east-1{zone}": there[other] for zone, other in zip("abce", "ceab", strict=True)}
@@ -97,6 +98,7 @@ def test_each_key_alone_is_accepted_and_does_to_nodes_what_the_plan_says(
 ) -> None:
     cloud, stack = engine
     make_room(stack)
+    there_before = stack.cloud.inventory()
     before, after = fleets(cloud)
     made = stack.up(before)
     assert made.code == 0, made.output
@@ -121,4 +123,4 @@ def test_each_key_alone_is_accepted_and_does_to_nodes_what_the_plan_says(
             assert not old & new, (row.key, "nodes stayed")
     gone = stack.destroy()
     assert gone.code == 0, gone.output
-    assert stack.cloud.inventory() == {}
+    assert stack.cloud.inventory() == there_before

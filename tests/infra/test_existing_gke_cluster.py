@@ -33,6 +33,8 @@ def unfit(
     version: str = "1.34.1-gke.1431000",
     autopilot: bool = False,
     workload_pool: str | None = "p.svc.id.goog",
+    gpu_networks: bool = False,
+    dataplane_v2: bool = True,
 ) -> str:
     return values.unfit_gke_cluster(
         planned(FLEET).cluster,
@@ -40,6 +42,8 @@ def unfit(
         version=version,
         autopilot=autopilot,
         workload_pool=workload_pool,
+        gpu_networks=gpu_networks,
+        dataplane_v2=dataplane_v2,
     )
 
 
@@ -102,3 +106,11 @@ def test_autopilot_has_no_pools_of_others() -> None:
     said = unfit(autopilot=True, workload_pool=None)
     assert "it is an Autopilot cluster" in said
     assert "workload pool" not in said
+
+
+def test_networks_between_gpus_need_dataplane_v2_and_a_late_version() -> None:
+    assert unfit(dataplane_v2=False) == ""
+    old = unfit(version="1.34.1-gke.1431000", gpu_networks=True, dataplane_v2=False)
+    assert "it has no GKE Dataplane V2, which gpu_network needs" in old
+    assert "gpu_network: dranet needs 1.34.1-gke.1829001" in old
+    assert unfit(version="1.34.1-gke.1829001", gpu_networks=True) == ""

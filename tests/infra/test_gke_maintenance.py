@@ -78,23 +78,26 @@ def test_a_recurring_window_is_as_the_api_has_it(policy: Callable[[str], dict[st
 @pytest.mark.parametrize(
     ("recurrence", "hours", "least"),
     [
-        ("FREQ=WEEKLY;BYDAY=SU", 8, "32"),
-        ("FREQ=WEEKLY", 8, "32"),
-        ("FREQ=WEEKLY;BYDAY=SA,SU", 5, "40"),
+        ("FREQ=WEEKLY;INTERVAL=3;BYDAY=SU", 9, "36"),
+        ("FREQ=WEEKLY;INTERVAL=2", 7, "42"),
+        ("FREQ=DAILY;INTERVAL=13;BYDAY=SU", 40, "40"),
         ("FREQ=DAILY", 3, "0"),
-        ("FREQ=WEEKLY;INTERVAL=3;BYDAY=SA", 30, "30"),
+        ("FREQ=WEEKLY;INTERVAL=14;BYDAY=SA", 48, "0"),
+        ("FREQ=DAILY;INTERVAL=1000", 48, "0"),
     ],
 )
 def test_a_window_that_gke_refuses_for_being_too_short_is_refused(
     broken: Callable[[str], str], recurrence: str, hours: int, least: str
 ) -> None:
     said = broken(fleet(recurring(recurrence, hours)))
-    assert f"cluster.maintenance.window: some 32 days have only {least} hours" in said
+    assert f"cluster.maintenance.window: some 92 days have only {least} hours" in said
 
 
 @pytest.mark.parametrize(
     ("recurrence", "hours"),
     [
+        ("FREQ=WEEKLY;BYDAY=SU", 4),
+        ("FREQ=WEEKLY;INTERVAL=2", 8),
         ("FREQ=DAILY", 4),
         ("FREQ=WEEKLY;BYDAY=SA,SU", 6),
         ("FREQ=WEEKLY;BYDAY=SA", 12),
@@ -140,6 +143,15 @@ def test_exclusions_have_names_of_their_own_and_end_in_time(broken: Callable[[st
     assert "exclusions[1].name: year-end is the name of another exclusion too" in said
     assert "exclusions[1].end: 2026-01-08T00:00:00Z is not after the start" in said
     assert "exclusions[2].end: 91 days are too many" in said
+
+
+def test_a_cluster_does_without_all_upgrades_at_most_three_times(
+    broken: Callable[[str], str],
+) -> None:
+    all_ = YEAR_END.replace("no-minor-or-node-upgrades", "no-upgrades")
+    many = [all_.replace("year-end", f"n{i}") for i in range(4)]
+    said = broken(fleet(DAILY, YEAR_END, *many))
+    assert "exclusions[4]: 4 exclusions of all upgrades are too many" in said
 
 
 def test_a_cluster_has_at_most_twenty_exclusions(broken: Callable[[str], str]) -> None:

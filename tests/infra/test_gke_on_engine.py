@@ -11,7 +11,7 @@ import pytest
 from rehearsal.clouds.gcp.account import write_account
 from rehearsal.clouds.gcp.projects import project_number
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import CloudEngine, cloud_engine
+from tests.infra.cloud_engine import CloudEngine, cloud_engine, let_gke_make_networks
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +189,73 @@ def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
+def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
+    engine: CloudEngine,
+) -> None:
+    """The provider itself would keep the second."""
+    let_gke_make_networks(engine)
+    h200 = {
+        "machine_type": "a3-ultragpu-8g",
+        "disk": {"type": "hyperdisk-balanced"},
+        "partition": "none",
+    }
+    for more in ({}, {"gpu_network": "dranet"}, {}):
+        asked = fleet(pool("one", "b", **h200, **more))
+        up = engine.up(asked)
+        assert up.code == 0, up.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+        where = {"name": f"{CLUSTER}/nodePools/one"}
+        found = engine.cloud.call("container", f"{POOLS}.get", where, {})
+        interfaces = found["networkConfig"].get("additionalNodeNetworkConfigs", [])
+        assert len(interfaces) == (9 if more else 0)
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
+def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not_stated(
+    engine: CloudEngine,
+) -> None:
+    def cluster() -> dict[str, Any]:
+        where = {"name": CLUSTER}
+        found = engine.cloud.call("container", "projects.locations.clusters.get", where, {})
+        return {k: found[k] for k in ("monitoringConfig", "loggingConfig")}
+
+    asked = fleet(pool("one", "c"))
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    assert "DCGM" in cluster()["monitoringConfig"]["componentConfig"]["enableComponents"]
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    none: dict[str, Any] = {"components": [], "managed_prometheus": False}
+    system = {"components": ["SYSTEM_COMPONENTS"]}
+    for monitoring, logging in (
+        ({"components": ["DCGM", "SYSTEM_COMPONENTS"]}, system),
+        (system, {"components": []}),
+        (none, {"components": ["WORKLOADS", "SYSTEM_COMPONENTS"]}),
+    ):
+        asked["cluster"] |= {"monitoring": monitoring, "logging": logging}
+        changed = engine.up(asked)
+        assert changed.code == 0, changed.output
+        assert changed.steps == {"gke": "updated"}, changed.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+    left = cluster()
+    assert left["monitoringConfig"] == {"componentConfig": {}, "managedPrometheusConfig": {}}
+    del asked["cluster"]["monitoring"], asked["cluster"]["logging"]
+    without = engine.up(asked)
+    assert without.code == 0, without.output
+    assert cluster() == left
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
 def test_maintenance_windows_change_in_place_and_show_no_difference(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
     up = engine.up(asked)
@@ -319,6 +386,7 @@ def wait_for(engine: CloudEngine, method: str, where: dict[str, Any], body: dict
 
 
 CLUSTER = "projects/slicewright-test/locations/us-central1/clusters/main"
+POOLS = "projects.locations.clusters.nodePools"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 
 

@@ -1,4 +1,4 @@
-"""What the operator's chart and operands get, as files to read: tests/infra/golden.
+"""What the operator's chart and operands and the workloads get, as files: tests/infra/golden.
 
 `pytest tests/infra/test_golden.py --update-golden` writes them; the diff shows what a change does.
 """
@@ -22,6 +22,8 @@ STACKS = {
 def rendered(stack: Path) -> Mapping[str, str]:
     """File name -> content; a ConfigMap's file without the hash of its name."""
     fleet = plan.read_file(stack)
+    if fleet.deployments:
+        return workloads(fleet)
     files = values.operator_files(fleet)
     installers = values.driver_installers(fleet) if isinstance(fleet, GkeFleetPlan) else []
     return {
@@ -34,6 +36,18 @@ def rendered(stack: Path) -> Mapping[str, str]:
         **{
             f"{manifest['metadata']['name']}.yaml": values.as_flow_yaml(manifest)
             for manifest in installers
+        },
+    }
+
+
+def workloads(fleet: plan.FleetPlan) -> Mapping[str, str]:
+    """File name -> a workload's objects."""
+    namespaces = values.workload_namespaces(fleet)
+    return {
+        "namespaces.yaml": "---\n".join(map(values.as_flow_yaml, namespaces)),
+        **{
+            f"{one.name}.yaml": "---\n".join(map(values.as_flow_yaml, objects.all))
+            for one, objects in values.workloads_of(fleet)
         },
     }
 

@@ -29,6 +29,26 @@ FRACTION: Changes = {
     "node_pools.0.sharing": "fractional",
     "node_pools.0.partition": "none",
 }
+SERVER: dict[str, Any] = {
+    "name": "w",
+    "kind": "vllm",
+    "namespace": "models",
+    "pool": "a",
+    "image": "vllm/vllm-openai:v0.6.2",
+    "model": {
+        "name": "org/small",
+        "revision": "v1",
+        "parameters": "500M",
+        "weight_bits": 16,
+        "attention": {"layers": 8, "kv_heads": 4, "head_dim": 64},
+    },
+    "max_model_len": 1024,
+    "replicas": 2,
+    "requests": {"cpu": 1, "memory": "1Gi"},
+    "limits": {"cpu": 8, "memory": "8Gi"},
+    "secrets": {"HF_TOKEN": {"name": "s", "key": "k"}},
+    "cache": {"size": "10Gi", "storage_class": "filestore"},
+}
 BASE: dict[str, dict[str, Any]] = {
     "gke": {
         "cloud": "gke",
@@ -150,6 +170,10 @@ def common(cloud: str) -> Iterator[Row]:
             **fleet,
         )
 
+    yield from servers(cloud)
+    yield from triton()
+    yield from container()
+
     yield Row("node_pools.name", {}, None)  # one gone, one new; see test_plan_changes
     yield Row("node_pools.nodes.count", {"node_pools.0.nodes.count": 3}, IN_PLACE)
     for name in ("min", "max"):
@@ -164,7 +188,12 @@ def common(cloud: str) -> Iterator[Row]:
     for name, value in (
         ("max_unavailable", 2),
         ("canary", 0),
+        ("max_unavailable_percent", 50),
         ("drain_timeout_minutes", 5),
+        ("on_drain_timeout", "force"),
+        ("evict", "all"),
+        ("delete_local_data", True),
+        ("one_zone_at_a_time", True),
         ("on_failure", "continue"),
     ):
         yield Row(f"node_pools.rollout.{name}", {f"node_pools.0.rollout.{name}": value}, IN_PLACE)
@@ -225,6 +254,124 @@ def common(cloud: str) -> Iterator[Row]:
         yield Row(f"node_pools.partition.previous.{name}", other, IN_PLACE, kept)
 
     yield from operator(operated)
+
+
+def servers(cloud: str) -> Iterator[Row]:
+    """Workloads that the stack makes."""
+    fleet: dict[str, Any] = {"where": "fleet"}
+    there: Changes = {"workloads": [SERVER]}
+    yield Row("workloads.kind", {}, None)  # the keys of another kind are others
+    resource = "gpu" if cloud == "gke" else "mig-1g.5gb"
+    for name, value in (
+        ("namespace", "other"),
+        ("create_namespace", False),
+        ("resource", resource),
+        ("replicas", 3),
+        ("image", "vllm/vllm-openai:v0.7.0"),
+        ("env", {"VLLM_LOGGING_LEVEL": "DEBUG"}),
+        ("secrets.name", {"HF_TOKEN": {"name": "t", "key": "k"}}),
+        ("secrets.key", {"HF_TOKEN": {"name": "s", "key": "l"}}),
+        ("requests.cpu", 2),
+        ("requests.memory", "2Gi"),
+        ("limits.cpu", 9),
+        ("limits.memory", "9Gi"),
+        ("shared_memory", "2Gi"),
+        ("startup_minutes", 31),
+        ("grace_seconds", 61),
+        ("max_unavailable", 2),
+        ("run_as_user", 1001),
+        ("service.type", "LoadBalancer"),
+        ("service.annotations", {"networking.gke.io/load-balancer-type": "Internal"}),
+        ("served_name", "small"),
+        ("dtype", "bfloat16"),
+        ("kv_cache_dtype", "fp8"),
+        ("max_model_len", 2048),
+        ("max_num_seqs", 8),
+        ("gpu_memory_percent", 80),
+        ("extra_args", ["--enable-prefix-caching"]),
+        ("model.name", "org/other"),
+        ("model.revision", "v2"),
+        ("model.parameters", "600M"),
+        ("model.weight_bits", 8),
+        ("model.attention.layers", 9),
+        ("model.attention.kv_heads", 5),
+        ("model.attention.head_dim", 65),
+        ("cache.size", "20Gi"),
+        ("cache.storage_class", "other"),
+    ):
+        path = name.split(".")[0] if name.startswith("secrets.") else name
+        yield Row(f"workloads.{name}", {f"workloads.0.{path}": value}, IN_PLACE, there, **fleet)
+    one_node = {"node_pools.0.nodes.count": 1} | there
+    once = {"workloads.0.cache.access_mode": "ReadWriteOnce"}
+    yield Row("workloads.cache.access_mode", once, IN_PLACE, one_node, **fleet)
+    (pool,) = BASE[cloud]["node_pools"]
+    two = {"node_pools": [pool, pool | {"name": "b"}]} | there
+    yield Row("workloads.pool", {"workloads.0.pool": "b"}, IN_PLACE, two, **fleet)
+    whole = {"node_pools.0.partition": "none"} | there
+    several = {"workloads.0.tensor_parallel": 2}
+    yield Row("workloads.tensor_parallel", several, IN_PLACE, whole, **fleet)
+    model = {"path": "small", "parameters": "500M"}
+    kept: Changes = {"workloads": [SERVER | {"model": model, "cache": {"claim": "models"}}]}
+    yield Row("workloads.model.path", {"workloads.0.model.path": "b"}, IN_PLACE, kept, **fleet)
+    yield Row("workloads.cache.claim", {"workloads.0.cache.claim": "b"}, IN_PLACE, kept, **fleet)
+
+
+TRITON: dict[str, Any] = {
+    "name": "w",
+    "kind": "triton",
+    "pool": "a",
+    "image": "nvcr.io/nvidia/tritonserver:23.05-py3",
+    "model_repository": {"server": "10.0.0.1", "path": "/models"},
+    "model_control": "explicit",
+    "load_models": ["m"],
+}
+
+
+def triton() -> Iterator[Row]:
+    """Keys that only Triton has."""
+    fleet: dict[str, Any] = {"where": "fleet"}
+    there: Changes = {"workloads": [TRITON]}
+    for name, value in (
+        ("model_repository.server", "10.0.0.2"),
+        ("model_repository.path", "/other"),
+        ("model_repository.read_only", False),
+        ("load_models", ["n"]),
+        ("gpu_memory", "1Gi"),
+    ):
+        yield Row(f"workloads.{name}", {f"workloads.0.{name}": value}, IN_PLACE, there, **fleet)
+    polled = {"workloads.0.load_models": [], "workloads.0.model_control": "poll"}
+    yield Row("workloads.model_control", polled, IN_PLACE, there, **fleet)
+    claimed = {"workloads": [TRITON | {"model_repository": {"claim": "a"}}]}
+    other = {"workloads.0.model_repository.claim": "b"}
+    yield Row("workloads.model_repository.claim", other, IN_PLACE, claimed, **fleet)
+
+
+CONTAINER: dict[str, Any] = {
+    "name": "w",
+    "kind": "container",
+    "pool": "a",
+    "image": "example.com/server:1",
+    "ports": {"http": 8000},
+    "health": {"port": "http", "path": "/health"},
+}
+
+
+def container() -> Iterator[Row]:
+    """Keys that only a container has."""
+    fleet: dict[str, Any] = {"where": "fleet"}
+    there: Changes = {"workloads": [CONTAINER]}
+    for name, value in (
+        ("command", ["serve"]),
+        ("args", ["--fast"]),
+        ("ports", {"http": 8001}),
+        ("health.path", "/ready"),
+        ("health.alive_path", "/alive"),
+    ):
+        yield Row(f"workloads.{name}", {f"workloads.0.{name}": value}, IN_PLACE, there, **fleet)
+    named = {"workloads.0.ports": {"web": 8000}, "workloads.0.health.port": "web"}
+    yield Row("workloads.health.port", named, IN_PLACE, there, **fleet)
+    whole = {"node_pools.0.partition": "none"} | there
+    yield Row("workloads.gpus", {"workloads.0.gpus": 2}, IN_PLACE, whole, **fleet)
 
 
 def operator(operated: Changes) -> Iterator[Row]:
@@ -418,6 +565,12 @@ def gke() -> Iterator[Row]:
         yield Row(f"{listed}.{key}", {f"{listed}.0.{key}": value}, IN_PLACE, plane, **fleet)
     yield Row("cluster.private_nodes", {"cluster.private_nodes": True}, ROLL, **fleet)
     yield from _maintenance(fleet)
+    system = {"components": ["SYSTEM_COMPONENTS"]}
+    for at in ("cluster.monitoring", "cluster.logging"):
+        yield Row(f"{at}.components", {f"{at}.components": []}, IN_PLACE, {at: system}, **fleet)
+    at = "cluster.monitoring.managed_prometheus"
+    before: Changes = {"cluster.monitoring": system}
+    yield Row(at, {at: False}, IN_PLACE, before, **fleet)
     key = "projects/keys-1/locations/us-central1/keyRings/r/cryptoKeys/k"
     yield Row("cluster.kms_key", {"cluster.kms_key": key}, REPLACE, **fleet)
     yield Row("cluster.secrets_key", {"cluster.secrets_key": key}, IN_PLACE, **fleet)
@@ -456,6 +609,13 @@ def gke() -> Iterator[Row]:
         "node_pools.local_ssd.ephemeral", {"node_pools.0.local_ssd.ephemeral": 4}, REPLACE, ssd
     )
     yield Row("node_pools.local_ssd.raw", {"node_pools.0.local_ssd": {"raw": 2}}, REPLACE, ssd)
+    rdma: Changes = {
+        "node_pools.0.machine_type": "a3-ultragpu-8g",
+        "node_pools.0.zones": ["us-central1-b"],
+        "node_pools.0.disk": {"type": "hyperdisk-balanced"},
+        "node_pools.0.partition": "none",
+    }
+    yield Row("node_pools.gpu_network", {"node_pools.0.gpu_network": "dranet"}, REPLACE, rdma)
     yield Row("node_pools.max_pods_per_node", {"node_pools.0.max_pods_per_node": 64}, REPLACE)
     yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, ROLL)
     for name, value in (
@@ -495,6 +655,40 @@ def eks() -> Iterator[Row]:
     yield Row("cluster.addons.version", version, IN_PLACE, **fleet)
     settings = {"cluster.addons": {"coredns": {"settings": {"replicaCount": 3}}}}
     yield Row("cluster.addons.settings", settings, IN_PLACE, **fleet)
+    scaled: Changes = {"cluster.version": "1.35", "cluster.autoscaler": {}}
+    mirror = "registry.example.com/autoscaler:v1.35.0"
+    for name, value in (
+        ("chart_version", "9.58.0"),
+        ("repository", "oci://registry.example.com/charts"),
+        ("image", mirror),
+        ("expander", "random"),
+        ("scale_down.enabled", False),
+        ("scale_down.unneeded_minutes", 5),
+        ("scale_down.after_scale_up_minutes", 5),
+        ("scale_down.utilization_percent", 5),
+    ):
+        path = f"cluster.autoscaler.{name}"
+        yield Row(path, {path: value}, IN_PLACE, scaled, **fleet)
+    of_pods: Changes = {"cluster.autoscaler.mode": "cluster-autoscaler"}
+    versioned: Changes = {"cluster.version": "1.35"}
+    yield Row("cluster.autoscaler.mode", of_pods, IN_PLACE, versioned, **fleet)
+    at, role = "cluster.pod_identities", "arn:aws:iam::111122223333:role"
+    pods: Changes = {at: [{"namespace": "a", "service_account": "b", "role": f"{role}/a"}]}
+    for name, value in (("namespace", "c"), ("service_account", "c"), ("role", f"{role}/c")):
+        yield Row(f"{at}.{name}", {f"{at}.0.{name}": value}, IN_PLACE, pods, **fleet)
+    at = "cluster.access.entries"
+    policy = {"name": "AmazonEKSClusterAdminPolicy"}
+    entry: Changes = {at: [{"principal": f"{role}/a", "policies": [policy]}]}
+    alone = {"cluster.access.creator_admin": False}
+    yield Row("cluster.access.creator_admin", alone, IN_PLACE, entry, **fleet)
+    for name, value in (
+        ("principal", f"{role}/b"),
+        ("policies.0.name", "AmazonEKSViewPolicy"),
+        ("policies.0.namespaces", ["a"]),
+        ("groups", ["gpu-admins"]),
+    ):
+        changed = {f"{at}.0.{name}": value}
+        yield Row(f"{at}.{name.replace('.0', '')}", changed, IN_PLACE, entry, **fleet)
     yield Row("cluster.network.mode", {"cluster.network": "private"}, REPLACE, **fleet)
     private: Changes = {"cluster.network": {"mode": "private"}}
     each = {"cluster.network.nat_gateways": "per-zone"}
@@ -569,6 +763,7 @@ def eks() -> Iterator[Row]:
     )
     yield Row("node_pools.instance_store", {"node_pools.0.instance_store": "raid0"}, ROLL, first)
     yield Row("node_pools.instance_tags", {"node_pools.0.instance_tags": {"a": "b"}}, ROLL, first)
+    yield Row("node_pools.placement", {"node_pools.0.placement": "cluster"}, ROLL, first)
     private: Changes = {**first, "cluster.network": "private"}
     yield Row("node_pools.efa", {"node_pools.0.efa": True}, ROLL, private)
 

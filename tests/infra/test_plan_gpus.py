@@ -178,6 +178,23 @@ def test_flex_start_nodes_are_not_repaired() -> None:
     assert made.management.auto_repair is False
 
 
+@pytest.mark.parametrize(
+    ("rollout", "said"),
+    [
+        (
+            {"max_unavailable": 2, "max_unavailable_percent": 50},
+            "either max_unavailable or max_unavailable_percent",
+        ),
+        ({"evict": "none", "on_drain_timeout": "force"}, "no pod is evicted"),
+    ],
+)
+def test_rollout_keys_that_exclude_each_other_are_refused(
+    rollout: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(spec.SpecError, match=said):
+        planned(EKS, rollout=rollout)
+
+
 def test_a_rollout_policy_is_carried() -> None:
     assert planned(EKS, rollout={"max_unavailable": 3, "canary": 2}).pools[0].rollout.canary == 2
 

@@ -182,7 +182,22 @@ def test_a_machine_with_arm64_processors_is_planned_but_not_built() -> None:
     }
     (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
     assert problem.path == ("node_pools", 0, "machine_type")
-    assert "arm64" in problem.reason
+    assert "a4x-highgpu-4g, whose processors are arm64, is planned and checked" in problem.reason
+    assert "GKE taints its nodes kubernetes.io/arch=arm64:NoSchedule" in problem.reason
+
+
+def test_an_arm64_machine_of_eks_has_no_taint_of_gke() -> None:
+    pool = {
+        "name": "a",
+        "machine_type": "p6e-gb200.36xlarge",
+        "nodes": {"count": 1},
+        "capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"},
+        "zones": ["us-east-1a"],
+    }
+    raw = {"cloud": "eks", "cluster": {"name": "c", "region": "us-east-1"}, "node_pools": [pool]}
+    (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
+    assert "p6e-gb200.36xlarge, whose processors are arm64," in problem.reason
+    assert "taint" not in problem.reason
 
 
 def test_gvnic_cannot_be_left_out_where_the_machine_needs_it() -> None:

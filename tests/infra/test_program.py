@@ -893,6 +893,47 @@ def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> Non
     assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]
 
 
+def test_the_rollout_of_a_pool_is_the_stack_files(record: Record) -> None:
+    rollout = "  rollout: {max_unavailable: 2, canary: 0, drain_timeout_minutes: 5}\n- {name: t4"
+    made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
+    policy = one(made, ":GPUPool", "a100")["spec"]["rolloutPolicy"]
+    assert policy == {
+        "maxUnavailable": 2,
+        "canary": 0,
+        "oneZoneAtATime": False,
+        "drain": {
+            "timeoutSeconds": 300,
+            "onTimeout": "Stop",
+            "pods": "GPU",
+            "deleteLocalData": False,
+        },
+        "maxFailures": 1,
+    }
+    assert "rolloutPolicy" not in one(made, ":GPUPool", "whole")["spec"], "nothing is rolled out"
+
+
+def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
+    keys = (
+        "max_unavailable_percent: 25, one_zone_at_a_time: true, on_drain_timeout: force, "
+        "evict: all, delete_local_data: true, on_failure: continue"
+    )
+    rollout = f"  rollout: {{{keys}}}\n- {{name: t4"
+    made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
+    policy = one(made, ":GPUPool", "a100")["spec"]["rolloutPolicy"]
+    assert policy == {
+        "maxUnavailable": "25%",
+        "canary": 1,
+        "oneZoneAtATime": True,
+        "drain": {
+            "timeoutSeconds": 3600,
+            "onTimeout": "Force",
+            "pods": "All",
+            "deleteLocalData": True,
+        },
+        "maxFailures": 1,  # of a pool of one node
+    }
+
+
 def test_gpus_of_one_node_may_have_different_layouts(record: Record) -> None:
     made = record("shared-eks", fleet=SHARED_EKS)
     layouts = yaml.safe_load(one(made, ":ConfigMap", "mig-layouts")["data"]["config.yaml"])[

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 Record = Callable[..., list[Any]]
 SERVICES = {"iam": "aws-iam"}
 """As the simulated clouds name them, where that differs."""
+ROLE = "arn:aws:iam::111122223333:role"
 TEMPLATED: Mapping[str, Any] = {"instance_metadata": {"hop_limit": 1}}
 """What gives a pool a launch template."""
 NO_OPERATIONS = ("iam:PassRole",)
@@ -38,6 +39,7 @@ def eks(
     cluster: str = "c",
     pool: Mapping[str, Any] = MappingProxyType({}),
     network: Any = "public",
+    more: Mapping[str, Any] = MappingProxyType({}),
     **nodes: Any,
 ) -> plan.EksFleetPlan:
     raw = {
@@ -47,6 +49,7 @@ def eks(
             "region": region,
             "zones": [f"{region}a", f"{region}b"],
             "network": network,
+            **more,
         },
         "node_pools": [
             {"name": "p", "machine_type": "g6.xlarge", "nodes": nodes or {"count": 1}, **pool},
@@ -106,6 +109,35 @@ def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> Non
     }
     new = statement(policy, "ec2:CreateLaunchTemplate")
     assert new["Condition"]["StringLike"] == {"aws:RequestTag/Name": ["c", "c-us-west-2*"]}
+
+
+def test_only_the_access_policies_of_the_file_can_be_given() -> None:
+    named = {"principal": "arn:aws:iam::111122223333:role/ml"}
+    view = {**named, "policies": [{"name": "AmazonEKSViewPolicy"}]}
+    grouped = values.aws_policy(eks(more={"access": {"entries": [{**named, "groups": ["ml"]}]}}))
+    assert "eks:CreateAccessEntry" in actions(grouped)
+    assert "eks:AssociateAccessPolicy" not in actions(grouped)
+    policy = values.aws_policy(eks(more={"access": {"entries": [view]}}))
+    associate = statement(policy, "eks:AssociateAccessPolicy")
+    assert associate["Action"] == ["eks:AssociateAccessPolicy"]
+    assert associate["Condition"] == {
+        "ArnEquals": {
+            "eks:policyArn": ["arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"]
+        }
+    }
+    assert "Access" not in json.dumps(values.aws_policy(eks()))
+
+
+def test_roles_of_pods_can_be_handed_on_and_nothing_else_be_done_with_them() -> None:
+    trainer = {"namespace": "a", "service_account": "b", "role": f"{ROLE}/trainer"}
+    policy = values.aws_policy(eks(more={"pod_identities": [trainer]}))
+    naming = [one for one in policy["Statement"] if f"{ROLE}/trainer" in one["Resource"]]
+    assert {action for one in naming for action in one["Action"]} == {"iam:GetRole", "iam:PassRole"}
+    passing = statement(policy, "iam:PassRole")
+    assert passing["Condition"]["StringEquals"]["iam:PassedToService"] == [
+        "eks.amazonaws.com",
+        "pods.eks.amazonaws.com",
+    ]
 
 
 def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) -> None:
@@ -193,8 +225,35 @@ def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_sta
 
 def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
     """6,144 characters without white space, of a managed policy (IAM quotas)."""
-    policy = values.aws_policy(eks("us-gov-west-1", "c" * 63, TEMPLATED, min=0, max=2))
-    assert len(json.dumps(policy, separators=(",", ":"))) <= 6144
+    fleet = eks("us-gov-west-1", "c" * 63, TEMPLATED, min=0, max=2)
+    for one in (fleet, with_autoscaler(fleet)):
+        assert len(json.dumps(values.aws_policy(one), separators=(",", ":"))) <= 6144
+
+
+def test_the_roles_of_pods_are_passed_only_where_there_are_some() -> None:
+    fleet = eks(min=0, max=2)
+    for one, services in (
+        (fleet, "eks.amazonaws.com"),
+        (with_autoscaler(fleet), ["eks.amazonaws.com", "pods.eks.amazonaws.com"]),
+    ):
+        policy = values.aws_policy(one)
+        condition = statement(policy, "iam:PassRole")["Condition"]
+        assert condition == {"StringEquals": {"iam:PassedToService": services}}
+        assert ("role/eks-autoscaler-" in json.dumps(policy)) == (one is not fleet)
+
+
+def with_autoscaler(fleet: plan.EksFleetPlan) -> plan.EksFleetPlan:
+    autoscaler = plan.EksAutoscalerPlan(
+        repository="https://kubernetes.github.io/autoscaler",
+        chart_version="9.59.0",
+        image="registry.k8s.io/autoscaling/cluster-autoscaler",
+        tag="v1.35.1",
+        expander="random",
+        scale_down=spec.ScaleDown(),
+        unready_minutes=20,
+    )
+    cluster = dataclasses.replace(fleet.cluster, autoscaler=autoscaler)
+    return dataclasses.replace(fleet, cluster=cluster)
 
 
 def test_a_preview_may_change_nothing() -> None:
@@ -213,10 +272,16 @@ def test_every_right_has_a_source_and_every_one_behind_a_call_a_reason() -> None
 
 
 def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
-    most = eks(pool=TEMPLATED, network="private", min=0, max=2)
+    view = [{"name": "AmazonEKSViewPolicy"}]
+    entry = {"principal": "arn:aws:iam::111122223333:role/ml", "policies": view}
+    access: dict[str, Any] = {"access": {"entries": [entry]}, "addons": {"aws-ebs-csi-driver": {}}}
+    trainer = {"namespace": "a", "service_account": "b", "role": f"{ROLE}/trainer"}
+    access["pod_identities"] = [trainer]
+    pool = {**TEMPLATED, "placement": "cluster"}
+    most = eks(pool=pool, network="private", more=access, min=0, max=2)
     key = "arn:aws:kms:us-west-2:111122223333:key/a"
-    everything = dataclasses.replace(
-        most, cluster=dataclasses.replace(most.cluster, secrets_key=key)
+    everything = with_autoscaler(
+        dataclasses.replace(most, cluster=dataclasses.replace(most.cluster, secrets_key=key))
     )
     assert not {"kms:CreateGrant", "eks:AssociateEncryptionConfig"} & actions(
         values.aws_policy(most)

@@ -16,7 +16,7 @@ from infra import plan, spec, values
 from rehearsal.clouds.core import call_log
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
-from tests.infra.existing_vpc import ExistingCluster, ExistingVpc
+from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
 from tests.rights_used import differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,9 +42,11 @@ def autoscaled() -> dict[str, Any]:
 
 
 def templated() -> dict[str, Any]:
-    """A pool with a launch template, and tags on its instances."""
+    """A pool with a launch template, tags on its instances, and a placement group."""
     fleet = committed("s1")
-    fleet["node_pools"][0] |= {"instance_store": "raid0", "instance_tags": {"team": "ml"}}
+    tags = {"team": "ml"}
+    more = {"instance_store": "raid0", "instance_tags": tags, "placement": "cluster"}
+    fleet["node_pools"][0] |= more
     return fleet
 
 
@@ -70,6 +72,41 @@ def with_a_key() -> dict[str, Any]:
     return fleet
 
 
+def with_an_autoscaler() -> dict[str, Any]:
+    """A role for pods, with a policy of its own."""
+    fleet = autoscaled()
+    fleet["cluster"] |= {"version": "1.36", "autoscaler": "cluster-autoscaler"}
+    return fleet
+
+
+def with_volumes() -> dict[str, Any]:
+    """An add-on with an IAM role."""
+    fleet = committed("s1")
+    fleet["cluster"]["addons"] = {"aws-ebs-csi-driver": {}}
+    return fleet
+
+
+def with_roles_of_pods(engine: CloudEngine) -> dict[str, Any]:
+    """A role that is there, for the pods of a service account."""
+    fleet = committed("s1")
+    role = {"role": role_of_pods(engine, "trainer")}
+    fleet["cluster"]["pod_identities"] = [{"namespace": "a", "service_account": "b", **role}]
+    return fleet
+
+
+def with_access() -> dict[str, Any]:
+    """Access entries, with policies and with groups."""
+    fleet = committed("s1")
+    role = "arn:aws:iam::111122223333:role"
+    view = {"name": "AmazonEKSViewPolicy", "namespaces": ["training"]}
+    entries = [
+        {"principal": f"{role}/ml", "policies": [view]},
+        {"principal": f"{role}/ops", "groups": ["ops"]},
+    ]
+    fleet["cluster"] |= {"access": {"entries": entries}}
+    return fleet
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
@@ -77,8 +114,11 @@ def with_a_key() -> dict[str, Any]:
         pytest.param(committed("s0"), id="s0"),
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),
+        pytest.param(with_an_autoscaler(), id="s1-autoscaler"),
         pytest.param(templated(), id="s1-templated"),
         pytest.param(with_a_key(), id="s1-key"),
+        pytest.param(with_access(), id="s1-access"),
+        pytest.param(with_volumes(), id="s1-volumes"),
         pytest.param(behind_nat_gateways(), id="s1-private"),
     ],
 )
@@ -86,6 +126,12 @@ def test_the_calls_of_a_whole_life_need_the_listed_rights_and_all_of_them(
     engine: CloudEngine, fleet: dict[str, Any]
 ) -> None:
     check_whole_life(engine, fleet)
+
+
+def test_the_calls_of_a_stack_with_roles_of_pods_need_the_listed_rights(
+    engine: CloudEngine,
+) -> None:
+    check_whole_life(engine, with_roles_of_pods(engine))
 
 
 def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:

@@ -134,6 +134,15 @@ def test_every_stack_file_names_the_schema_and_is_valid(stack: Path) -> None:
     assert errors(SCHEMA, yaml.safe_load(text)) == []
 
 
+@pytest.mark.parametrize("name", ["vllm", "triton", "container"])
+def test_workloads_of_each_kind_are_valid_and_misspelled_ones_are_not(name: str) -> None:
+    text = (ROOT / f"tests/infra/golden/{name}.yaml").read_text()
+    assert errors(SCHEMA, yaml.safe_load(text)) == []
+    for old, new in (("replicas:", "replica:"), (f"kind: {name}", "kind: other")):
+        assert old in text
+        assert errors(SCHEMA, yaml.safe_load(text.replace(old, new)))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -16,6 +16,7 @@ from rich.console import Console
 from infra import plan, spec
 from infra.geometry import Placement
 from slicewright import shown
+from slicewright.change_text import step_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,6 +106,33 @@ def test_only_the_difference_of_an_add_on_is_shown() -> None:
     )
 
 
+def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
+    without, before, after = (written("s1") for _ in range(3))
+    for fleet in (without, before, after):
+        fleet["cluster"]["version"] = "1.35"
+    before["cluster"]["autoscaler"] = {"mode": "cluster-autoscaler"}
+    after["cluster"]["autoscaler"] = {"scale_down": {"unneeded_minutes": 30}}
+    added = "cluster.autoscaler none -> cluster-autoscaler v1.35.1"
+    assert any(added in line for line in told(without, before))
+    (line,) = (line for line in told(before, after) if "cluster.autoscaler" in line)
+    assert line == "fleet: in place: cluster.autoscaler scale_down unneeded_minutes 10 -> 30"
+
+
+def test_only_access_entries_that_change_are_shown() -> None:
+    arn, fleets = "arn:aws:iam::111122223333:role", []
+    for policies in ([], [{"name": "AmazonEKSViewPolicy", "namespaces": ["a", "b"]}]):
+        fleet = written("s1")
+        changed = {"principal": f"{arn}/ml", "groups": ["ml"], "policies": policies}
+        same = {"principal": f"{arn}/ops", "groups": ["ops"]}
+        fleet["cluster"]["access"] = {"entries": [changed, same]}
+        fleets.append(fleet)
+    (line,) = (line for line in told(*fleets) if "cluster.access" in line)
+    assert line == (
+        f"fleet: in place: cluster.access {arn}/ml {arn}/ml (group ml) -> "
+        f"{arn}/ml (AmazonEKSViewPolicy in a b, group ml)"
+    )
+
+
 def test_a_cluster_gets_a_key_of_secrets_in_place_and_another_cluster_another() -> None:
     without, first, second = (written("s1") for _ in range(3))
     for fleet, name in ((first, "a"), (second, "b")):
@@ -130,6 +158,30 @@ def test_added_removed_and_reordered_workloads_are_shown() -> None:
         for line in told(written("s3"), two)
     )
     assert "fleet: in place: workloads the same in another order" in told(two, turned)
+
+
+def test_changes_of_a_server_are_shown_key_by_key() -> None:
+    text = (ROOT / "tests/infra/golden/vllm.yaml").read_text()
+    before: dict[str, Any] = yaml.safe_load(text)["config"]["slicewright:fleet"]
+    after = copy.deepcopy(before)
+    after["workloads"][0] |= {"replicas": 8, "max_model_len": 4096}
+    lines = told(before, after)
+    changed = "llm-deployment replicas 16 -> 8; max_model_len 8192 -> 4096"
+    assert f"fleet: in place: deployments {changed}" in lines
+    assert lines[-2:] == ["pool h100-partition-3g: unchanged", "pool whole: unchanged"]
+    del after["workloads"]
+    assert any(
+        line.endswith("deployments llm-deployment (16 x vllm), large (2 x vllm) -> none")
+        for line in told(before, after)
+    )
+
+
+def test_a_larger_pool_changes_no_server() -> None:
+    text = (ROOT / "tests/infra/golden/vllm.yaml").read_text()
+    before: dict[str, Any] = yaml.safe_load(text)["config"]["slicewright:fleet"]
+    after = copy.deepcopy(before)
+    after["node_pools"][0]["nodes"]["count"] = 2
+    assert not any("deployments" in line for line in told(before, after))
 
 
 SHARE = plan.ReplicatedResource(
@@ -194,7 +246,7 @@ def test_no_change_is_shown_from_a_value_to_the_same_text(
     value: Any, others: dict[str, Any]
 ) -> None:
     for field, other in others.items():
-        step = shown._step((value,), (dataclasses.replace(value, **{field: other}),))
+        step = step_text((value,), (dataclasses.replace(value, **{field: other}),))
         before, _, after = step.rpartition(" -> ")
         if isinstance(value, plan.WorkloadPlan):
             before = before.split()[-1]  # only what differs is told, after its name

@@ -366,3 +366,31 @@ def test_every_exit_code_is_documented() -> None:
         cli.INTERRUPTED,
         cli.CLOSED_PIPE,
     }
+
+
+def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.vllm.yaml"
+    written = (ROOT / "tests/infra/golden/vllm.yaml").read_text()
+    file.write_text(written.replace("replicas: 16", "replicas: 17"))
+    code, out, _ = run("plan", str(file))
+    assert code == 0
+    for part in (
+        "workload ai/llm-deployment: 17 replicas of vllm on pool h100-partition-3g",
+        "each asks for   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
+        "each needs      26182 MiB of 36403 MiB usable: weights 23366, context 1280",
+        "workload default/large: 2 replicas of vllm on pool whole",
+        "context not known",
+    ):
+        assert part in out
+    code, out, _ = run("plan", str(file), "--json")
+    assert code == 0
+    first, second = json.loads(out)["deployments"]
+    assert (first["run"], first["pending"], first["awaited"]) == (16, 1, False)
+    assert first["memory_mib"] == {
+        "needed": 26182,
+        "weights": 23366,
+        "context": 1280,
+        "overhead": 1536,
+        "usable": 36403,
+    }
+    assert (second["per_pod"], second["profiles"], second["awaited"]) == (2, [], True)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slicewright import cli
 
@@ -96,3 +97,32 @@ config:
     assert out == ""
     assert "a4x-highgpu-4g, whose processors are arm64," in err
     assert "this version cannot build it yet" in err
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        (0, ""),
+        (60, "a managed policy takes 6144: give it to the role that runs Pulumi as an inline"),
+        (200, "a role takes 10240 of inline policies: divide its statements"),
+    ],
+)
+def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
+    roles: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.s1.yaml").read_text())
+    raw["config"]["slicewright:fleet"]["cluster"]["pod_identities"] = [
+        {
+            "namespace": "ai",
+            "service_account": f"trainer-{n}",
+            "role": f"arn:aws:iam::111122223333:role/trainer-{n}",
+        }
+        for n in range(roles)
+    ]
+    file = tmp_path / "Pulumi.x.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    assert cli.main(["rights", str(file)]) == cli.PROVEN
+    out, err = capsys.readouterr()
+    assert json.loads(out)["Statement"]
+    assert said in err
+    assert bool(err) is bool(said)

@@ -37,10 +37,11 @@ def _located(loc: tuple[str | int, ...]) -> tuple[tuple[int, ...], Any]:
             continue
         at = _unwrapped(at)
         members = _union_members(at)
+        while len(members) == 1 and (only := next(iter(members.values()))) is not at:
+            at, members = only, _union_members(only)  # an optional one, perhaps of a union
         if len(members) > 1:
             at = members.get(str(step))
             continue
-        at = next(iter(members.values()), at)
         if step == "[key]":
             break
         parent, at = at, type_at(at, step)
@@ -68,17 +69,32 @@ def keys_of(annotation: Any) -> dict[str, Any]:
     return {name: type_at(model, name) for name in model.model_fields} if is_model(model) else {}
 
 
-def tag_for_keys(annotation: Any, keys: set[str]) -> str:
-    """The tag of the first union member that has all these keys or similar ones; empty for none."""
+def tag_for_keys(annotation: Any, keys: set[str], tag_key: str) -> str:
+    """The tag of the first union member that has all these keys or similar ones, and asks for no
+    others; empty for none.
+
+    tag_key: the key that has the tag; a union inside the union may be the one that it is of.
+    """
 
     def has(model: Any) -> bool:
-        return all(
-            nearest_names(key, tuple(model.model_fields), count=1, similarity=SIMILAR)
-            for key in keys
-        )
+        if tag_key not in model.model_fields:
+            return False
+        meant = {tag_key}
+        for key in keys:
+            near = nearest_names(key, tuple(model.model_fields), count=1, similarity=SIMILAR)
+            if not near:
+                return False
+            meant.add(near[0])
+        return all(name in meant for name, one in model.model_fields.items() if one.is_required())
 
-    members = _union_members(_unwrapped(annotation)).items()
-    return next((tag for tag, model in members if keys and is_model(model) and has(model)), "")
+    for tag, member in _union_members(_unwrapped(annotation)).items():
+        if is_model(member) and keys and has(member):
+            return tag
+        if member is not annotation and len(_union_members(member)) > 1:
+            inner = tag_for_keys(member, keys, tag_key)
+            if inner:
+                return inner
+    return ""
 
 
 def is_required(parent: Any, path: Path) -> bool:
@@ -144,7 +160,7 @@ def _union_members(annotation: Any) -> dict[str, Any]:
 
 def _tag_of(model: Any) -> str:
     if is_model(model):
-        for name in ("mode", "cloud"):
+        for name in ("mode", "cloud", "kind"):
             if (
                 name in model.model_fields
                 and get_origin(model.model_fields[name].annotation) is Literal

@@ -60,6 +60,14 @@ KEY_SYNONYMS: Mapping[str, str] = {
 }
 """Key of another tool -> what to write here: a key, or a key with its value."""
 
+NEEDLESS: Mapping[tuple[str, str], str] = {
+    ("GkeCluster", "autoscaler"): "leave it out: GKE scales its pools itself, by their nodes: "
+    "{min: …, max: …}",
+    ("ByoCluster", "autoscaler"): "leave it out: slicewright neither adds nor removes nodes of an "
+    "existing cluster",
+}
+"""(Model, key of another cloud's) -> why it is not needed there."""
+
 VALUE_SYNONYMS: Mapping[str, str] = {
     "gcp": "gke",
     "google": "gke",

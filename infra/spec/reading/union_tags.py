@@ -20,6 +20,7 @@ MODES: Mapping[str, str] = {
     "in_use": "refuse or wait",
     "network": "public, private, or existing",
     "upgrade": "surge or blue-green",
+    "workloads": "vllm, triton, or container",
 }
 """Key of a union -> its modes, for remedies."""
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"
@@ -50,7 +51,7 @@ def diagnose_tag(
     if isinstance(fix, DropValue) and isinstance(found, dict):
         # The other keys show which member is meant, and may have problems of their own.
         annotation = type_at(parent, path[-1]) if path else None
-        tag = tag_for_keys(annotation, found.keys() - {tag_key})
+        tag = tag_for_keys(annotation, found.keys() - {tag_key}, tag_key)
         if tag:
             fix = ReplaceValue(value={**found, tag_key: tag}, unknown=((*path, tag_key),))
     return Diagnosis(problem=problem, loc=loc, fix=fix)
@@ -107,7 +108,9 @@ def _wrong(
 
 
 def _tags(path: Path) -> str:
-    return MODES.get(str(path[-1]), "") if path else _CLOUDS
+    """Of an item of a list: by the list's key."""
+    key = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return MODES.get(key, "") if path else _CLOUDS
 
 
 def _guess_cloud(path: Path, fleet: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from infra.spec.reading.annotations import SIMILAR, example, type_at
 from infra.spec.reading.diagnosis import Diagnosis, DropValue, Fix, RenameKey
 from infra.spec.reading.formatting import comma_separated
 from infra.spec.reading.source import Source
-from infra.spec.reading.synonyms import KEY_SYNONYMS
+from infra.spec.reading.synonyms import KEY_SYNONYMS, NEEDLESS
 
 
 def diagnose_unknown_key(
@@ -27,6 +27,8 @@ def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
     value = holder[key]
     # machineType and machine-type are machine_type.
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", key).casefold()
+    if (needless := NEEDLESS.get((parent.__name__, snake))) is not None:
+        return needless, DropValue()
     synonym = KEY_SYNONYMS.get(snake, "")
     target = synonym.partition(":")[0].partition(",")[0]
     if target in known and target != synonym:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from infra.spec.schema.constraints import Cidr, Pattern
-from infra.spec.schema.field_types import Labels
+from infra.spec.schema.field_types import Labels, NamespaceName
 from infra.spec.schema.model import SpecModel
 
 AdminGroup = Annotated[
@@ -25,17 +25,7 @@ AdminGroup = Annotated[
 class MetricsNamespace(SpecModel):
     """Pods of a namespace."""
 
-    namespace: Annotated[
-        str,
-        Pattern(
-            # Not DnsLabel: a namespace may start with a digit.
-            pattern=r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?",
-            is_not="the name of a namespace: at most 63 lowercase letters, digits and '-', not "
-            "starting or ending with '-'",
-            examples=("monitoring",),
-            source="Kubernetes docs, object names",
-        ),
-    ]
+    namespace: NamespaceName
     pods: Labels = Field(default_factory=dict)
     """Labels of those pods. By default all pods of the namespace."""
 

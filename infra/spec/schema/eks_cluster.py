@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from infra.spec.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
+from infra.spec.schema.eks_access import EksAccess
+from infra.spec.schema.eks_autoscaler import EksAutoscaler
+from infra.spec.schema.eks_identities import PodIdentity
 from infra.spec.schema.field_types import KmsKeyArn, ZoneNames
 from infra.spec.schema.model import Shorthand, SpecModel
 
@@ -74,9 +77,10 @@ class EksEndpoint(SpecModel):
 AddonName = Annotated[
     str,
     Pattern(
-        pattern="coredns|eks-node-monitoring-agent|eks-pod-identity-agent|kube-proxy|vpc-cni",
+        pattern="aws-ebs-csi-driver|coredns|eks-node-monitoring-agent|eks-pod-identity-agent"
+        "|kube-proxy|vpc-cni",
         is_not="an add-on that slicewright installs: coredns, kube-proxy, vpc-cni, "
-        "eks-node-monitoring-agent or eks-pod-identity-agent",
+        "aws-ebs-csi-driver, eks-node-monitoring-agent or eks-pod-identity-agent",
         examples=("eks-node-monitoring-agent",),
         source="EKS user guide, AWS add-ons",
     ),
@@ -142,5 +146,11 @@ class EksCluster(SpecModel):
     """Versions and settings of vpc-cni, kube-proxy and coredns, which every new cluster has, and
     further add-ons.
     """
+    autoscaler: EksAutoscaler | None = None
+    """What scales pools with `nodes: {min, max}`. By default nothing that slicewright installs."""
+    pod_identities: tuple[PodIdentity, ...] = ()
+    """IAM roles that pods have, by their service account."""
+    access: EksAccess = EksAccess()
+    """Who may use the Kubernetes API."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

@@ -174,6 +174,10 @@ class EksPool(CloudPool):
     efa: bool = False
     """Every Elastic Fabric Adapter that the machine type has, as network interfaces of each node.
     """
+    placement: Literal["cluster"] | None = None
+    """`cluster`: close to each other, in a placement group of the pool's own. By default where
+    there is room.
+    """
     update: EksUpdate = EksUpdate()
     repair: EksRepair | None = None
     """By default off; once on, only `enabled: false` turns it off."""

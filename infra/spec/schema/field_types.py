@@ -19,6 +19,31 @@ LabelValue = Annotated[
     ),
 ]
 Labels = Mapping[LabelKey, LabelValue]
+NamespaceName = Annotated[
+    str,
+    Pattern(
+        # Not DnsLabel: a namespace may start with a digit.
+        pattern=r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?",
+        is_not="the name of a namespace: at most 63 lowercase letters, digits and '-', not "
+        "starting or ending with '-'",
+        examples=("monitoring",),
+        source="Kubernetes docs, object names",
+    ),
+]
+Image = Annotated[
+    str,
+    Pattern(
+        # Some letter in the name: 3.13 alone is a forgotten `python:`.
+        pattern=r"(?=[^:@]*[a-z])"
+        r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"
+        r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+        r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+        is_not="a container image reference: <registry>/<name>:<tag>, optionally with "
+        "@sha256:<digest>",
+        examples=("docker.io/library/python:3.13-slim",),
+        source="distribution/reference, grammar of image references",
+    ),
+]
 ProfileName = Annotated[
     str,
     Pattern(

@@ -15,18 +15,18 @@ from infra.spec.schema.constraints import (
     FreeText,
     IntRange,
     NotEmpty,
-    Pattern,
 )
 from infra.spec.schema.eks_cluster import EksCluster
 from infra.spec.schema.eks_pools import EksPool
-from infra.spec.schema.field_types import ZoneNames
-from infra.spec.schema.fractional import Fractional, Workload
+from infra.spec.schema.field_types import Image, ZoneNames
+from infra.spec.schema.fractional import Fractional
 from infra.spec.schema.gke_cluster import GkeCluster
 from infra.spec.schema.gke_pools import GkePool
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.pools import ByoPool, Fixed, Nodes
+from infra.spec.schema.workloads import AnyWorkload
 
 
 class SystemPool(SpecModel):
@@ -79,20 +79,7 @@ class _Fleet(SpecModel):
         ),
     ] = 30
     """How long `up` waits until all nodes are verified. An A100 node takes 15 minutes to reboot."""
-    image: Annotated[
-        str,
-        Pattern(
-            # Some letter in the name: 3.13 alone is a forgotten `python:`.
-            pattern=r"(?=[^:@]*[a-z])"
-            r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"
-            r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
-            r"(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?",
-            is_not="a container image reference: <registry>/<name>:<tag>, optionally with "
-            "@sha256:<digest>",
-            examples=("docker.io/library/python:3.13-slim",),
-            source="distribution/reference, grammar of image references",
-        ),
-    ] = (
+    image: Image = (
         "docker.io/library/python:3.13-slim"
         "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
     )
@@ -106,8 +93,10 @@ class _Fleet(SpecModel):
     """Who may read the metrics of agents and fleet controller. By default nobody."""
     fractional: Fractional | None = None
     """The scheduler that allocates fractions of GPUs, for pools with `sharing: fractional`."""
-    workloads: tuple[Workload, ...] = ()
-    """Workloads that request fractions of GPUs."""
+    workloads: tuple[AnyWorkload, ...] = ()
+    """What runs on the pools: with `kind`, servers that the stack makes; with `gpu_share`, requests
+    for fractions of GPUs.
+    """
 
 
 _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at least one pool")

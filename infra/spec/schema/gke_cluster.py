@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from infra.spec.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
 from infra.spec.schema.gke_maintenance import GkeMaintenance
+from infra.spec.schema.gke_observability import GkeLogging, GkeMonitoring
 from infra.spec.schema.model import SpecModel
 
 _COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -116,6 +117,10 @@ class GkeCluster(SpecModel):
     control_plane: GkeControlPlane | None = None
     maintenance: GkeMaintenance | None = None
     """When GKE may upgrade the cluster by itself. By default at any time."""
+    monitoring: GkeMonitoring | None = None
+    """By default GKE's choice: system components, Kubernetes objects and GPUs, by Prometheus."""
+    logging: GkeLogging | None = None
+    """By default GKE's choice: system components and workloads."""
     kms_key: _KmsKey | None = None
     """Encrypts the boot disks of all nodes. By default Google's own keys do."""
     secrets_key: _KmsKey | None = None

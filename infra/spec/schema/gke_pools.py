@@ -112,3 +112,7 @@ class GkePool(CloudPool):
         | None
     ) = None
     """A placement policy of the project, in place of one that GKE makes for the pool."""
+    gpu_network: Literal["dranet"] | None = None
+    """Networks between the GPUs of nodes, made by GKE; pods claim interfaces of them by Dynamic
+    Resource Allocation. By default none.
+    """

@@ -75,7 +75,7 @@ Nodes = Annotated[
 
 
 class Rollout(SpecModel):
-    """How a new layout is rolled out to the pool's nodes."""
+    """How a new layout is rolled out to the pool's nodes, where mig-manager partitions them."""
 
     max_unavailable: Annotated[
         int,
@@ -86,7 +86,11 @@ class Rollout(SpecModel):
             source="EKS API, updateConfig.maxUnavailable",
         ),
     ] = 1
-    """Nodes that are changed at the same time."""
+    """Nodes that may be out of service for a change at the same time."""
+    max_unavailable_percent: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
+    ) = None
+    """The same in percent of the pool's nodes, rounded down; one node at least."""
     canary: Annotated[
         int,
         IntRange(
@@ -108,6 +112,13 @@ class Rollout(SpecModel):
             source=OWN_LIMIT,
         ),
     ] = 60
+    on_drain_timeout: Literal["stop", "force"] = "stop"
+    """`force`: pods without a controller and with local data are evicted then, too."""
+    evict: Literal["gpu", "all", "none"] = "gpu"
+    """Which pods leave a node by eviction: those with GPUs, all, or none, which waits for them."""
+    delete_local_data: bool = False
+    """Whether pods with an emptyDir on disk are evicted."""
+    one_zone_at_a_time: bool = False
     on_failure: Literal["pause", "continue"] = "pause"
 
 

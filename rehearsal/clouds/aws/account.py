@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge
 
@@ -47,6 +47,55 @@ class Reservation(Strict):
     """Whether instances that do not name it may run in it."""
     groups: tuple[str, ...] = ()
     """ARNs of the resource groups that it is in."""
+    taken: _Count = 0
+    """Instances of others that run in it."""
+    start: str | None = None
+    end: str | None = None
+    """Of a capacity block, as `2026-12-01T11:30:00Z`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key(Strict):
+    """A KMS key."""
+
+    state: Literal["Enabled", "Disabled", "PendingDeletion", "PendingImport", "Unavailable"] = (
+        "Enabled"
+    )
+    usage: Literal["ENCRYPT_DECRYPT", "SIGN_VERIFY", "GENERATE_VERIFY_MAC"] = "ENCRYPT_DECRYPT"
+    spec: str = "SYMMETRIC_DEFAULT"
+
+
+_EVERYTHING: Mapping[str, Any] = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller(Strict):
+    """Who calls, as STS says it, and the policies by which IAM's simulator judges. The simulated
+    services themselves refuse nobody.
+    """
+
+    arn: str = "arn:aws:iam::123456789012:user/rehearsal"
+    """Of a session of a role: `arn:aws:sts::123456789012:assumed-role/ROLE/SESSION`."""
+    role_path: str = "/"
+    """Of that role."""
+    policies: tuple[Mapping[str, Any], ...] = (_EVERYTHING,)
+    boundary: Mapping[str, Any] | None = None
+    organization: Mapping[str, Any] = field(default_factory=lambda: _EVERYTHING)
+    """The service control policy."""
+
+    @property
+    def role(self) -> str | None:
+        """Its name; None: the caller is a user."""
+        return self.arn.split("/")[1] if ":assumed-role/" in self.arn else None
+
+    @property
+    def principal(self) -> str:
+        """Of the user, or of the role."""
+        account = self.arn.split(":")[4]
+        return f"arn:aws:iam::{account}:role{self.role_path}{self.role}" if self.role else self.arn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +107,15 @@ class Account(Strict):
     """
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     """By ID, cr-…: capacity that was reserved or bought before."""
+    keys: Mapping[str, Key] | None = None
+    """By ARN. None: whatever key is asked for is there, and enabled."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Zone name -> zone id, where they are not as `zones.zone_ids` gives them."""
     elastic_ips: _Count = 5
     """Elastic IP addresses that a region gives. Source: VPC user guide, "Amazon VPC quotas"."""
     nat_gateways_per_zone: _Count = 5
     """Source: VPC user guide, "Amazon VPC quotas"."""
+    caller: Caller = field(default_factory=Caller)
     iam_spread_s: _Seconds = 1.0
     """Until other services know of a new role or attachment, in seconds; in AWS some seconds."""
     unseen_reads: _Count = 1

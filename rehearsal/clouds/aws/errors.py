@@ -20,7 +20,7 @@ _THROTTLED = {
 
 
 def throttled(service: str) -> CloudError:
-    name, code, message = _THROTTLED[service]
+    name, code, message = _THROTTLED.get(service, ("ThrottlingException", 400, "Rate exceeded"))
     return aws_error(name, message, code=code)
 
 

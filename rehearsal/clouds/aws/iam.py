@@ -1,4 +1,4 @@
-"""The simulated AWS IAM: roles, their trust policies, and the managed policies attached to them."""
+"""The simulated AWS IAM: roles, their trust policies, and the policies that they have."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import quote
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.role_policies import RolePolicies, inline
 from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
@@ -23,6 +24,7 @@ _MANAGED = {
     "AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEC2ContainerRegistryReadOnly",
     "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore", "service-role/AmazonEBSCSIDriverPolicy",
+    "AmazonEBSCSIDriverPolicyV2", "AmazonEBSCSIDriverEKSClusterScopedPolicy",
     "CloudWatchAgentServerPolicy",
     "AmazonS3ReadOnlyAccess", "AmazonEKSComputePolicy", "AmazonEKSNetworkingPolicy",
     "AmazonEKSLoadBalancingPolicy",
@@ -32,10 +34,13 @@ _MANAGED = {
 
 class AwsIam:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
+        self._inline = RolePolicies(context.store)
 
     def methods(self) -> Methods:
         return {
+            **self._inline.methods(),
             "CreateRole": self._create,
             "GetRole": lambda _, body: {"Role": _shown(self._role(body))},
             "UpdateAssumeRolePolicy": self._update_trust,
@@ -64,15 +69,33 @@ class AwsIam:
             {"kind": "iam.instanceProfile", "name": key}
             for key, _ in self._store.items(INSTANCE_PROFILES)
         ]
-        return [{"kind": "iam.role", "name": key} for key, _ in roles] + attached + profiles
+        made = [{"kind": "iam.role", "name": key} for key, _ in roles]
+        return made + attached + self._inline.inventory() + profiles
 
     def _role(self, body: JsonObject) -> JsonObject:
-        found = self._store.get(ROLES, body["RoleName"])
+        found = self._store.get(ROLES, body["RoleName"]) or self._callers_role(body["RoleName"])
         if found is None:
             raise aws_error(
                 "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
             )
         return found
+
+    def _callers_role(self, name: str) -> JsonObject | None:
+        """The role by which the user of the rehearsal is said to call; it can only be looked at."""
+        caller = account_of(self._context).caller
+        if caller.role != name:
+            return None
+        trust = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}
+        return {
+            "RoleName": name,
+            "Path": caller.role_path,
+            "Arn": caller.principal,
+            "RoleId": "AROAREHEARSALREHEARSA",
+            "CreateDate": now(),
+            "trust": {"Version": "2012-10-17", "Statement": [trust]},
+            "policies": [],
+            "_since": {"role": 0.0},
+        }
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name, path = body["RoleName"], body.get("Path", "/")
@@ -118,6 +141,10 @@ class AwsIam:
                     "DeleteConflict",
                     "Cannot delete entity, must detach all policies first.",
                     code=409,
+                )
+            if inline(role):
+                raise aws_error(
+                    "DeleteConflict", "Cannot delete entity, must delete policies first.", code=409
                 )
             if self._profiles_of(body["RoleName"]):
                 raise aws_error(
@@ -229,18 +256,14 @@ def make_instance_profile(context: Context, name: str, role_arn: str) -> None:
     context.store.put(INSTANCE_PROFILES, name, profile)
 
 
-def trusts(role: JsonObject, service: str) -> bool:
-    """Whether the service may assume the role."""
+def trusts(role: JsonObject, service: str, action: str = "sts:AssumeRole") -> bool:
+    """Whether the service may assume the role, or do another thing with it."""
     for statement in role["trust"].get("Statement", []):
         actions, principal = statement.get("Action", []), statement.get("Principal", {})
         services = principal.get("Service", []) if isinstance(principal, dict) else []
         services = [services] if isinstance(services, str) else services
         actions = [actions] if isinstance(actions, str) else actions
-        if (
-            statement.get("Effect") == "Allow"
-            and "sts:AssumeRole" in actions
-            and service in services
-        ):
+        if statement.get("Effect") == "Allow" and action in actions and service in services:
             return True
     return False
 
@@ -271,7 +294,7 @@ def _malformed(message: str) -> CloudError:
 
 
 def _shown(role: JsonObject) -> JsonObject:
-    shown = {k: v for k, v in role.items() if k not in ("trust", "policies", "_since")}
+    shown = {k: v for k, v in role.items() if k not in ("trust", "policies", "inline", "_since")}
     # The API answers with the document URL-encoded.
     return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
 

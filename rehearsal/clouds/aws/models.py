@@ -18,6 +18,9 @@ SERVICES: Mapping[str, str] = {
     "elb": "elb",
     "elbv2": "elbv2",
     "service-quotas": "service-quotas",
+    "ssm": "ssm",
+    "kms": "kms",
+    "resource-groups": "resource-groups",
 }
 """Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
 
@@ -34,6 +37,9 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
     "elb": lambda _: "ValidationError",
     "elbv2": lambda _: "ValidationError",
     "service-quotas": lambda _: "IllegalArgumentException",
+    "ssm": lambda _: "ValidationException",
+    "kms": lambda _: "ValidationException",
+    "resource-groups": lambda _: "BadRequestException",
 }
 
 _UNLISTED: Mapping[str, tuple[str, ...]] = {"AttachmentStatus": ("available",)}

@@ -12,7 +12,9 @@ from rehearsal.clouds.core.node_group import GroupRecord
 from rehearsal.clouds.core.store import Kind
 
 ROLES = Kind[JsonObject]("aws-iam/roles")
-"""By name: the role, its trust policy (`trust`), the ARNs of its managed policies (`policies`)."""
+"""By name: the role, its trust policy (`trust`), the ARNs of its managed policies (`policies`), its
+inline policies by name (`inline`).
+"""
 
 INSTANCE_PROFILES = Kind[JsonObject]("aws-iam/instanceProfiles")
 """By name: the profiles that EKS makes for node groups, with the name of the role in each."""
@@ -21,6 +23,7 @@ VPCS = Kind[JsonObject]("ec2/vpcs")
 INTERNET_GATEWAYS = Kind[JsonObject]("ec2/internetGateways")
 SUBNETS = Kind[JsonObject]("ec2/subnets")
 ROUTE_TABLES = Kind[JsonObject]("ec2/routeTables")
+PLACEMENT_GROUPS = Kind[JsonObject]("ec2/placementGroups")
 ELASTIC_IPS = Kind[JsonObject]("ec2/elasticIps")
 NAT_GATEWAYS = Kind[JsonObject]("ec2/natGateways")
 NETWORK_INTERFACES = Kind[JsonObject]("ec2/networkInterfaces")
@@ -57,5 +60,11 @@ CLUSTERS = Kind[ClusterRecord]("eks/clusters")
 NODE_GROUPS = Kind[NodeGroupRecord]("eks/nodegroups")
 ADDONS = Kind[JsonObject]("eks/addons")
 """By REGION/CLUSTER/NAME: in the API's form."""
+POD_IDENTITIES = Kind[JsonObject]("eks/podidentityassociations")
+"""By REGION/CLUSTER/ID: in the API's form."""
+ACCESS_ENTRIES = Kind[JsonObject]("eks/accessEntries")
+"""By REGION/CLUSTER/PRINCIPAL: in the API's form, and `_policies`, those associated with it.
+`_creator`: EKS made it with the cluster.
+"""
 UPDATES = Kind[JsonObject]("eks/updates")
 """By the key of what is updated, and /ID: in the API's form."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.core.context import Methods
+from rehearsal.clouds.core.context import Context, Methods
 
 
 class Sts:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
     def methods(self) -> Methods:
         return {"GetCallerIdentity": self._caller}
 
@@ -15,5 +19,5 @@ class Sts:
         return {
             "UserId": "AIDAREHEARSALREHEARSA",
             "Account": ACCOUNT,
-            "Arn": f"arn:aws:iam::{ACCOUNT}:user/rehearsal",
+            "Arn": account_of(self._context).caller.arn,
         }

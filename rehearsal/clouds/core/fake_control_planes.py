@@ -19,12 +19,12 @@ class FakeControlPlanes:
     """ControlPlanes without API servers; nodes are kept under E/clusters/NAME/fake-nodes."""
 
     environment: Path
+    server: str = "https://127.0.0.1:6443"
+    """Where they all are said to be."""
 
     def start(self, cluster: str, *, critical_pods_need_quota: bool = False) -> Address:
         self._directory(cluster).mkdir(parents=True, exist_ok=True)
-        return Address(
-            server="https://127.0.0.1:6443", ca_data=base64.b64encode(b"a fake CA").decode()
-        )
+        return Address(server=self.server, ca_data=base64.b64encode(b"a fake CA").decode())
 
     def remove(self, cluster: str) -> None:
         directory = self._directory(cluster)

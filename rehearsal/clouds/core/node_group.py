@@ -145,6 +145,10 @@ class NodeGroup:
             self._api.wait_ready(self._add(desired, [record["location"]]), timeout_s=timeout_s)
         return True
 
+    def end(self, name: str) -> None:
+        """Ends this node's machine, and gives the group no other."""
+        self._remove([record for record in self._records() if record["name"] == name])
+
     def remove_nodes(self) -> None:
         self._remove(self._records())
 

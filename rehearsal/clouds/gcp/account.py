@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
@@ -40,6 +40,8 @@ class Reservation(Strict):
     """Its owner; None = the project that asks."""
     shared_with: tuple[str, ...] = ()
     """Other projects that may use it."""
+    taken: _Machines = 0
+    """Machines of others that run in it."""
     blocks: Mapping[str, Block] = field(default_factory=dict)
 
     def machines(self, block: str | None, sub_block: str | None) -> int | None:
@@ -52,12 +54,20 @@ class Reservation(Strict):
         return found.sub_blocks.get(sub_block)
 
 
+KeyState = Literal["ENABLED", "DISABLED", "DESTROY_SCHEDULED", "DESTROYED"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Account(Strict):
     quotas: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
     """Compute Engine's regional quotas by name; one that is not named is unlimited."""
     reservations: tuple[Reservation, ...] | None = None
     """None: there is one for whatever a node pool asks for."""
+    keys: Mapping[str, KeyState] | None = None
+    """Keys of Cloud KMS by their path, with the state of the primary version. None: whatever key
+    is asked for is there, and enabled."""
+    lacks: tuple[str, ...] = ()
+    """Permissions that the caller does not have, in any project; asked for, and never enforced."""
     leftovers_s: Annotated[float, Ge(0)] = 1.5
     """How long network endpoint groups outlive their cluster, in seconds; at Google minutes."""
 

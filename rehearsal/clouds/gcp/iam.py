@@ -9,6 +9,7 @@ import time
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.store import Kind
+from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
 from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
@@ -19,6 +20,9 @@ _MEMBER = re.compile(
     r"(user|serviceAccount|group|domain|principal|principalSet|deleted):.+"
     r"|allUsers|allAuthenticatedUsers"
 )
+
+_PERMISSION = re.compile(r"[a-z]+\.[A-Za-z]+\.[A-Za-z]+")
+_MOST_PERMISSIONS = 100
 
 _AGENTS = tuple(
     f"@{name}.iam.gserviceaccount.com" for name in ("container-engine-robot", "compute-system")
@@ -57,6 +61,7 @@ class GoogleIam:
         return {
             "projects.getIamPolicy": lambda params, _: self._policy(params["resource"]),
             "projects.setIamPolicy": self._set_policy,
+            "projects.testIamPermissions": self._test_permissions,
         }
 
     def inventory(self) -> list[JsonObject]:
@@ -157,6 +162,20 @@ class GoogleIam:
             return self._store.put(
                 POLICIES, params["resource"], {"version": 1, "etag": etag(), "bindings": bindings}
             )
+
+    def _test_permissions(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """Which of these the caller has. Source: Resource Manager REST reference."""
+        asked = body.get("permissions", [])
+        if len(asked) > _MOST_PERMISSIONS:
+            raise google_error(
+                400, f"A request tests at most {_MOST_PERMISSIONS} permissions, not {len(asked)}."
+            )
+        for permission in asked:
+            if not _PERMISSION.fullmatch(permission):
+                raise google_error(400, f"Permission {permission} is not valid for this resource.")
+        lacks = account_of(self._context).lacks
+        held = [permission for permission in asked if permission not in lacks]
+        return {"permissions": held} if held else {}
 
     def _check_binding(self, binding: JsonObject) -> None:
         if not _ROLE.fullmatch(str(binding.get("role", ""))):

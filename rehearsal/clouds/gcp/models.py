@@ -17,6 +17,7 @@ DOCUMENTS: Mapping[str, str] = {
     "iam": "iam.v1",
     "cloudresourcemanager": "cloudresourcemanager.v1",
     "serviceusage": "serviceusage.v1",
+    "cloudkms": "cloudkms.v1",
 }
 
 _INTEGER = {

@@ -1,4 +1,4 @@
-"""What Compute Engine tells about a region's quotas and a zone's machine types."""
+"""What Compute Engine tells of a region's quotas, and a zone's machine types and reservations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rehearsal.clouds.gcp.compute_answers import API, common
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke import quotas
 from rehearsal.clouds.gcp.gke.defaults import region_of, zones_of
+from rehearsal.clouds.gcp.gke.reservations import reservation_of
 from rehearsal.clouds.gcp.machines import machines
 
 
@@ -18,7 +19,11 @@ class Offerings:
         self._context = context
 
     def methods(self) -> Methods:
-        return {"regions.get": self._region, "machineTypes.get": _machine_type}
+        return {
+            "regions.get": self._region,
+            "machineTypes.get": _machine_type,
+            "reservations.get": self._reservation,
+        }
 
     def _region(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, region = params["project"], params["region"]
@@ -32,6 +37,16 @@ class Offerings:
             "zones": [f"{API}/projects/{project}/zones/{zone}" for zone in zones_of(region)],
             "quotas": quotas.shown(self._context, project, region),
         }
+
+    def _reservation(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        project, zone, name = params["project"], params["zone"], params["reservation"]
+        path = f"projects/{project}/zones/{zone}/reservations/{name}"
+        found = reservation_of(self._context, project, zone, name)
+        if found is None:
+            raise _missing(path)
+        link = f"{API}/{path}"
+        where = f"{API}/projects/{project}/zones/{zone}"
+        return {**common(link, "compute#reservation"), "zone": where, **found}
 
 
 def _machine_type(params: JsonObject, body: JsonObject) -> JsonObject:

@@ -26,6 +26,7 @@ INITIAL = "enabled_apis.json"
 
 TITLES: Mapping[str, str] = {
     "artifactregistry.googleapis.com": "Artifact Registry API",
+    "cloudkms.googleapis.com": "Cloud Key Management Service (KMS) API",
     "cloudquotas.googleapis.com": "Cloud Quotas API",
     "cloudresourcemanager.googleapis.com": "Cloud Resource Manager API",
     "compute.googleapis.com": "Compute Engine API",

@@ -11,6 +11,7 @@ from rehearsal.plugins.engine.plugin import Difference, Kind
 from rehearsal.plugins.engine.properties import UNKNOWN, has_unknown, unwrap
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ELEMENT = re.compile(r"\[\d+\]$")
 
 
 def difference(
@@ -39,7 +40,9 @@ def difference(
     detailed: dict[str, Kind] = {}
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
-        if kind == "delete" and (path in keeps_whole or _covers(keeps, plain)):
+        kept = path in keeps_whole or _covers(keeps, plain)
+        # A list that is stated with fewer elements is no property left out.
+        if kind == "delete" and kept and not _ELEMENT.search(path):
             continue
         if kind == "add" and _has(_at(state or {}, path), value):
             continue

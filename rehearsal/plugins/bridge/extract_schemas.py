@@ -35,12 +35,17 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
         "aws:ec2/routeTableAssociation:RouteTableAssociation": "ec2/route_table_association",
         "aws:ec2/eip:Eip": "ec2/eip",
         "aws:ec2/natGateway:NatGateway": "ec2/nat_gateway",
+        "aws:ec2/placementGroup:PlacementGroup": "ec2/placement_group",
         "aws:ec2/launchTemplate:LaunchTemplate": "ec2/launch_template",
         "aws:iam/role:Role": "iam/role",
+        "aws:iam/rolePolicy:RolePolicy": "iam/role_policy",
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "iam/role_policy_attachment",
         "aws:eks/cluster:Cluster": "eks/cluster",
         "aws:eks/nodeGroup:NodeGroup": "eks/node_group",
         "aws:eks/addon:Addon": "eks/addon",
+        "aws:eks/podIdentityAssociation:PodIdentityAssociation": "eks/pod_identity_association",
+        "aws:eks/accessEntry:AccessEntry": "eks/access_entry",
+        "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "eks/access_policy_association",
     },
 }
 _SCALARS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "Any": "any"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.charts import gpu_operator
+from rehearsal.plugins.charts import cluster_autoscaler, gpu_operator
 
 
 class NoSuchChart(Exception):
@@ -48,6 +48,19 @@ _CHARTS: Sequence[Chart] = (
         before_upgrade=gpu_operator.before_upgrade,
         removed_crds=gpu_operator.removed_crds,
         after_delete=gpu_operator.after_delete,
+    ),
+    Chart(
+        name="cluster-autoscaler",
+        version=cluster_autoscaler.VERSION,
+        app_version=cluster_autoscaler.APP_VERSION,
+        repository="https://kubernetes.github.io/autoscaler",
+        check=cluster_autoscaler.check,
+        render=cluster_autoscaler.render,
+        # It has neither CRDs nor hooks.
+        crds=list,
+        before_upgrade=lambda values, namespace: [],
+        removed_crds=lambda values: [],
+        after_delete=lambda values, release, namespace: [],
     ),
 )
 

@@ -73,13 +73,15 @@ class AttachedServer:
 
     def __init__(self, make: Callable[[], ProviderPlugin]) -> None:
         self._server = new_server()
-        provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(make, ""), self._server)
+        self._servicer = _Servicer(make, "")
+        provider_pb2_grpc.add_ResourceProviderServicer_to_server(self._servicer, self._server)
         self.port: int = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
 
     def stop(self) -> None:
         """Aborts all calls and closes the port."""
         self._server.stop(grace=None).wait()
+        self._servicer.close()
 
     def __enter__(self) -> AttachedServer:
         return self
@@ -94,6 +96,7 @@ class _Connection:
     def __init__(self, plugin: ProviderPlugin, engine_address: str) -> None:
         self.plugin = plugin
         self._engine_address = ""
+        self._channel: grpc.Channel | None = None
         self._stub: Any = None
         self._lock = threading.Lock()
         self.attach(engine_address)
@@ -103,9 +106,15 @@ class _Connection:
         with self._lock:
             if engine_address and engine_address != self._engine_address:
                 self._engine_address = engine_address
-                self._stub = engine_pb2_grpc.EngineStub(
-                    grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS)
-                )
+                self._channel = grpc.insecure_channel(engine_address, options=CHANNEL_OPTIONS)
+                self._stub = engine_pb2_grpc.EngineStub(self._channel)
+
+    def close(self) -> None:
+        """Nothing is logged any more. gRPC keeps the sockets of a channel that is not closed."""
+        with self._lock:
+            if self._channel is not None:
+                self._channel.close()
+            self._channel = self._stub = None
 
     def _log(self, severity: Severity, message: str, urn: str, ephemeral: bool) -> None:
         if self._stub is None:
@@ -125,6 +134,11 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
         self._engine_address = engine_address
         self._connections: dict[str, _Connection] = {}
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._connections.values():
+                connection.close()
 
     def _connection(self, context: Any) -> _Connection:
         # A launched plugin is one provider, however often the engine reconnects; of an attached one

@@ -247,9 +247,7 @@ def test_a_method_that_is_not_simulated_is_refused_with_501(cloud: Cloud) -> Non
 
 
 def test_the_refusal_of_an_unknown_service_names_the_known_ones(cloud: Cloud) -> None:
-    with pytest.raises(
-        CloudError, match="no service 's3'; it has aws-iam, cloudresourcemanager, compute"
-    ):
+    with pytest.raises(CloudError, match=r"no service 's3'; it has aws-iam, .*compute, container"):
         cloud.call("s3", "ListBuckets", {}, {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Doctor:
     environment: Path
     cloud: Cloud
     capsys: pytest.CaptureFixture[str]
+    plane: socket.socket
+    """Where control planes are: it takes connections."""
 
     def __call__(self, stack: str, *changes: tuple[str, str]) -> tuple[int, str]:
         """The exit code and all that is written. changes: text of the stack file -> other text."""
@@ -48,7 +51,9 @@ def doctor(
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Doctor]:
     write_account(tmp_path, **PROMPT)
-    cloud = Cloud(tmp_path, FakeControlPlanes(tmp_path), ready_timeout_s=0.2)
+    plane = socket.create_server(("127.0.0.1", 0))
+    planes = FakeControlPlanes(tmp_path, server=f"https://127.0.0.1:{plane.getsockname()[1]}")
+    cloud = Cloud(tmp_path, planes, ready_timeout_s=0.2)
     endpoint = Endpoint(tmp_path)
     endpoint.protocols = (
         AwsProtocols(cloud.call, endpoint.credentials),
@@ -61,8 +66,9 @@ def doctor(
     serving = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
     serving.start()
     try:
-        yield Doctor(tmp_path, cloud, capsys)
+        yield Doctor(tmp_path, cloud, capsys, plane)
     finally:
+        plane.close()
         endpoint.shutdown()
         serving.join()
         endpoint.server_close()

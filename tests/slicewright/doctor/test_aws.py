@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.aws.eks.checks import default_release
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import Doctor
@@ -15,7 +16,7 @@ from tests.slicewright.doctor.conftest import Doctor
 def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("s1")
     assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked, 8 ok" in said
+    assert "0 would fail, 0 could not be asked, 12 ok" in said
     assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
 
 
@@ -24,7 +25,7 @@ def test_it_only_reads(doctor: Doctor) -> None:
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"] for line in log}
     assert called
-    assert all(name.startswith(("Describe", "Get")) for name in called)
+    assert all(name.startswith(("Describe", "Get", "Simulate")) for name in called)
     assert doctor.cloud.inventory() == {}
 
 
@@ -165,6 +166,22 @@ def test_a_vpc_without_host_names_is_named_with_the_command_that_mends_it(doctor
     assert "1 would fail" in said
 
 
+def test_a_subnet_with_fewer_addresses_than_nodes_is_named(doctor: Doctor) -> None:
+    aws, (old, new) = existing(doctor)
+    asked = {"CidrBlock": "10.0.9.0/28", "AvailabilityZone": "eu-west-1a", "VpcId": aws.vpc}
+    small = aws.call("ec2", "CreateSubnet", **asked)["Subnet"]["SubnetId"]
+    (table, *_) = aws.call("ec2", "DescribeRouteTables")["RouteTables"]
+    aws.call("ec2", "AssociateRouteTable", RouteTableId=table["RouteTableId"], SubnetId=small)
+    network = (old, new.replace(aws.subnets[0], small))
+    nodes = ("nodes: { count: 1 }", "nodes: { count: 12 }")
+    code, said = doctor("s1", network)
+    assert code == PROVEN, said
+    code, said = doctor("s1", network, nodes)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert f"addresses for nodes in eu-west-1a: 11 are free in {small}" in said
+
+
 def test_a_zone_without_a_subnet_and_a_subnet_that_is_not_there_are_named(doctor: Doctor) -> None:
     aws, (old, new) = existing(doctor)
     code, said = doctor("s1", (old, new.replace(f", {aws.subnets[1]}", "")))
@@ -189,16 +206,63 @@ def test_elastic_ips_that_are_all_taken_are_named(doctor: Doctor) -> None:
     assert "--quota-code L-0263D0A3 --desired-value 6 --region eu-west-1" in said
 
 
-def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
+THERE = ("name: p4d-cluster", "name: p4d\n      existing: true")
+
+
+def existing_cluster(doctor: Doctor) -> Aws:
     aws = Aws(doctor.cloud, doctor.environment)
     aws.make_cluster()
     aws.call("ec2", "ModifyVpcAttribute", VpcId=aws.vpc, EnableDnsHostnames={"Value": True})
-    there = ("name: p4d-cluster", "name: p4d\n      existing: true")
-    code, said = doctor("s1", there)
+    return aws
+
+
+def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
+    aws = existing_cluster(doctor)
+    code, said = doctor("s1", THERE)
     assert code == PROVEN, said
     assert "cluster p4d in eu-west-1: exists, as the stack file says" in said
     assert f"subnets of cluster.network: {aws.subnets[0]} in eu-west-1a" in said
     other = ("partition: {", "zones: [eu-west-1c]\n        partition: {")
-    code, said = doctor("s1", there, other)
+    code, said = doctor("s1", THERE, other)
     assert code == NOT_PROVEN
     assert "none of them is in eu-west-1c" in said
+
+
+def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:
+    existing_cluster(doctor)
+    _, port = doctor.plane.getsockname()
+    code, said = doctor("s1", THERE)
+    assert code == PROVEN, said
+    assert f"endpoint of existing cluster p4d: 127.0.0.1:{port} takes connections" in said
+    doctor.plane.close()
+    code, said = doctor("s1", THERE)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "endpoint of existing cluster p4d: no connection from here" in said
+
+
+def test_rules_without_the_agent_that_they_wait_for_are_named(doctor: Doctor) -> None:
+    aws = existing_cluster(doctor)
+    rule = "{condition: AcceleratedHardwareReady, reason: NvidiaXID64Error, wait_minutes: 5, "
+    pool = "ami_type: AL2023_x86_64_NVIDIA"
+    repair = (pool, f"repair: {{rules: [{rule}action: reboot}}]}}\n        {pool}")
+    code, said = doctor("s1", THERE, repair)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "add-on eks-node-monitoring-agent of existing cluster p4d: is not there" in said
+    assert "aws eks create-addon --cluster-name p4d --addon-name eks-node-monitoring" in said
+    aws.call("eks", "CreateAddon", clusterName="p4d", addonName="eks-node-monitoring-agent")
+    assert doctor.cloud.tasks.wait(60)
+    code, said = doctor("s1", THERE, repair)
+    assert code == PROVEN, said
+
+
+def test_a_machine_image_for_another_kubernetes_than_the_clusters_is_named(doctor: Doctor) -> None:
+    existing_cluster(doctor)
+    pool = "ami_type: AL2023_x86_64_NVIDIA"
+    release = (pool, f"release_version: {default_release('1.35')}\n        {pool}")
+    code, said = doctor("s1", THERE, release)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "Kubernetes of existing cluster p4d in eu-west-1: 1.36, and the machine image" in said
+    assert "write a release of 1.36 as release_version" in said

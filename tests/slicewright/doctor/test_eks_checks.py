@@ -22,6 +22,7 @@ from slicewright.doctor.eks_checks import (
     not_enabled,
     vcpus_needed,
 )
+from slicewright.doctor.eks_version_checks import AddonVersions, ClusterVersion
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
@@ -31,6 +32,8 @@ ZONES = tuple(
     for letter, n in zip("abc", (2, 3, 1), strict=True)
 )
 SILENT = NotAnswered(why="the right ec2:Something is missing")
+SUPPORTED = ClusterVersion(support="standard", until=None, default=False)
+FITTING = AddonVersions(fitting=("v1.0.0-eksbuild.1",), default=None, elsewhere=True)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,12 @@ def answers(**changed: Any) -> AwsAnswers:
         },
         "quotas": {**dict.fromkeys(QUOTAS, 1536.0), VPC_QUOTA: 5.0},
         "vpcs": 1,
-        "versions": frozenset({"1.34", "1.35"}),
+        "versions": dict.fromkeys(("1.34", "1.35"), SUPPORTED),
+        "addons": {
+            "coredns": FITTING,
+            "kube-proxy": FITTING,
+            "vpc-cni": FITTING,
+        },
         "cluster": False,
     }
     return AwsAnswers(**{**everything, **changed})
@@ -63,7 +71,7 @@ def of(fleet: EksFleetPlan, given: AwsAnswers, owned: Owned = "no") -> list[Find
 
 def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) -> None:
     assert of(fleet, answers()) == []
-    assert len(list(findings(fleet, answers(), "no"))) == 9
+    assert len(list(findings(fleet, answers(), "no"))) == 12
 
 
 @pytest.mark.parametrize(
@@ -114,7 +122,7 @@ def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) ->
             "write two of eu-west-1a, eu-west-1c under cluster.zones",
         ),
         (
-            {"versions": frozenset({"1.36", "1.37"})},
+            {"versions": dict.fromkeys(("1.36", "1.37"), SUPPORTED)},
             "Kubernetes 1.35 of EKS in eu-west-1",
             "not offered",
             "write one of 1.36, 1.37 as cluster.version",

@@ -13,7 +13,7 @@ from infra.plan import GkeFleetPlan
 from infra.spec import GkeDisk, OnDemand
 from rehearsal.clouds.gcp.models import document
 from slicewright.doctor import gke_checks
-from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned
 from slicewright.doctor.gke_checks import (
     APIS,
     GoogleAnswers,
@@ -179,12 +179,29 @@ def in_a_network(fleet: GkeFleetPlan, project: str | None = None) -> GkeFleetPla
 
 def test_a_subnet_of_another_vpc_fails(fleet: GkeFleetPlan) -> None:
     other = Subnet(vpc="projects/acme/global/networks/net", ranges={})
-    (found,) = of(in_a_network(fleet, project="host"), subnet=other)
+    (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=other)
     assert found.verdict == "fails"
     assert found.found == "belongs to VPC projects/acme/global/networks/net, not to net"
 
 
+@pytest.mark.parametrize(
+    ("host", "verdict", "said"),
+    [
+        (None, "fails", "project acme is attached to no host project"),
+        ("other", "fails", "project acme is attached to other"),
+        (SILENT, "not asked", "could not be asked: the right x.y.get is missing"),
+    ],
+)
+def test_a_vpc_is_shared_by_the_project_that_owns_it(
+    fleet: GkeFleetPlan, host: Answer[str | None], verdict: str, said: str
+) -> None:
+    ranges = {"pods": "10.68.0.0/14", "services": "10.72.0.0/20"}
+    subnet = Subnet(vpc="projects/host/global/networks/net", ranges=ranges)
+    (found,) = of(in_a_network(fleet, project="host"), shared_by=host, subnet=subnet)
+    assert (found.verdict, found.found) == (verdict, said)
+
+
 def test_a_host_project_that_does_not_answer_never_passes(fleet: GkeFleetPlan) -> None:
-    (found,) = of(in_a_network(fleet, project="host"), subnet=SILENT)
+    (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=SILENT)
     assert found.verdict == "not asked"
     assert found.asked == "subnet sub in us-central1 of project host"

@@ -8,6 +8,8 @@ import socket
 import pytest
 
 from rehearsal.clouds.gcp.account import write_account
+from rehearsal.clouds.gcp.models import find_method
+from slicewright.doctor.google_session import _ENDPOINTS, SCOPE
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.slicewright.doctor.conftest import Doctor
@@ -26,7 +28,7 @@ def test_it_only_reads(doctor: Doctor) -> None:
     doctor("s0", PROJECT)
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}
-    assert called == {"batchGet", "get", "getServerConfig"}
+    assert called == {"batchGet", "get", "getServerConfig", "testIamPermissions"}
     assert doctor.cloud.inventory() == {}
 
 
@@ -172,6 +174,42 @@ def test_where_nobody_answers_it_says_whom_it_asked(
     assert said.startswith(f"slicewright doctor: {nobody}projects/acme/services:batchGet cannot be")
 
 
+@pytest.mark.parametrize("right", ["container.clusters.create", "iam.serviceAccounts.actAs"])
+def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
+    doctor: Doctor, right: str
+) -> None:
+    write_account(doctor.environment, {"lacks": [right, "compute.instances.create"]})
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert f"rights in project acme: missing: {right}\n" in said
+    assert f"slicewright rights {doctor.environment / 'Pulumi.s0.yaml'} > role.json" in said
+
+
+def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
+    doctor: Doctor,
+) -> None:
+    fault = {"fault": "api-error", "method": "projects.testIamPermissions", "code": 500}
+    (doctor.environment / "faults.json").write_text(json.dumps([fault]))
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert "0 would fail, 1 could not be asked" in said
+    assert "rights in project acme: could not be asked: HTTP 500" in said
+
+
+def test_every_question_is_one_that_the_tokens_scope_allows(doctor: Doctor) -> None:
+    """A token of a service account has the scopes that it was asked for with, and no others."""
+    key = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
+    reserved = "{mode: reservation, reservation: week}"
+    network = (NETWORK[0], f"{NETWORK[1]}\n      kms_key: {key}")
+    doctor("s0", PROJECT, network, ("capacity: spot", f"capacity: {reserved}"))
+    log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
+    asked = {(call["service"], call["operation"]) for call in map(json.loads, log)}
+    assert {service for service, _ in asked} == {*_ENDPOINTS}
+    for service, method in asked:
+        assert SCOPE in find_method(service, method)["scopes"], (service, method)
+
+
 NETWORK = (
     "location: us-central1",
     "location: us-central1\n      network: {vpc: net, subnet: sub, pods_range: pods, "
@@ -213,3 +251,67 @@ def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
     code, said = doctor("s0", PROJECT, NETWORK)
     assert code == expected, said
     assert "the stack's nodes take 384" in said
+
+
+SHARED = (
+    "location: us-central1",
+    "location: us-central1\n      network: {vpc: projects/host-net/global/networks/net, "
+    "subnet: sub, pods_range: pods, services_range: services}",
+)
+
+
+def test_a_vpc_that_is_not_shared_with_the_project_is_named(doctor: Doctor) -> None:
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    where = {"project": "host-net", "region": "us-central1"}
+    network = "projects/host-net/global/networks/net"
+    gcp.call("compute", "networks.insert", {"project": "host-net"}, name="net")
+    ranges = [
+        {"rangeName": "pods", "ipCidrRange": "10.68.0.0/14"},
+        {"rangeName": "services", "ipCidrRange": "10.72.0.0/20"},
+    ]
+    gcp.call(
+        "compute",
+        "subnetworks.insert",
+        where,
+        name="sub",
+        network=network,
+        ipCidrRange="10.10.0.0/20",
+        secondaryIpRanges=ranges,
+    )
+    gcp.call("compute", "projects.enableXpnHost", {"project": "host-net"})
+    code, said = doctor("s0", PROJECT, SHARED)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail" in said
+    assert "Shared VPC of project host-net: project acme is attached to no host project" in said
+    assert "gcloud compute shared-vpc associated-projects add acme --host-project=host-net" in said
+    attached = {"id": "acme", "type": "PROJECT"}
+    gcp.call("compute", "projects.enableXpnResource", {"project": "host-net"}, xpnResource=attached)
+    code, said = doctor("s0", PROJECT, SHARED)
+    assert code == PROVEN, said
+    assert "Shared VPC of project host-net: shared with project acme" in said
+
+
+EXISTING = ("name: main\n", "name: main\n      existing: true\n")
+
+
+def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None:
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    gcp.make_cluster()
+    code, said = doctor("s0", PROJECT, EXISTING)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "existing cluster main in us-central1: it has no workload pool" in said
+    assert "--workload-pool=acme.svc.id.goog" in said
+
+
+def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    gcp.make_cluster(workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"})
+    code, said = doctor("s0", PROJECT, EXISTING)
+    assert code == PROVEN, said
+    assert "endpoint of existing cluster main: 127.0.0.1:" in said
+    doctor.plane.close()
+    code, said = doctor("s0", PROJECT, EXISTING)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "endpoint of existing cluster main: no connection from here to 127.0.0.1:" in said

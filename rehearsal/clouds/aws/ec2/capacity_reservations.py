@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kubeapi import JsonObject
@@ -13,19 +13,19 @@ from rehearsal.clouds.aws.zones import zone_ids
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import not_simulated
 
+Running = Callable[[Context, str, str], int]
+"""Region and reservation -> instances of node groups that run in it, which EKS's part knows."""
+
 
 class CapacityReservations:
-    """AvailableInstanceCount is left out: which instances run in one is known to EKS's part."""
-
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, running: Running) -> None:
         self._context = context
+        self._running = running
 
     def methods(self) -> Methods:
         return {"DescribeCapacityReservations": self._describe}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        if body.get("Filters"):
-            raise not_simulated("The rehearsal's cloud does not simulate Filters; name the ids.")
         region = str(params["region"])
         known = reservations(self._context, region)
         ids = body.get("CapacityReservationIds") or list(known)
@@ -33,9 +33,50 @@ class CapacityReservations:
             if identity not in known:
                 raise aws_error(*not_found(identity))
         names = {i: name for name, i in zone_ids(account_of(self._context), region).items()}
+        shown = [self._shown(i, known[i], region, names[known[i].zone]) for i in ids]
         return {
-            "CapacityReservations": [_shown(i, known[i], region, names[known[i].zone]) for i in ids]
+            "CapacityReservations": [
+                one for one in shown if all(_passes(one, f) for f in body.get("Filters", ()))
+            ]
         }
+
+    def _shown(self, identity: str, found: Reservation, region: str, zone: str) -> JsonObject:
+        used = found.taken + self._running(self._context, region, identity)
+        arn = f"arn:aws:ec2:{region}:{ACCOUNT}:capacity-reservation/{identity}"
+        dates = {"StartDate": found.start, "EndDate": found.end}
+        return {
+            "CapacityReservationId": identity,
+            "OwnerId": ACCOUNT,
+            "CapacityReservationArn": arn,
+            "AvailabilityZoneId": found.zone,
+            "AvailabilityZone": zone,
+            "InstanceType": found.instance_type,
+            "InstancePlatform": "Linux/UNIX",
+            "Tenancy": "default",
+            "TotalInstanceCount": found.count,
+            "AvailableInstanceCount": max(found.count - used, 0) if found.state == "active" else 0,
+            "State": found.state,
+            "EndDateType": "limited" if found.kind == "capacity-block" else "unlimited",
+            "InstanceMatchCriteria": "open" if found.open else "targeted",
+            "ReservationType": found.kind,
+            **{name: date for name, date in dates.items() if date is not None},
+        }
+
+
+_FILTERS = {
+    "instance-type": "InstanceType",
+    "instance-match-criteria": "InstanceMatchCriteria",
+    "state": "State",
+}
+
+
+def _passes(shown: JsonObject, asked: JsonObject) -> bool:
+    if asked["Name"] not in _FILTERS:
+        raise not_simulated(
+            f"The rehearsal's cloud does not simulate the filter {asked['Name']}; it has "
+            f"{', '.join(_FILTERS)}."
+        )
+    return shown[_FILTERS[asked["Name"]]] in asked["Values"]
 
 
 def not_found(identity: str) -> tuple[str, str]:
@@ -76,21 +117,3 @@ def target_of(template: JsonObject) -> Target | None:
         reservation=target.get("CapacityReservationId"),
         group=target.get("CapacityReservationResourceGroupArn"),
     )
-
-
-def _shown(identity: str, found: Reservation, region: str, zone: str) -> JsonObject:
-    return {
-        "CapacityReservationId": identity,
-        "OwnerId": ACCOUNT,
-        "CapacityReservationArn": f"arn:aws:ec2:{region}:{ACCOUNT}:capacity-reservation/{identity}",
-        "AvailabilityZoneId": found.zone,
-        "AvailabilityZone": zone,
-        "InstanceType": found.instance_type,
-        "InstancePlatform": "Linux/UNIX",
-        "Tenancy": "default",
-        "TotalInstanceCount": found.count,
-        "State": found.state,
-        "EndDateType": "limited" if found.kind == "capacity-block" else "unlimited",
-        "InstanceMatchCriteria": "open" if found.open else "targeted",
-        "ReservationType": found.kind,
-    }

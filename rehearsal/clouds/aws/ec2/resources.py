@@ -14,6 +14,7 @@ from rehearsal.clouds.aws.state import (
     ELASTIC_IPS,
     INTERNET_GATEWAYS,
     NAT_GATEWAYS,
+    PLACEMENT_GROUPS,
     ROUTE_TABLES,
     SUBNETS,
     VPCS,
@@ -74,6 +75,13 @@ API_NAMES: Mapping[Kind[JsonObject], ApiNames] = {
         not_found="InvalidAllocationID.NotFound",
         id_field="AllocationId",
         listed="Addresses",
+    ),
+    PLACEMENT_GROUPS: ApiNames(
+        prefix="pg",
+        noun="placementGroup",
+        not_found="InvalidPlacementGroupId.Unknown",
+        id_field="GroupId",
+        listed="PlacementGroups",
     ),
     NAT_GATEWAYS: ApiNames(
         prefix="nat",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations
+from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations, Running
 from rehearsal.clouds.aws.ec2.elastic_ips import ElasticIps
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
 from rehearsal.clouds.aws.ec2.nat_gateways import NatGateways
 from rehearsal.clouds.aws.ec2.network_interfaces import NetworkInterfaces, is_gone
+from rehearsal.clouds.aws.ec2.placement_groups import PlacementGroups
 from rehearsal.clouds.aws.ec2.resources import API_NAMES, Resources, check_tags, key_of
 from rehearsal.clouds.aws.ec2.route_tables import RouteTables
 from rehearsal.clouds.aws.ec2.subnets import Subnets
@@ -32,7 +33,7 @@ from rehearsal.clouds.core.errors import CloudError
 
 
 class Ec2:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, running: Running) -> None:
         self._store = context.store
         self._ec2 = Resources(context)
         self._parts = (
@@ -41,12 +42,13 @@ class Ec2:
             Subnets(context),
             RouteTables(context),
             ElasticIps(context),
+            PlacementGroups(context),
             (gateways := NatGateways(context)),
             LaunchTemplates(context),
             NetworkInterfaces(context),
             Volumes(context),
             Zones(context),
-            CapacityReservations(context),
+            CapacityReservations(context, running),
         )
         context.tasks.register(gateways.tasks())
 

@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.checks import VERSIONS as KUBERNETES_VERSIONS
 from rehearsal.clouds.aws.eks.checks import invalid
 from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.pod_identities import PodIdentities
 from rehearsal.clouds.aws.eks.updates import Updates, in_use
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
@@ -21,7 +23,14 @@ from rehearsal.clouds.core.tasks import Task
 
 _VERSIONS: Mapping[str, Sequence[str]] = {
     "vpc-cni": ("v1.21.1-eksbuild.1", "v1.20.4-eksbuild.2"),
-    "kube-proxy": ("v1.36.0-eksbuild.2", "v1.35.0-eksbuild.2", "v1.34.1-eksbuild.2"),
+    "kube-proxy": (
+        "v1.36.0-eksbuild.2",
+        "v1.35.0-eksbuild.2",
+        "v1.34.1-eksbuild.2",
+        "v1.33.5-eksbuild.2",
+        "v1.32.9-eksbuild.2",
+        "v1.31.13-eksbuild.2",
+    ),
     "coredns": ("v1.13.1-eksbuild.1", "v1.12.4-eksbuild.1"),
     "aws-ebs-csi-driver": ("v1.52.0-eksbuild.1",),
     "eks-pod-identity-agent": ("v1.3.9-eksbuild.3", "v1.3.8-eksbuild.2"),
@@ -30,21 +39,26 @@ _VERSIONS: Mapping[str, Sequence[str]] = {
 }
 """Of each add-on; the first is the default."""
 
-_DEPLOYMENTS = frozenset({"coredns", "metrics-server"})
+_DEPLOYMENTS = frozenset({"aws-ebs-csi-driver", "coredns", "metrics-server"})
+_AGENT = "eks-pod-identity-agent"
 _CHANGEABLE = ("addonVersion", "configurationValues", "serviceAccountRoleArn")
 
 
 class Addons:
-    def __init__(self, context: Context, clusters: Clusters, updates: Updates) -> None:
+    def __init__(
+        self, context: Context, clusters: Clusters, updates: Updates, identities: PodIdentities
+    ) -> None:
         self._store = context.store
         self._tasks = context.tasks
         self._clusters = clusters
         self._updates = updates
+        self._identities = identities
 
     def methods(self) -> Methods:
         return {
             "CreateAddon": self._create,
             "DescribeAddon": self._describe,
+            "DescribeAddonVersions": _versions,
             "ListAddons": self._list,
             "UpdateAddon": self._update,
             "DeleteAddon": self._delete,
@@ -58,12 +72,15 @@ class Addons:
         }
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        """An add-on whose pods find no node is created, and DEGRADED until they do.
+        """An add-on whose pods find no node, or no credentials of IAM, is created, and DEGRADED
+        until they do.
 
         Source: EKS API reference, AddonIssue (InsufficientNumberOfReplicas).
         """
         addon = self._addon(params, body)
-        if addon["status"] == "ACTIVE" and self._lacks_nodes(params, addon):
+        if addon["status"] == "ACTIVE" and (
+            self._lacks_nodes(params, addon) or self._lacks_credentials(params, addon)
+        ):
             issue = {
                 "code": "InsufficientNumberOfReplicas",
                 "message": "The add-on is unhealthy because it doesn't have the desired number of "
@@ -85,6 +102,16 @@ class Addons:
             group["nodes"] and not hard & {t["effect"] for t in group["nodegroup"]["taints"]}
             for group in groups
         )
+
+    def _lacks_credentials(self, params: JsonObject, addon: JsonObject) -> bool:
+        """The EBS driver gets none from the nodes, whose metadata service is one hop away.
+
+        Source: kubernetes-sigs/aws-ebs-csi-driver, docs/install.md.
+        """
+        if addon["addonName"] != "aws-ebs-csi-driver" or addon.get("serviceAccountRoleArn"):
+            return False
+        agent = self._store.get(ADDONS, f"{params['region']}/{addon['clusterName']}/{_AGENT}")
+        return agent is None or not addon.get("podIdentityAssociations")
 
     def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
         self._clusters.find(params, body["clusterName"])
@@ -129,6 +156,9 @@ class Addons:
                 "tags": body.get("tags", {}),
                 **{k: body[k] for k in optional if k in body},
             }
+            wanted = body.get("podIdentityAssociations") or []
+            arns = self._identities.replace(params, cluster, addon["addonArn"], wanted)
+            addon |= {"podIdentityAssociations": arns} if arns else {}
             self._store.put(ADDONS, key, addon)
         self._tasks.begin("eks.CreateAddon", key=key)
         return {"addon": addon}
@@ -147,6 +177,12 @@ class Addons:
                 )
             _check_version(body["addonName"], body.get("addonVersion"))
             _check_settings(body["addonName"], body.get("configurationValues"))
+            fields: JsonObject = {k: body[k] for k in _CHANGEABLE if k in body}
+            if "podIdentityAssociations" in body:
+                wanted = body["podIdentityAssociations"] or []
+                fields["podIdentityAssociations"] = self._identities.replace(
+                    params, body["clusterName"], addon["addonArn"], wanted
+                )
             parameters = {
                 k[:1].upper() + k[1:]: body[k]
                 for k in (*_CHANGEABLE, "resolveConflicts")
@@ -154,7 +190,6 @@ class Addons:
             }
             update = self._updates.begin(key, "AddonUpdate", parameters)
             self._set(key, "ACTIVE", status="UPDATING")
-        fields = {k: body[k] for k in _CHANGEABLE if k in body}
         self._tasks.begin("eks.UpdateAddon", key=key, update=update["id"], fields=fields)
         return {"update": update}
 
@@ -175,7 +210,12 @@ class Addons:
         return {"addon": addon | {"status": "DELETING"}}
 
     def _finish_delete(self, arguments: JsonObject) -> None:
-        self._store.delete(ADDONS, arguments["key"])
+        region, cluster, _ = arguments["key"].split("/")
+        with self._store.lock:
+            addon = self._store.get(ADDONS, arguments["key"])
+            if addon is not None:
+                self._identities.end(region, cluster, addon["addonArn"])
+            self._store.delete(ADDONS, arguments["key"])
 
     def _set(self, key: str, status_before: str, **fields: Any) -> None:
         """Changes an add-on that still has this status."""
@@ -183,6 +223,36 @@ class Addons:
             addon = self._store.get(ADDONS, key)
             if addon is not None and addon["status"] == status_before:
                 self._store.put(ADDONS, key, addon | fields)
+
+
+def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
+    """All at once. kube-proxy is for its own Kubernetes; of the others each version is for all.
+
+    An add-on that EKS does not have is none of the answer.
+    """
+    asked, kubernetes = body.get("addonName"), body.get("kubernetesVersion")
+    found = [
+        {"addonName": name, "type": "networking", "addonVersions": fitting}
+        for name in _VERSIONS
+        if asked in (None, name)
+        and (fitting := [one for v in _VERSIONS[name] if (one := _shown(name, v, kubernetes))])
+    ]
+    return {"addons": found}
+
+
+def _shown(name: str, version: str, kubernetes: str | None) -> JsonObject | None:
+    """One version of an add-on; None where it is not for this Kubernetes."""
+    minor = ".".join(version.removeprefix("v").split(".")[:2])
+    fits = [v for v in KUBERNETES_VERSIONS if name != "kube-proxy" or v == minor]
+    fits = [v for v in fits if kubernetes in (None, v)]
+    if not fits:
+        return None
+    default = name == "kube-proxy" or version == _VERSIONS[name][0]
+    return {
+        "addonVersion": version,
+        "architecture": ["amd64", "arm64"],
+        "compatibilities": [{"clusterVersion": v, "defaultVersion": default} for v in fits],
+    }
 
 
 def _check_version(name: str, version: str | None) -> None:

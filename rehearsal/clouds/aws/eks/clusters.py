@@ -21,11 +21,20 @@ from rehearsal.clouds.aws.eks.cluster_checks import (
     vpc_range,
     zones_of,
 )
+from rehearsal.clouds.aws.eks.creator import add_creator, in_no_mode
 from rehearsal.clouds.aws.eks.leftovers import keep_logs, leave_of_cluster
 from rehearsal.clouds.aws.eks.updates import Updates, in_use
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS, UPDATES, ClusterRecord
+from rehearsal.clouds.aws.state import (
+    ACCESS_ENTRIES,
+    ADDONS,
+    CLUSTERS,
+    NODE_GROUPS,
+    POD_IDENTITIES,
+    UPDATES,
+    ClusterRecord,
+)
 from rehearsal.clouds.core import cluster_names
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.locks import Locks
@@ -115,6 +124,9 @@ class Clusters:
             network["clusterSecurityGroupId"] = add_security_group(self._context, region, vpc, name)
             self._store.put(CLUSTERS, key, ClusterRecord(cluster=cluster, zones=zones))
             keep_logs(self._context, region, cluster)
+            access = body.get("accessConfig") or {}
+            if access.get("bootstrapClusterCreatorAdminPermissions") is not False:
+                add_creator(self._context, region, cluster)
         self._context.tasks.begin("eks.CreateCluster", key=key)
         return {"cluster": cluster}
 
@@ -221,10 +233,13 @@ class Clusters:
         with self._store.lock:
             # In this order: a caller that sees the cluster ACTIVE again finds its update closed.
             self._updates.close(key, arguments["update"], None)
+            before = self._store.get(CLUSTERS, key)
             self._set(key, **arguments["fields"], status="ACTIVE")
             item = self._store.get(CLUSTERS, key)
-            if item is not None:
+            if item is not None and before is not None:
                 keep_logs(self._context, key.partition("/")[0], item["cluster"])
+                if in_no_mode(before["cluster"]):
+                    add_creator(self._context, key.partition("/")[0], item["cluster"])
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name = body["name"]
@@ -256,11 +271,15 @@ class Clusters:
             api = self._context.planes.nodes(name)
             leave_of_cluster(self._context, key.partition("/")[0], item["cluster"], api)
         self._context.planes.remove(name)
-        for kind in (ADDONS, UPDATES):
+        for kind in (ACCESS_ENTRIES, ADDONS, POD_IDENTITIES, UPDATES):
             for owned, _ in list(self._store.items(kind, prefix=f"{key}/")):
                 self._store.delete(kind, owned)
         self._store.delete(CLUSTERS, key)
         cluster_names.release(self._store, name)
+
+
+_IN_STANDARD_SUPPORT = 4
+"""Newest versions: each for 14 months. Source: EKS user guide, Kubernetes version lifecycle."""
 
 
 def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
@@ -272,7 +291,9 @@ def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
                 "clusterVersion": version,
                 "clusterType": "eks",
                 "defaultVersion": version == VERSIONS[-1],
-                "versionStatus": "STANDARD_SUPPORT",
+                "versionStatus": "STANDARD_SUPPORT"
+                if version in VERSIONS[-_IN_STANDARD_SUPPORT:]
+                else "EXTENDED_SUPPORT",
             }
             for version in VERSIONS
             if version in asked

@@ -32,6 +32,7 @@ from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.interfaces import check_interfaces, why_unreachable
 from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
+from rehearsal.clouds.aws.eks.placement import check_placement
 from rehearsal.clouds.aws.eks.template_data import instance_types_of
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
@@ -76,6 +77,7 @@ class NodeGroups:
             "eks.UpdateNodegroup": self._finish_update,
             "eks.DeleteNodegroup": self._finish_delete,
             "eks.nodegroups.retry": self._finish_retry,
+            "eks.nodegroups.scale": self._finish_scale,
         }
 
     def _group(self, params: JsonObject, body: JsonObject) -> NodeGroupRecord:
@@ -108,6 +110,7 @@ class NodeGroups:
                 )
             template = check_nodegroup(self._context, region, cluster, body)
             check_interfaces(self._context, region, body, template)
+            check_placement(self._context, region, body, template)
             group = self._filled(region, cluster, body)
             make_instance_profile(self._context, _profile(group), group["nodeRole"])
             item: NodeGroupRecord = {
@@ -211,6 +214,61 @@ class NodeGroups:
         finally:
             self._retried.discard(key)
 
+    def resize(self, key: str, desired: int) -> bool:
+        """Of its Auto Scaling group, which EKS does not count as an update of the node group.
+
+        False where it is being made or deleted, or has that size.
+        """
+        with self._store.lock:
+            item = self._scalable(key)
+            if item is None or not self._set_desired(item, desired):
+                return False
+        self._context.tasks.begin("eks.nodegroups.scale", key=key)
+        return True
+
+    def terminate(self, key: str, node: str) -> bool:
+        """Ends one instance of the Auto Scaling group, which is one smaller then.
+
+        False where the group is being changed, is as small as it may be, or has no such node.
+        """
+        with self._store.lock:
+            item = self._scalable(key)
+            if (
+                item is None
+                or all(n["name"] != node for n in item["nodes"])
+                or not self._set_desired(
+                    item, item["nodegroup"]["scalingConfig"]["desiredSize"] - 1
+                )
+            ):
+                return False
+        self._context.tasks.begin("eks.nodegroups.scale", key=key, node=node)
+        return True
+
+    def _scalable(self, key: str) -> NodeGroupRecord | None:
+        item = self._store.get(NODE_GROUPS, key)
+        steady = item is not None and item["nodegroup"]["status"] in ("ACTIVE", "DEGRADED")
+        return item if steady else None
+
+    def _set_desired(self, item: NodeGroupRecord, desired: int) -> bool:
+        scaling = item["nodegroup"]["scalingConfig"]
+        desired = min(max(desired, scaling["minSize"]), scaling["maxSize"])
+        if desired == scaling["desiredSize"]:
+            return False
+        scaling["desiredSize"] = desired
+        self._store.put(NODE_GROUPS, item["key"], item)
+        return True
+
+    def _finish_scale(self, arguments: JsonObject) -> None:
+        key, node = arguments["key"], arguments.get("node")
+        item = self._store.get(NODE_GROUPS, key)
+        if node is not None and item is not None:
+            with self._converging.of(key):
+                self._nodes(item).end(node)
+        issue = self._converge(key)
+        with self._store.lock:
+            if self._scalable(key) is not None:
+                self._set_health(key, issue)
+
     def _set_health(self, key: str, issue: HealthIssue | None) -> None:
         short = issue is not None and issue.code == "AsgInstanceLaunchFailures"
         self._set(
@@ -307,6 +365,7 @@ class NodeGroups:
                     },
                 )
                 check_interfaces(self._context, region, group, data)
+                check_placement(self._context, region, group, data)
                 group["launchTemplate"] = launch_template_version(
                     self._context,
                     region,

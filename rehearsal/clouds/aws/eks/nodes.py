@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+from collections import Counter
 from collections.abc import Collection
 
 from kubeapi import JsonObject
@@ -25,7 +26,9 @@ _DRIVER = "580.159.03"
 
 def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
     group, region = item["nodegroup"], item["region"]
-    subnets = sorted(group["subnets"])
+    present = Counter(node["location"] for node in item["nodes"])
+    # Where nodes are, the odd one stays.
+    subnets = sorted(group["subnets"], key=lambda subnet: (-present[subnet], subnet))
     size = group["scalingConfig"]["desiredSize"]
     template = data_of(context, item)
     config = node_config(template)
@@ -39,6 +42,18 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
         check_room=Chooser(context, item, types_of(group, template)).machine_of,
         surge=(group.get("updateConfig") or {}).get("updateStrategy") != "MINIMAL",
     )
+
+
+def sample_node(context: Context, item: NodeGroupRecord) -> JsonObject:
+    """A node as the group would get it in its first subnet, without GPU resources."""
+    record = NodeRecord(
+        name="sample",
+        location=min(item["nodegroup"]["subnets"]),
+        generation=item["generation"],
+        index=-1,
+    )
+    template = data_of(context, item)
+    return _node(context, item, template, node_config(template), record)
 
 
 def node_settings(group: JsonObject) -> NodeSettings:

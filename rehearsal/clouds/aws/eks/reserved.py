@@ -26,6 +26,23 @@ _EXCEEDED = (
 )
 
 
+def running_in(context: Context, region: str, identity: str) -> int:
+    """Instances of groups that target the reservation. One in a group counts for the first of it
+    that fits.
+    """
+    known = reservations(context, region)
+    count = 0
+    for other in _groups(context, region):
+        target = target_of(data_of(context, other))
+        if target is None:
+            continue
+        among = [i for i, found in known.items() if found in target.among({i: found})]
+        for node in other["nodes"]:
+            zone = _zone(context, other, node["location"])
+            count += next((i for i in among if known[i].zone == zone), None) == identity
+    return count
+
+
 def targets(context: Context, item: NodeGroupRecord) -> bool:
     """Whether the group's instances run in a reservation that it names, or not at all."""
     return target_of(data_of(context, item)) is not None
@@ -53,7 +70,8 @@ def why_not_there(
         for other in _of_target(context, item["region"], target)
         for node in other["nodes"]
     )
-    return None if used + new < sum(found.count for found in there) else _EXCEEDED
+    free = sum(found.count - found.taken for found in there)
+    return None if used + new < free else _EXCEEDED
 
 
 def in_open_one(
@@ -64,7 +82,7 @@ def in_open_one(
         return False
     zone = _zone(context, item, subnet)
     count = sum(
-        found.count
+        found.count - found.taken
         for found in reservations(context, item["region"]).values()
         if found.open and found.kind == "default" and _fits(found, instance_type, zone)
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.access_entries import AccessEntries
 from rehearsal.clouds.aws.eks.addons import Addons
+from rehearsal.clouds.aws.eks.autoscaler import Autoscaler
 from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.node_groups import NodeGroups
+from rehearsal.clouds.aws.eks.pod_identities import PodIdentities
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import ADDONS, CLUSTERS, NODE_GROUPS
+from rehearsal.clouds.aws.state import ACCESS_ENTRIES, ADDONS, CLUSTERS, NODE_GROUPS, POD_IDENTITIES
 from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.errors import CloudError
@@ -20,7 +23,10 @@ class Eks:
         self._updates = Updates(context)
         self._clusters = Clusters(context, self._updates)
         self._node_groups = NodeGroups(context, self._clusters, self._updates)
-        self._addons = Addons(context, self._clusters, self._updates)
+        self._pod_identities = PodIdentities(context, self._clusters)
+        self._addons = Addons(context, self._clusters, self._updates, self._pod_identities)
+        self._autoscaler = Autoscaler(context, self._node_groups)
+        self._access_entries = AccessEntries(context, self._clusters)
         for part in (self._clusters, self._node_groups, self._addons):
             context.tasks.register(part.tasks())
 
@@ -29,6 +35,8 @@ class Eks:
             **self._clusters.methods(),
             **self._node_groups.methods(),
             **self._addons.methods(),
+            **self._pod_identities.methods(),
+            **self._access_entries.methods(),
             **self._updates.methods(),
             "TagResource": self._tag,
             "UntagResource": self._untag,
@@ -43,11 +51,22 @@ class Eks:
             {"kind": "eks.nodegroup", "name": key, "nodes": len(g["nodes"])}
             for key, g in self._store.items(NODE_GROUPS)
         ]
+        found += [
+            {"kind": "eks.accessEntry", "name": key}
+            for key, entry in self._store.items(ACCESS_ENTRIES)
+            if not entry.get("_creator")
+        ]
+        found += [
+            {"kind": "eks.podIdentityAssociation", "name": key}
+            for key, one in self._store.items(POD_IDENTITIES)
+            if "ownerArn" not in one
+        ]
         return found + [{"kind": "eks.addon", "name": key} for key, _ in self._store.items(ADDONS)]
 
     def look_around(self) -> None:
         """What the cloud does of itself from time to time."""
         self._node_groups.retry()
+        self._autoscaler.look_around()
 
     def restart_control_planes(self) -> None:
         self._clusters.restart_control_planes()
@@ -83,6 +102,15 @@ class Eks:
                 if addon["addonArn"] == arn:
                     addon["tags"] = changed(addon)
                     self._store.put(ADDONS, key, addon)
+                    return {}
+            for key, association in self._store.items(POD_IDENTITIES):
+                if association["associationArn"] == arn:
+                    association["tags"] = changed(association)
+                    self._store.put(POD_IDENTITIES, key, association)
+                    return {}
+            for key, entry in self._store.items(ACCESS_ENTRIES):
+                if entry["accessEntryArn"] == arn:
+                    self._store.put(ACCESS_ENTRIES, key, entry | {"tags": changed(entry)})
                     return {}
         raise aws_error("NotFoundException", f"The resource {arn} does not exist.", code=404)
 

@@ -25,6 +25,8 @@ _SIZE = re.compile(r"\d+g\.\d+gb([+-][a-z0-9.]+)?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _RESOURCE_LABELS = 64
 """Compute Engine, "Labels resources": labels per resource."""
+_SWITCHES = frozenset({"cloud.google.com/gke-networking-dra-driver"})
+"""Labels with GKE's prefix that its documentation has people give to pools."""
 _DNS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -247,7 +249,8 @@ def check_labels_and_taints(config: JsonObject) -> None:
                 "alphanumeric at both ends.",
             )
         prefix = key.rpartition("/")[0]
-        if prefix.endswith(("kubernetes.io", "k8s.io")) or prefix == "cloud.google.com":
+        reserved = prefix == "cloud.google.com" and key not in _SWITCHES
+        if prefix.endswith(("kubernetes.io", "k8s.io")) or reserved:
             raise google_error(400, f'Node label key "{key}" uses the reserved prefix "{prefix}".')
     if sum(len(k) + len(v) for k, v in labels.items()) > 1024:
         raise google_error(

@@ -29,6 +29,7 @@ from rehearsal.clouds.gcp.gke.defaults import (
 from rehearsal.clouds.gcp.gke.encryption import check_secrets_key, database_encryption
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
+from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
@@ -149,6 +150,7 @@ class Clusters:
             ]
             check_quotas(self._context, project, location, nodes)
             check_access(requested)
+            check_services(requested)
             check_secrets_key(requested.get("databaseEncryption") or {}, location)
             try:
                 cluster_names.claim(self._store, name, owner=key)
@@ -160,6 +162,7 @@ class Clusters:
             cluster |= network.as_answered()
             cluster["networkConfig"] = {**cluster["networkConfig"], **network.in_network_config()}
             cluster |= fill_access(cluster)
+            cluster |= observed(requested)
             cluster["databaseEncryption"] = database_encryption(cluster["databaseEncryption"])
             if "maintenancePolicy" in requested:
                 cluster["maintenancePolicy"] = changed_policy(None, requested["maintenancePolicy"])
@@ -231,6 +234,9 @@ class Clusters:
         if member:
             value = {**(cluster.get(field) or {}), member: value}
         change = changed_access(cluster, field, value)
+        if field in OBSERVED:
+            # What the request leaves out of it stays.
+            change = observed({**cluster, field: {**cluster[field], **value}})
         check_access({**cluster, **change})
         check_addresses({**cluster, **change})
         kind = "UPGRADE_MASTER" if desired == "desiredMasterVersion" else "UPDATE_CLUSTER"
@@ -303,8 +309,6 @@ def _filled(
         "databaseEncryption": {"state": "DECRYPTED"},
         "defaultMaxPodsConstraint": {"maxPodsPerNode": "110"},
         "ipAllocationPolicy": {"useIpAliases": True, "stackType": "IPV4"},
-        "loggingService": "logging.googleapis.com/kubernetes",
-        "monitoringService": "monitoring.googleapis.com/kubernetes",
         "networkConfig": {},
         "shieldedNodes": {"enabled": True},
     }

@@ -1,7 +1,9 @@
 """The maintenance policy of a simulated cluster, and what GKE refuses of one.
 
-Sources: GKE API, MaintenancePolicy; GKE docs, maintenance windows and exclusions. Windows are
-expanded for the rules that people write, days of a week or every day; GKE knows all of RFC 5545.
+Sources: GKE API, MaintenancePolicy; GKE docs, maintenance windows and exclusions (92 days in 2026,
+32 before); google/skills, gke-upgrades (limits of exclusions). The words about too little
+maintenance are Google's, those about NO_UPGRADES the rehearsal's. Windows are expanded for the
+rules that people write, days of a week or every day; GKE knows all of RFC 5545.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import accumulate
 
 from kubeapi import JsonObject
 from rehearsal.clouds.gcp.errors import google_error
@@ -18,7 +21,10 @@ from rehearsal.clouds.gcp.errors import google_error
 _DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MOST_EXCLUSIONS = 20
 _DAILY = "PT4H0M0S"
-_RANGE = timedelta(days=32)
+_RANGE = timedelta(days=92)
+_WEEKS = 120
+_LONGEST_WITHOUT_UPGRADES = timedelta(days=90)
+_MOST_WITHOUT_UPGRADES = 3
 _LEAST = timedelta(hours=48)
 _AT_ONCE = timedelta(hours=4)
 
@@ -49,8 +55,21 @@ def _check_exclusions(exclusions: Mapping[str, JsonObject]) -> None:
         raise google_error(
             400, f"Too many maintenance exclusions: {len(exclusions)}, limit {_MOST_EXCLUSIONS}."
         )
+    without = {k for k, e in exclusions.items() if _scope(e) == "NO_UPGRADES"}
+    if len(without) > _MOST_WITHOUT_UPGRADES:
+        raise google_error(
+            400,
+            f"Too many maintenance exclusions of scope NO_UPGRADES: {len(without)}, limit "
+            f"{_MOST_WITHOUT_UPGRADES}.",
+        )
     for name, exclusion in exclusions.items():
         begin, end = _time(exclusion["startTime"]), _time(exclusion["endTime"])
+        if name in without and end - begin > _LONGEST_WITHOUT_UPGRADES:
+            raise google_error(
+                400,
+                f'Maintenance exclusion "{name}" of scope NO_UPGRADES is longer than '
+                f"{_LONGEST_WITHOUT_UPGRADES.days} days.",
+            )
         if end <= begin:
             raise google_error(
                 400, f'Maintenance exclusion "{name}" has an end time that is not after its start.'
@@ -66,26 +85,32 @@ def _check_recurring(recurring: JsonObject) -> None:
         raise google_error(400, "Maintenance window end time must be after its start time.")
     if rule.get("FREQ") not in ("DAILY", "WEEKLY") or set(rule) - {"FREQ", "INTERVAL", "BYDAY"}:
         return
-    hours = [*_open_hours(begin, end - begin, rule)]
-    for first in range(len(hours) - _RANGE // timedelta(hours=1)):
-        available = sum(hours[first : first + _RANGE // timedelta(hours=1)])
-        if timedelta(hours=available) < _LEAST:
+    open_before = [0, *accumulate(_open_hours(begin, end - begin, rule))]
+    span = _RANGE // timedelta(hours=1)
+    for first in range(len(open_before) - span):
+        if timedelta(hours=open_before[first + span] - open_before[first]) < _LEAST:
             begins = begin + timedelta(hours=first)
             raise google_error(
                 400,
-                "maintenance policy would go longer than 32d without 48h maintenance availability "
+                f"maintenance policy would go longer than {_RANGE.days}d without 48h maintenance "
+                "availability "
                 f"of >=4h contiguous duration (in time range [{begins.isoformat()}, "
                 f"{(begins + _RANGE).isoformat()}])",
             )
 
 
+def _scope(exclusion: JsonObject) -> str:
+    options = exclusion.get("maintenanceExclusionOptions") or {}
+    return str(options.get("scope") or "NO_UPGRADES")
+
+
 def _open_hours(begin: datetime, length: timedelta, rule: Mapping[str, str]) -> Iterator[bool]:
-    """For each hour of 20 weeks from the first window on whether it is in a window."""
+    """For each hour from the first window on, of the weeks looked at, whether it is in one."""
     monday = (begin - timedelta(days=begin.weekday())).date()
     every = int(rule.get("INTERVAL", "1"))
     days = rule["BYDAY"].split(",") if "BYDAY" in rule else None
-    hours = [False] * (140 * 24)
-    for n in range(140):
+    hours = [False] * (_WEEKS * 7 * 24)
+    for n in range(_WEEKS * 7):
         day = begin + timedelta(days=n)
         if rule["FREQ"] == "WEEKLY":
             due = (day.date() - monday).days // 7 % every == 0

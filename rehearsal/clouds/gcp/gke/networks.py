@@ -130,6 +130,11 @@ def _check_ranges(subnetwork: JsonObject, policy: JsonObject) -> None:
             )
 
 
+def may_as_gke(store: Store, project: str, role: str) -> bool:
+    """Whether GKE's service agent of the project has a role on it."""
+    return _may(store, project, role, f"{_gke_agent(project)}.gserviceaccount.com")
+
+
 def _gke_agent(project: str) -> str:
     return f"service-{project_number(project)}@container-engine-robot.iam"
 

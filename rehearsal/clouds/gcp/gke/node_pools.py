@@ -20,6 +20,10 @@ from rehearsal.clouds.core.taints import taint_id
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
+from rehearsal.clouds.gcp.gke.accelerator_networks import (
+    check_accelerator_network,
+    with_accelerator_network,
+)
 from rehearsal.clouds.gcp.gke.checks import (
     check_boot_disk,
     check_count,
@@ -130,6 +134,7 @@ class NodePools:
                 **(pool.get("networkConfig") or {}),
             },
         }
+        pool = with_accelerator_network(pool)
         gpu_taint = is_gpu_pool(pool) and any(
             not is_gpu_pool(p["pool"]) for p in pools_of(self._store, cluster_key)
         )
@@ -255,9 +260,11 @@ class NodePools:
             check_pool(requested, location=cluster["location"], channel=_channel(cluster))
             self._check_account(requested.get("config") or {})
             zones = requested.get("locations") or cluster["locations"]
+            project = parent.split("/")[1]
+            check_accelerator_network(self._store, project, cluster, requested, zones)
             count = int(requested.get("initialNodeCount", 0))
             nodes = count * len(zones)
-            where = (parent.split("/")[1], cluster["location"])
+            where = (project, cluster["location"])
             check_quotas(self._context, *where, [(requested.get("config") or {}, nodes)])
             self._check_reserved(key, requested.get("config") or {}, dict.fromkeys(zones, count))
             self.add(parent, cluster, requested)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.errors import not_simulated
 from rehearsal.clouds.gcp.account import Reservation, account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.affinity import ANY, ANY_OR_FAIL, BY_NAME, kind_of
@@ -63,6 +64,46 @@ def check_reserved(
                 f'{what} is insufficient for node pool "{pool}" at zone "{zone}": required '
                 f"{nodes} and short of {nodes - room} VM count of machine type {machine}.",
             )
+
+
+def reservation_of(context: Context, owner: str, zone: str, name: str) -> JsonObject | None:
+    """As Compute Engine shows it; None where there is none. Raises CloudError.
+
+    Machines of pools that name no reservation are not counted as in use.
+    """
+    listed = account_of(context).reservations
+    if listed is None:
+        raise not_simulated(
+            "Without `reservations` in google-account.json there is one for whatever a node pool "
+            "asks for, and nobody knows which."
+        )
+    users = [_Use(item) for _, item in context.store.items(NODE_POOLS)]
+    found = next(
+        (r for r in listed if (r.name, r.zone, r.project or owner) == (name, zone, owner)), None
+    )
+    if found is None:
+        return None
+    used = sum(
+        use.nodes(zone, found.machine_type)
+        for use in users
+        if kind_of(use.config) == BY_NAME
+        and _parts_of(use.config, use.project, owner, name) is not None
+    )
+    shared: JsonObject = {"shareType": "LOCAL"}
+    if found.shared_with:
+        projects = {other: {"projectId": other} for other in found.shared_with}
+        shared = {"shareType": "SPECIFIC_PROJECTS", "projectMap": projects}
+    return {
+        "name": name,
+        "status": "READY",
+        "specificReservationRequired": found.specific,
+        "specificReservation": {
+            "count": str(found.count),
+            "inUseCount": str(min(found.taken + used, found.count)),
+            "instanceProperties": {"machineType": found.machine_type},
+        },
+        "shareSettings": shared,
+    }
 
 
 @dataclass(frozen=True)
@@ -122,7 +163,7 @@ def _room_by_name(
         and (parts := _parts_of(use.config, use.project, owner, found.name)) is not None
     ]
     asked = (path["block"], path["sub_block"])
-    room = found.count - sum(n for _, n in used)
+    room = found.count - found.taken - sum(n for _, n in used)
     for depth in (1, 2):
         if asked[depth - 1] is not None:
             inside = sum(n for parts, n in used if parts[:depth] == asked[:depth])
@@ -154,7 +195,7 @@ def _room_of_any(
     Pools that say nothing use them too: so do Compute Engine's instances by default.
     """
     total = sum(
-        r.count
+        r.count - r.taken
         for r in listed
         if not r.specific
         and (r.zone, r.machine_type) == (zone, machine)

@@ -18,6 +18,7 @@ TERRAFORM_VARIABLES: Mapping[str, str] = {
     "iam": "GOOGLE_IAM_CUSTOM_ENDPOINT",
     "cloudresourcemanager": "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT",
     "serviceusage": "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
+    "cloudkms": "GOOGLE_KMS_CUSTOM_ENDPOINT",
 }
 _SERVICE_PATHS = {"compute": "compute/v1/"}
 

@@ -22,7 +22,7 @@ from rehearsal.cluster.kubelet.remote_command import websocket
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STATUS = b"\x01", b"\x03"
-_LOOK_S: Final = 0.05
+_LOOK_MS: Final = 50
 _CHUNK: Final = 32 * 1024
 
 
@@ -61,7 +61,10 @@ class Session:
 
     def _listen(self) -> None:
         """Waits a moment for what the client sends: a sign of life, its input, or its end."""
-        if not select.select([self.connection], (), (), _LOOK_S)[0]:
+        # Not select.select: in a large fleet the connection's descriptor may be above 1023.
+        waiting = select.poll()
+        waiting.register(self.connection, select.POLLIN)
+        if not waiting.poll(_LOOK_MS):
             return
         opcode, payload = websocket.read_frame(self.reading)
         if opcode == websocket.CLOSE:

@@ -8,12 +8,11 @@ toolkit, plugin, GFD, mig-manager, exporter, DCGM, driver manager), the others a
 
 from __future__ import annotations
 
-import copy
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubeapi import JsonObject
+from rehearsal.plugins.charts.chart_values import merged_over, unfit
 
 VERSION: Final = "v26.7.0"
 
@@ -303,12 +302,12 @@ DEFAULTS: Final[JsonObject] = {
 
 def merged(values: Mapping[str, Any]) -> JsonObject:
     """The user's values over the defaults, as Helm merges: maps key by key, null removes a key."""
-    return _merge(copy.deepcopy(DEFAULTS), values)
+    return merged_over(DEFAULTS, values)
 
 
 def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Problems as (path, reason): unknown keys, wrong types, and values that cannot be rendered."""
-    problems = list(_compare(values, DEFAULTS, ""))
+    problems = unfit(values, DEFAULTS, chart=f"gpu-operator {VERSION}")
     if problems:
         return problems
     full = merged(values)
@@ -344,60 +343,3 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             )
         )
     return problems
-
-
-def _merge(base: JsonObject, over: Mapping[str, Any]) -> JsonObject:
-    for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
-            base[key] = _merge(base[key], value)
-        elif value is None:
-            base[key] = None
-        else:
-            base[key] = copy.deepcopy(value)
-    return base
-
-
-def _compare(
-    values: Mapping[str, Any], known: Mapping[str, Any], path: str
-) -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        here = f"{path}.{key}" if path else str(key)
-        if key not in known:
-            yield here, _unknown(str(key), known)
-            continue
-        default = known[key]
-        if value is None and isinstance(default, dict) and default:
-            yield (
-                here,
-                "must not be null: that removes a section which the chart reads; leave the key out "
-                "to keep the defaults",
-            )
-        if value is None or default is None:
-            continue
-        if isinstance(default, dict):
-            if not isinstance(value, Mapping):
-                yield here, f"{value!r} is not a map"
-            elif default:
-                yield from _compare(value, default, here)
-        elif isinstance(default, list) != isinstance(value, list):
-            yield here, f"{value!r} is {'not a list' if isinstance(default, list) else 'a list'}"
-        elif isinstance(default, bool) != isinstance(value, bool):
-            yield (
-                here,
-                f"{value!r} is {'not a boolean' if isinstance(default, bool) else 'a boolean'}",
-            )
-        elif isinstance(value, Mapping):
-            yield here, "must not be a map"
-
-
-def _unknown(key: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(key, [str(k) for k in known], n=1, cutoff=0.5)
-    hint = (
-        f"did you mean {near[0]!r}? "
-        if near
-        else f"known here: {', '.join(sorted(map(str, known)))}. "
-    )
-    return (
-        f"chart gpu-operator {VERSION} has no such value; {hint}(The real Helm would silently "
-        "ignore it.)"
-    )

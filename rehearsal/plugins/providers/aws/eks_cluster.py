@@ -355,6 +355,7 @@ _ADDON: Fields = {
 _ADDON_OWN = (
     "addonName",
     "clusterName",
+    "podIdentityAssociations",
     "preserve",
     "resolveConflictsOnCreate",
     "resolveConflictsOnUpdate",
@@ -366,6 +367,7 @@ class Addon(Resource):
     kind = "aws:eks/addon:Addon"
     force_new = ("addonName", "clusterName", "region")
     keeps = ("addonVersion", "configurationValues", "region")
+    sets = ("podIdentityAssociations",)
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         failures = not_simulated(inputs, {*_ADDON, *_ADDON_OWN})
@@ -382,15 +384,21 @@ class Addon(Resource):
         body = to_api(_ADDON, {k: v for k, v in inputs.items() if k in _ADDON})
         cluster, name = str(inputs["clusterName"]), str(inputs["addonName"])
         conflicts = inputs.get("resolveConflictsOnCreate")
-        call(
+        retried_while(
             session,
-            inputs,
-            "eks",
-            "CreateAddon",
-            clusterName=cluster,
-            addonName=name,
-            resolveConflicts=conflicts,
-            **body,
+            _PROPAGATION_S,
+            lambda e: e.reason == "InvalidParameterException" and "does not exist" in e.message,
+            lambda: call(
+                session,
+                inputs,
+                "eks",
+                "CreateAddon",
+                clusterName=cluster,
+                addonName=name,
+                resolveConflicts=conflicts,
+                podIdentityAssociations=inputs.get("podIdentityAssociations") or None,
+                **body,
+            ),
         )
 
         def active() -> JsonObject | None:
@@ -412,10 +420,14 @@ class Addon(Resource):
             return None
         addon = found["addon"]
         seen = from_api(_ADDON, addon, inputs or None) | {"addonName": name, "clusterName": cluster}
+        identities = _identities(session, inputs, addon)
+        if identities or inputs.get("podIdentityAssociations") is not None:
+            seen["podIdentityAssociations"] = identities
         outputs = {
             **from_api(_ADDON, addon, None),
             "addonName": name,
             "clusterName": cluster,
+            "podIdentityAssociations": identities,
             "arn": addon["addonArn"],
             "createdAt": addon["createdAt"],
             "modifiedAt": addon["modifiedAt"],
@@ -426,7 +438,7 @@ class Addon(Resource):
         return State(
             {
                 **seen,
-                **kept(inputs, *(k for k in _ADDON_OWN if k not in ("addonName", "clusterName"))),
+                **kept(inputs, *(k for k in _ADDON_OWN if k not in seen)),
             },
             outputs,
         )
@@ -436,6 +448,9 @@ class Addon(Resource):
     ) -> Sequence[str]:
         cluster, _, name = resource_id.partition(":")
         changed = {k: new[k] for k in _ADDON if k != "tags" and k in new and old.get(k) != new[k]}
+        identities = "podIdentityAssociations"
+        if (old.get(identities) or []) != (new.get(identities) or []):
+            changed[identities] = new.get(identities) or []
         if changed:
             conflicts = new.get("resolveConflictsOnUpdate")
             made = call(
@@ -480,3 +495,19 @@ class Addon(Resource):
             return None if found else True
 
         wait_until(session, f"EKS Add-On ({cluster}:{name}) delete", gone)
+
+
+def _identities(session: Session, inputs: Properties, addon: JsonObject) -> list[JsonObject]:
+    """The add-on's pod identity associations, of which it tells the ARNs only."""
+    found = []
+    for arn in addon.get("podIdentityAssociations", []):
+        one = call(
+            session,
+            inputs,
+            "eks",
+            "DescribePodIdentityAssociation",
+            clusterName=addon["clusterName"],
+            associationId=arn.rpartition("/")[2],
+        )["association"]
+        found.append({"roleArn": one["roleArn"], "serviceAccount": one["serviceAccount"]})
+    return found

@@ -1,4 +1,4 @@
-"""aws:iam Role and RolePolicyAttachment."""
+"""aws:iam Role, RolePolicy and RolePolicyAttachment."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Role(Resource):
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
         failures = not_simulated(
-            inputs, _SIMULATED, hint="; attach policies with RolePolicyAttachment"
+            inputs, _SIMULATED, hint="; give it policies with RolePolicy and RolePolicyAttachment"
         )
         policy = inputs.get("assumeRolePolicy")
         if isinstance(policy, str):
@@ -212,6 +212,64 @@ class RolePolicyAttachment(Resource):
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         role, _, policy = resource_id.partition("/")
         or_none(session, inputs, "iam", "DetachRolePolicy", RoleName=role, PolicyArn=policy)
+
+
+class RolePolicy(Resource):
+    """An inline policy. Source: hashicorp/terraform-provider-aws, iam/role_policy.go."""
+
+    kind = "aws:iam/rolePolicy:RolePolicy"
+    force_new = ("role", "name", "namePrefix")
+    keeps = ("name",)
+    autoname = Autoname("name", 128, prefix_property="namePrefix")
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        policy = inputs.get("policy")
+        if isinstance(policy, str):
+            try:
+                json.loads(policy)
+            except ValueError as e:
+                return [CheckFailure("policy", f"contains an invalid JSON policy: {e}")]
+        return []
+
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
+        role, name = _role_name(inputs["role"]), str(inputs["name"])
+        self._put(session, inputs, role, name)
+        return CreateResult(f"{role}:{name}")
+
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        role, _, name = resource_id.partition(":")
+        found = or_none(session, inputs, "iam", "GetRolePolicy", RoleName=role, PolicyName=name)
+        if found is None:
+            return None
+        policy, asked = json.dumps(found["PolicyDocument"]), inputs.get("policy")
+        # Texts of the same policy may differ in form.
+        if asked is not None and _normal(asked) == _normal(policy):
+            policy = asked
+        seen = {"role": inputs.get("role", role), "name": name, "policy": policy}
+        return State(seen, dict(seen))
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        role, _, name = resource_id.partition(":")
+        self._put(session, new, role, name)
+        return []
+
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        role, _, name = resource_id.partition(":")
+        or_none(session, inputs, "iam", "DeleteRolePolicy", RoleName=role, PolicyName=name)
+
+    def _put(self, session: Session, inputs: Properties, role: str, name: str) -> None:
+        document = _text(inputs["policy"])
+        call(
+            session,
+            inputs,
+            "iam",
+            "PutRolePolicy",
+            RoleName=role,
+            PolicyName=name,
+            PolicyDocument=document,
+        )
 
 
 def _role_name(role: Any) -> str:

@@ -15,10 +15,8 @@ from rehearsal.plugins.bridge.fields import Field, Fields, from_api, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
     CreateResult,
-    Resource,
     Session,
     State,
-    kept,
     not_simulated,
 )
 from rehearsal.plugins.engine.plugin import CheckFailure
@@ -28,12 +26,11 @@ from rehearsal.plugins.providers.aws.calls import (
     capital,
     or_none,
     region_of,
-    retag_ec2,
-    seen_tags,
     specified,
     tag_list,
     tag_map,
 )
+from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 _EBS = capital(
     "volumeSize",
@@ -115,11 +112,12 @@ _OWN = (
 )
 
 
-class LaunchTemplate(Resource):
+class LaunchTemplate(Ec2Resource):
     kind = "aws:ec2/launchTemplate:LaunchTemplate"
     force_new = ("name", "namePrefix", "region")
     sets = ("vpcSecurityGroupIds",)
     keeps = ("name", "defaultVersion", "region")
+    keeps_of_inputs = ("namePrefix", "updateDefaultVersion", "region")
     autoname = Autoname("name", 125, prefix_property="namePrefix")
     update_unknowns = {  # noqa: RUF012
         "latestVersion": (*_DATA, "tagSpecifications", "description"),
@@ -163,7 +161,6 @@ class LaunchTemplate(Resource):
         )
         latest = versions["LaunchTemplateVersions"][0]
         data = _texts(latest["LaunchTemplateData"])
-        tags = tag_map(template["Tags"])
         seen = from_api(_DATA, data, inputs or None)
         specifications = [
             {"resourceType": s["ResourceType"], "tags": tag_map(s.get("Tags"))}
@@ -179,28 +176,15 @@ class LaunchTemplate(Resource):
             seen["defaultVersion"] = template["DefaultVersionNumber"]
         region = region_of(session, inputs)
         outputs = {
-            **seen,
             **from_api(_DATA, data, None),
             "name": template["LaunchTemplateName"],
             "latestVersion": template["LatestVersionNumber"],
             "defaultVersion": template["DefaultVersionNumber"],
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:launch-template/{resource_id}",
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region,
         }
-        return State(
-            {
-                **seen,
-                **seen_tags(tags, inputs),
-                **kept(inputs, "namePrefix", "updateDefaultVersion", "region"),
-            },
-            outputs,
-        )
+        return self.state(session, inputs, tags=template["Tags"], seen=seen, outputs=outputs)
 
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         version = None
         if _data(old) != _data(new) or old.get("description") != new.get("description"):
             made = call(
@@ -225,8 +209,6 @@ class LaunchTemplate(Resource):
                 LaunchTemplateId=resource_id,
                 DefaultVersion=str(default),
             )
-        retag_ec2(session, resource_id, old, new)
-        return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "DeleteLaunchTemplate", LaunchTemplateId=resource_id)

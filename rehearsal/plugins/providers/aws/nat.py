@@ -12,10 +12,8 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.resources import (
     CreateResult,
-    Resource,
     Session,
     State,
-    kept,
     not_simulated,
 )
 from rehearsal.plugins.bridge.waiting import wait_until
@@ -25,14 +23,12 @@ from rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,
-    retag_ec2,
-    seen_tags,
     specified,
-    tag_map,
 )
+from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 
 
-class Eip(Resource):
+class Eip(Ec2Resource):
     kind = "aws:ec2/eip:Eip"
     force_new = ("domain", "region", "networkBorderGroup", "publicIpv4Pool", "address")
     keeps = ("domain", "region", "networkBorderGroup", "networkInterface", "publicIpv4Pool")
@@ -55,29 +51,18 @@ class Eip(Resource):
         address = _address(session, resource_id, inputs)
         if address is None:
             return None
-        tags = tag_map(address["Tags"])
         seen = {"domain": address["Domain"]}
         region = region_of(session, inputs)
         outputs = {
-            **seen,
             "allocationId": resource_id,
             "publicIp": address["PublicIp"],
             "publicIpv4Pool": address["PublicIpv4Pool"],
             "networkBorderGroup": address["NetworkBorderGroup"],
             "networkInterface": address.get("NetworkInterfaceId", ""),
             "associationId": address.get("AssociationId", ""),
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region,
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:elastic-ip/{resource_id}",
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
-
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
-        retag_ec2(session, resource_id, old, new)
-        return []
+        return self.state(session, inputs, tags=address["Tags"], seen=seen, outputs=outputs)
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "ReleaseAddress", AllocationId=resource_id)
@@ -88,7 +73,7 @@ def _address(session: Session, identity: str, inputs: Properties) -> JsonObject 
     return found["Addresses"][0] if found else None
 
 
-class NatGateway(Resource):
+class NatGateway(Ec2Resource):
     kind = "aws:ec2/natGateway:NatGateway"
     force_new = ("allocationId", "connectivityType", "privateIp", "subnetId", "region", "vpcId")
     keeps = ("privateIp", "region", "vpcId", "availabilityMode")
@@ -135,7 +120,6 @@ class NatGateway(Resource):
         gateway = _gateway(session, resource_id, inputs)
         if gateway is None or gateway["State"] == "deleted":
             return None
-        tags = tag_map(gateway["Tags"])
         (address,) = gateway["NatGatewayAddresses"]
         seen = {
             "allocationId": address["AllocationId"],
@@ -143,22 +127,12 @@ class NatGateway(Resource):
             "subnetId": gateway["SubnetId"],
         }
         outputs = {
-            **seen,
             "associationId": address.get("AssociationId", ""),
             "networkInterfaceId": address.get("NetworkInterfaceId", ""),
             "publicIp": address.get("PublicIp", ""),
             "vpcId": gateway["VpcId"],
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region_of(session, inputs),
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
-
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
-        retag_ec2(session, resource_id, old, new)
-        return []
+        return self.state(session, inputs, tags=gateway["Tags"], seen=seen, outputs=outputs)
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "DeleteNatGateway", NatGatewayId=resource_id)

@@ -8,12 +8,15 @@ from rehearsal.plugins.bridge.provider import BridgedProvider
 from rehearsal.plugins.bridge.resources import Calls
 from rehearsal.plugins.bridge.schema import load
 from rehearsal.plugins.providers.aws import client
+from rehearsal.plugins.providers.aws.eks_access import AccessEntry, AccessPolicyAssociation
 from rehearsal.plugins.providers.aws.eks_cluster import Addon, Cluster
 from rehearsal.plugins.providers.aws.functions import FUNCTIONS
-from rehearsal.plugins.providers.aws.iam import Role, RolePolicyAttachment
+from rehearsal.plugins.providers.aws.iam import Role, RolePolicy, RolePolicyAttachment
 from rehearsal.plugins.providers.aws.launch_template import LaunchTemplate
 from rehearsal.plugins.providers.aws.nat import Eip, NatGateway
 from rehearsal.plugins.providers.aws.node_group import NodeGroup
+from rehearsal.plugins.providers.aws.placement_group import PlacementGroup
+from rehearsal.plugins.providers.aws.pod_identity import PodIdentityAssociation
 from rehearsal.plugins.providers.aws.routing import (
     InternetGateway,
     RouteTable,
@@ -36,12 +39,17 @@ class AwsProvider(BridgedProvider):
             RouteTableAssociation(),
             Eip(),
             NatGateway(),
+            PlacementGroup(),
             LaunchTemplate(),
             Role(),
+            RolePolicy(),
             RolePolicyAttachment(),
             Cluster(),
             NodeGroup(),
             Addon(),
+            PodIdentityAssociation(),
+            AccessEntry(),
+            AccessPolicyAssociation(),
         )
     }
     functions = FUNCTIONS

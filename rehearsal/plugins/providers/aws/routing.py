@@ -13,15 +13,13 @@ from rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,
-    retag_ec2,
-    seen_tags,
     specified,
-    tag_map,
 )
+from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 from rehearsal.plugins.providers.aws.retries import once_free
 
 
-class InternetGateway(Resource):
+class InternetGateway(Ec2Resource):
     kind = "aws:ec2/internetGateway:InternetGateway"
     force_new = ("region",)
     keeps = ("vpcId", "region")
@@ -50,24 +48,17 @@ class InternetGateway(Resource):
         gateway = _gateway(session, resource_id, inputs)
         if gateway is None:
             return None
-        tags = tag_map(gateway["Tags"])
         attached = [a["VpcId"] for a in gateway["Attachments"]]
         seen = {"vpcId": attached[0]} if attached else {}
         region = region_of(session, inputs)
         outputs = {
-            "vpcId": "",
-            **seen,
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region,
+            "vpcId": attached[0] if attached else "",
             "ownerId": ACCOUNT,
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:internet-gateway/{resource_id}",
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+        return self.state(session, inputs, tags=gateway["Tags"], seen=seen, outputs=outputs)
 
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         if old.get("vpcId") != new.get("vpcId"):
             _detach(session, resource_id, new)
             if new.get("vpcId"):
@@ -79,8 +70,6 @@ class InternetGateway(Resource):
                     InternetGatewayId=resource_id,
                     VpcId=new["vpcId"],
                 )
-        retag_ec2(session, resource_id, old, new)
-        return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         if _gateway(session, resource_id, inputs) is not None:
@@ -113,7 +102,7 @@ _ROUTE = {
 }
 
 
-class RouteTable(Resource):
+class RouteTable(Ec2Resource):
     """With inline routes (`routes`), of which those to internet and NAT gateways are simulated."""
 
     kind = "aws:ec2/routeTable:RouteTable"
@@ -158,7 +147,6 @@ class RouteTable(Resource):
         if found is None:
             return None
         table = found["RouteTables"][0]
-        tags = tag_map(table["Tags"])
         routes = [
             {name: r[api] for name, api in _ROUTE.items() if api in r}
             for r in table["Routes"]
@@ -172,23 +160,15 @@ class RouteTable(Resource):
             ]
         region = region_of(session, inputs)
         outputs = {
-            **seen,
             "routes": routes,
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region,
             "ownerId": ACCOUNT,
             "propagatingVgws": [],
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:route-table/{resource_id}",
         }
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+        return self.state(session, inputs, tags=table["Tags"], seen=seen, outputs=outputs)
 
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         _set_routes(session, resource_id, old, new)
-        retag_ec2(session, resource_id, old, new)
-        return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         or_none(session, inputs, "ec2", "DeleteRouteTable", RouteTableId=resource_id)

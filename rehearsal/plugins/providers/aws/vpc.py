@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.plugins.bridge.resources import (
     CreateResult,
-    Resource,
     Session,
     State,
-    kept,
     not_simulated,
 )
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
@@ -22,17 +20,15 @@ from rehearsal.plugins.providers.aws.calls import (
     call,
     or_none,
     region_of,
-    retag_ec2,
-    seen_tags,
     specified,
-    tag_map,
 )
+from rehearsal.plugins.providers.aws.ec2_resource import Ec2Resource
 from rehearsal.plugins.providers.aws.retries import once_free
 
 _DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
 
 
-class Vpc(Resource):
+class Vpc(Ec2Resource):
     kind = "aws:ec2/vpc:Vpc"
     force_new = ("cidrBlock", "region", "ipv4IpamPoolId")
     keeps = ("region", "enableDnsHostnames")
@@ -99,36 +95,28 @@ class Vpc(Resource):
                 session, inputs, "ec2", "DescribeVpcAttribute", VpcId=resource_id, Attribute=name
             )
             dns[name] = answer[attribute]["Value"]
-        tags = tag_map(vpc["Tags"])
         seen = {"cidrBlock": vpc["CidrBlock"], "instanceTenancy": vpc["InstanceTenancy"], **dns}
         region = region_of(session, inputs)
         outputs = {
             **seen,
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region,
             "arn": f"arn:aws:ec2:{region}:{ACCOUNT}:vpc/{resource_id}",
             "ownerId": ACCOUNT,
             "dhcpOptionsId": vpc["DhcpOptionsId"],
         }
         if inputs and "enableDnsHostnames" not in inputs and not seen["enableDnsHostnames"]:
             del seen["enableDnsHostnames"]
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+        return self.state(session, inputs, tags=vpc["Tags"], seen=seen, outputs=outputs)
 
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         if old.get("instanceTenancy") != new.get("instanceTenancy"):
             raise ProviderError("instanceTenancy: the rehearsal does not simulate changing it")
         self._set_dns(session, resource_id, old, new)
-        retag_ec2(session, resource_id, old, new)
-        return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         once_free(session, lambda: or_none(session, inputs, "ec2", "DeleteVpc", VpcId=resource_id))
 
 
-class Subnet(Resource):
+class Subnet(Ec2Resource):
     kind = "aws:ec2/subnet:Subnet"
     force_new = ("vpcId", "cidrBlock", "availabilityZone", "availabilityZoneId", "region")
     keeps = ("availabilityZone", "availabilityZoneId", "region")
@@ -185,7 +173,6 @@ class Subnet(Resource):
         if found is None:
             return None
         subnet = found["Subnets"][0]
-        tags = tag_map(subnet["Tags"])
         seen = {
             "vpcId": subnet["VpcId"],
             "cidrBlock": subnet["CidrBlock"],
@@ -195,9 +182,6 @@ class Subnet(Resource):
         }
         outputs = {
             **seen,
-            "tags": tags,
-            "tagsAll": tags,
-            "region": region_of(session, inputs),
             "arn": subnet["SubnetArn"],
             "ownerId": ACCOUNT,
         }
@@ -205,14 +189,10 @@ class Subnet(Resource):
         for name in ("availabilityZone", "availabilityZoneId"):
             if name not in (inputs or {"availabilityZone": None}):
                 del seen[name]
-        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+        return self.state(session, inputs, tags=subnet["Tags"], seen=seen, outputs=outputs)
 
-    def update(
-        self, session: Session, resource_id: str, old: Properties, new: Properties
-    ) -> Sequence[str]:
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
         self._set_public(session, resource_id, old, new)
-        retag_ec2(session, resource_id, old, new)
-        return []
 
     def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
         once_free(

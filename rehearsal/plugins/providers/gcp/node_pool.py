@@ -65,7 +65,16 @@ _POOL: Fields = {
     "nodeLocations": Field(api="locations", unordered=True, computed=True),
     "version": Field(computed=True),
     "upgradeSettings": Field(of=_UPGRADE, computed=True),
-    "networkConfig": Field(of=same("enablePrivateNodes", computed=True), computed=True),
+    "networkConfig": Field(
+        of={
+            **same("enablePrivateNodes", computed=True),
+            **same("acceleratorNetworkProfile"),
+            "additionalNodeNetworkConfigs": Field(
+                many=True, of=same("network", "subnetwork"), computed=True
+            ),
+        },
+        computed=True,
+    ),
     "placementPolicy": Field(of=same("type", "policyName")),
     "queuedProvisioning": Field(of=same("enabled")),
     "bestEffortProvisioning": Field(of={"enabled": Field(), "minProvisionNodes": Field(text=True)}),

@@ -42,4 +42,4 @@ def test_a_wrong_google_account_refuses_a_cluster(gcp: Any, text: str) -> None:
     with pytest.raises(CloudError) as caught:
         gcp.make_cluster()
     assert (caught.value.code, caught.value.reason) == (400, "ACCOUNT_FILE")
-    assert "Its members are quotas, reservations, leftovers_s" in caught.value.message
+    assert "Its members are quotas, reservations" in caught.value.message

@@ -50,6 +50,13 @@ class World:
         body["ipCidrRange"] = "10.0.0.0/20"
         return self.do("compute", "subnetworks.insert", project=PROJECT, region=REGION, body=body)
 
+    def account_lists(self) -> None:
+        """A reservation and a key, and no others."""
+        reserved = {"name": "week", "zone": f"{REGION}-c", "machine_type": "g2-standard-4"}
+        reserved |= {"count": 2, "shared_with": ["other"]}
+        keys = {f"{PARENT}/keyRings/a/cryptoKeys/b": "ENABLED"}
+        write_account(self.gcp.environment, {"reservations": [reserved], "keys": keys})
+
     def router(self) -> None:
         self.network()
         self.do("compute", "routers.insert", **_PLACE, body=_ROUTER)
@@ -174,6 +181,18 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
     "compute networks.insert": (
         (), {"project": PROJECT, "body": {"name": "n"}},
         ("network",), {"project": PROJECT, "body": {"name": "net"}}, 409,
+    ),
+    "cloudresourcemanager projects.testIamPermissions": (
+        (), {"resource": PROJECT, "body": {"permissions": ["compute.networks.create"]}},
+        (), {"resource": PROJECT, "body": {"permissions": ["compute.*"]}}, 400,
+    ),
+    "cloudkms projects.locations.keyRings.cryptoKeys.get": (
+        (), {"name": f"{PARENT}/keyRings/a/cryptoKeys/b"},
+        ("account_lists",), {"name": f"{PARENT}/keyRings/a/cryptoKeys/c"}, 404,
+    ),
+    "compute reservations.get": (
+        ("account_lists",), {"project": PROJECT, "zone": f"{REGION}-c", "reservation": "week"},
+        ("account_lists",), {"project": PROJECT, "zone": f"{REGION}-a", "reservation": "week"}, 404,
     ),
     "compute regions.get": (
         (), {"project": PROJECT, "region": REGION},

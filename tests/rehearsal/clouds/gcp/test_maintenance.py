@@ -34,11 +34,27 @@ def test_gke_says_how_long_a_daily_window_is(gcp: Gcp) -> None:
     }
 
 
-def test_forty_eight_hours_of_thirty_two_days_stay(gcp: Gcp) -> None:
+def test_forty_eight_hours_of_ninety_two_days_stay(gcp: Gcp) -> None:
     gcp.make_cluster()
-    with pytest.raises(HttpError, match="longer than 32d without 48h maintenance availability"):
-        set_policy(gcp, window=recurring("FREQ=WEEKLY;BYDAY=SU", "08"))
-    assert set_policy(gcp, window=recurring("FREQ=WEEKLY;BYDAY=SA,SU", "06"))
+    with pytest.raises(HttpError, match="longer than 92d without 48h maintenance availability"):
+        set_policy(gcp, window=recurring("FREQ=WEEKLY;INTERVAL=3;BYDAY=SU", "09"))
+    with pytest.raises(HttpError, match="longer than 92d without 48h maintenance availability"):
+        set_policy(gcp, window=recurring("FREQ=WEEKLY;BYDAY=SA,SU", "03"))
+    assert set_policy(gcp, window=recurring("FREQ=WEEKLY;BYDAY=SU", "04"))
+
+
+def test_all_upgrades_are_excluded_three_times_and_for_ninety_days(gcp: Gcp) -> None:
+    gcp.make_cluster()
+    span = {"startTime": "2026-02-01T00:00:00Z", "endTime": "2026-05-02T00:00:00Z"}
+    three = dict.fromkeys("abc", span)
+    assert set_policy(gcp, window={"maintenanceExclusions": three})
+    with pytest.raises(HttpError, match="of scope NO_UPGRADES: 4, limit 3"):
+        set_policy(gcp, window={"maintenanceExclusions": {**three, "d": span}})
+    long = {**span, "endTime": "2026-05-03T00:00:00Z"}
+    with pytest.raises(HttpError, match='"a" of scope NO_UPGRADES is longer than 90 days'):
+        set_policy(gcp, window={"maintenanceExclusions": {"a": long}})
+    minor = {"maintenanceExclusionOptions": {"scope": "NO_MINOR_UPGRADES"}}
+    assert set_policy(gcp, window={"maintenanceExclusions": {**three, "d": {**long, **minor}}})
 
 
 def test_a_policy_that_changed_since_it_was_read_is_not_overwritten(gcp: Gcp) -> None:

@@ -319,6 +319,8 @@ def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_us
         "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT": "/cloudresourcemanager.googleapis.com/v1/",
         "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": "/cloudresourcemanager.googleapis.com/v3/",
         "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": "/serviceusage.googleapis.com/v1/",
+        "GOOGLE_KMS_CUSTOM_ENDPOINT": "/cloudkms.googleapis.com/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS": "/cloudkms.googleapis.com/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "/compute.googleapis.com/compute/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": "/container.googleapis.com/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": "/iam.googleapis.com/",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import NODE_CONDITION, POOL_LABEL
+from fleet_controller.api import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
 from infra import plan
 from kubeapi import Client
 from rehearsal.clouds.core import call_log
@@ -51,6 +51,12 @@ STAYS = {
     },
 }
 """On a slice of the GPU that is shared."""
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+BUDGET = {
+    "metadata": {"name": "none-may-go"},
+    "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "mig1-5"}}},
+}
+"""Of the walkthrough's pods: without it they would leave by eviction."""
 
 
 @pytest.fixture(scope="module")
@@ -253,13 +259,16 @@ def _partition(engine: Engine, config: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """An `up` that changes the layout of the one pool while pods hold its node, and the replicas of
-    the other.
+    """An `up` that changes the layout of the one pool while pods that a disruption budget protects
+    hold its node, and the replicas of the other.
     """
 
     up: Outcome
     labels: Mapping[str, str]
     """Of the node that pods hold, when the other pool's change was done."""
+    cordoned: bool
+    why: str
+    """Message of its condition."""
     mig_manager: tuple[str, int]
     restarted: frozenset[str]
     """Owners of the pods that were not at that moment as they were before: gone, or restarted."""
@@ -269,6 +278,9 @@ class Held:
 def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
     walkthrough.apply(client, S1)
     walkthrough.wait_until_landed(client, S1, 100)
+    client.create(BUDGETS, BUDGET)
+    # A budget protects no pod that has not begun to run.
+    _until(lambda: _running(client) == S1.fits, "all that are bound run")
     client.create("/api/v1/namespaces/default/pods", STAYS)
     path = "/api/v1/namespaces/default/pods/stays"
     _until(lambda: client.get(path)["status"].get("phase") == "Running", "a pod shares the GPU")
@@ -287,14 +299,17 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
                 "one pool's change is held, and the other's is done",
                 timeout_s=300,
             )
-            labels, manager = _node(client)["metadata"]["labels"], _mig_manager(client)
+            node, manager = _node(client), _mig_manager(client)
             after = _lives(client)
         finally:
             walkthrough.delete(client, S1)
         outcome = up.result()
+    client.delete(f"{BUDGETS}/none-may-go")
     return Held(
         up=outcome,
-        labels=labels,
+        labels=node["metadata"]["labels"],
+        cordoned=node["spec"].get("unschedulable", False),
+        why=_condition(node)["message"],
         mig_manager=manager,
         restarted=_restarted(before, after),
     )
@@ -333,6 +348,8 @@ def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
 ) -> None:
     """Its ConfigMap has every layout, so that it is not even restarted."""
     assert held.up.code == 0, held.up.output
+    assert held.cordoned
+    assert "The disruption budget none-may-go needs 100 healthy pods" in held.why
     assert held.labels["nvidia.com/mig.config"] == "all-1g.5gb"
     assert held.labels["nvidia.com/mig.config.state"] == "success"
     assert held.mig_manager == mig_manager
@@ -351,8 +368,16 @@ def test_a_sharing_change_restarts_what_reads_the_sharing_and_nothing_else(
 
 
 def _verdict(client: Client) -> str:
-    conditions = _node(client)["status"]["conditions"]
-    return str(next(c["reason"] for c in conditions if c["type"] == NODE_CONDITION))
+    return str(_condition(_node(client))["reason"])
+
+
+def _condition(node: Mapping[str, Any]) -> dict[str, Any]:
+    return next(c for c in node["status"]["conditions"] if c["type"] == NODE_CONDITION)
+
+
+def _running(client: Client) -> int:
+    pods = client.get("/api/v1/namespaces/default/pods", labelSelector="app=mig1-5")["items"]
+    return sum(pod["status"].get("phase") == "Running" for pod in pods)
 
 
 def _allocatable(client: Client, pool: str = "demo-gpu-workers") -> dict[str, str]:
@@ -365,7 +390,10 @@ BALANCED = {"nvidia.com/mig-1g.5gb": 16, "nvidia.com/mig-2g.10gb": 8, "nvidia.co
 
 def test_then_it_has_the_new_one(client: Client) -> None:  # S1-37, -38
     assert _allocatable(client) == {name: str(count) for name, count in BALANCED.items()}
-    assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
+    node = _node(client)
+    assert node["metadata"]["labels"]["nvidia.com/mig.config.state"] == "success"
+    assert CHANGE_ANNOTATION not in node["metadata"]["annotations"]
+    assert not node["spec"].get("unschedulable"), "back in service"
 
 
 def test_of_twenty_pods_of_each_size_as_many_are_bound_as_there_are_partitions(

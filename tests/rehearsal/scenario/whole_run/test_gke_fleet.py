@@ -30,6 +30,12 @@ from tests.rights_used import differences
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 S0 = WALKTHROUGHS["s0"]
 POOL = "h100-partition-3g"
+SERVER = (
+    f"{{name: llm, kind: vllm, namespace: models, pool: {POOL}, replicas: 0, "
+    "image: 'vllm/vllm-openai:v0.6.2', model: {name: small, parameters: 500M}}"
+)
+"""Without replicas: the partitions are for the walkthrough's pods."""
+SERVERS = "/apis/apps/v1/namespaces/models/deployments"
 
 
 @dataclass
@@ -53,7 +59,7 @@ def environment(make_environment: Callable[[str], Environment]) -> Environment:
     stack_file = environment.stack_file("s0")
     text, changed = re.subn(
         r"^( *)cloud: gke$",
-        r"\1cloud: gke\n\1verify_timeout_minutes: 1",
+        rf"\1cloud: gke\n\1verify_timeout_minutes: 1\n\1workloads: [{SERVER}]",
         stack_file.read_text(),
         flags=re.M,
     )
@@ -153,6 +159,18 @@ def test_and_with_a_refresh_between(failed: Outcome, engine: Engine) -> None:
     outcome = engine.up()
     assert outcome.code != 0
     assert _says_what_is_wrong(outcome.output), outcome.output
+
+
+def test_no_server_is_made_before_the_pools_are_verified(
+    failed: Outcome, environment: Environment
+) -> None:
+    client = Client.from_kubeconfig(next(iter(environment.kubeconfigs().values())))
+    assert client.get(SERVERS)["items"] == []
+
+
+def test_once_they_are_its_servers_are_made(run: Run) -> None:
+    (server,) = run.client.get(SERVERS)["items"]
+    assert server["metadata"]["name"] == "llm"
 
 
 def test_once_it_is_right_up_ends_well_and_every_node_is_proven_and_released(run: Run) -> None:

@@ -97,6 +97,10 @@ def over_http(environment: Path) -> Iterator[OverHttp]:
         assert cloud.tasks.wait(120)
 
 
+_POLICIES = ("AssumeRolePolicyDocument", "PolicyDocument")
+"""Members that botocore decodes."""
+
+
 def as_parsed(operation: Any, answer: JsonObject) -> JsonObject:
     """A handler's answer in the form that botocore gives its callers."""
     return {} if operation.output_shape is None else _typed(operation.output_shape, answer)
@@ -115,7 +119,7 @@ def _typed(shape: Any, value: Any) -> Any:
     match shape.type_name:
         case "structure":
             return {
-                k: _policy(v) if k == "AssumeRolePolicyDocument" else _typed(shape.members[k], v)
+                k: _policy(v) if k in _POLICIES else _typed(shape.members[k], v)
                 for k, v in value.items()
                 if v is not None
             }

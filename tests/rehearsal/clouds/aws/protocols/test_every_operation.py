@@ -27,6 +27,17 @@ from tests.rehearsal.clouds.aws.protocols.over_http import (
     without_metadata,
 )
 
+GROUP = f"arn:aws:resource-groups:eu-west-1:{ACCOUNT}:group/gpus"
+RESERVATION = {
+    "instance_type": "p4d.24xlarge",
+    "zone": "euw1-az2",
+    "count": 2,
+    "kind": "capacity-block",
+    "groups": (GROUP,),
+    "start": "2026-12-01T11:30:00Z",
+    "end": "2026-12-02T11:30:00Z",
+}
+
 
 def _simulated() -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as directory:
@@ -158,6 +169,14 @@ def nat_gateway(tell: Told, table: str, subnet: str) -> None:
     tell("ec2", "ReleaseAddress", AllocationId=address)
 
 
+def placement_group(tell: Told) -> None:
+    tags = [{"ResourceType": "placement-group", "Tags": [{"Key": "a/b", "Value": "c d"}]}]
+    name = {"GroupName": "near"}
+    tell("ec2", "CreatePlacementGroup", **name, Strategy="cluster", TagSpecifications=tags)
+    tell("ec2", "DescribePlacementGroups", GroupNames=["near"])
+    tell("ec2", "DeletePlacementGroup", **name)
+
+
 def roles(tell: Told) -> None:
     for name, service, policies in (
         ("cluster", "eks", ["AmazonEKSClusterPolicy"]),
@@ -236,6 +255,10 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
     encryption = [{"resources": ["secrets"], "provider": key}]
     tell("eks", "AssociateEncryptionConfig", clusterName="p4d", encryptionConfig=encryption)
     tell.until(is_active)
+    mode = {"authenticationMode": "API_AND_CONFIG_MAP"}
+    tell("eks", "UpdateClusterConfig", name="p4d", accessConfig=mode)
+    tell.until(is_active)
+    access_entry(tell)
     tell("eks", "CreateAddon", clusterName="p4d", addonName="kube-proxy")
     addon = {"clusterName": "p4d", "addonName": "kube-proxy"}
 
@@ -246,11 +269,50 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
     tell("eks", "ListAddons", clusterName="p4d")
     tell("eks", "UpdateAddon", **addon, configurationValues="{}")
     tell.until(addon_is_active)
+    role_of_pods(tell, role)
     node_group(tell, f"{role}/node", subnets, launch_template)
     leave_behind(tell)
     tell("eks", "DeleteAddon", clusterName="p4d", addonName="kube-proxy", preserve=True)
     tell("eks", "DeleteCluster", name="p4d")
     tell.until(lambda: not tell("eks", "ListClusters")["clusters"])
+
+
+def role_of_pods(tell: Told, arn: str) -> None:
+    """With an inline policy, for a service account."""
+    to_pods = {"Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"}}
+    statement = {**to_pods, "Action": ["sts:AssumeRole", "sts:TagSession"]}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    tell("aws-iam", "CreateRole", RoleName="pods", AssumeRolePolicyDocument=trust)
+    one = {"RoleName": "pods", "PolicyName": "a+b"}
+    reads = {"Effect": "Allow", "Action": "ec2:DescribeImages", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [reads]})
+    tell("aws-iam", "PutRolePolicy", **one, PolicyDocument=document)
+    tell("aws-iam", "GetRolePolicy", **one)
+    tell("aws-iam", "ListRolePolicies", RoleName="pods")
+    account = {"clusterName": "p4d", "namespace": "kube-system", "serviceAccount": "a"}
+    made = tell("eks", "CreatePodIdentityAssociation", **account, roleArn=f"{arn}/pods")
+    where = {"clusterName": "p4d", "associationId": made["association"]["associationId"]}
+    tell("eks", "DescribePodIdentityAssociation", **where)
+    tell("eks", "UpdatePodIdentityAssociation", **where, roleArn=f"{arn}/pods")
+    tell("eks", "ListPodIdentityAssociations", clusterName="p4d")
+    tell("eks", "DeletePodIdentityAssociation", **where)
+    tell("aws-iam", "DeleteRolePolicy", **one)
+    tell("aws-iam", "DeleteRole", RoleName="pods")
+
+
+def access_entry(tell: Told) -> None:
+    """Of a principal whose ARN has slashes, in the path of each request."""
+    names = {"clusterName": "p4d", "principalArn": "arn:aws:iam::111122223333:role/teams/ml"}
+    policy = {"policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"}
+    scope = {"type": "namespace", "namespaces": ["a", "b-*"]}
+    tell("eks", "CreateAccessEntry", **names, kubernetesGroups=["ml"], tags={"a/b": "c d"})
+    tell("eks", "DescribeAccessEntry", **names)
+    tell("eks", "ListAccessEntries", clusterName="p4d")
+    tell("eks", "UpdateAccessEntry", **names, kubernetesGroups=[])
+    tell("eks", "AssociateAccessPolicy", **names, **policy, accessScope=scope)
+    tell("eks", "ListAssociatedAccessPolicies", **names)
+    tell("eks", "DisassociateAccessPolicy", **names, **policy)
+    tell("eks", "DeleteAccessEntry", **names)
 
 
 def leave_behind(tell: Told) -> None:
@@ -333,13 +395,22 @@ def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> It
     """A cluster with all that belongs to it, from nothing to nothing."""
     environment = tmp_path_factory.mktemp("E")
     with over_http(environment) as over:
-        write_account(environment, **{**PROMPT, "leftovers_s": 3600.0})
+        reserved = {"cr-0123456789abcdef0": RESERVATION}
+        write_account(environment, **{**PROMPT, "leftovers_s": 3600.0, "reservations": reserved})
         tell = Told(over)
         tell("sts", "GetCallerIdentity")
+        tell("eks", "DescribeAddonVersions", addonName="coredns", kubernetesVersion="1.35")
+        images = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia"
+        tell("ssm", "GetParameter", Name=f"{images}/recommended/release_version")
+        tell("kms", "DescribeKey", KeyId=f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1")
+        tell("resource-groups", "ListGroupResources", Group=GROUP)
+        principal = {"PolicySourceArn": "arn:aws:iam::123456789012:user/rehearsal"}
+        tell("aws-iam", "SimulatePrincipalPolicy", **principal, ActionNames=["ec2:CreateVpc"])
         tell("service-quotas", "GetServiceQuota", ServiceCode="ec2", QuotaCode="L-417A185B")
         tell("eks", "DescribeClusterVersions", clusterVersions=["1.35"])
         vpc, gateway, table, subnets = network(tell)
         roles(tell)
+        placement_group(tell)
         launch_template = template(tell)
         cluster(tell, subnets, launch_template)
         removal(tell, vpc, gateway, table, subnets, launch_template)

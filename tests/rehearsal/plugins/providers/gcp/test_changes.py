@@ -254,6 +254,10 @@ CLUSTER_IN_PLACE = [
     ),
     ("resourceLabels", {"team": "ml"}),
     ("loggingConfig", {"enableComponents": ["SYSTEM_COMPONENTS"]}),
+    (
+        "monitoringConfig",
+        {"enableComponents": ["SYSTEM_COMPONENTS"], "managedPrometheus": {"enabled": False}},
+    ),
 ]
 
 
@@ -289,6 +293,16 @@ def test_it_changes_the_cluster_in_place_and_is_read_back(cluster, path, value) 
     assert made.update(new).changes
     assert not made.refresh().changes
     assert not made.plan(new).changes
+
+
+def test_a_component_less_is_a_change_although_none_at_all_is_what_gke_has(cluster) -> None:
+    made, asked = cluster
+    two = {**asked, "loggingConfig": {"enableComponents": ["SYSTEM_COMPONENTS", "WORKLOADS"]}}
+    made.update(two)
+    one = {**asked, "loggingConfig": {"enableComponents": ["SYSTEM_COMPONENTS"]}}
+    assert made.update(one).changes
+    assert not made.refresh().changes
+    assert not made.plan(asked).changes
 
 
 @pytest.mark.parametrize(

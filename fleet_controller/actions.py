@@ -1,0 +1,103 @@
+"""What a pass of the controller may do to nodes, pools and Events; layout changes aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet_controller.change_actions import ChangeAction
+from fleet_controller.membership import JoinNode
+from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetNodeCondition:
+    node: str
+    status: str
+    reason: str
+    message: str
+    changed: float
+    """lastTransitionTime."""
+    now: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldNode:
+    """Puts the startup taint back on a node."""
+
+    node: str
+    version: str
+    has_taints: bool
+    why: str
+    """For the log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordBoot:
+    """Notes on a node in which boot it was verified."""
+
+    node: str
+    boot_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiftTaint:
+    node: str
+    position: int
+    """Index of the taint in spec.taints."""
+    boot_id: str
+    """The boot that was verified: the node may have booted again since the decision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMigConfig:
+    """Sets nvidia.com/mig.config of a node that no pod can be on, and removes mig.config.state,
+    which is about the old layout.
+    """
+
+    node: str
+    version: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPoolStatus:
+    pool: str
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmitEvent:
+    """Creates or renews a Warning Event on a pool. Its name is derived from its content."""
+
+    name: str
+    pool: str
+    pool_uid: str
+    reason: str
+    message: str
+    now: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetractEvent:
+    """Deletes a warning that is no longer true: `pulumi up` also shows old events."""
+
+    name: str
+
+
+Action = (
+    SetNodeCondition
+    | HoldNode
+    | RecordBoot
+    | LiftTaint
+    | SetMigConfig
+    | ChangeAction
+    | JoinNode
+    | ClearNodeCondition
+    | ReleaseNode
+    | SetPoolStatus
+    | LetPoolGo
+    | EmitEvent
+    | RetractEvent
+)

@@ -1,0 +1,59 @@
+"""What is done to a node and its pods in a change of the node's layout. Every write of a node is
+conditional on its version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet_controller.layout_change import Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class CordonNode:
+    """Cordons a node and notes why, in one request."""
+
+    node: str
+    version: str
+    change: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteChange:
+    """Writes another note about the change of a node."""
+
+    node: str
+    version: str
+    change: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvictPod:
+    """Asks a pod to leave; its disruption budget may refuse."""
+
+    node: str
+    namespace: str
+    pod: str
+    uid: str
+    """A pod of the same name that was made since is left alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyLayout:
+    """Sets nvidia.com/mig.config with the note about it, and removes mig.config.state."""
+
+    node: str
+    version: str
+    change: Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishChange:
+    """Removes the note, and the cordon where it is ours."""
+
+    node: str
+    version: str
+    uncordon: bool
+
+
+ChangeAction = CordonNode | NoteChange | EvictPod | ApplyLayout | FinishChange

@@ -1,0 +1,69 @@
+"""What the controller notes on a node while it changes its layout. Pure.
+
+It is all that the controller knows of the change, so that another one can go on at any moment: the
+note and the cordon are written by one request, and so are the note and the label of the new layout.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from fleet_controller.state import Node, seconds, stamp
+
+Phase = Literal["Draining", "Paused", "Applying", "Failed"]
+"""Draining: cordoned, its pods leave. Paused: cordoned, and left alone. Applying: its label is set;
+mig-manager cuts, and the agent verifies. Failed: it stays cordoned.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    node_uid: str
+    target: str
+    """Value of nvidia.com/mig.config."""
+    phase: Phase
+    since: float
+    """When the phase began; seconds since the epoch, whole ones, as all times here."""
+    started: float
+    cordoned: bool
+    """Whether we did it: the cordon of somebody else stays."""
+    reason: str = ""
+    message: str = ""
+    """Why it has failed."""
+
+    def dump(self) -> str:
+        said = {"reason": self.reason, "message": self.message} if self.reason else {}
+        note = {
+            "nodeUid": self.node_uid,
+            "target": self.target,
+            "phase": self.phase,
+            "since": stamp(self.since),
+            "started": stamp(self.started),
+            "cordoned": self.cordoned,
+            **said,
+        }
+        return json.dumps(note, separators=(",", ":"))
+
+
+def change_of(node: Node) -> Change | None:
+    """None also for the note of an earlier node of the name, and for what nobody can read."""
+    if not node.change:
+        return None
+    try:
+        raw: Any = json.loads(node.change)
+        if raw["nodeUid"] != node.uid or raw["phase"] not in get_args(Phase):
+            return None
+        return Change(
+            node_uid=node.uid,
+            target=str(raw["target"]),
+            phase=raw["phase"],
+            since=seconds(raw["since"]),
+            started=seconds(raw["started"]),
+            cordoned=raw["cordoned"] is True,
+            reason=str(raw.get("reason", "")),
+            message=str(raw.get("message", "")),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,74 @@
+"""A node of a pool, with how long it has been what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet_controller.assess import Assessment
+from fleet_controller.state import Condition, Node
+
+GRACE_S = 300.0
+"""How long setting up a node may take: driver, partitions (an A100 node reboots), device plugin."""
+DAMPING_S = 10.0
+"""How long a finding must last before there is an event: a report may come from mid-change."""
+_PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
+"""Reasons that end when pods leave the node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A node of a pool."""
+
+    node: Node
+    assessment: Assessment
+    settling: bool
+    """Not verified, but still within its grace period."""
+    changed: float
+    """When its condition's status last changed."""
+    warns: bool
+    """Whether there is to be an event about it."""
+    stuck: bool
+    """Wrong for DAMPING_S, for a reason that does not pass by itself."""
+
+
+def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
+    old = node.condition
+    changed = old.changed if old and old.status == assessment.status else now
+    if assessment.expires:
+        deadlines.append(assessment.expires)
+    settling = warns = False
+    if assessment.planned:
+        settling = True
+    elif assessment.status != "True":
+        if assessment.settles:
+            # The grace period starts with the node, and again when its status changes.
+            until = (max(node.created, old.changed) if old else node.created) + GRACE_S
+            settling = now < until
+        else:
+            since = old.written if old and says(old, assessment) else now
+            until = since + DAMPING_S
+        deadlines.append(until)
+        warns = now >= until
+    stuck = (
+        warns
+        and assessment.status == "False"
+        and not assessment.settles
+        and assessment.reason not in _PASSES_WITH_PODS
+    )
+    return Member(
+        node=node,
+        assessment=assessment,
+        settling=settling,
+        changed=changed,
+        warns=warns,
+        stuck=stuck,
+    )
+
+
+def says(condition: Condition, assessment: Assessment) -> bool:
+    """Whether a condition in the cluster is what it should be."""
+    return (condition.status, condition.reason, condition.message) == (
+        assessment.status,
+        assessment.reason,
+        assessment.message,
+    )

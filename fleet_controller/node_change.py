@@ -1,0 +1,281 @@
+"""The change of one node's layout, step by step. Pure.
+
+    in service → cordoned, its pods leave → held, label set → verified → in service again
+
+Every step is decided from the node, the note on it (`layout_change`) and its pods, whoever took the
+step before. A node that is verified is put back into service in whatever phase it is, so that an
+undo needs no rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fleet_controller.assess import BUSY_STATES, OF_THE_LAYOUT, Assessment
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    ChangeAction,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
+from fleet_controller.layout_change import Change, Phase
+from fleet_controller.state import Node, Pool
+
+APPLY_LIMIT_S = 1800.0
+"""From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a
+change of the MIG mode may need a reboot. Source: NVIDIA/mig-parted, pkg/mig/reconfigure.
+"""
+LASTING_S = 60.0
+"""How long a finding that does not pass must last before the change has failed."""
+DRAIN_POLL_S = 3.0
+"""Between two looks at the pods of a node that is drained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What one pass does with one node."""
+
+    actions: tuple[ChangeAction, ...] = ()
+    hold: bool = False
+    """Whether the node must have the startup taint now."""
+    said: Assessment | None = None
+    """In place of its own assessment."""
+    again: tuple[float, ...] = ()
+    """When to look again without a change."""
+
+
+def started(node: Node, target: str, now: float) -> CordonNode:
+    """The first step."""
+    change = Change(
+        node_uid=node.uid,
+        target=target,
+        phase="Draining",
+        since=now,
+        started=now,
+        cordoned=not node.unschedulable,
+    )
+    return CordonNode(node=node.name, version=node.version, change=change)
+
+
+def finished(node: Node, change: Change) -> FinishChange:
+    return FinishChange(
+        node=node.name, version=node.version, uncordon=change.cordoned and node.unschedulable
+    )
+
+
+def go_on(
+    node: Node,
+    pool: Pool,
+    change: Change,
+    base: Assessment,
+    pods: tuple[NodePod, ...] | None,
+    refusals: Mapping[str, Refusal],
+    now: float,
+) -> Turn:
+    """The next step of a change that has begun.
+
+    base: of the node, rollouts aside. pods: all that have not ended; None: not known.
+    """
+    target = pool.mig_config
+    if target is None:
+        return Turn(actions=(finished(node, change),))
+    if base.status == "True":
+        message = f"layout {target} is verified; the node goes back into service"
+        return Turn(actions=(finished(node, change),), said=_planned(base, "InChange", message))
+    if change.target != target:
+        # The pool wants something else by now, its old layout for example.
+        phase: Phase = "Applying" if node.mig_config == target else "Draining"
+        again = replace(change, target=target, phase=phase, since=now, reason="", message="")
+        return Turn(actions=(_note(node, again),), said=replace(base, planned=True))
+    if node.mig_config != target and pool.suspended == "aborted":
+        return Turn(actions=(finished(node, change),), said=waits(node, pool, base))
+    match change.phase:
+        case "Draining" | "Paused" if node.mig_config == target:
+            return Turn(actions=(_moved(node, change, "Applying", now),), said=base)
+        case "Draining" if pool.suspended:
+            return _left_alone(node, pool, base, _moved(node, change, "Paused", now))
+        case "Draining":
+            return _drained(node, pool, change, base, pods, refusals, now)
+        case "Paused" if pool.suspended:
+            return _left_alone(node, pool, base)
+        case "Paused":
+            return _left_alone(node, pool, base, _moved(node, change, "Draining", now))
+        case "Applying" if node.mig_config != target:
+            # Somebody has set another layout. Pods may have come, so from the beginning.
+            return Turn(actions=(_moved(node, change, "Draining", now),), said=base)
+        case "Applying":
+            return _applied(node, change, base, now)
+        case "Failed":
+            return _failed(node, pool, change, pods, now)
+
+
+def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
+    """Of a node whose turn has not come. What is wrong with it by itself is said first."""
+    if base.reason not in OF_THE_LAYOUT:
+        return base
+    message = (
+        f"has layout {node.mig_config or 'none'} until its turn in the change to "
+        f"{pool.mig_config}; kubectl get gpupool {pool.name} tells how far that is"
+    )
+    return _planned(base, "WaitsForItsTurn", message)
+
+
+def fail(node: Node, change: Change, reason: str, message: str, now: float) -> NoteChange:
+    return _note(
+        node, replace(change, phase="Failed", since=now, reason=reason, message=message[:900])
+    )
+
+
+def _drained(
+    node: Node,
+    pool: Pool,
+    change: Change,
+    base: Assessment,
+    pods: tuple[NodePod, ...] | None,
+    refusals: Mapping[str, Refusal],
+    now: float,
+) -> Turn:
+    if not node.unschedulable:
+        # Somebody has uncordoned it, so new pods may come as fast as the old ones leave.
+        ours = replace(change, cordoned=True)
+        return Turn(
+            actions=(CordonNode(node=node.name, version=node.version, change=ours),), said=base
+        )
+    policy = pool.policy.drain
+    limit = change.since + policy.timeout_s
+    forced = policy.on_timeout == "Force" and now >= limit
+    end = limit + policy.timeout_s if policy.on_timeout == "Force" else limit
+    again = tuple(at for at in (limit, end, now + DRAIN_POLL_S) if at > now)
+    if pods is None:
+        return Turn(said=_planned(base, "Draining", _leaving(node, pool)), again=again)
+    found = drain(pods, policy, refusals, now, forced=forced)
+    if found.left and now >= end:
+        message = (
+            f"after {(end - change.since) / 60:.0f} minutes pods still run on the node: "
+            f"{_holders(found)}. The node stays cordoned, and the change goes on by itself when "
+            "they are gone; to put the node back into service: kubectl annotate gpupool "
+            f"{pool.name} slicewright.io/rollout=aborted"
+        )
+        failed = fail(node, change, "DrainTimedOut", message, now)
+        return Turn(actions=(failed,), said=_held(node, pool, found))
+    if found.left:
+        evictions = tuple(
+            EvictPod(node=node.name, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
+            for pod in found.evict
+            if node.ready
+        )
+        if found.retry_at:
+            again = (*again, found.retry_at)
+        waiting = found.kept or found.refused
+        said = (
+            _held(node, pool, found)
+            if waiting
+            else _planned(base, "Draining", f"{_leaving(node, pool)}: {shown(found.left)}")
+        )
+        return Turn(actions=evictions, said=said, again=again)
+    if not node.ready or node.mig_state in BUSY_STATES:
+        return Turn(said=base, again=again)
+    said = _planned(base, "InChange", f"{_leaving(node, pool)}: all are gone")
+    if not node.held:
+        # The pods are listed again with the taint: one may have been bound since the last look.
+        return Turn(hold=True, said=said, again=again)
+    applying = replace(change, phase="Applying", since=now)
+    apply = ApplyLayout(node=node.name, version=node.version, change=applying)
+    return Turn(actions=(apply,), said=said, again=again)
+
+
+def _applied(node: Node, change: Change, base: Assessment, now: float) -> Turn:
+    limit = change.since + APPLY_LIMIT_S
+    way_out = (
+        "The node stays cordoned. Repair it or delete it; or undo: set the pool's layout back in "
+        "the stack file, and run `pulumi up`"
+    )
+    if node.mig_state == "failed":
+        message = (
+            f"mig-manager could not apply layout {change.target} (nvidia.com/mig.config.state is "
+            f"failed); see the log of the mig-manager pod on the node. {way_out}"
+        )
+        return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+    lasts = _since(node, base)
+    if now >= limit or (lasts is not None and now >= lasts + LASTING_S):
+        message = (
+            f"layout {change.target} is not verified: {base.reason}: {base.message[:400]}. "
+            f"{way_out}"
+        )
+        return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+    again = (limit,) if lasts is None else (limit, lasts + LASTING_S)
+    return Turn(said=replace(base, planned=base.settles), again=again)
+
+
+def _since(node: Node, base: Assessment) -> float | None:
+    """Since when the agent has found what does not pass; None where it may still pass."""
+    known = node.condition
+    if base.status != "False" or base.settles or known is None:
+        return None
+    same = (known.status, known.reason) == (base.status, base.reason)
+    return known.written if same else None
+
+
+def _failed(
+    node: Node, pool: Pool, change: Change, pods: tuple[NodePod, ...] | None, now: float
+) -> Turn:
+    said = Assessment(
+        status="False", reason=change.reason or "ChangeFailed", message=change.message
+    )
+    again = (now + 10 * DRAIN_POLL_S,)
+    if node.mig_config == change.target or pods is None:
+        return Turn(said=said, again=again)
+    free = not drain(pods, pool.policy.drain, {}, now).left
+    if free and not pool.suspended:
+        return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
+    return Turn(said=said, again=again)
+
+
+def _left_alone(node: Node, pool: Pool, base: Assessment, *actions: ChangeAction) -> Turn:
+    message = f"{_leaving(node, pool)}: the rollout of the pool is {pool.suspended or 'resumed'}"
+    return Turn(actions=actions, said=_planned(base, "Draining", message))
+
+
+def _held(node: Node, pool: Pool, found: Drain) -> Assessment:
+    return Assessment(
+        status="False",
+        reason="ChangeHeldByPods",
+        message=f"{_leaving(node, pool)}; still running: {_holders(found)}",
+        # A disruption budget that is used up at the moment is nothing to warn of.
+        settles=not found.kept,
+    )
+
+
+def _holders(found: Drain) -> str:
+    return shown({**found.refused, **found.kept}) or shown(found.left)
+
+
+def _leaving(node: Node, pool: Pool) -> str:
+    return (
+        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when the "
+        "node's pods have left"
+    )
+
+
+def _planned(base: Assessment, reason: str, message: str) -> Assessment:
+    return Assessment(
+        status="Unknown",
+        reason=reason,
+        message=message,
+        settles=True,
+        mismatch=base.mismatch and base.reason not in OF_THE_LAYOUT,
+        expires=base.expires,
+        planned=True,
+    )
+
+
+def _moved(node: Node, change: Change, phase: Phase, now: float) -> NoteChange:
+    return _note(node, replace(change, phase=phase, since=now, reason="", message=""))
+
+
+def _note(node: Node, change: Change) -> NoteChange:
+    return NoteChange(node=node.name, version=node.version, change=change)

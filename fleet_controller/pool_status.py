@@ -1,0 +1,152 @@
+"""The status of a GPUPool: its counts, its failing nodes and its conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fleet_controller.api import DEGRADED, MAX_FAILING_NODES, PROGRESSING, SETTLED, VERIFIED
+from fleet_controller.members import Member
+from fleet_controller.rollout import Rollout, how_far
+from fleet_controller.state import Pool, stamp
+
+EXAMPLES = 2
+"""Nodes of a pool that its conditions tell in full."""
+
+
+_SUSPENDED = {"paused": "RolloutPaused", "aborted": "RolloutAborted"}
+"""What people have asked of a rollout -> reason."""
+
+
+def pool_status(
+    pool: Pool, members: Sequence[Member], rollout: Rollout, now: float
+) -> Mapping[str, Any]:
+    bad = sorted(
+        (m for m in members if m.assessment.status != "True"),
+        key=lambda m: (m.assessment.status != "False", m.settling, m.node.name),
+    )
+    false = sum(m.assessment.status == "False" for m in members)
+    settled = _settled(pool, members, bad, rollout)
+    since = None if settled[0] else _waiting_since(pool, now)
+    return {
+        "observedGeneration": pool.generation,
+        **({"waitingSince": since} if since else {}),
+        "nodes": {
+            "total": len(members),
+            "verified": len(members) - len(bad),
+            "failing": false,
+            "unknown": len(bad) - false,
+            "changing": len(rollout.changing),
+            "failed": len(rollout.failed),
+        },
+        "failingNodes": [
+            {"name": m.node.name, "reason": m.assessment.reason, "message": m.assessment.message}
+            for m in bad[:MAX_FAILING_NODES]
+        ],
+        "conditions": [
+            _condition(pool, VERIFIED, *_verified(pool, members, bad, rollout), now),
+            _condition(pool, PROGRESSING, *_progressing(pool, members, rollout), now),
+            _condition(pool, DEGRADED, *_degraded(pool, members, bad, rollout), now),
+            _condition(pool, SETTLED, *settled, now),
+        ],
+    }
+
+
+def _waiting_since(pool: Pool, now: float) -> str | None:
+    """When a `pulumi up` may have begun to wait for this generation; None once it has settled: what
+    happens later, a node that joins for example, keeps no `up` waiting.
+    """
+    if pool.status.get("observedGeneration") != pool.generation:
+        return stamp(now)
+    since: str | None = pool.status.get("waitingSince")
+    return since
+
+
+def _verified(
+    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+) -> tuple[bool, str, str]:
+    if rollout.stopped in _SUSPENDED:
+        return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
+    if bad and bad[0].assessment.status != "False" and rollout.active:
+        return False, "RollingOut", how_far(rollout, pool, len(members))
+    if bad:
+        reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
+        return False, reason, f"{_nodes(bad)} of {len(members)} not verified: {_examples(bad)}"
+    if len(members) < pool.fewest:
+        return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
+    if not members:
+        return True, "NoNodes", "the pool has no nodes and needs none"
+    return True, "AllNodesProven", f"{_nodes(members)} verified"
+
+
+def _progressing(pool: Pool, members: Sequence[Member], rollout: Rollout) -> tuple[bool, str, str]:
+    if rollout.stopped in _SUSPENDED:
+        return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
+    if rollout.active:
+        going = rollout.stopped not in ("failed", "full")
+        reason = "RollingOut" if going else "RolloutStopped"
+        return going, reason, how_far(rollout, pool, len(members))
+    settling = [m for m in members if m.settling]
+    if settling:
+        return True, "NodesBeingSetUp", f"{_nodes(settling)} being set up: {_examples(settling)}"
+    if len(members) < pool.fewest:
+        return True, "WaitingForNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
+    return False, "Settled", "no node is being set up"
+
+
+def _degraded(
+    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+) -> tuple[bool, str, str]:
+    lasting = [m for m in bad if not m.settling]
+    if lasting:
+        return True, "NodesFailing", f"{_nodes(lasting)} not as wanted: {_examples(lasting)}"
+    passing = {m.node.name for m in bad}
+    if rollout.stopped == "full" and not passing & set(rollout.blocking):
+        # They are verified and out all the same: cordoned by somebody.
+        return True, "RolloutBlocked", how_far(rollout, pool, len(members))
+    return False, "AsWanted", "no node has failed"
+
+
+def _settled(
+    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+) -> tuple[bool, str, str]:
+    """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
+    verified, reason, message = _verified(pool, members, bad, rollout)
+    if rollout.stopped in _SUSPENDED and not rollout.applying:
+        return True, reason, message
+    stuck = [m for m in bad if m.stuck]
+    if stuck:
+        return True, "NodesFailing", f"{_nodes(stuck)} wrong: {_examples(stuck)}"
+    return verified, reason, message
+
+
+def _examples(members: Sequence[Member]) -> str:
+    """The first with reason and message; others are in failingNodes."""
+    text = "; ".join(
+        f"{m.node.name} {m.assessment.reason}: {m.assessment.message}" for m in members[:EXAMPLES]
+    )
+    more = len(members) - EXAMPLES
+    return text + (f"; and {more} more" if more > 0 else "")
+
+
+def _condition(
+    pool: Pool, kind: str, holds: bool, reason: str, message: str, now: float
+) -> dict[str, Any]:
+    old = pool.condition(kind)
+    status = "True" if holds else "False"
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": pool.generation,
+        "lastTransitionTime": stamp(old.changed if old and old.status == status else now),
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _nodes(members: Sequence[Member]) -> str:
+    return _number(len(members))
+
+
+def _number(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"

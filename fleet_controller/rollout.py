@@ -1,0 +1,254 @@
+"""Which nodes of a pool change their layout now, and what becomes of each. Pure.
+
+A pool's nodes change a few at a time, and one as a proof before the others (`rolloutPolicy`). Never
+are more than `maxUnavailable` of them out because of us: every node counts that is held, cordoned
+(by whomever), not Ready, in the middle of a change, or has the new layout and is not verified. A
+node that is out anyway may change at no cost, as one of at most that many at a time.
+
+With `maxFailures` failed nodes no further one begins. `slicewright.io/rollout: paused` on the pool
+stops cordons, evictions and labels, and leaves the nodes that are being drained cordoned; `aborted`
+puts those back into service, too. A node whose label is set goes on in either case: there is no way
+back from there but a change to the old layout, which is a rollout of its own.
+
+Nodes that have never been verified are no part of this: no pod can be on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet_controller.assess import BUSY_STATES, Assessment
+from fleet_controller.change_actions import ChangeAction
+from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.layout_change import Change, change_of
+from fleet_controller.membership import memberships
+from fleet_controller.node_change import (
+    Turn,
+    finished,
+    go_on,
+    started,
+    waits,
+)
+from fleet_controller.state import Node, Pool
+
+_SHOWN = 3
+
+Assessed = tuple[Node, Assessment]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """What one pass does with a pool, and how far the change of its layout is."""
+
+    turns: Mapping[str, Turn] = field(default_factory=dict)
+    """By node, where there is anything to do or to say."""
+    wanted: str = ""
+    done: int = 0
+    """Nodes that have the layout that is wanted, and are verified."""
+    changing: tuple[str, ...] = ()
+    """Nodes whose change has begun, failed ones included."""
+    applying: bool = False
+    """Whether the new layout is being made on one of them."""
+    failed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """Nodes whose turn has not come."""
+    stopped: str = ""
+    """Why no further node begins, though some wait: `paused`, `aborted`, `failed`, `full`."""
+    blocking: tuple[str, ...] = ()
+    """Where it is full: the nodes that are out."""
+
+    @property
+    def active(self) -> bool:
+        return bool(self.changing or self.waiting)
+
+
+def decide_rollout(
+    pool: Pool,
+    members: Sequence[Assessed],
+    pods: Mapping[str, tuple[NodePod, ...]],
+    refusals: Mapping[str, Refusal],
+    now: float,
+) -> Rollout:
+    """members: the pool's nodes with what each is by itself. pods: of the nodes of `needs_pods`.
+    refusals: of evictions, by the pod's uid.
+    """
+    changes = {node.name: c for node, _ in members if (c := change_of(node)) is not None}
+    turns = {
+        node.name: go_on(node, pool, changes[node.name], base, pods.get(node.name), refusals, now)
+        for node, base in members
+        if node.name in changes
+    }
+    waiting = [
+        (node, base)
+        for node, base in members
+        if node.name not in changes and _waits(node, pool, pods.get(node.name))
+    ]
+    turns |= {node.name: Turn(said=waits(node, pool, base)) for node, base in waiting}
+    stopped, beginning, blocking = _beginning(pool, members, changes, waiting)
+    for node in beginning:
+        assert pool.mig_config is not None
+        said = turns[node.name].said
+        turns[node.name] = Turn(actions=(started(node, pool.mig_config, now),), said=said)
+    begun = {node.name for node in beginning}
+    return Rollout(
+        turns=turns,
+        wanted=pool.mig_config or "",
+        done=_done(pool, members, changes),
+        changing=tuple(sorted({*changes, *begun})),
+        applying=any(change.phase == "Applying" for change in changes.values()),
+        failed=tuple(sorted(name for name, c in changes.items() if c.phase == "Failed")),
+        waiting=tuple(sorted(node.name for node, _ in waiting if node.name not in begun)),
+        stopped=stopped,
+        blocking=blocking,
+    )
+
+
+def must_change(node: Node, pool: Pool) -> bool:
+    """Whether the node's label has to be set.
+
+    Not while mig-manager is at work: it reads the state label that the change removes. And not the
+    same value again, which would start nothing.
+    """
+    return (
+        pool.mig_config is not None
+        and node.mig_config != pool.mig_config
+        and node.mig_state not in BUSY_STATES
+    )
+
+
+def fresh(node: Node) -> bool:
+    """Whether the node has never been in service: it is held, and was never verified."""
+    return node.held and not node.verified_boot and change_of(node) is None
+
+
+def needs_pods(node: Node, pool: Pool) -> bool:
+    """Whether the next step depends on the node's pods."""
+    change = change_of(node)
+    if change is None:
+        return fresh(node) and must_change(node, pool)
+    return change.phase in ("Draining", "Failed") and node.mig_config != pool.mig_config
+
+
+def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, ChangeAction]:
+    """What puts nodes back into service that have left their pool in the middle of a change."""
+    noted = [
+        (node, change)
+        for node in nodes
+        if not node.leaving and (change := change_of(node)) is not None
+    ]
+    if not noted:
+        return {}
+    members = {node.name for _, there in memberships(pools, nodes) for node in there}
+    return {node.name: finished(node, change) for node, change in noted if node.name not in members}
+
+
+def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
+    """How far it is, for people."""
+    parts = [f"{rollout.done} of {total} nodes have layout {rollout.wanted}"]
+    if working := [name for name in rollout.changing if name not in rollout.failed]:
+        parts.append(f"changing: {_names(working)}")
+    if rollout.failed:
+        parts.append(f"failed: {_names(rollout.failed)}")
+    if rollout.waiting:
+        parts.append(f"waiting: {_names(rollout.waiting)}")
+    resume = f"kubectl annotate gpupool {pool.name} slicewright.io/rollout-"
+    match rollout.stopped:
+        case "paused" | "aborted":
+            parts.append(f"it is {rollout.stopped}; to go on: {resume}")
+        case "failed":
+            parts.append("no further node is changed until the failed ones are mended")
+        case "full":
+            parts.append(
+                "no further node is changed while these are out of service: "
+                f"{_names(rollout.blocking)}"
+            )
+        case _:
+            pass
+    return "; ".join(parts)
+
+
+def _waits(node: Node, pool: Pool, pods: tuple[NodePod, ...] | None) -> bool:
+    """Whether the node has to change in its turn. A fresh one has no turn to wait for, unless pods
+    have come to it all the same.
+    """
+    if pool.mig_config is None or node.mig_config == pool.mig_config:
+        return False
+    return not fresh(node) or any(pod.gpus for pod in pods or ())
+
+
+def _out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
+    return (
+        node.name in changes
+        or node.held
+        or node.unschedulable
+        or not node.ready
+        or (node.mig_config == pool.mig_config and base.status != "True")
+    )
+
+
+def _done(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> int:
+    return sum(
+        node.mig_config == pool.mig_config and base.status == "True" and node.name not in changes
+        for node, base in members
+    )
+
+
+def _beginning(
+    pool: Pool,
+    members: Sequence[Assessed],
+    changes: Mapping[str, Change],
+    waiting: Sequence[Assessed],
+) -> tuple[str, list[Node], tuple[str, ...]]:
+    """Why none begins, or those that do; and which nodes are in the way."""
+    stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
+    if pool.suspended and (waiting or stands):
+        return pool.suspended, [], ()
+    if not waiting:
+        return "", [], ()
+    policy = pool.policy
+    failed = sum(change.phase == "Failed" for change in changes.values())
+    if failed >= policy.max_failures:
+        return "failed", [], ()
+    limit = policy.limit(len(members))
+    out = {node.name for node, base in members if _out(node, base, pool, changes)}
+    slots = limit - len(changes)
+    unproven = min(policy.canary, len(members)) - _done(pool, members, changes)
+    if unproven > 0:
+        slots = min(slots, unproven - len(changes))
+    zones = {node.zone for node, _ in members if node.name in changes}
+    begin: list[Node] = []
+    for node in _ordered(pool, waiting, out, proving=unproven > 0):
+        if len(begin) >= slots:
+            break
+        if node.name not in out and len(out) >= limit:
+            continue
+        if policy.one_zone_at_a_time and zones - {node.zone}:
+            continue
+        begin.append(node)
+        out.add(node.name)
+        zones.add(node.zone)
+    full = not begin and not changes and len(out) >= limit
+    return ("full" if full else ""), begin, (tuple(sorted(out)) if full else ())
+
+
+def _ordered(
+    pool: Pool, waiting: Sequence[Assessed], out: set[str], *, proving: bool
+) -> list[Node]:
+    """In which order nodes begin. The proof is made on a node in service where there is one: a
+    broken one would prove nothing. Afterwards those that are out come first: they cost nothing.
+    """
+    able = [node for node, _ in waiting if node.ready and node.mig_state not in BUSY_STATES]
+    return sorted(
+        able,
+        key=lambda node: (
+            node.zone if pool.policy.one_zone_at_a_time else "",
+            (node.name in out) if proving else (node.name not in out),
+            node.name,
+        ),
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

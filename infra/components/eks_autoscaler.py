@@ -1,0 +1,78 @@
+"""cluster-autoscaler in a new EKS cluster: its role in the account, and its chart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from infra import values
+from infra.plan import EksClusterPlan
+
+_RELEASE_TIMEOUT_S = 300
+"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
+
+
+def autoscaler_identity(
+    name: str, plan: EksClusterPlan, *, cluster: aws.eks.Cluster, parent: pulumi.Resource
+) -> list[pulumi.Resource]:
+    """The role of the autoscaler's pods, its rights, and their association."""
+    child = pulumi.ResourceOptions(parent=parent)
+    role = aws.iam.Role(
+        f"{name}-autoscaler", assume_role_policy=json.dumps(values.autoscaler_trust()), opts=child
+    )
+    rights = aws.iam.RolePolicy(
+        f"{name}-autoscaler-rights",
+        name=values.AUTOSCALER_NAME,
+        role=role.name,
+        policy=json.dumps(values.autoscaler_policy(cluster=plan.name, region=plan.region)),
+        opts=child,
+    )
+    identity = aws.eks.PodIdentityAssociation(
+        f"{name}-autoscaler-identity",
+        cluster_name=cluster.name,
+        namespace=values.AUTOSCALER_NAMESPACE,
+        service_account=values.AUTOSCALER_NAME,
+        role_arn=role.arn,
+        opts=child,
+    )
+    return [rights, identity]
+
+
+class ClusterAutoscaler(pulumi.ComponentResource):
+    """Output: `release`, which is ready when the Deployment is."""
+
+    release: k8s.helm.v3.Release
+
+    def __init__(
+        self,
+        name: str,
+        plan: EksClusterPlan,
+        *,
+        cluster: pulumi.Resource | None,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """plan: with an autoscaler. after: the node that it runs on, and what gives it its role:
+        a pod gets that as it is created, if the association is there by then.
+        """
+        super().__init__("slicewright:index:ClusterAutoscaler", name, {}, opts)
+        assert plan.autoscaler is not None
+        chart, repository = values.autoscaler_chart(plan.autoscaler)
+        self.release = k8s.helm.v3.Release(
+            name,
+            name=values.AUTOSCALER_NAME,
+            namespace=values.AUTOSCALER_NAMESPACE,
+            chart=chart,
+            version=plan.autoscaler.chart_version,
+            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
+            values=values.autoscaler_values(plan.autoscaler, cluster=plan.name, region=plan.region),
+            atomic=False,
+            cleanup_on_fail=True,
+            timeout=_RELEASE_TIMEOUT_S,
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
+        )
+        self.register_outputs({})

@@ -1,0 +1,79 @@
+"""What the stack makes for one workload that serves models, decided to the last value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.plan.model_memory import ModelMemory
+from infra.spec import ServedWorkload, VllmWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """One resource of a pool's nodes."""
+
+    resource: str
+    profiles: tuple[str, ...]
+    mib: int | None
+    sharers: int
+    """Pods on one device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentPlan:
+    """A Deployment on one pool, each of whose pods gets devices of one resource.
+
+    Two are equal where the same objects come of them; what else the pool offers is not of them.
+    """
+
+    asked: ServedWorkload
+    resource: str
+    """Extended resource that each pod asks for."""
+    devices: int
+    """Of that resource, for each pod."""
+    profiles: tuple[str, ...] = field(compare=False)
+    """MIG profiles that the resource may be; empty: whole GPUs."""
+    device_mib: int | None = field(compare=False)
+    """Memory of the smallest of them; None: not known."""
+    node_labels: Mapping[str, str]
+    """That its nodes must have, besides those of the pool."""
+    offered: int = field(compare=False)
+    """Devices of the resource on as many nodes as the pool may have."""
+    wanted: int = field(compare=False)
+    """Devices that all workloads together ask of it."""
+    room: int | None = field(compare=False)
+    """Replicas for which those nodes have processor and memory, if nothing else ran there; None:
+    not known, or nothing is requested.
+    """
+    awaited: bool
+    """Whether `up` waits until all replicas are ready: there are nodes for them, or will be."""
+    memory: ModelMemory | None = field(compare=False)
+    """None: nothing is known of what it needs."""
+
+    @property
+    def name(self) -> str:
+        return self.asked.name
+
+    @property
+    def namespace(self) -> str:
+        return self.asked.namespace
+
+    @property
+    def runs(self) -> int:
+        """Replicas that find a place where no other workload takes it first."""
+        places = self.offered // self.devices
+        return min(self.asked.replicas, places, places if self.room is None else self.room)
+
+    @property
+    def pending(self) -> int:
+        """Replicas, of this and of all other workloads of the resource, for which there is none."""
+        without_device = max(self.wanted - self.offered, 0) // self.devices
+        return max(without_device, self.asked.replicas - self.runs)
+
+    @property
+    def usable_mib(self) -> int | None:
+        """What the server may take of a device."""
+        if self.device_mib is None or not isinstance(self.asked, VllmWorkload):
+            return self.device_mib
+        return self.device_mib * self.asked.gpu_memory_percent // 100

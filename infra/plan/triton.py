@@ -1,0 +1,45 @@
+"""Checks the arguments of a Triton workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+
+_TYPED: Final[Mapping[str, str]] = {
+    "--model-repository": "model_repository",
+    "--model-store": "model_repository",
+    "--model-control-mode": "model_control",
+    "--load-model": "load_models",
+    "--exit-timeout-secs": "grace_seconds",
+}
+"""Arguments of tritonserver -> the keys that state them."""
+_PORTS: Final = ("--http-port", "--grpc-port", "--metrics-port")
+_DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
+
+
+def check_triton(asked: spec.TritonWorkload, path: spec.Path) -> Checked[None]:
+    if asked.load_models and asked.model_control != "explicit":
+        yield refuse(
+            (*path, "load_models"),
+            f"with model_control: {asked.model_control} all models of the directory are loaded",
+            "leave it out, or write model_control: explicit",
+            _DOCS,
+            in_key=True,
+        )
+    for i, argument in enumerate(asked.extra_args):
+        flag = argument.partition("=")[0]
+        if flag in _TYPED:
+            yield refuse(
+                (*path, "extra_args", i),
+                f"{flag} has a key of its own",
+                f"use {_TYPED[flag]}",
+            )
+        elif flag in _PORTS:
+            yield refuse(
+                (*path, "extra_args", i),
+                f"{flag}: the Service and the probes expect ports 8000, 8001 and 8002",
+                "leave it out",
+            )

@@ -1,0 +1,82 @@
+"""What is worth knowing about workloads, though nothing of it is a reason to refuse them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.plan.deployments import DeploymentPlan
+from infra.plan.model_memory import parameters
+from infra.spec import VllmWorkload
+
+
+def workload_notes(deployments: Sequence[DeploymentPlan]) -> list[str]:
+    """One sentence each, starting with the workload's name."""
+    return [note for one in deployments for note in _of(one)]
+
+
+def _of(plan: DeploymentPlan) -> list[str]:
+    asked, at, found = plan.asked, f"workload {plan.name}:", []
+    if plan.room is not None and plan.room < min(asked.replicas, plan.offered // plan.devices):
+        found.append(
+            f"{at} by what it requests of processor and memory, nodes of pool {asked.pool} have "
+            f"room for {plan.room} of its {asked.replicas} replicas at most: "
+            f"{_replicas(plan.pending)} Pending, and `pulumi up` does not wait for this workload"
+        )
+    elif plan.pending:
+        found.append(
+            f"{at} {plan.wanted} {plan.resource} are asked for and pool {asked.pool} offers "
+            f"{plan.offered} at most, so {_replicas(plan.pending)} Pending, and `pulumi up` does "
+            "not wait for this workload"
+        )
+    elif not plan.awaited:
+        found.append(
+            f"{at} nodes of pool {asked.pool} for all replicas do not come by themselves, so "
+            "`pulumi up` does not wait for this workload"
+        )
+    if isinstance(asked, VllmWorkload):
+        found += _vllm(asked)
+    if asked.secrets:
+        names = sorted({one.name for one in asked.secrets.values()})
+        found.append(
+            f"{at} its pods wait until namespace {plan.namespace} has the Secret"
+            f"{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        )
+    return found
+
+
+def _vllm(asked: VllmWorkload) -> list[str]:
+    at, found = f"workload {asked.name}:", _download(asked)
+    if asked.max_model_len is None or asked.model.attention is None:
+        missing = [
+            key
+            for key, value in (
+                ("max_model_len", asked.max_model_len),
+                ("model.attention", asked.model.attention),
+            )
+            if value is None
+        ]
+        found.append(
+            f"{at} the memory of the context is not compared with the partition: for that, write "
+            f"{' and '.join(missing)}"
+        )
+    if asked.service.type == "LoadBalancer" and "VLLM_API_KEY" not in asked.secrets:
+        found.append(
+            f"{at} whoever reaches the load balancer's address can use it: write secrets: "
+            "{VLLM_API_KEY: {name: …, key: …}}, or annotations that make the address internal"
+        )
+    return found
+
+
+def _download(asked: VllmWorkload) -> list[str]:
+    if asked.cache is not None or asked.replicas < 2:
+        return []
+    # As downloaded: two bytes for a parameter, whatever it is loaded as.
+    each = parameters(asked.model.parameters) * 2 / 1e9
+    return [
+        f"workload {asked.name}: each of {asked.replicas} replicas downloads its own copy of the "
+        f"model, some {each * asked.replicas:.0f} GB together at every start: write cache"
+    ]
+
+
+def _replicas(count: int) -> str:
+    return "1 replica stays" if count == 1 else f"{count} replicas stay"

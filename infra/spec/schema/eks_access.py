@@ -1,0 +1,74 @@
+"""`cluster.access` of an EKS fleet: who may use the Kubernetes API, by IAM."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from infra.spec.schema.constraints import Pattern
+from infra.spec.schema.model import SpecModel
+
+_GUIDE = "EKS user guide, create access entries"
+
+PrincipalArn = Annotated[
+    str,
+    Pattern(
+        pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:(?:role|user)/[A-Za-z0-9_+=,.@/-]{1,576}",
+        is_not="the ARN of an IAM role or user; that of a session (sts, assumed-role) is of one "
+        "login only",
+        examples=("arn:aws:iam::111122223333:role/ml-engineers",),
+        source=_GUIDE,
+    ),
+]
+_Namespace = Annotated[
+    str,
+    Pattern(
+        pattern=r"[a-z0-9*](?:[-a-z0-9*]{0,61}[a-z0-9*])?",
+        is_not="the name of a namespace, or a beginning of names with '*'",
+        examples=("training", "team-*"),
+        source="EKS user guide, associate access policies with access entries",
+    ),
+]
+_Group = Annotated[
+    str,
+    Pattern(
+        pattern=r"(?!system:|eks:|aws:|amazon:|iam:)\S(?:.*\S)?",
+        is_not="a group that EKS gives: it is empty, starts or ends with a space, or starts with "
+        "system:, eks:, aws:, amazon: or iam:",
+        examples=("gpu-admins",),
+        source="terraform-aws-modules/terraform-aws-eks #2915; EKS user guide, create access "
+        "entries",
+    ),
+]
+
+
+class AccessPolicy(SpecModel):
+    """Rights in Kubernetes that EKS knows by name."""
+
+    name: Literal[
+        "AmazonEKSAdminPolicy",
+        "AmazonEKSAdminViewPolicy",
+        "AmazonEKSClusterAdminPolicy",
+        "AmazonEKSEditPolicy",
+        "AmazonEKSSecretReaderPolicy",
+        "AmazonEKSViewPolicy",
+    ]
+    namespaces: tuple[_Namespace, ...] = ()
+    """Where it holds. By default in the whole cluster."""
+
+
+class AccessEntry(SpecModel):
+    principal: PrincipalArn
+    """ARN of an IAM role, with its path, or of a user; of any account."""
+    policies: tuple[AccessPolicy, ...] = ()
+    groups: tuple[_Group, ...] = ()
+    """Kubernetes groups that it is in, for role bindings of yours and for `admin_groups`."""
+
+
+class EksAccess(SpecModel):
+    """Access entries: IAM's roles and users, and what they may do in Kubernetes."""
+
+    creator_admin: bool = True
+    """Whether whoever creates the cluster administers it. Read when the cluster is made, and never
+    again.
+    """
+    entries: tuple[AccessEntry, ...] = ()

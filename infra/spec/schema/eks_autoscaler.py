@@ -1,0 +1,108 @@
+"""`cluster.autoscaler` of an EKS fleet: what changes the number of nodes of its pools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.schema.constraints import IntRange, NoSupport, Pattern
+from infra.spec.schema.model import Shorthand, SpecModel
+
+_FAQ = "kubernetes/autoscaler, cluster-autoscaler/FAQ.md"
+_Minutes = Annotated[
+    int,
+    IntRange(
+        minimum=1,
+        maximum=1440,
+        unit="minute",
+        why_maximum="a GPU node that nobody uses for a day is a day's bill",
+        source=_FAQ,
+        alternative="scale_down: {enabled: false}",
+    ),
+]
+
+
+class ScaleDown(SpecModel):
+    """When nodes are removed, down to a pool's `min`."""
+
+    enabled: bool = True
+    unneeded_minutes: _Minutes = 10
+    """How long a node must have been unneeded."""
+    after_scale_up_minutes: _Minutes = 10
+    """How long no node is removed after one was added."""
+    utilization_percent: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=100,
+            unit="percent",
+            source=_FAQ,
+            alternative="scale_down: {enabled: false}",
+        ),
+    ] = 50
+    """A node counts as unneeded when its pods request less than this of its CPUs and of its memory,
+    partitions do not count, and all of them fit on other nodes. Pods of DaemonSets do not count.
+    """
+
+
+class ClusterAutoscaler(SpecModel):
+    """cluster-autoscaler of the Kubernetes project, on the system pool."""
+
+    mode: Annotated[
+        Literal["cluster-autoscaler"],
+        NoSupport(
+            beginning="karpenter",
+            why="Karpenter makes nodes of its own beside the node groups, and takes a GPU for a "
+            "whole one unless it is told of every partition; slicewright does not write its "
+            "NodePools yet",
+            instead="write cluster-autoscaler, which adds nodes to the pools as they are",
+            source="aws/karpenter-provider-aws #8710",
+        ),
+    ] = "cluster-autoscaler"
+    chart_version: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[0-9]+\.[0-9]+\.[0-9]+",
+                is_not="a version of cluster-autoscaler's chart: one exact version, not a range",
+                examples=("9.59.0",),
+                source="kubernetes/autoscaler, charts/cluster-autoscaler",
+            ),
+        ]
+        | None
+    ) = None
+    """By default the one that the catalog has."""
+    repository: Annotated[
+        str,
+        Pattern(
+            pattern=r"(https?|oci)://.+",
+            is_not="the URL of a chart repository",
+            examples=(
+                "https://kubernetes.github.io/autoscaler",
+                "oci://registry.example.com/charts",
+            ),
+            source="Helm docs, repositories",
+        ),
+    ] = "https://kubernetes.github.io/autoscaler"
+    image: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[a-z0-9](?:[-a-z0-9._/]*[a-z0-9])?(?::[0-9]{1,5}/[-a-z0-9._/]*[a-z0-9])?"
+                r":v[0-9]+\.[0-9]+\.[0-9]+(?:@sha256:[0-9a-f]{64})?",
+                is_not="an image of cluster-autoscaler: <registry>/<name>:v<version>, optionally "
+                "with @sha256:<digest>",
+                examples=("registry.example.com/cluster-autoscaler:v1.35.1",),
+                source="distribution/reference, grammar of image references",
+            ),
+        ]
+        | None
+    ) = None
+    """A mirror or a digest. By default registry.k8s.io's release for the cluster's Kubernetes."""
+    expander: Literal["least-waste", "least-nodes", "most-pods", "random"] = "least-waste"
+    """Which of several pools that would do is made larger."""
+    scale_down: ScaleDown = ScaleDown()
+
+
+EksAutoscaler = Annotated[ClusterAutoscaler, Shorthand("cluster-autoscaler"), Field()]

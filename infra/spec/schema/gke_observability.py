@@ -1,0 +1,50 @@
+"""Which metrics and logs of a GKE cluster go to Google Cloud."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from infra.spec.schema.model import SpecModel
+
+MetricsComponent = Literal[
+    "SYSTEM_COMPONENTS",
+    "APISERVER",
+    "SCHEDULER",
+    "CONTROLLER_MANAGER",
+    "STORAGE",
+    "HPA",
+    "POD",
+    "DAEMONSET",
+    "DEPLOYMENT",
+    "STATEFULSET",
+    "CADVISOR",
+    "KUBELET",
+    "DCGM",
+    "JOBSET",
+]
+"""Source: GKE API, MonitoringComponentConfig.enableComponents, in its order."""
+LogsComponent = Literal[
+    "SYSTEM_COMPONENTS",
+    "WORKLOADS",
+    "APISERVER",
+    "SCHEDULER",
+    "CONTROLLER_MANAGER",
+    "KCP_SSHD",
+    "KCP_CONNECTION",
+    "KCP_HPA",
+]
+"""Source: GKE API, LoggingComponentConfig.enableComponents, in its order."""
+
+
+class GkeMonitoring(SpecModel):
+    """Both are sent: GKE takes a component that a request leaves out for one that is off."""
+
+    components: tuple[MetricsComponent, ...]
+    """Whose metrics go to Cloud Monitoring; `[]` is nobody's."""
+    managed_prometheus: bool = True
+    """Managed collection of Google Cloud Managed Service for Prometheus."""
+
+
+class GkeLogging(SpecModel):
+    components: tuple[LogsComponent, ...]
+    """Whose logs go to Cloud Logging; `[]` is nobody's."""

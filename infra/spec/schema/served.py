@@ -1,0 +1,199 @@
+"""What all workloads that serve models have in common: a Deployment on the devices of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
+from infra.spec.schema.field_types import (
+    Image,
+    LabelKey,
+    Memory,
+    NamespaceName,
+    ResourceName,
+)
+from infra.spec.schema.model import SpecModel
+
+_NAMES = "Kubernetes docs, object names"
+ObjectName = Annotated[
+    str,
+    Pattern(
+        pattern=r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+        is_not="the name of a Kubernetes object: at most 253 lowercase letters, digits, '-' and "
+        "'.', starting and ending with a letter or digit",
+        examples=("models",),
+        source=_NAMES,
+    ),
+]
+VariableName = Annotated[
+    str,
+    Pattern(
+        pattern=r"[A-Za-z_][A-Za-z0-9_]{0,127}",
+        is_not="the name of an environment variable: letters, digits and '_', not starting with a "
+        "digit",
+        examples=("HF_TOKEN",),
+        source="POSIX, environment variables",
+    ),
+]
+Line = Annotated[
+    str,
+    Pattern(
+        pattern=r"[^\x00-\x1f]{0,4096}",
+        is_not="a text on one line, of at most 4096 characters",
+        examples=("INFO",),
+        source=OWN_LIMIT,
+    ),
+]
+Argument = Annotated[
+    str,
+    Pattern(
+        pattern=r"[^\x00-\x1f]{1,4096}",
+        is_not="an argument: a text on one line, of 1 to 4096 characters",
+        examples=("--enable-prefix-caching",),
+        source=OWN_LIMIT,
+    ),
+]
+
+
+class SecretKey(SpecModel):
+    """A key of a Secret in the workload's namespace. Its value is never in a stack file."""
+
+    name: ObjectName
+    key: Annotated[
+        str,
+        Pattern(
+            pattern=r"[-._a-zA-Z0-9]{1,253}",
+            is_not="a key of a Secret: at most 253 letters, digits, '-', '_' and '.'",
+            examples=("token",),
+            source="Kubernetes docs, Secrets",
+        ),
+    ]
+
+
+class HostResources(SpecModel):
+    """Processor and memory of the node; GPUs are asked for by `pool` and `resource`."""
+
+    cpu: (
+        Annotated[
+            int,
+            IntRange(
+                minimum=1,
+                maximum=1024,
+                unit="CPU",
+                why_maximum="no machine of the catalog has more",
+                source=OWN_LIMIT,
+            ),
+        ]
+        | None
+    ) = None
+    memory: Memory | None = None
+
+
+class Exposure(SpecModel):
+    """The workload's Service."""
+
+    type: Literal["ClusterIP", "LoadBalancer"] = "ClusterIP"
+    """`ClusterIP`: reached from inside the cluster. `LoadBalancer`: also from outside, by a load
+    balancer of the cloud, which may have a public address.
+    """
+    annotations: Mapping[LabelKey, Line] = Field(default_factory=dict)
+    """What the cloud makes of it: networking.gke.io/load-balancer-type: Internal."""
+
+
+class ClaimedVolume(SpecModel):
+    """A PersistentVolumeClaim that exists."""
+
+    claim: ObjectName
+
+
+class NewVolume(SpecModel):
+    """A PersistentVolumeClaim of the workload's own, deleted with it."""
+
+    size: Memory
+    storage_class: ObjectName | None = None
+    """None: the cluster's default."""
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
+    """`ReadWriteOnce` volumes are on one node at a time."""
+
+
+def volume_tag(value: Any) -> str:
+    return "claimed" if isinstance(value, dict) and "claim" in value else "new"
+
+
+Volume = Annotated[
+    Annotated[ClaimedVolume, Tag("claimed")] | Annotated[NewVolume, Tag("new")],
+    Discriminator(volume_tag),
+]
+GpuCount = Annotated[
+    int,
+    IntRange(
+        minimum=1,
+        maximum=16,
+        unit="GPU",
+        why_maximum="no machine type in the catalog has more GPUs (a2-megagpu-16g)",
+        source=OWN_LIMIT,
+    ),
+]
+
+
+class Served(SpecModel):
+    """What all kinds have in common: a Deployment, each of whose pods gets a device of a pool."""
+
+    name: Annotated[str, DnsLabel(52, "Kubernetes docs, labels: 63 with a suffix", "llm")]
+    """Of the Deployment, its Service and what else it needs."""
+    namespace: NamespaceName = "default"
+    create_namespace: bool = True
+    """Whether the stack makes the namespace, for restricted pods only. Not `default`, which is
+    there.
+    """
+    pool: Annotated[str, DnsLabel(54, "Kubernetes docs, labels", "h100")]
+    """A pool of `node_pools`: the pods run on its nodes only."""
+    resource: ResourceName | None = None
+    """What a pod asks for, as `mig-1g.5gb`. By default the only resource of the pool's nodes."""
+    replicas: Annotated[
+        int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
+    ] = 1
+    image: Image
+    """With a tag or a digest."""
+    env: Mapping[VariableName, Line] = Field(default_factory=dict)
+    """Environment variables. Secrets belong in `secrets`."""
+    secrets: Mapping[VariableName, SecretKey] = Field(default_factory=dict)
+    """Environment variables whose values are in Secrets: `HF_TOKEN: {name: llm, key: token}`."""
+    requests: HostResources = HostResources()
+    limits: HostResources = HostResources()
+    shared_memory: Memory = "1Gi"
+    """At /dev/shm. It counts as memory of the pod."""
+    startup_minutes: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=240,
+            unit="minute",
+            why_maximum="a server that has not started after four hours needs an operator",
+            source=OWN_LIMIT,
+        ),
+    ] = 30
+    """How long a container may take from its start until it serves: download and load the model."""
+    grace_seconds: Annotated[
+        int,
+        IntRange(minimum=1, maximum=3600, unit="second", source=OWN_LIMIT),
+    ] = 60
+    """How long a pod may take to end."""
+    max_unavailable: Annotated[
+        int, IntRange(minimum=1, maximum=5000, unit="replica", source=OWN_LIMIT)
+    ] = 1
+    """Replicas that may be away at the same time, for an update or while nodes are drained."""
+    run_as_user: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=2**31 - 1,
+            why_minimum="0 is root, which restricted pods may not be",
+            source="Kubernetes docs, Pod Security Standards: restricted",
+        ),
+    ] = 1000
+    """User and group of the container. Volumes are made writable for the group."""
+    service: Exposure = Exposure()

@@ -1,0 +1,25 @@
+"""Workloads: those that share a GPU by fractions, and those that serve models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from infra.spec.schema.container import ContainerWorkload
+from infra.spec.schema.fractional import Workload
+from infra.spec.schema.triton import TritonWorkload
+from infra.spec.schema.vllm import VllmWorkload
+
+ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
+
+
+def _tag(value: Any) -> str:
+    return "kind" if isinstance(value, dict) and "kind" in value else "share"
+
+
+AnyWorkload = Annotated[
+    Annotated[Workload, Tag("share")]
+    | Annotated[ServedWorkload, Field(discriminator="kind"), Tag("kind")],
+    Discriminator(_tag),
+]

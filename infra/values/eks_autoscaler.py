@@ -1,0 +1,130 @@
+"""cluster-autoscaler on EKS: values of its chart, and the rights of its pods in the account.
+
+Sources: kubernetes/autoscaler, charts/cluster-autoscaler/values.yaml;
+cluster-autoscaler/cloudprovider/aws/README.md, IAM policy, and
+examples/cluster-autoscaler-autodiscover.yaml.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra import catalog
+from infra.plan import SYSTEM_LABELS, EksAutoscalerPlan
+from infra.values.text import JsonObject
+
+AUTOSCALER_NAMESPACE: Final = "kube-system"
+AUTOSCALER_NAME: Final = "cluster-autoscaler"
+"""Of chart, release, Deployment and service account."""
+_POD_IDENTITY: Final = "pods.eks.amazonaws.com"
+_TAG: Final = "k8s.io/cluster-autoscaler"
+"""EKS tags the Auto Scaling groups of managed node groups with TAG/enabled: true and TAG/CLUSTER:
+owned. Source: EKS user guide, managed node groups.
+"""
+_READS: Final = (
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+)
+"""AWS limits none of them to resources."""
+
+
+def autoscaler_chart(plan: EksAutoscalerPlan) -> tuple[str, str | None]:
+    """The chart, and its repository if that is separate: an OCI chart is one address."""
+    if plan.repository.startswith("oci://"):
+        return f"{plan.repository.rstrip('/')}/{AUTOSCALER_NAME}", None
+    return AUTOSCALER_NAME, plan.repository
+
+
+def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> JsonObject:
+    """The startup taint needs no argument: cluster-autoscaler knows its prefix."""
+    down = plan.scale_down
+    return {
+        "cloudProvider": "aws",
+        "awsRegion": region,
+        "autoDiscovery": {"clusterName": cluster},
+        "fullnameOverride": AUTOSCALER_NAME,
+        "image": {"repository": plan.image, "tag": plan.tag},
+        # Not on a node that it may remove.
+        "nodeSelector": dict(SYSTEM_LABELS),
+        "rbac": {"serviceAccount": {"name": AUTOSCALER_NAME}},
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "600Mi"},
+            "limits": {"memory": "600Mi"},
+        },
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "extraArgs": {
+            "expander": plan.expander,
+            # Agents and the operator's operands run on every GPU node.
+            "ignore-daemonsets-utilization": True,
+            "scale-down-enabled": down.enabled,
+            "scale-down-unneeded-time": f"{down.unneeded_minutes}m",
+            "scale-down-delay-after-add": f"{down.after_scale_up_minutes}m",
+            "scale-down-utilization-threshold": f"{down.utilization_percent / 100:g}",
+            "scale-down-unready-time": f"{plan.unready_minutes}m",
+        },
+    }
+
+
+def autoscaler_trust() -> JsonObject:
+    """Who may have its role: pods, by EKS Pod Identity. Source: EKS user guide, "Create IAM role
+    with trust policy required by EKS Pod Identity".
+    """
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": _POD_IDENTITY},
+                "Action": ["sts:AssumeRole", "sts:TagSession"],
+            }
+        ],
+    }
+
+
+def autoscaler_policy(*, cluster: str, region: str) -> JsonObject:
+    """It changes the size of this cluster's node groups only, and reads what AWS lets it read.
+
+    Without eks:DescribeNodegroup it would not know labels, taints and partitions of a node group
+    without nodes.
+    """
+    partition = catalog.aws_region(region)
+    arn = f"arn:{partition.partition if partition else 'aws'}"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": list(_READS), "Resource": "*"},
+            {
+                "Effect": "Allow",
+                "Action": ["eks:DescribeNodegroup"],
+                "Resource": f"{arn}:eks:{region}:*:nodegroup/{cluster}/*/*",
+            },
+            {
+                "Effect": "Allow",
+                "Action": [
+                    "autoscaling:SetDesiredCapacity",
+                    "autoscaling:TerminateInstanceInAutoScalingGroup",
+                ],
+                "Resource": f"{arn}:autoscaling:{region}:*:autoScalingGroup:*:"
+                "autoScalingGroupName/eks-*",
+                "Condition": {
+                    "StringEquals": {
+                        f"aws:ResourceTag/{_TAG}/enabled": "true",
+                        f"aws:ResourceTag/{_TAG}/{cluster}": "owned",
+                    }
+                },
+            },
+        ],
+    }

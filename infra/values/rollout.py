@@ -1,0 +1,26 @@
+"""The stack file's `rollout` of a pool as `rolloutPolicy` of its GPUPool."""
+
+from __future__ import annotations
+
+from infra.plan import PoolPlan
+from infra.values.text import JsonObject
+
+
+def rollout_policy(pool: PoolPlan) -> JsonObject:
+    """All of it, so that no default of the API server's is a difference."""
+    rollout = pool.rollout
+    return {
+        "maxUnavailable": rollout.max_unavailable
+        if rollout.max_unavailable_percent is None
+        else f"{rollout.max_unavailable_percent}%",
+        "canary": rollout.canary,
+        "oneZoneAtATime": rollout.one_zone_at_a_time,
+        "drain": {
+            "timeoutSeconds": 60 * rollout.drain_timeout_minutes,
+            "onTimeout": {"stop": "Stop", "force": "Force"}[rollout.on_drain_timeout],
+            "pods": {"gpu": "GPU", "all": "All", "none": "None"}[rollout.evict],
+            "deleteLocalData": rollout.delete_local_data,
+        },
+        # Failed nodes stay out, so that with `continue` it ends at max_unavailable of them.
+        "maxFailures": 1 if rollout.on_failure == "pause" else max(1, pool.nodes.max),
+    }

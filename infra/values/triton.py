@@ -1,0 +1,35 @@
+"""Triton's container: arguments, ports and probes.
+
+Source: triton-inference-server/server, docs/user_guide and docs/customization_guide.
+"""
+
+from __future__ import annotations
+
+from infra.plan import DeploymentPlan
+from infra.spec import TritonWorkload
+from infra.values.server import Server
+from infra.values.workload_volumes import MODELS, models
+
+
+def triton_server(plan: DeploymentPlan, asked: TritonWorkload) -> Server:
+    return Server(
+        command=("/opt/tritonserver/bin/tritonserver",),
+        args=triton_args(plan, asked),
+        ports={"http": 8000, "grpc": 8001, "metrics": 8002},
+        ready={"httpGet": {"path": "/v2/health/ready", "port": "http"}},
+        alive={"httpGet": {"path": "/v2/health/live", "port": "http"}},
+        volumes=(models(plan, asked.model_repository),),
+    )
+
+
+def triton_args(plan: DeploymentPlan, asked: TritonWorkload) -> tuple[str, ...]:
+    return (
+        f"--model-repository={MODELS}",
+        f"--model-control-mode={asked.model_control}",
+        *(f"--load-model={name}" for name in asked.load_models),
+        # What it may take to finish requests, before the kubelet ends it.
+        f"--exit-timeout-secs={max(asked.grace_seconds - 5, 1)}",
+        # Of partitions DCGM gives a container nothing, and Triton complains at each interval.
+        *(("--allow-gpu-metrics=false",) if plan.profiles else ()),
+        *asked.extra_args,
+    )

@@ -1,0 +1,121 @@
+"""EC2 placement groups. Sources: EC2 API reference, error codes (InvalidPlacementGroup.*); EC2 user
+guide, placement groups.
+"""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.launch_templates import find_template, template_data
+from rehearsal.clouds.aws.ec2.resources import (
+    Resources,
+    key_of,
+    missing,
+    new_id,
+    shown,
+    tags_of,
+)
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT
+from rehearsal.clouds.aws.state import NODE_GROUPS, PLACEMENT_GROUPS
+from rehearsal.clouds.core.context import Context, Methods
+from rehearsal.clouds.core.errors import CloudError, not_simulated
+
+_MOST = 500
+"""Of an account in a region."""
+_NAME_MAX = 255
+
+
+class PlacementGroups:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+        self._ec2 = Resources(context)
+        self._by_id = self._ec2.describe(PLACEMENT_GROUPS)
+
+    def methods(self) -> Methods:
+        return {
+            "CreatePlacementGroup": self._create,
+            "DescribePlacementGroups": self._describe,
+            "DeletePlacementGroup": self._delete,
+        }
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        region, name = params["region"], body.get("GroupName")
+        if not name or len(name) > _NAME_MAX:
+            raise missing("groupName")
+        if body.get("Strategy", "cluster") != "cluster":
+            raise not_simulated("The rehearsal's cloud simulates the strategy cluster only.")
+        with self._store.lock:
+            if find_group(self._context, region, name) is not None:
+                raise aws_error(
+                    "InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' exists."
+                )
+            if len(self._ec2.all(PLACEMENT_GROUPS, params)) >= _MOST:
+                raise aws_error(
+                    "PlacementGroupLimitExceeded",
+                    f"You have reached the limit of {_MOST} placement groups.",
+                )
+            group = {
+                "GroupName": name,
+                "GroupId": new_id("pg"),
+                "GroupArn": f"arn:aws:ec2:{region}:{ACCOUNT}:placement-group/{name}",
+                "State": "available",
+                "Strategy": "cluster",
+                "Tags": tags_of(body, "placement-group"),
+            }
+            return {"PlacementGroup": self._ec2.create(PLACEMENT_GROUPS, params, group)}
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        names = body.get("GroupNames")
+        if not names:
+            return self._by_id(params, body)
+        with self._store.lock:
+            ids = [self._named(params, name)["GroupId"] for name in names]
+            return self._by_id(params, {"GroupIds": ids})
+
+    def _named(self, params: JsonObject, name: str) -> JsonObject:
+        found = find_group(self._context, params["region"], name)
+        if found is None:
+            raise unknown(name)
+        return found
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name = body["GroupName"]
+        with self._store.lock:
+            group = self._named(params, name)
+            if self._is_used(params["region"], name):
+                raise aws_error(
+                    "InvalidPlacementGroup.InUse",
+                    f"The placement group '{name}' is in use and may not be deleted.",
+                )
+            self._store.delete(PLACEMENT_GROUPS, key_of(params, group["GroupId"]))
+        return {}
+
+    def _is_used(self, region: str, name: str) -> bool:
+        """Whether a node group has instances in it."""
+        for item in self._store.values(NODE_GROUPS, prefix=f"{region}/"):
+            template = item["nodegroup"].get("launchTemplate")
+            if not template or not item["nodes"]:
+                continue
+            try:
+                _, found = find_template(self._store, region, template["id"], None)
+            except CloudError:
+                continue
+            if group_of(template_data(found, template["version"])) == name:
+                return True
+        return False
+
+
+def group_of(template: JsonObject) -> str | None:
+    """template: the data of a launch template."""
+    name = (template.get("Placement") or {}).get("GroupName")
+    return str(name) if name else None
+
+
+def find_group(context: Context, region: str, name: str) -> JsonObject | None:
+    groups = context.store.values(PLACEMENT_GROUPS, prefix=f"{region}/")
+    return next((shown(group) for group in groups if group["GroupName"] == name), None)
+
+
+def unknown(name: str) -> CloudError:
+    return aws_error("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")

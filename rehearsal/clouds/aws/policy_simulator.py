@@ -1,0 +1,109 @@
+"""IAM's SimulatePrincipalPolicy, of the caller and its policies as the account file states them.
+
+Sources: IAM API reference, SimulatePrincipalPolicy and EvaluationResult; IAM user guide, policy
+evaluation logic. Of the actions that IAM does not simulate in one call ("require different
+authorization information") no list is published: here it is iam:PassRole beside any other, as in
+awslabs and community reports of that error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import Caller, account_of
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.policy_evaluation import Context as Keys
+from rehearsal.clouds.aws.policy_evaluation import Evaluation, evaluate
+from rehearsal.clouds.core.context import Context, Methods
+
+_APART = frozenset({"iam:PassRole"})
+_FEWEST = 100
+"""Results of one answer, unless the request says otherwise."""
+
+
+class PolicySimulator:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def methods(self) -> Methods:
+        return {"SimulatePrincipalPolicy": self._simulate}
+
+    def _simulate(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        caller = account_of(self._context).caller
+        if body["PolicySourceArn"] != caller.principal:
+            raise aws_error(
+                "NoSuchEntity",
+                f"The principal with ARN {body['PolicySourceArn']} cannot be found.",
+                code=404,
+            )
+        actions = body["ActionNames"]
+        apart = _APART & {*actions}
+        if apart and len({*actions}) > 1:
+            rest = [action for action in actions if action not in apart]
+            raise aws_error(
+                "InvalidInput",
+                f"Invalid Input Actions: [{','.join(rest)}] and [{','.join(sorted(apart))}] "
+                "require different authorization information.",
+            )
+        keys: Keys = {
+            entry["ContextKeyName"].lower(): entry.get("ContextKeyValues", [])
+            for entry in body.get("ContextEntries", ())
+        }
+        arns = body.get("ResourceArns") or ["*"]
+        found = [_result(caller, action, arns, keys) for action in actions]
+        first, size = int(body.get("Marker", 0)), body.get("MaxItems", _FEWEST)
+        last = first + size
+        more = last < len(found)
+        return {
+            "EvaluationResults": found[first:last],
+            "IsTruncated": more,
+            **({"Marker": str(last)} if more else {}),
+        }
+
+
+def _result(caller: Caller, action: str, arns: Iterable[str], keys: Keys) -> JsonObject:
+    by_arn = {arn: _of_resource(caller, action, arn, keys) for arn in arns}
+    decisions = {found["EvalResourceDecision"] for found in by_arn.values()}
+    organization = all(
+        evaluate([caller.organization], action, arn, keys).decision == "allowed" for arn in by_arn
+    )
+    result: JsonObject = {
+        "EvalActionName": action,
+        "EvalDecision": next(
+            one for one in ("explicitDeny", "implicitDeny", "allowed") if one in decisions
+        ),
+        "OrganizationsDecisionDetail": {"AllowedByOrganizations": organization},
+    }
+    if set(by_arn) == {"*"}:
+        (only,) = by_arn.values()
+        kept = ("MissingContextValues", "PermissionsBoundaryDecisionDetail")
+        return result | {"EvalResourceName": "*"} | {k: only[k] for k in kept if k in only}
+    return result | {"ResourceSpecificResults": list(by_arn.values())}
+
+
+def _of_resource(caller: Caller, action: str, arn: str, keys: Keys) -> JsonObject:
+    own = evaluate(caller.policies, action, arn, keys)
+    above = [evaluate([caller.organization], action, arn, keys)]
+    detail: JsonObject = {}
+    if caller.boundary is not None:
+        boundary = evaluate([caller.boundary], action, arn, keys)
+        above.append(boundary)
+        detail["PermissionsBoundaryDecisionDetail"] = {
+            "AllowedByPermissionsBoundary": boundary.decision == "allowed"
+        }
+    every = [own, *above]
+    return {
+        "EvalResourceName": arn,
+        "EvalResourceDecision": _together(every),
+        "MissingContextValues": sorted({key for one in every for key in one.missing}),
+        **detail,
+    }
+
+
+def _together(found: list[Evaluation]) -> Any:
+    """All kinds of policies must allow."""
+    decisions = {one.decision for one in found}
+    order = ("explicitDeny", "implicitDeny", "allowed")
+    return next(one for one in order if one in decisions)

@@ -1,0 +1,141 @@
+"""Inline policies of the simulated IAM's roles, and what they allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import quote
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import ROLES
+from rehearsal.clouds.core.context import Methods
+from rehearsal.clouds.core.store import Store
+
+
+class RolePolicies:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def methods(self) -> Methods:
+        return {
+            "PutRolePolicy": self._put,
+            "GetRolePolicy": self._get,
+            "DeleteRolePolicy": self._delete,
+            "ListRolePolicies": lambda _, body: {
+                "PolicyNames": sorted(inline(self._role(body))),
+                "IsTruncated": False,
+            },
+        }
+
+    def inventory(self) -> list[JsonObject]:
+        return [
+            {"kind": "iam.rolePolicy", "name": f"{key} {name}"}
+            for key, role in self._store.items(ROLES)
+            for name in inline(role)
+        ]
+
+    def _role(self, body: JsonObject) -> JsonObject:
+        found = self._store.get(ROLES, body["RoleName"])
+        if found is None:
+            raise aws_error(
+                "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
+            )
+        return found
+
+    def _put(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        document = _document(body["PolicyDocument"])
+        with self._store.lock:
+            role = self._role(body)
+            changed = inline(role) | {body["PolicyName"]: document}
+            self._store.put(ROLES, body["RoleName"], role | {"inline": changed})
+        return {}
+
+    def _get(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name = body["PolicyName"]
+        document = self._found(self._role(body), name)
+        return {
+            "RoleName": body["RoleName"],
+            "PolicyName": name,
+            # The API answers with the document URL-encoded.
+            "PolicyDocument": quote(json.dumps(document)),
+        }
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            role = self._role(body)
+            self._found(role, body["PolicyName"])
+            left = {k: v for k, v in inline(role).items() if k != body["PolicyName"]}
+            self._store.put(ROLES, body["RoleName"], role | {"inline": left})
+        return {}
+
+    def _found(self, role: JsonObject, name: str) -> JsonObject:
+        found: JsonObject | None = inline(role).get(name)
+        if found is None:
+            raise aws_error(
+                "NoSuchEntity", f"The role policy with name {name} cannot be found.", code=404
+            )
+        return found
+
+
+def inline(role: JsonObject) -> dict[str, Any]:
+    """Name -> document. Roles of an environment of an earlier version have none."""
+    found: dict[str, Any] = role.get("inline", {})
+    return found
+
+
+def allows(
+    role: JsonObject, action: str, *, resource: str = "*", tags: Mapping[str, str] | None = None
+) -> bool:
+    """Whether an inline policy of the role allows this action on a resource with these tags.
+
+    resource: its ARN; "*" for actions that know none. Of conditions StringEquals on
+    aws:ResourceTag is known, and any other is not met. Statements that deny are not simulated.
+    """
+    return any(
+        statement.get("Effect") == "Allow"
+        and any(_matches(one, action) for one in _listed(statement.get("Action")))
+        and any(_matches(one, resource) for one in _listed(statement.get("Resource")))
+        and _holds(statement.get("Condition") or {}, tags or {})
+        for document in inline(role).values()
+        for statement in _listed(document["Statement"])
+    )
+
+
+def _holds(condition: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
+    if set(condition) - {"StringEquals"}:
+        return False
+    prefix = "aws:ResourceTag/"
+    return all(
+        key.startswith(prefix) and tags.get(key.removeprefix(prefix)) in _listed(wanted)
+        for key, wanted in condition.get("StringEquals", {}).items()
+    )
+
+
+def _matches(pattern: str, value: str) -> bool:
+    return fnmatchcase(value, pattern.replace("[", "[[]"))
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _document(text: str) -> JsonObject:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document.get("Statement"):
+        raise aws_error("MalformedPolicyDocument", "Syntax errors in policy.")
+    for statement in _listed(document["Statement"]):
+        missing = [k for k in ("Effect", "Action", "Resource") if k not in statement]
+        if missing:
+            raise aws_error(
+                "MalformedPolicyDocument",
+                f"Syntax errors in policy: a Statement lacks {', '.join(missing)}.",
+            )
+    return document

@@ -1,0 +1,44 @@
+"""The simulated SSM: the public parameters of EKS's AMIs for GPUs, and no others.
+
+Sources: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs"; awslabs/amazon-eks-ami #1843
+for the paths of single releases.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.checks import AMI_RELEASE, VERSIONS, default_release
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.core.context import Methods
+
+_RELEASE = re.compile(
+    r"/aws/service/eks/optimized-ami/(?P<version>1\.\d+)/amazon-linux-2023/(?P<arch>x86_64|arm64)/"
+    r"nvidia/(?:recommended|amazon-eks-node-al2023-(?P=arch)-nvidia-(?P=version)-v(?P<day>\d{8}))/"
+    "release_version"
+)
+
+
+class Ssm:
+    def methods(self) -> Methods:
+        return {"GetParameter": _get}
+
+
+def _get(params: JsonObject, body: JsonObject) -> JsonObject:
+    """There is one release of each Kubernetes version."""
+    name = body["Name"]
+    found = _RELEASE.fullmatch(name)
+    there = found and found["version"] in VERSIONS and found["day"] in (None, AMI_RELEASE)
+    if not found or not there:
+        raise aws_error("ParameterNotFound", "")
+    return {
+        "Parameter": {
+            "Name": name,
+            "Type": "String",
+            "Value": default_release(found["version"]),
+            "Version": 1,
+            "ARN": f"arn:aws:ssm:{params['region']}::parameter{name}",
+            "DataType": "text",
+        }
+    }

@@ -1,0 +1,48 @@
+"""What the resources of aws:ec2 with tags have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubeapi import JsonObject
+from rehearsal.plugins.bridge.resources import Resource, Session, State, kept
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.providers.aws.calls import region_of, retag_ec2, seen_tags, tag_map
+
+
+class Ec2Resource(Resource):
+    """Tags change in place, and are told as inputs where they were asked for."""
+
+    keeps_of_inputs: Sequence[str] = ("region",)
+    """Inputs that EC2 does not tell."""
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        self.change(session, resource_id, old, new)
+        retag_ec2(session, self.tagged_id(session, resource_id, new), old, new)
+        return []
+
+    def change(self, session: Session, resource_id: str, old: Properties, new: Properties) -> None:
+        """Changes in place what is not a tag."""
+
+    def tagged_id(self, session: Session, resource_id: str, inputs: Properties) -> str:
+        """The ID by which EC2 tags it."""
+        return resource_id
+
+    def state(
+        self,
+        session: Session,
+        inputs: Properties,
+        *,
+        tags: list[JsonObject],
+        seen: JsonObject,
+        outputs: JsonObject,
+    ) -> State:
+        """seen: what may be an input, tags aside; outputs: what may not. tags: in EC2's form."""
+        found = tag_map(tags)
+        common = {"tags": found, "tagsAll": found, "region": region_of(session, inputs)}
+        return State(
+            {**seen, **seen_tags(found, inputs), **kept(inputs, *self.keeps_of_inputs)},
+            {**seen, **outputs, **common},
+        )

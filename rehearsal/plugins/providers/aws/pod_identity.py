@@ -1,0 +1,112 @@
+"""aws:eks PodIdentityAssociation.
+
+Source of force_new and of what is retried: hashicorp/terraform-provider-aws,
+internal/service/eks/pod_identity_association.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rehearsal.plugins.bridge.resources import (
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+    not_simulated,
+)
+from rehearsal.plugins.engine.plugin import CheckFailure
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.providers.aws.calls import (
+    call,
+    or_none,
+    region_of,
+    retag_eks,
+    seen_tags,
+)
+from rehearsal.plugins.providers.aws.retries import retried_while
+
+_SIMULATED = ("clusterName", "namespace", "serviceAccount", "roleArn", "tags", "region")
+_PROPAGATION_S = 120.0
+"""The provider's limit for roles that have not spread yet (internal/service/eks/consts.go)."""
+
+
+class PodIdentityAssociation(Resource):
+    kind = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+    force_new = ("clusterName", "namespace", "serviceAccount", "region")
+    keeps = ("region",)
+
+    def rules(self, inputs: Properties) -> Sequence[CheckFailure]:
+        return not_simulated(inputs, _SIMULATED)
+
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
+        asked = {
+            k: inputs[k]
+            for k in ("clusterName", "namespace", "serviceAccount", "roleArn", "tags")
+            if k in inputs
+        }
+        made = retried_while(
+            session,
+            _PROPAGATION_S,
+            lambda e: (
+                e.reason == "InvalidParameterException"
+                and "Role provided in the request does not exist" in e.message
+            ),
+            lambda: call(session, inputs, "eks", "CreatePodIdentityAssociation", **asked),
+        )
+        return CreateResult(str(made["association"]["associationId"]))
+
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        if "clusterName" not in inputs:  # an import, which is not simulated
+            return None
+        found = or_none(
+            session,
+            inputs,
+            "eks",
+            "DescribePodIdentityAssociation",
+            clusterName=inputs["clusterName"],
+            associationId=resource_id,
+        )
+        if found is None:
+            return None
+        one = found["association"]
+        tags = one.get("tags", {})
+        seen = {k: one[k] for k in ("clusterName", "namespace", "serviceAccount", "roleArn")}
+        outputs = {
+            **seen,
+            "associationArn": one["associationArn"],
+            "associationId": one["associationId"],
+            "disableSessionTags": one["disableSessionTags"],
+            "tags": tags,
+            "tagsAll": tags,
+            "region": region_of(session, inputs),
+        }
+        return State({**seen, **seen_tags(tags, inputs), **kept(inputs, "region")}, outputs)
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> Sequence[str]:
+        where = {"clusterName": new["clusterName"], "associationId": resource_id}
+        if old["roleArn"] != new["roleArn"]:
+            call(
+                session,
+                new,
+                "eks",
+                "UpdatePodIdentityAssociation",
+                roleArn=new["roleArn"],
+                **where,
+            )
+        found = call(session, new, "eks", "DescribePodIdentityAssociation", **where)
+        retag_eks(session, found["association"]["associationArn"], old, new)
+        return []
+
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        or_none(
+            session,
+            inputs,
+            "eks",
+            "DeletePodIdentityAssociation",
+            clusterName=inputs["clusterName"],
+            associationId=resource_id,
+        )

@@ -1,0 +1,58 @@
+"""Asks EKS about a cluster that exists. Every call reads, and its endpoint is connected to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.plan import NODE_MONITORING, EksClusterPlan
+from slicewright.doctor.aws_session import AwsSession, code_of
+from slicewright.doctor.eks_existing_checks import ExistingEksCluster
+from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.doctor.reach import reach
+
+_NOT_THERE = "ResourceNotFoundException"
+
+
+def described(session: AwsSession, name: str) -> Answer[Mapping[str, Any] | None]:
+    """As EKS shows the cluster; None: there is none."""
+
+    def read() -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] = session.client("eks").describe_cluster(name=name)["cluster"]
+        except session.errors.ClientError as e:
+            if code_of(e) != _NOT_THERE:
+                raise
+            return None
+        return found
+
+    return session.answer("eks:DescribeCluster", read)
+
+
+def ask_existing(
+    session: AwsSession, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
+) -> Answer[ExistingEksCluster | None]:
+    """found: the cluster as EKS shows it. None: the plan makes its cluster, or there is none."""
+    if not cluster.existing or found is None or isinstance(found, NotAnswered):
+        return None
+    network = found["resourcesVpcConfig"]
+    # A cluster that is being created has none yet.
+    endpoint = found.get("endpoint")
+    return ExistingEksCluster(
+        status=found["status"],
+        version=found["version"],
+        public=network["endpointPublicAccess"],
+        public_cidrs=tuple(network.get("publicAccessCidrs", ())),
+        reach=reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet"),
+        monitored=session.answer("eks:DescribeAddon", lambda: _monitored(session, cluster.name)),
+    )
+
+
+def _monitored(session: AwsSession, cluster: str) -> bool:
+    try:
+        session.client("eks").describe_addon(clusterName=cluster, addonName=NODE_MONITORING)
+    except session.errors.ClientError as e:
+        if code_of(e) != _NOT_THERE:
+            raise
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""Asks IAM's policy simulator what the caller may do. It simulates, and calls nothing else.
+
+Source: IAM API reference, SimulatePrincipalPolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.plan import EksFleetPlan
+from slicewright.doctor.aws_session import AwsSession, code_of
+from slicewright.doctor.eks_checks import Identity
+from slicewright.doctor.eks_rights import (
+    CallerRights,
+    Refused,
+    Requests,
+    is_user,
+    requests,
+    role_of,
+)
+from slicewright.doctor.findings import Answer, NotAnswered
+
+_RIGHT = "iam:SimulatePrincipalPolicy"
+
+
+def ask_rights(
+    session: AwsSession, fleet: EksFleetPlan, identity: Identity
+) -> Answer[CallerRights]:
+    iam = session.client("iam", session.home)
+    principal = _principal(session, iam, identity.arn)
+    if isinstance(principal, NotAnswered):
+        return principal
+    every = requests(fleet, identity.account)
+    refused = session.answer(
+        _RIGHT,
+        lambda: tuple(one for group in every for one in _refused(session, iam, principal, group)),
+    )
+    if isinstance(refused, NotAnswered):
+        refused = NotAnswered(
+            why=f"{refused.why}; so nobody knows whether rights are missing", remedy=refused.remedy
+        )
+    asked = len({action for group in every for action in group.actions})
+    return CallerRights(principal=principal, refused=refused, asked=asked)
+
+
+def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
+    """The simulator knows users and roles, and no sessions. The ARN of a session has no path."""
+    if is_user(arn):
+        return arn
+    role = role_of(arn)
+    if role is None:
+        return NotAnswered(
+            why=f"IAM's policy simulator knows users and roles, and {arn} is neither",
+            remedy="call as a role that has what `slicewright rights` prints",
+        )
+    return session.answer("iam:GetRole", lambda: str(iam.get_role(RoleName=role)["Role"]["Arn"]))
+
+
+def _refused(session: AwsSession, iam: Any, principal: str, group: Requests) -> Iterator[Refused]:
+    """IAM refuses to simulate some actions together; then it is asked for one at a time."""
+    try:
+        results = _simulated(iam, principal, group, group.actions)
+    except session.errors.ClientError as e:
+        if code_of(e) not in ("InvalidInput", "InvalidInputException") or len(group.actions) == 1:
+            raise
+        results = [
+            result
+            for action in group.actions
+            for result in _simulated(iam, principal, group, [action])
+        ]
+    for result in results:
+        yield from _of_result(result)
+
+
+def _simulated(
+    iam: Any, principal: str, group: Requests, actions: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    pages: Iterable[Mapping[str, Any]] = iam.get_paginator("simulate_principal_policy").paginate(
+        PolicySourceArn=principal,
+        ActionNames=list(actions),
+        ResourceArns=list(group.resources),
+        ContextEntries=[
+            {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
+            for key, value in group.context.items()
+        ],
+    )
+    return [result for page in pages for result in page["EvaluationResults"]]
+
+
+def _of_result(result: Mapping[str, Any]) -> Iterator[Refused]:
+    """By resource where IAM answers so: the decision over all of them may hide one."""
+    whole = {
+        "EvalResourceName": result.get("EvalResourceName", "*"),
+        "EvalResourceDecision": result["EvalDecision"],
+        "MissingContextValues": result.get("MissingContextValues", ()),
+        "PermissionsBoundaryDecisionDetail": result.get("PermissionsBoundaryDecisionDetail", {}),
+    }
+    organization = result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations", True)
+    for one in result.get("ResourceSpecificResults") or (whole,):
+        decision = one["EvalResourceDecision"]
+        if decision == "allowed":
+            continue
+        bounded = one.get("PermissionsBoundaryDecisionDetail", {}).get(
+            "AllowedByPermissionsBoundary", True
+        )
+        yield Refused(
+            right=result["EvalActionName"],
+            resource=one["EvalResourceName"],
+            why="organization"
+            if not organization
+            else "boundary"
+            if not bounded
+            else "denied"
+            if decision == "explicitDeny"
+            else "policies",
+            missing_keys=tuple(one.get("MissingContextValues", ())),
+        )

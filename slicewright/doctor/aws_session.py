@@ -1,0 +1,87 @@
+"""A session with an AWS account, through botocore, and what a question without answer becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from slicewright.doctor.eks_rights import home_region
+from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+
+_T = TypeVar("_T")
+LOGIN: Final = (
+    "run `aws sso login`, or `aws configure` (`aws sts get-caller-identity` shows who you are)"
+)
+_REFUSED = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "ForbiddenException",
+        "UnauthorizedOperation",
+        "UnauthorizedException",
+    }
+)
+
+
+class AwsSession:
+    """Clients by service, for one region and its partition's home."""
+
+    def __init__(self, region: str, profile: str | None) -> None:
+        """profile: None: as every AWS client chooses. Raises CannotAsk."""
+        try:
+            from botocore import exceptions
+            from botocore.config import Config
+            from botocore.session import Session
+        except ImportError:
+            raise CannotAsk(
+                "questions to AWS need botocore; install it beside slicewright: "
+                "pip install botocore"
+            ) from None
+        self.errors = exceptions
+        self.region = region
+        self.home = home_region(region)
+        # A question that is not answered at once is asked again by the person who asked.
+        self._config = Config(
+            connect_timeout=10, read_timeout=30, retries={"mode": "standard", "max_attempts": 3}
+        )
+        self._clients: dict[tuple[str, str], Any] = {}
+        try:
+            self._session = Session(profile=profile)
+            credentials = self._session.get_credentials()
+        except exceptions.BotoCoreError as e:
+            raise CannotAsk(f"AWS credentials cannot be used: {e}; {LOGIN}") from None
+        if credentials is None:
+            raise CannotAsk(f"no AWS credentials were found; {LOGIN}")
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """region: None: the session's."""
+        key = (service, region or self.region)
+        if key not in self._clients:
+            self._clients[key] = self._session.create_client(
+                service, region_name=key[1], config=self._config
+            )
+        return self._clients[key]
+
+    def answer(self, right: str, read: Callable[[], _T]) -> Answer[_T]:
+        """right: the IAM action that the question needs."""
+        try:
+            return read()
+        except self.errors.ClientError as e:
+            if code_of(e) in _REFUSED:
+                return NotAnswered(
+                    why=f"the right {right} is missing ({said(e)})",
+                    remedy=f"let an administrator allow {right} to this identity",
+                )
+            return NotAnswered(why=said(e))
+        except self.errors.BotoCoreError as e:
+            return NotAnswered(why=str(e))
+
+
+def code_of(error: Any) -> str:
+    """error: botocore's ClientError."""
+    return str(error.response["Error"]["Code"])
+
+
+def said(error: Any) -> str:
+    """The code and the message of botocore's ClientError."""
+    return f"{code_of(error)}: {error.response['Error'].get('Message', '')}".rstrip(": ")

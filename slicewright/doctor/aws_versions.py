@@ -1,0 +1,109 @@
+"""Asks AWS which versions of Kubernetes, add-ons and machine images it has. Every call reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from slicewright.doctor.aws_session import AwsSession, code_of
+from slicewright.doctor.eks_version_checks import (
+    AddonVersions,
+    ClusterVersion,
+    Image,
+    Releases,
+    Versions,
+)
+from slicewright.doctor.findings import Answer
+
+_NO_ADDON = ("InvalidParameterException", "ResourceNotFoundException")
+_RECOMMENDED = "recommended"
+
+
+def ask_versions(session: AwsSession) -> Answer[Versions]:
+    def read() -> Versions:
+        pages = session.client("eks").get_paginator("describe_cluster_versions").paginate()
+        return {
+            found["clusterVersion"]: _version(found)
+            for page in pages
+            for found in page["clusterVersions"]
+            if found.get("versionStatus") != "UNSUPPORTED"
+        }
+
+    return session.answer("eks:DescribeClusterVersions", read)
+
+
+def _version(found: Mapping[str, Any]) -> ClusterVersion:
+    extended = found.get("versionStatus") == "EXTENDED_SUPPORT"
+    end = found.get("endOfExtendedSupportDate" if extended else "endOfStandardSupportDate")
+    return ClusterVersion(
+        support="extended" if extended else "standard",
+        until=None if end is None else f"{end:%Y-%m-%d}",
+        default=bool(found.get("defaultVersion")),
+    )
+
+
+def ask_addons(
+    session: AwsSession, names: Iterable[str], version: str | None
+) -> Mapping[str, Answer[AddonVersions]]:
+    """version: of Kubernetes; None: any."""
+    return {
+        name: session.answer("eks:DescribeAddonVersions", partial(_addon, session, name, version))
+        for name in names
+    }
+
+
+def _addon(session: AwsSession, name: str, version: str | None) -> AddonVersions:
+    of_kubernetes = {} if version is None else {"kubernetesVersion": version}
+    found = _addon_versions(session, addonName=name, **of_kubernetes)
+    return AddonVersions(
+        fitting=tuple(one["addonVersion"] for one in found),
+        default=next((one["addonVersion"] for one in found if _is_default(one, version)), None),
+        elsewhere=bool(found or _addon_versions(session, addonName=name)),
+    )
+
+
+def _addon_versions(session: AwsSession, **asked: str) -> list[Mapping[str, Any]]:
+    """None of an add-on that EKS does not know."""
+    pages = session.client("eks").get_paginator("describe_addon_versions").paginate(**asked)
+    try:
+        addons = [addon for page in pages for addon in page["addons"]]
+    except session.errors.ClientError as e:
+        if code_of(e) not in _NO_ADDON:
+            raise
+        return []
+    return [one for addon in addons for one in addon["addonVersions"]]
+
+
+def _is_default(found: Mapping[str, Any], version: str | None) -> bool:
+    return any(
+        one.get("defaultVersion") and version in (None, one.get("clusterVersion"))
+        for one in found.get("compatibilities", ())
+    )
+
+
+def ask_images(session: AwsSession, images: Iterable[Image]) -> Mapping[Image, Answer[Releases]]:
+    return {
+        image: session.answer("ssm:GetParameter", partial(_releases, session, image))
+        for image in images
+    }
+
+
+def _releases(session: AwsSession, image: Image) -> Releases:
+    """Sources: EKS user guide, retrieve recommended Amazon Linux AMI IDs; awslabs/amazon-eks-ami
+    #1843.
+    """
+    of_day = f"amazon-eks-node-al2023-{image.architecture}-nvidia-{image.version}-v{image.day}"
+    found = _release(session, image, of_day)
+    return Releases(found=found, newest=found or _release(session, image, _RECOMMENDED))
+
+
+def _release(session: AwsSession, image: Image, name: str) -> str | None:
+    path = f"/aws/service/eks/optimized-ami/{image.version}/amazon-linux-2023/{image.architecture}"
+    try:
+        found = session.client("ssm").get_parameter(Name=f"{path}/nvidia/{name}/release_version")
+    except session.errors.ClientError as e:
+        if code_of(e) != "ParameterNotFound":
+            raise
+        return None
+    return str(found["Parameter"]["Value"])

@@ -1,0 +1,226 @@
+"""Whether the capacity that an EKS plan's pools name is there, and the keys that it names; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from infra import catalog
+from infra.plan import EksFleetPlan, EksPoolPlan
+from infra.spec import CapacityBlock
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityReservation:
+    """As EC2 describes it."""
+
+    id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    state: str
+    """active, scheduled, expired, cancelled and others of EC2's."""
+    block: bool
+    """Whether it is a capacity block's."""
+    total: int
+    """Instances."""
+    available: int
+    start: str | None
+    end: str | None
+    """In UTC."""
+
+
+Reservations = Mapping[str, Answer[tuple[CapacityReservation, ...] | None]]
+"""By ID, or by ARN of a resource group, as in the plan; None: there is none of that name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KmsKey:
+    state: str
+    encrypts: bool
+    """Whether it is a symmetric key for encryption: EKS and EBS take no others."""
+
+
+Keys = Mapping[str, Answer[KmsKey | None]]
+"""By ARN; None: there is no such key."""
+
+
+def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, ...]]:
+    """ID, or ARN of a resource group, to the pools whose launch template targets it."""
+    found: dict[str, tuple[EksPoolPlan, ...]] = {}
+    for pool in fleet.pools:
+        reserved = pool.template.reserved if pool.template else None
+        if reserved is not None and (name := reserved.reservation or reserved.group):
+            found[name] = (*found.get(name, ()), pool)
+    return found
+
+
+def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
+    """ARN to the first that uses the key."""
+    found: dict[str, str] = {}
+    if fleet.cluster.secrets_key is not None:
+        found[fleet.cluster.secrets_key] = "cluster.secrets_key"
+    for pool in fleet.pools:
+        if pool.template is not None and pool.template.kms_key is not None:
+            found.setdefault(pool.template.kms_key, f"disk.kms_key of pool {pool.name}")
+    return found
+
+
+def reservation_findings(
+    fleet: EksFleetPlan, answers: Reservations, owned: Owned
+) -> Iterator[Finding]:
+    """owned: whether this stack made the cluster: its own nodes then run in what is taken."""
+    region = fleet.cluster.region
+    for name, pools in reservations_needed(fleet).items():
+        is_group = name.startswith("arn:")
+        asked = f"{'resource group' if is_group else 'capacity reservation'} {name}"
+        show = _show(name, region)
+        match answers[name]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case None:
+                yield fails(asked, f"the account has none of that name in {region}", show)
+            case there:
+                problems = [f for pool in pools for f in _of_pool(pool, there, asked, region)]
+                yield from problems
+                if not problems:
+                    yield from _counted(pools, there, asked, region, owned)
+
+
+def _of_pool(
+    pool: EksPoolPlan,
+    there: tuple[CapacityReservation, ...],
+    asked: str,
+    region: str,
+) -> Iterator[Finding]:
+    """What makes the reservation, or each of a group's, useless to the pool."""
+    wants_block = isinstance(pool.capacity, CapacityBlock)
+    what = f"{asked} for pool {pool.name}"
+    same_type = [one for one in there if one.instance_type in pool.machine_types]
+    if not same_type:
+        types = ", ".join(sorted({one.instance_type for one in there})) or "nothing"
+        yield fails(
+            what,
+            f"is of {types}, and the pool's nodes are {', '.join(pool.machine_types)}",
+            "name a reservation of that type, or change machine_type",
+        )
+        return
+    of_kind = [one for one in same_type if one.block is wants_block]
+    if not of_kind:
+        yield fails(
+            what,
+            "is no capacity block" if wants_block else "is a capacity block's",
+            f"write mode: {'reservation' if wants_block else 'capacity-block'} as capacity",
+        )
+        return
+    active = [one for one in of_kind if one.state == "active"]
+    if not active:
+        (first, *_) = of_kind
+        since = f"; it starts at {first.start}" if first.state == "scheduled" else ""
+        yield fails(
+            what,
+            f"is {first.state}{since}",
+            "run `pulumi up` once it is active, or leave the pool out until then"
+            if first.state == "scheduled"
+            else f"name another one: {_list_active(region, pool)}",
+        )
+        return
+    having = {zone for one in active for zone in (one.zone, one.zone_id)}
+    lacking = [zone for zone in pool.zones if zone not in having]
+    if lacking:
+        by_id = catalog.is_zone_id(pool.zones[0])
+        there_in = ", ".join(sorted({one.zone_id if by_id else one.zone for one in active}))
+        yield fails(
+            what,
+            f"is in {', '.join(sorted({f'{one.zone} ({one.zone_id})' for one in active}))}, and "
+            f"the pool also in {', '.join(lacking)}",
+            f"write zones: [{there_in}] for the pool",
+        )
+
+
+def _counted(
+    pools: tuple[EksPoolPlan, ...],
+    there: tuple[CapacityReservation, ...],
+    asked: str,
+    region: str,
+    owned: Owned,
+) -> Iterator[Finding]:
+    usable = [
+        one
+        for one in there
+        if one.state == "active" and any(one.instance_type in p.machine_types for p in pools)
+    ]
+    needed = sum(pool.nodes.max for pool in pools)
+    total, available = sum(o.total for o in usable), sum(o.available for o in usable)
+    said = f"{total} instances, of which {available} are free; the stack's nodes are {needed}"
+    until = sorted(one.end for one in usable if one.end is not None)
+    if until:
+        said += f"; it ends at {until[0]}"
+    # What this stack runs already is part of what is taken, and of what it needs.
+    free = total if owned == "yes" else available
+    if needed <= free:
+        yield ok(asked, said)
+        return
+    (first, *_) = usable
+    yield fails(
+        asked,
+        said,
+        f"lower nodes to {free}"
+        if first.block
+        else f"aws ec2 modify-capacity-reservation --capacity-reservation-id {first.id} "
+        f"--instance-count {first.total + needed - free} --region {region}",
+    )
+
+
+def key_findings(fleet: EksFleetPlan, answers: Keys) -> Iterator[Finding]:
+    region = fleet.cluster.region
+    for arn, user in keys_needed(fleet).items():
+        asked = f"KMS key {arn} ({user})"
+        match answers[arn]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case None:
+                yield fails(asked, "does not exist", f"aws kms list-keys --region {region}")
+            case KmsKey(encrypts=False):
+                yield fails(
+                    asked,
+                    "is not a symmetric key for encryption",
+                    f"aws kms create-key --region {region} makes one",
+                )
+            case KmsKey(state="Enabled"):
+                yield ok(asked, "enabled")
+            case KmsKey(state=state):
+                yield fails(asked, f"is {state}", _restore(arn, state, region))
+            case other:
+                assert_never(other)
+
+
+_RESTORES: Final[Mapping[str, str]] = {
+    "Disabled": "enable-key",
+    "PendingDeletion": "cancel-key-deletion",
+}
+
+
+def _restore(arn: str, state: str, region: str) -> str:
+    command = _RESTORES.get(state)
+    then = f"; aws kms enable-key --key-id {arn} --region {region}"
+    if command is None:
+        return f"aws kms describe-key --key-id {arn} --region {region}"
+    return f"aws kms {command} --key-id {arn} --region {region}" + (
+        then if state == "PendingDeletion" else ""
+    )
+
+
+def _show(name: str, region: str) -> str:
+    if name.startswith("arn:"):
+        return f"aws resource-groups list-groups --region {region}"
+    return f"aws ec2 describe-capacity-reservations --region {region}"
+
+
+def _list_active(region: str, pool: EksPoolPlan) -> str:
+    return (
+        "aws ec2 describe-capacity-reservations --filters Name=state,Values=active "
+        f"Name=instance-type,Values={','.join(pool.machine_types)} --region {region}"
+    )

@@ -1,0 +1,243 @@
+"""Whether the caller may do in an AWS account what `pulumi up` does for a plan; pure.
+
+The requests are those that the policy of `slicewright rights` allows: each of its actions, with an
+ARN of every kind that AWS checks it against, and with values of the condition keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Literal
+
+from infra import catalog, values
+from infra.catalog import Scope
+from infra.plan import EksFleetPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+_HOME: Final[Mapping[str, str]] = {
+    "aws": "us-east-1",
+    "aws-us-gov": "us-gov-west-1",
+    "aws-cn": "cn-north-1",
+}
+"""Partition -> a region that every account of it has; IAM is asked there."""
+_LAUNCHED: Final = ("instance", "network-interface", "security-group", "subnet", "volume")
+"""What ec2:RunInstances is checked against beside the image and the launch template."""
+_SAMPLE: Final = "slicewright"
+"""In place of what an ARN does not tell before the resource is there."""
+
+Why = Literal["policies", "denied", "boundary", "organization"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Requests that are alike: each of the actions, on each of the resources."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    """ARNs; `*` where AWS checks an action against no resource."""
+    context: Mapping[str, str]
+    """Condition key -> value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """What IAM's policy simulator says of a request that is not allowed."""
+
+    right: str
+    resource: str
+    why: Why
+    missing_keys: tuple[str, ...] = ()
+    """Condition keys of the caller's policies that nobody knows before the request itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerRights:
+    principal: str
+    """ARN of the user or role whose policies were simulated."""
+    refused: Answer[tuple[Refused, ...]]
+    asked: int
+    """Different rights that were asked for."""
+
+
+def home_region(region: str) -> str:
+    """Of the region's partition."""
+    return _HOME[catalog.aws_region(region).partition]
+
+
+def role_of(arn: str) -> str | None:
+    """The name of the role of whose session STS says this ARN; None: of none."""
+    kind, _, name = arn.split(":", 5)[5].partition("/")
+    return name.partition("/")[0] if kind == "assumed-role" else None
+
+
+def is_user(arn: str) -> bool:
+    return arn.split(":", 5)[5].startswith("user/")
+
+
+def requests(fleet: EksFleetPlan, account: str) -> tuple[Requests, ...]:
+    """account: its number. Requests with the same resources and context are one entry."""
+    region = fleet.cluster.region
+    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
+    for statement in values.aws_policy(fleet)["Statement"]:
+        for action, context in product(statement["Action"], _contexts(statement)):
+            where = home_region(region) if action.startswith("iam:") else region
+            every = {"aws:RequestedRegion": where, **context}
+            if "ec2:CreateAction" in context:
+                every["aws:RequestTag/Name"] = fleet.cluster.name
+            resources = _resources(action, statement, context, account)
+            found.setdefault((resources, tuple(sorted(every.items()))), set()).add(action)
+    return tuple(
+        Requests(actions=tuple(sorted(actions)), resources=resources, context=dict(context))
+        for (resources, context), actions in sorted(found.items())
+    )
+
+
+def _contexts(statement: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """One value of each key at a time, so that every value of a list is asked for."""
+    keys = {k: v for test in statement.get("Condition", {}).values() for k, v in test.items()}
+    listed = [
+        # Of patterns of one tag, a single name is enough.
+        [(key, _filled(value)) for value in (_several(wanted)[: 1 if "Tag/" in key else None])]
+        for key, wanted in keys.items()
+    ]
+    yield from (dict(chosen) for chosen in product(*listed))
+
+
+def _resources(
+    action: str, statement: Mapping[str, Any], context: Mapping[str, str], account: str
+) -> tuple[str, ...]:
+    listed = _several(statement["Resource"])
+    if "ec2:LaunchTemplate" in context and listed == ["*"]:
+        template = context["ec2:LaunchTemplate"].split(":")
+        head = ":".join(template[:4])
+        kinds = (f"{head}:{account}:{kind}/{_SAMPLE}" for kind in (*_LAUNCHED, "launch-template"))
+        return (*kinds, f"{head}::image/{_SAMPLE}")
+    scope = catalog.aws_rights().scopes.get(action)
+    service = context.get("iam:AWSServiceName")
+    # A statement has the kinds of all its actions; AWS checks each against its own.
+    kept = [arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}]
+    kept = [arn for arn in kept or listed if service is None or f"/{service}/" in arn]
+    return tuple(sorted(_owned(arn, account) for arn in kept))
+
+
+def _kinds(scope: Scope, context: Mapping[str, str]) -> Sequence[str]:
+    maker = context.get("ec2:CreateAction")
+    if maker is not None:
+        # Launch templates make instances and volumes, which the catalog does not say.
+        return catalog.aws_rights().scopes[f"ec2:{maker}"].makes or ("instance", "volume")
+    new = any(key.startswith("aws:RequestTag/") for key in context)
+    return scope.makes if new else scope.uses
+
+
+def _kinds_of(arn: str) -> frozenset[str]:
+    """As the catalog's scopes name them: some are about a part of the roles only."""
+    if arn == "*":
+        return frozenset({"*"})
+    service, resource = arn.split(":", 5)[2], arn.split(":", 5)[5]
+    if service == "kms":
+        return frozenset({"secrets-key"})
+    if "/aws-service-role/" in arn:
+        return frozenset({"service-linked-role"})
+    if service == "iam":
+        of_pods = resource.startswith("role/eks-autoscaler-")
+        return frozenset({"role", "pod-role" if of_pods else "role-of-managed-policies"})
+    kind = resource.partition("/")[0]
+    return frozenset({"pod-identity" if kind == "podidentityassociation" else kind})
+
+
+def _owned(arn: str, account: str) -> str:
+    if arn == "*":
+        return arn
+    *head, owner, resource = arn.split(":", 5)
+    return ":".join((*head, account if owner == "*" else owner, _filled(resource)))
+
+
+def _filled(pattern: str) -> str:
+    return pattern.replace("*", _SAMPLE)
+
+
+def _several(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iterator[Finding]:
+    """rights: the command that prints the policy of this stack."""
+    asked = "rights of this identity"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+        return
+    asked = f"rights of {answer.principal}"
+    if isinstance(answer.refused, NotAnswered):
+        yield not_asked(asked, answer.refused)
+        return
+    unsure = {r.right: r for r in answer.refused if _open(r)}
+    for why in ("policies", "denied", "boundary", "organization"):
+        lacking = sorted({r.right for r in answer.refused if r.why == why and not _open(r)})
+        if lacking:
+            yield fails(
+                asked,
+                f"{_SAID[why]}: {', '.join(lacking)}",
+                _remedy(why, answer.principal, account, rights),
+            )
+            for right in lacking:
+                unsure.pop(right, None)
+    for right, refused in sorted(unsure.items()):
+        yield not_asked(asked, NotAnswered(why=_why_open(right, refused)))
+    if not answer.refused:
+        yield ok(asked, f"all {answer.asked} that the stack needs, by IAM's policy simulator")
+
+
+_SAID: Final[Mapping[Why, str]] = {
+    "policies": "no policy of it allows",
+    "denied": "a policy of it denies",
+    "boundary": "its permissions boundary does not allow",
+    "organization": "a service control policy of the organization does not allow",
+}
+
+
+def _open(refused: Refused) -> bool:
+    """Whether the account may allow it all the same: the simulator does not know the values of all
+    condition keys, nor the policy of a KMS key.
+    """
+    by_key = refused.right.startswith("kms:") and refused.why == "policies"
+    return by_key or bool(refused.missing_keys)
+
+
+def _why_open(right: str, refused: Refused) -> str:
+    if refused.missing_keys:
+        return f"whether {right} is allowed depends on {', '.join(refused.missing_keys)}"
+    return (
+        f"no policy of it allows {right}; the policy of the key {refused.resource} may, which the "
+        "simulator does not know"
+    )
+
+
+def _remedy(why: Why, principal: str, account: str, rights: str) -> str:
+    kind, _, path = principal.split(":", 5)[5].partition("/")
+    name = path.rpartition("/")[2]
+    partition = principal.split(":")[1]
+    match why:
+        case "policies":
+            return (
+                f"{rights} > policy.json; aws iam create-policy --policy-name slicewright "
+                f"--policy-document file://policy.json; aws iam attach-{kind}-policy "
+                f"--{kind}-name {name} --policy-arn "
+                f"arn:{partition}:iam::{account}:policy/slicewright"
+            )
+        case "denied":
+            return (
+                f"aws iam list-attached-{kind}-policies --{kind}-name {name} names its policies; "
+                "let an administrator change the statement that denies it"
+            )
+        case "boundary":
+            return (
+                f"aws iam get-{kind} --{kind}-name {name} names the boundary; let an administrator "
+                f"allow in it what {rights} prints"
+            )
+        case "organization":
+            return (
+                "let an administrator of the organization allow it: aws organizations "
+                f"list-policies-for-target --target-id {account} --filter SERVICE_CONTROL_POLICY"
+            )

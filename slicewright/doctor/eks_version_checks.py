@@ -1,0 +1,155 @@
+"""Whether EKS has the versions that a plan names: Kubernetes, add-ons, machine images; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from infra.plan import EksAddonPlan, EksFleetPlan, EksPoolPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterVersion:
+    support: Literal["standard", "extended"]
+    until: str | None
+    """When that support ends, as 2027-03-23; None: EKS does not say."""
+    default: bool
+    """Whether a cluster that states no version gets it."""
+
+
+Versions = Mapping[str, ClusterVersion]
+"""By Kubernetes version: those that EKS supports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddonVersions:
+    fitting: tuple[str, ...]
+    """Those for the cluster's Kubernetes, newest first."""
+    default: str | None
+    elsewhere: bool
+    """Whether it is an add-on at all: there are versions for some Kubernetes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A machine image of EKS's, by Kubernetes, processors and day, as its name has them."""
+
+    version: str
+    architecture: Literal["x86_64", "arm64"]
+    day: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Releases:
+    found: str | None
+    """The release of that day; None: there is none."""
+    newest: str | None
+
+
+def version_of(fleet: EksFleetPlan, versions: Answer[Versions]) -> str | None:
+    """Of the cluster once it is made; None: not known."""
+    if fleet.cluster.version is not None or isinstance(versions, NotAnswered):
+        return fleet.cluster.version
+    return next((name for name, found in versions.items() if found.default), None)
+
+
+def images_needed(fleet: EksFleetPlan) -> Mapping[str, Image]:
+    """Pool to the image of its release_version; a pool without one gets the newest."""
+    return {
+        pool.name: _image(pool, pool.release_version)
+        for pool in fleet.pools
+        if pool.release_version is not None
+    }
+
+
+def _image(pool: EksPoolPlan, release: str) -> Image:
+    kubernetes, _, day = release.partition("-")
+    return Image(
+        version=".".join(kubernetes.split(".")[:2]),
+        architecture="arm64" if "_ARM_64_" in pool.ami_type else "x86_64",
+        day=day,
+    )
+
+
+def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[Finding]:
+    version = fleet.cluster.version
+    if version is None or fleet.cluster.existing:
+        return
+    asked = f"Kubernetes {version} of EKS in {fleet.cluster.region}"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+    elif version in answer:
+        found = answer[version]
+        until = f" until {found.until}" if found.until else ""
+        dearer = ", which costs more an hour" if found.support == "extended" else ""
+        yield ok(asked, f"offered, in {found.support} support{until}{dearer}")
+    else:
+        known = ", ".join(sorted(answer, key=_order))
+        yield fails(asked, "not offered", f"write one of {known} as cluster.version")
+
+
+def addon_findings(
+    fleet: EksFleetPlan, version: str | None, answers: Mapping[str, Answer[AddonVersions]]
+) -> Iterator[Finding]:
+    """version: of the cluster; None: not known, and any that EKS supports counts."""
+    where = f"of Kubernetes {version}" if version else "of EKS"
+    for addon in fleet.cluster.addons:
+        asked = f"add-on {addon.name} {where} in {fleet.cluster.region}"
+        match answers[addon.name]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case AddonVersions() as found:
+                yield _addon(asked, addon, found)
+            case other:
+                assert_never(other)
+
+
+def _addon(asked: str, addon: EksAddonPlan, found: AddonVersions) -> Finding:
+    key = f"cluster.addons.{addon.name}"
+    if not found.fitting:
+        return fails(
+            asked,
+            "has no version for this Kubernetes" if found.elsewhere else "is not there",
+            f"leave {key} out, or write another cluster.version",
+        )
+    if addon.version is None:
+        return ok(asked, f"{found.default or found.fitting[0]}, by default")
+    if addon.version in found.fitting:
+        return ok(asked, addon.version)
+    return fails(
+        asked,
+        f"{addon.version} is not for this Kubernetes",
+        f"write {' or '.join(found.fitting[:3])} as {key}.version",
+    )
+
+
+def image_findings(
+    fleet: EksFleetPlan, answers: Mapping[Image, Answer[Releases]]
+) -> Iterator[Finding]:
+    wanted = {pool.name: pool.release_version for pool in fleet.pools}
+    for name, image in images_needed(fleet).items():
+        asked = f"machine image {wanted[name]} ({image.architecture}) of pool {name}"
+        match answers[image]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case Releases(found=found) if found == wanted[name]:
+                yield ok(asked, f"exists in {fleet.cluster.region}")
+            case Releases(found=found, newest=newest):
+                instead = found or newest
+                yield fails(
+                    asked,
+                    f"does not exist; the one of that day is {found}"
+                    if found
+                    else f"does not exist in {fleet.cluster.region}",
+                    f"write {instead} as release_version, or leave it out"
+                    if instead
+                    else "leave release_version out",
+                )
+            case other:
+                assert_never(other)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,0 +1,195 @@
+"""Whether the reservations and keys that a GKE plan names are there and fit; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from infra.plan import GkeFleetPlan, GkePoolPlan
+from infra.spec import Reservation
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+
+_NAME: Final = re.compile(r"(?:projects/([^/]+)/reservations/)?([^/]+)")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Place:
+    """A reservation as Compute Engine knows it: each is in one zone."""
+
+    project: str
+    zone: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved:
+    machine_type: str
+    gpus: tuple[str, int] | None
+    """Accelerator type and how many are attached to a machine; None: none, or the machine type's
+    own.
+    """
+    count: int
+    in_use: int
+    specific: bool
+    """Whether machines must name it."""
+    ready: bool
+    shared_with: frozenset[str] | None
+    """Other projects that may use it; None: all of the organization."""
+
+
+Reservations = Mapping[Place, Answer[Reserved | None]]
+"""None: there is no such reservation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CryptoKey:
+    encrypts: bool
+    """Whether its purpose is symmetric encryption."""
+    state: str | None
+    """Of the primary version; None: it has none."""
+
+
+Keys = Mapping[str, Answer[CryptoKey | None]]
+"""By path; None: there is no such key."""
+
+
+def reservations_needed(
+    fleet: GkeFleetPlan, project: str
+) -> Mapping[Place, tuple[GkePoolPlan, ...]]:
+    """The reservations that pools name, each with its pools. project: the cluster's."""
+    found: dict[Place, tuple[GkePoolPlan, ...]] = {}
+    for pool in fleet.pools:
+        if not isinstance(pool.capacity, Reservation) or pool.capacity.reservation is None:
+            continue
+        name = _NAME.match(pool.capacity.reservation)
+        assert name is not None
+        for zone in pool.zones:
+            place = Place(project=name[1] or project, zone=zone, name=name[2])
+            found[place] = (*found.get(place, ()), pool)
+    return dict(sorted(found.items()))
+
+
+def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
+    """Path to the first that uses the key."""
+    cluster = fleet.cluster
+    used = {cluster.secrets_key: "cluster.secrets_key", cluster.kms_key: "cluster.kms_key"}
+    return {path: user for path, user in used.items() if path is not None}
+
+
+def reservation_findings(
+    fleet: GkeFleetPlan, answers: Reservations, owned: Owned, *, project: str
+) -> Iterator[Finding]:
+    """owned: whether this stack made the cluster: its own nodes then run in what is in use."""
+    for place, pools in reservations_needed(fleet, project).items():
+        asked = f"reservation {place.name} in {place.zone} of project {place.project}"
+        match answers[place]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case None:
+                yield fails(
+                    asked,
+                    "does not exist",
+                    f"gcloud compute reservations list --project={place.project} names those that "
+                    f"do; write zones and reservation of pool {pools[0].name} so",
+                )
+            case Reserved() as there:
+                yield from _fit(place, there, pools, asked, owned, project)
+            case other:
+                assert_never(other)
+
+
+def _fit(
+    place: Place,
+    there: Reserved,
+    pools: tuple[GkePoolPlan, ...],
+    asked: str,
+    owned: Owned,
+    project: str,
+) -> Iterator[Finding]:
+    problems = [problem for pool in pools for problem in _of_pool(pool, there)]
+    for said, remedy in problems:
+        yield fails(asked, said, remedy)
+    shared = there.shared_with is None or project in there.shared_with
+    if place.project != project and not shared:
+        yield fails(
+            asked,
+            f"is not shared with project {project}",
+            f"gcloud compute reservations update {place.name} --zone={place.zone} "
+            f"--project={place.project} --add-share-with={project}",
+        )
+        return
+    if problems:
+        return
+    needed = sum(-(-pool.nodes.max // len(pool.zones)) for pool in pools)
+    # What this stack runs already is part of what is in use, and of what it needs.
+    free = there.count - (0 if owned == "yes" else there.in_use)
+    said = (
+        f"{there.count} machines, of which {there.in_use} are in use; the stack's nodes there are "
+        f"{needed}"
+    )
+    if needed <= free:
+        yield ok(asked, said)
+        return
+    yield fails(
+        asked,
+        said,
+        f"gcloud compute reservations update {place.name} --zone={place.zone} "
+        f"--project={place.project} --vm-count={there.count + needed - free}",
+    )
+
+
+def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
+    """What makes it useless to the pool, and what to do."""
+    if there.machine_type != pool.machine.name:
+        yield (
+            f"is of {there.machine_type}, and the nodes of pool {pool.name} are "
+            f"{pool.machine.name}",
+            "name a reservation of that type, or change machine_type",
+        )
+    elif there.gpus is not None and there.gpus != (pool.accelerator, pool.gpu_count):
+        kind, count = there.gpus
+        yield (
+            f"is of machines with {count} {kind}, and the nodes of pool {pool.name} have "
+            f"{pool.gpu_count} {pool.accelerator}",
+            "name a reservation of machines with the same GPUs",
+        )
+    if not there.specific:
+        yield (
+            "is not for machines that name it: specificReservationRequired is off",
+            "leave its name out of capacity, or make one with --require-specific-reservation",
+        )
+    if not there.ready:
+        yield "is not ready", "wait until its status is READY"
+
+
+def key_findings(fleet: GkeFleetPlan, answers: Keys) -> Iterator[Finding]:
+    for path, user in keys_needed(fleet).items():
+        asked = f"key {path} ({user})"
+        _, project, _, location, _, ring, _, key = path.split("/")
+        where = f"--keyring={ring} --location={location} --project={project}"
+        match answers[path]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case None:
+                yield fails(asked, "does not exist", f"gcloud kms keys list {where}")
+            case CryptoKey(encrypts=False):
+                yield fails(
+                    asked,
+                    "is not for symmetric encryption",
+                    f"gcloud kms keys create NAME --purpose=encryption {where}",
+                )
+            case CryptoKey(state="ENABLED"):
+                yield ok(asked, "enabled")
+            case CryptoKey(state=state):
+                command = "restore" if state == "DESTROY_SCHEDULED" else "enable"
+                yield fails(
+                    asked,
+                    f"its primary version is {state}" if state else "has no primary version",
+                    f"gcloud kms keys versions {command} VERSION --key={key} {where}"
+                    if state in ("DISABLED", "DESTROY_SCHEDULED")
+                    else f"gcloud kms keys versions create --key={key} --primary {where}",
+                )
+            case other:
+                assert_never(other)

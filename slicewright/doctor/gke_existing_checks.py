@@ -1,0 +1,81 @@
+"""What a GKE cluster that exists lacks for a plan's pools; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra import values
+from infra.plan import GkeFleetPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.reach import Reach
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExistingGkeCluster:
+    status: str
+    version: str
+    """Of the control plane, as 1.35.2-gke.100."""
+    autopilot: bool
+    workload_pool: str | None
+    dataplane_v2: bool
+    private: bool
+    """Whether its address is one of its VPC."""
+    reach: Answer[Reach]
+    """Of its endpoint, from here."""
+
+
+def existing_cluster(
+    fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
+) -> Iterator[Finding]:
+    """Nothing of one that is not there. project: the cluster's."""
+    name, location = fleet.cluster.name, fleet.cluster.location
+    asked = f"existing cluster {name} in {location}"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+        return
+    if answer is None:
+        return
+    if answer.status not in ("RUNNING", "RECONCILING"):
+        yield fails(
+            asked,
+            f"is {answer.status}",
+            f"gcloud container clusters describe {name} --location={location} --project={project}",
+        )
+    said = values.unfit_gke_cluster(
+        fleet.cluster,
+        project=project,
+        version=answer.version,
+        autopilot=answer.autopilot,
+        workload_pool=answer.workload_pool,
+        gpu_networks=fleet.gpu_networks,
+        dataplane_v2=answer.dataplane_v2,
+    )
+    reasons = [line.removeprefix("  - ") for line in said.splitlines()[1:]]
+    for reason in reasons:
+        found, _, remedy = reason.partition(": ")
+        yield fails(asked, found, remedy)
+    if not reasons:
+        yield ok(asked, f"fit for the pools, at {answer.version}")
+    yield _reach(fleet, answer, project)
+
+
+def _reach(fleet: GkeFleetPlan, found: ExistingGkeCluster, project: str) -> Finding:
+    """The program creates objects in the cluster, from where it runs."""
+    name, location = fleet.cluster.name, fleet.cluster.location
+    asked = f"endpoint of existing cluster {name}"
+    if isinstance(found.reach, NotAnswered):
+        return not_asked(asked, found.reach)
+    if found.reach.why_not is None:
+        return ok(asked, f"{found.reach.server} takes connections from here")
+    return fails(
+        asked,
+        f"no connection from here to {found.reach.server} ({found.reach.why_not})"
+        + (": it is private" if found.private else ""),
+        "run `pulumi up` in its VPC, or open the DNS endpoint: gcloud container clusters update "
+        f"{name} --location={location} --project={project} --enable-dns-access"
+        if found.private
+        else f"gcloud container clusters update {name} --location={location} --project={project} "
+        "--enable-master-authorized-networks --master-authorized-networks=YOUR_ADDRESS/32 with "
+        "those that are allowed now",
+    )

@@ -1,0 +1,48 @@
+"""Whether the caller may do in a Google project what `pulumi up` does for a plan; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from infra import values
+from infra.plan import GkeFleetPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+_MOST_AT_ONCE: Final = 100
+"""Source: Resource Manager REST reference, projects.testIamPermissions."""
+
+
+def needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
+    """The permissions of `slicewright rights`, sorted."""
+    return tuple(values.google_role(fleet)["includedPermissions"])
+
+
+def batches(rights: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """As many as one question may have."""
+    return (
+        tuple(rights[first : first + _MOST_AT_ONCE])
+        for first in range(0, len(rights), _MOST_AT_ONCE)
+    )
+
+
+def findings(
+    lacking: Answer[tuple[str, ...]] | None, *, project: str, rights: str
+) -> Iterator[Finding]:
+    """rights: the command that prints the custom role of this stack."""
+    asked = f"rights in project {project}"
+    match lacking:
+        case None:
+            return
+        case NotAnswered() as refusal:
+            yield not_asked(asked, refusal)
+        case ():
+            yield ok(asked, "all that the stack needs")
+        case _:
+            yield fails(
+                asked,
+                f"missing: {', '.join(lacking)}",
+                f"{rights} > role.json; gcloud iam roles create slicewright --project {project} "
+                "--file role.json; then let an administrator grant you "
+                f"projects/{project}/roles/slicewright as docs/how-to/least-privilege.md says",
+            )

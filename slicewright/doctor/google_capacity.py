@@ -1,0 +1,69 @@
+"""Asks Google about the reservations and keys that a plan names. Every call reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.doctor.gke_capacity_checks import CryptoKey, Keys, Place, Reservations, Reserved
+from slicewright.doctor.google_session import GoogleSession
+
+
+def ask_reservations(session: GoogleSession, places: Iterable[Place]) -> Reservations:
+    return {place: _reserved(session, place) for place in places}
+
+
+def ask_keys(session: GoogleSession, paths: Iterable[str]) -> Keys:
+    return {path: _key(session, path) for path in paths}
+
+
+def _reserved(session: GoogleSession, place: Place) -> Answer[Reserved | None]:
+    found = session.get(
+        "compute",
+        f"projects/{quote(place.project, safe=':')}/zones/{place.zone}/reservations/{place.name}",
+        "compute.reservations.get",
+        project=place.project,
+    )
+    if found is None or isinstance(found, NotAnswered):
+        return found
+    held = found.get("specificReservation")
+    if held is None:
+        return NotAnswered(why="it is no reservation of single machines")
+    properties = held.get("instanceProperties", {})
+    return Reserved(
+        machine_type=properties.get("machineType", ""),
+        gpus=_gpus(properties),
+        count=int(held.get("count", 0)),
+        in_use=int(held.get("inUseCount", 0)),
+        specific=bool(found.get("specificReservationRequired")),
+        ready=found.get("status") == "READY",
+        shared_with=_shared_with(found.get("shareSettings", {})),
+    )
+
+
+def _gpus(properties: Mapping[str, Any]) -> tuple[str, int] | None:
+    attached = properties.get("guestAccelerators", ())
+    if not attached:
+        return None
+    (first, *_) = attached
+    return first["acceleratorType"].rpartition("/")[2], int(first["acceleratorCount"])
+
+
+def _shared_with(settings: Mapping[str, Any]) -> frozenset[str] | None:
+    if settings.get("shareType") == "ORGANIZATION":
+        return None
+    return frozenset(settings.get("projectMap", ()))
+
+
+def _key(session: GoogleSession, path: str) -> Answer[CryptoKey | None]:
+    found = session.get(
+        "cloudkms", quote(path, safe="/:"), "cloudkms.cryptoKeys.get", project=path.split("/")[1]
+    )
+    if found is None or isinstance(found, NotAnswered):
+        return found
+    return CryptoKey(
+        encrypts=found.get("purpose") == "ENCRYPT_DECRYPT",
+        state=found.get("primary", {}).get("state"),
+    )

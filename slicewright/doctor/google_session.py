@@ -1,0 +1,153 @@
+"""Requests to Google's REST APIs with the caller's credentials, and what a refusal becomes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+
+from kubeapi import JsonObject
+from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+
+_ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
+    "cloudkms": ("GOOGLE_KMS_CUSTOM_ENDPOINT", "https://cloudkms.googleapis.com/v1/"),
+    "cloudresourcemanager": (
+        "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT",
+        "https://cloudresourcemanager.googleapis.com/v1/",
+    ),
+    "compute": ("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "https://compute.googleapis.com/compute/v1/"),
+    "container": ("GOOGLE_CONTAINER_CUSTOM_ENDPOINT", "https://container.googleapis.com/v1/"),
+    "iam": ("GOOGLE_IAM_CUSTOM_ENDPOINT", "https://iam.googleapis.com/v1/"),
+    "serviceusage": (
+        "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
+        "https://serviceusage.googleapis.com/v1/",
+    ),
+}
+"""Variable of terraform-provider-google, which Pulumi's obeys, too, and what holds without it."""
+_LOGIN = "run `gcloud auth application-default login`"
+SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+"""Compute Engine, GKE and IAM take no narrower one of all APIs, not even for reading. What a token
+may do is limited by the rights of its account.
+"""
+_TIMEOUT = urllib3.Timeout(connect=10, read=30)
+_RETRIES = urllib3.Retry(
+    3,
+    # Those that are sent here change nothing.
+    allowed_methods=["GET", "POST"],
+    status_forcelist=[429, 502, 503, 504],
+    backoff_factor=0.5,
+    # A server may ask for hours.
+    respect_retry_after_header=False,
+)
+_TOKENS = "https://oauth2.googleapis.com/token"
+
+
+class GoogleSession:
+    """Of one project. Raises CannotAsk where there are no credentials."""
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self._token = _token()
+        self.apis: Answer[Mapping[str, bool]] = {}
+
+    def get(
+        self,
+        service: str,
+        path: str,
+        right: str,
+        *,
+        project: str | None = None,
+        body: JsonObject | None = None,
+    ) -> Any:
+        """The answer; None where there is no such thing. Raises CannotAsk for a wrong token.
+
+        right: the IAM permission that the question needs. project: where, if not in the stack's.
+        body: of the questions that Google wants as a POST.
+        """
+        if isinstance(self.apis, Mapping) and self.apis.get(service) is False:
+            return NotAnswered(why=f"{service}.googleapis.com is off")
+        variable, default = _ENDPOINTS[service]
+        url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
+        try:
+            answer = _pool(url).request(
+                "GET" if body is None else "POST",
+                url,
+                json=body,
+                headers={"authorization": f"Bearer {self._token}"},
+                timeout=_TIMEOUT,
+                retries=_RETRIES,
+            )
+        except urllib3.exceptions.HTTPError as e:
+            raise CannotAsk(f"{url.partition('?')[0]} cannot be reached: {e}") from None
+        if answer.status == 404:
+            return None
+        if answer.status == 401:
+            raise CannotAsk(f"Google refuses the credentials ({_said(answer.data)}); {_LOGIN}")
+        if answer.status == 200:
+            try:
+                return json.loads(answer.data)
+            except ValueError:
+                raise CannotAsk(
+                    f"{url.partition('?')[0]} answers with something else than JSON; is a proxy in "
+                    "the way?"
+                ) from None
+        said = _said(answer.data)
+        if answer.status != 403:
+            return NotAnswered(why=f"HTTP {answer.status}: {said}")
+        if b"SERVICE_DISABLED" in answer.data:
+            return NotAnswered(
+                why=f"{service}.googleapis.com is off",
+                remedy=f"gcloud services enable {service}.googleapis.com --project {self.project}",
+            )
+        return NotAnswered(
+            why=f"the right {right} is missing ({said})",
+            remedy=f"let an administrator of project {project or self.project} allow {right}",
+        )
+
+
+@cache
+def _pool_of(proxy: str | None) -> urllib3.PoolManager:
+    return urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+
+
+def _pool(url: str) -> urllib3.PoolManager:
+    """Through the proxy that the environment names for this URL, as Google's own clients go."""
+    parts = urlsplit(url)
+    passed_by = proxy_bypass(parts.netloc)
+    return _pool_of(None if passed_by else getproxies().get(parts.scheme))
+
+
+def _token() -> str:
+    """An access token, found as terraform-provider-google and gcloud's libraries find one."""
+    if given := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
+        return given
+    try:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.urllib3 import Request
+    except ImportError:
+        raise CannotAsk(
+            "questions to Google need google-auth; install it beside slicewright: pip install "
+            "google-auth, or set GOOGLE_OAUTH_ACCESS_TOKEN=$(gcloud auth print-access-token)"
+        ) from None
+    try:
+        credentials: Any = google.auth.default(scopes=[SCOPE])[0]
+        # google-auth leaves its transports without types.
+        http = Request(_pool(_TOKENS))  # type: ignore[no-untyped-call]
+        credentials.refresh(http)
+    except GoogleAuthError as e:
+        raise CannotAsk(f"no Google credentials can be used: {e}; {_LOGIN}") from None
+    return str(credentials.token)
+
+
+def _said(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")

@@ -1,0 +1,100 @@
+"""Changes that end pods or delete data, and the guard that asks for each to be acknowledged.
+
+Pulumi replaces and deletes node pools without draining them, so that disruption budgets do not
+count (pulumi/pulumi-gcp#255). A policy pack cannot refuse that: it sees what a resource shall be,
+and not what the engine does with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from slicewright.preview.steps import Outcome, Preview, Step
+
+_POOL: Final = "its nodes and the pods on them"
+_GUARDED: Mapping[str, str] = {
+    "gcp:container/cluster:Cluster": "the whole cluster",
+    "aws:eks/cluster:Cluster": "the whole cluster",
+    "gcp:container/nodePool:NodePool": _POOL,
+    "aws:eks/nodeGroup:NodeGroup": _POOL,
+    "kubernetes:apps/v1:Deployment": "its pods",
+    "kubernetes:apps/v1:StatefulSet": "its pods",
+    "kubernetes:core/v1:Namespace": "everything in the namespace",
+    "kubernetes:core/v1:PersistentVolumeClaim": "the data on its volume",
+    "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition": "all objects of this kind",
+    "kubernetes:helm.sh/v3:Release": "what the chart installed; no GPU is offered without it",
+}
+"""By type, what ends with a resource of it."""
+
+
+CODE: Final = re.compile(r"[A-Za-z0-9._-]+:[0-9a-f]{8}")
+"""Of a change, as `Loss.code` and the stack file have it. It needs no escape in YAML."""
+_NOT_IN_CODES: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A resource whose replacement or deletion ends pods or deletes data."""
+
+    step: Step
+    what: str
+    nodes: int | None
+    """That it has by Pulumi's state; None where it is not known, or not a node pool."""
+    code: str
+    """Acknowledges this change of this object, and no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    acknowledged: tuple[Loss, ...]
+    open: tuple[Loss, ...]
+    """Not acknowledged."""
+    unneeded: tuple[str, ...]
+    """Acknowledgements of what does not happen."""
+
+
+def guard(preview: Preview, acknowledged: Collection[str]) -> Guard:
+    losses = [loss for step in preview.steps if (loss := _loss(step)) is not None]
+    codes = {loss.code for loss in losses}
+    return Guard(
+        acknowledged=tuple(loss for loss in losses if loss.code in acknowledged),
+        open=tuple(loss for loss in losses if loss.code not in acknowledged),
+        unneeded=tuple(code for code in acknowledged if code not in codes),
+    )
+
+
+def _loss(step: Step) -> Loss | None:
+    ends = step.outcome in (Outcome.REPLACED, Outcome.DELETED)
+    what = _GUARDED.get(step.type)
+    if not ends or what is None or step.retained or not step.identity:
+        return None
+    return Loss(step=step, what=what, nodes=_nodes(step.before), code=_code(step))
+
+
+def _code(step: Step) -> str:
+    """Differs for another object and for other reasons, so that an acknowledgement that stays in
+    the file covers no later change. The ID alone would not do: GKE's is made of names.
+    """
+    said = json.dumps(
+        [step.urn, step.outcome.value, step.identity, step.since, sorted(step.causes)]
+    )
+    name = _NOT_IN_CODES.sub("_", step.name)
+    return f"{name}:{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+def _nodes(state: Mapping[str, Any]) -> int | None:
+    """GKE counts a pool's nodes per zone, EKS all of them."""
+    match state:
+        case {"scalingConfig": {"desiredSize": int(desired)}}:
+            return desired
+        case {"nodeCount": int(per_zone), "nodeLocations": list(zones)}:
+            return per_zone * len(zones)
+        case {"nodeCount": int(count)}:
+            return count
+        case _:
+            return None

@@ -1,0 +1,302 @@
+"""The report on a preview, as Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from infra import plan
+from infra.plan import ChangeEffect, prices
+from slicewright.change_text import nodes_text, step_text
+from slicewright.preview.losses import Guard, Loss
+from slicewright.preview.steps import Outcome, Preview, Step
+from telemetry.plain import plain, plain_lines
+
+LONGEST: Final = 60_000
+"""Characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""
+ACKNOWLEDGE_KEY: Final = "slicewright:acknowledged"
+"""Of the stack file's `config`."""
+_ROWS = 40
+"""Of each table: what is worst comes first."""
+_CODES = 200
+_FIELDS = 6
+_ERROR_LINES = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleets:
+    after: plan.FleetPlan
+    before: plan.FleetPlan | None
+
+
+def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
+    """At most LONGEST characters: what does not fit is counted, from the end."""
+    kept = []
+    length = 0
+    sections = [section for section in _sections(stack, preview, guard, fleets) if section]
+    for n, section in enumerate(sections):
+        if length + len(section) > LONGEST - 200:
+            kept.append(f"*{_many(len(sections) - n, 'more section')} did not fit in here.*")
+            break
+        kept.append(section)
+        length += len(section) + 2
+    return "\n\n".join(kept) + "\n"
+
+
+def _sections(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> Iterator[str]:
+    yield f"<!-- slicewright preview-report {_text(stack)} -->\n## {_heading(stack, preview)}"
+    yield _failed(preview)
+    yield _verdict(guard)
+    yield _losses(guard)
+    if fleets.before is not None:
+        yield _pools(plan.compare(fleets.before, fleets.after), fleets)
+    yield _cost(fleets)
+    guarded = {loss.step.urn for loss in (*guard.open, *guard.acknowledged)}
+    for outcome in (
+        Outcome.REPLACED,
+        Outcome.DELETED,
+        Outcome.FORGOTTEN,
+        Outcome.CHANGED,
+        Outcome.CREATED,
+        Outcome.ADOPTED,
+    ):
+        yield _resources(
+            outcome, [s for s in preview.steps if s.outcome is outcome and s.urn not in guarded]
+        )
+    yield _warnings(preview)
+
+
+def _heading(stack: str, preview: Preview) -> str:
+    if preview.errors:
+        return f"Preview of {_code(stack)}: failed"
+    counts = {o: sum(1 for s in preview.steps if s.outcome is o) for o in Outcome}
+    said = [f"{count} {outcome.value}" for outcome, count in counts.items() if count]
+    return f"Preview of {_code(stack)}: {', '.join(said) or 'no changes'}"
+
+
+def _failed(preview: Preview) -> str:
+    if not preview.errors:
+        return ""
+    lines = [line for error in preview.errors for line in plain_lines(error).split("\n")]
+    shown = _fenced(lines[-_ERROR_LINES:])
+    return f"The preview failed, so that what follows is not all:\n\n{shown}"
+
+
+def _verdict(guard: Guard) -> str:
+    lines = []
+    if guard.open:
+        ends, delete, are = _verbs(guard.open)
+        lines += [
+            "> [!CAUTION]",
+            f"> **{_many(len(guard.open), 'change')} {ends} pods or {delete} data, and {are} not "
+            "acknowledged.** Pulumi drains nothing and asks no disruption budget. If that is "
+            "meant, write into the stack file:",
+            ">",
+            "> ```yaml",
+            "> config:",
+            f">   {ACKNOWLEDGE_KEY}:",
+            *(f">     {line}" for line in _listed_codes(guard)),
+            "> ```",
+        ]
+    elif guard.acknowledged:
+        changes = _many(len(guard.acknowledged), "change")
+        ends, delete, _ = _verbs(guard.acknowledged)
+        lines += [
+            "> [!WARNING]",
+            f"> {changes} {ends} pods or {delete} data; all are acknowledged.",
+        ]
+    if guard.unneeded:
+        lines += [
+            *([""] if lines else []),
+            f"No longer needed in {_code(ACKNOWLEDGE_KEY)}: "
+            f"{', '.join(map(_code, guard.unneeded))}.",
+        ]
+    return "\n".join(lines)
+
+
+def _verbs(losses: Sequence[Loss]) -> tuple[str, str, str]:
+    return ("ends", "deletes", "is") if len(losses) == 1 else ("end", "delete", "are")
+
+
+def _listed_codes(guard: Guard) -> list[str]:
+    """All that the key must have, with those that it has."""
+    codes = list(dict.fromkeys(loss.code for loss in (*guard.acknowledged, *guard.open)))
+    lines = [f'- "{code}"' for code in codes[:_CODES]]
+    if len(codes) > _CODES:
+        lines.append(f"# and {len(codes) - _CODES} more, when these are acknowledged")
+    return lines
+
+
+def _losses(guard: Guard) -> str:
+    marked = [("🔴", loss) for loss in guard.open] + [("🟠", loss) for loss in guard.acknowledged]
+    if not marked:
+        return ""
+    rows = [
+        (
+            f"{mark} {loss.step.outcome.value}",
+            f"{_code(loss.step.name)} ({_text(loss.step.type)})",
+            _what_ends(loss),
+            _why(loss.step),
+        )
+        for mark, loss in marked
+    ]
+    header = ("", "resource", "ends with it", "why")
+    return "### What ends\n\n" + _table(header, rows, at_most=_ROWS)
+
+
+def _what_ends(loss: Loss) -> str:
+    if loss.nodes is None:
+        return loss.what
+    return f"{_many(loss.nodes, 'node')} and the pods on {'it' if loss.nodes == 1 else 'them'}"
+
+
+def _why(step: Step) -> str:
+    if step.outcome is Outcome.DELETED:
+        return "the program has it no more"
+    if not step.causes:
+        return "goes along with another resource that is replaced"
+    return _listed(step.causes)
+
+
+def _pools(change: plan.FleetChange, fleets: Fleets) -> str:
+    """From the stack files: what a change does to nodes that stay is not in Pulumi's preview."""
+    sizes = {
+        pool.name: nodes_text(pool.nodes)
+        for pool in (() if fleets.before is None else fleets.before.pools)
+    }
+    rows = [
+        (
+            _code(pool.name),
+            _kind(pool),
+            sizes.get(pool.name, "none"),
+            "<br>".join(_field(one) for one in pool.changes),
+        )
+        for pool in change.pools
+        if pool.kind != "same" or pool.effect is not ChangeEffect.NONE
+    ]
+    fleet = [f"- {_field(one)}" for one in change.fleet]
+    if not rows and not fleet:
+        return ""
+    heading = "### Pools, by the stack file"
+    parts = []
+    if rows:
+        header = ("pool", "effect on its nodes", "nodes so far", "what changes")
+        parts.append(_table(header, rows, at_most=_ROWS))
+    if fleet:
+        parts.append("Of the cluster and of all pools:\n" + "\n".join(fleet))
+    return "\n\n".join((heading, *parts))
+
+
+def _kind(pool: plan.PartChange) -> str:
+    match pool.kind:
+        case "new":
+            return "new"
+        case "gone":
+            return "🔴 deleted"
+        case _:
+            marks = {ChangeEffect.REPLACE: "🔴 ", ChangeEffect.ROLL: "🟡 "}
+            return f"{marks.get(pool.effect, '')}{pool.effect.text}"
+
+
+def _field(change: plan.Change) -> str:
+    what = f"{change.rule.field} {step_text(change.before, change.after)}"
+    return f"{change.effect.text}: {_text(what)} ({_text(change.why)})"
+
+
+def _cost(fleets: Fleets) -> str:
+    if isinstance(fleets.after, plan.ByoFleetPlan):
+        return ""
+    after = prices.fleet_cost(fleets.after)
+    if not after.priced:
+        return ""
+    lines = [f"### Cost\n\n{_range(after)}"]
+    before = fleets.before
+    if before is not None and not isinstance(before, plan.ByoFleetPlan):
+        old = prices.fleet_cost(before)
+        if old.priced:
+            lines = [f"### Cost\n\n{_range(old)} → {_range(after)}{_difference(old, after)}"]
+    if after.missing:
+        lines.append(f"Not included: {', '.join(_code(name) for name, _ in after.missing)}.")
+    lines.append(f"At public prices; never included: {', '.join(prices.NOT_INCLUDED)}.")
+    return "\n".join(lines)
+
+
+def _range(cost: prices.Cost) -> str:
+    if cost.fewest == cost.most:
+        return f"{cost.fewest:.2f} USD/h"
+    return f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
+
+
+def _difference(old: prices.Cost, new: prices.Cost) -> str:
+    """Of the most that they can cost; nothing where the sums leave out different pools."""
+    if {name for name, _ in old.missing} != {name for name, _ in new.missing}:
+        return ""
+    more = new.most - old.most
+    if abs(more) < 0.005:
+        return ""
+    return f" ({abs(more):.2f} USD/h {'more' if more > 0 else 'less'} at most)"
+
+
+def _resources(outcome: Outcome, steps: Sequence[Step]) -> str:
+    if not steps:
+        return ""
+    rows = [(_code(s.name), _text(s.type), _differs(s)) for s in steps]
+    table = _table(("resource", "type", "fields"), rows, at_most=_ROWS)
+    title = f"{_many(len(steps), 'resource')} {outcome.value}"
+    return f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
+
+
+def _differs(step: Step) -> str:
+    return _listed(step.causes or step.fields)
+
+
+def _listed(fields: Sequence[str]) -> str:
+    more = f" and {len(fields) - _FIELDS} more" if len(fields) > _FIELDS else ""
+    return ", ".join(map(_code, fields[:_FIELDS])) + more
+
+
+def _warnings(preview: Preview) -> str:
+    if not preview.warnings:
+        return ""
+    lines = [line for text in preview.warnings for line in plain_lines(text).split("\n")]
+    return (
+        f"<details><summary>{_many(len(preview.warnings), 'warning')} of the preview</summary>\n\n"
+        f"{_fenced(lines[:_ERROR_LINES])}\n\n</details>"
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int) -> str:
+    lines = [header, ["---"] * len(header), *rows[:at_most]]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table + (f"\n\n*and {len(rows) - at_most} more*" if len(rows) > at_most else "")
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    """A block that its own text cannot end."""
+    longest = max((_leading_ticks(line) for line in lines), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join((fence, *lines, fence))
+
+
+def _leading_ticks(line: str) -> int:
+    bare = line.lstrip()
+    return len(bare) - len(bare.lstrip("`"))
+
+
+def _code(text: str) -> str:
+    """As code, in a table too: no character of it is Markdown."""
+    shown = plain(text).replace("|", "\\|")
+    fence = "``" if "`" in shown else "`"
+    pad = " " if "`" in shown else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _text(text: str) -> str:
+    """As text that Markdown and HTML leave as it is."""
+    escaped = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{c}" if c in "\\`*_[]|~#@" else c for c in escaped)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

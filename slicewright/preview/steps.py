@@ -1,0 +1,165 @@
+"""Reads the output of `pulumi preview --json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class NotAPreview(ValueError):
+    """The text is not what `pulumi preview --json` prints."""
+
+
+class Outcome(Enum):
+    """What becomes of a resource."""
+
+    CREATED = "created"
+    ADOPTED = "adopted"
+    CHANGED = "changed in place"
+    REPLACED = "replaced"
+    DELETED = "deleted"
+    FORGOTTEN = "forgotten"
+    """It leaves the state, and stays where it is."""
+
+
+_REPLACING = frozenset(
+    {
+        "replace",
+        "create-replacement",
+        "delete-replaced",
+        "import-replacement",
+        "read-replacement",
+        "discard-replaced",
+        "remove-pending-replace",
+    }
+)
+_OUTCOMES: Mapping[str, Outcome] = {
+    **dict.fromkeys(_REPLACING, Outcome.REPLACED),
+    "create": Outcome.CREATED,
+    "import": Outcome.ADOPTED,
+    "update": Outcome.CHANGED,
+    "delete": Outcome.DELETED,
+    "discard": Outcome.FORGOTTEN,
+}
+"""By the engine's operation. Source: pulumi/pulumi, pkg/resource/deploy/step.go (StepOp)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One resource that is not as it was."""
+
+    urn: str
+    outcome: Outcome
+    identity: str
+    """ID of the resource that exists; empty where none does."""
+    since: str
+    """When Pulumi created or took over the resource that exists; empty where that is not known."""
+    fields: tuple[str, ...]
+    """What differs."""
+    causes: tuple[str, ...]
+    """Of them those for which it is replaced; none where it only goes along with another one."""
+    before: Mapping[str, Any]
+    """What Pulumi's state knows of the resource that exists."""
+    retained: bool = False
+    """Whether the cloud keeps it although Pulumi deletes it from the state (retainOnDelete)."""
+
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
+
+    @property
+    def type(self) -> str:
+        """Without the types of its parents: `gcp:container/nodePool:NodePool`."""
+        return self.urn.split("::")[2].rpartition("$")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    steps: tuple[Step, ...]
+    unchanged: int
+    errors: tuple[str, ...]
+    """Why the preview failed; then the steps are not all."""
+    warnings: tuple[str, ...]
+
+
+def read_preview(text: str) -> Preview:
+    """Raises NotAPreview."""
+    try:
+        found = json.loads(text)
+    except ValueError as e:
+        raise NotAPreview(_why_not_json(text, e)) from None
+    if not isinstance(found, dict) or not isinstance(found.get("steps", []), list):
+        raise NotAPreview("it has no list of steps")
+    raw = found.get("steps", [])
+    if "steps" not in found and "diagnostics" not in found:
+        raise NotAPreview("it has neither steps nor diagnostics")
+    try:
+        steps = _by_resource(raw)
+        said = [
+            (str(one.get("severity")), str(one["message"]).removeprefix("error: ").strip())
+            for one in found.get("diagnostics") or ()
+        ]
+        unchanged = sum(1 for one in raw if one["op"] == "same")
+    except (KeyError, TypeError, AttributeError, IndexError) as e:
+        raise NotAPreview(f"a step is not as Pulumi writes it ({type(e).__name__}: {e})") from None
+    return Preview(
+        steps=steps,
+        unchanged=unchanged,
+        errors=tuple(text for severity, text in said if severity == "error"),
+        warnings=tuple(text for severity, text in said if severity == "warning"),
+    )
+
+
+def _why_not_json(text: str, error: ValueError) -> str:
+    if not text.strip():
+        return "it is empty"
+    try:
+        json.loads(text.lstrip().splitlines()[0])
+    except ValueError:
+        return f"it is not JSON ({error})"
+    return (
+        "it has an event per line; run `pulumi preview --json` without "
+        "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
+    )
+
+
+def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """A replacement is up to three steps of the engine."""
+    found: dict[str, Step] = {}
+    for one in raw:
+        outcome = _OUTCOMES.get(one["op"])
+        if outcome is None:
+            continue
+        step = _step(one, outcome)
+        earlier = found.get(step.urn)
+        if earlier is None or not (earlier.causes or earlier.identity):
+            found[step.urn] = step
+    return tuple(found.values())
+
+
+def _step(raw: Mapping[str, Any], outcome: Outcome) -> Step:
+    state = raw.get("oldState") or {}
+    differs: Mapping[str, Mapping[str, Any]] = raw.get("detailedDiff") or {}
+    fields = dict.fromkeys([*differs, *(raw.get("diffReasons") or ())])
+    causes = dict.fromkeys(
+        [
+            *(name for name, how in differs.items() if str(how["kind"]).endswith("-replace")),
+            *(raw.get("replaceReasons") or ()),
+        ]
+    )
+    urn = str(raw["urn"])
+    if urn.count("::") < 3:
+        raise NotAPreview(f"{urn!r} is not a URN")
+    return Step(
+        urn=urn,
+        outcome=outcome,
+        identity=str(state.get("id") or ""),
+        since=str(state.get("created") or ""),
+        fields=tuple(fields),
+        causes=tuple(causes) if outcome is Outcome.REPLACED else (),
+        before={**(state.get("inputs") or {}), **(state.get("outputs") or {})},
+        retained=bool(state.get("retainOnDelete")),
+    )

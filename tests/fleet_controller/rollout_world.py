@@ -1,0 +1,328 @@
+"""A pool whose nodes have pods, mig-manager, agents and a disruption budget, all simulated; the
+controller's actions as an API server takes them, and what must hold at each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+)
+from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
+from fleet_controller.api import MIG_STATE_LABEL as STATE
+from fleet_controller.api import POOL_LABEL, ZONE_LABEL
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.decide import Decision, decide, to_inspect
+from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.execute import subject
+from fleet_controller.layout_change import change_of
+from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+
+START = 1_800_000_000.0
+
+
+class Conflict(Exception):
+    """The object has changed since the decision, or is gone."""
+
+
+@dataclass
+class World:
+    pool: Pool
+    now: float = START
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, list[NodePod]] = field(default_factory=dict)
+    cut: dict[str, str] = field(default_factory=dict)
+    """The layout that a node's GPUs have."""
+    broken: set[str] = field(default_factory=set)
+    """Nodes on which mig-manager fails."""
+    by_admin: set[str] = field(default_factory=set)
+    """Nodes that somebody else has cordoned while we did nothing with them."""
+    reports: dict[str, Report] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    """In the controller's memory."""
+    warnings: dict[str, WarningEvent] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
+    """Nodes that have booted, and no pass has seen it. Their plugin has not registered: that takes
+    seconds, a pass a fraction of one.
+    """
+    disruptions: int = 0
+    """How many evictions the budget still allows."""
+    made: int = 0
+
+    # What others do.
+
+    def make_node(self, name: str, *, zone: str = "a", in_service: bool = True) -> None:
+        """In service with the layout `old`, or as a cloud makes it."""
+        self.made += 1
+        labels = {POOL_LABEL: self.pool.name, ZONE_LABEL: zone}
+        if in_service:
+            labels |= {CONFIG: "old", STATE: "success"}
+        uid = f"uid-{self.made}"
+        self.nodes[name] = Node(
+            name=name,
+            uid=uid,
+            version="1",
+            created=self.now,
+            boot_id=f"boot-{self.made}",
+            verified_boot=f"boot-{self.made}" if in_service else "",
+            ready=True,
+            labels=labels,
+            taint_keys=() if in_service else (TAINT,),
+            condition=None,
+            leaving=False,
+        )
+        self.pods[name] = []
+        self.cut[name] = "old" if in_service else "none"
+        self.reports.pop(name, None)
+        self.broken.discard(name)
+        self.by_admin.discard(name)
+        if in_service:
+            self.agent_reports(name)
+
+    def delete_node(self, name: str) -> None:
+        for known in (self.nodes, self.pods, self.cut, self.reports):
+            known.pop(name, None)
+        self.by_admin.discard(name)
+
+    def wants(self, layout: str) -> None:
+        self.pool = replace(
+            self.pool,
+            mig_config=layout,
+            layout_hash=f"hash-{layout}",
+            generation=self.pool.generation + 1,
+        )
+
+    def bind(self, node: str, **facts: bool) -> None:
+        """A pod, where the scheduler may bind one."""
+        there = self.nodes[node]
+        open_to_pods = there.ready and not there.held and not there.unschedulable
+        if open_to_pods and node not in self.unseen:
+            self.made += 1
+            name = f"pod-{self.made}"
+            pod = NodePod(
+                namespace="ai", name=name, uid=name, **{"gpus": True, "controlled": True, **facts}
+            )
+            self.pods[node].append(pod)
+
+    def pods_end(self) -> None:
+        """Those that were asked to leave are gone."""
+        for node, there in self.pods.items():
+            self.pods[node] = [pod for pod in there if not pod.leaving]
+
+    def mig_manager_works(self, name: str) -> None:
+        node = self.nodes[name]
+        wanted, state = node.labels.get(CONFIG), node.labels.get(STATE)
+        if wanted is None or state in ("success", "failed"):
+            return
+        if state is None:
+            self.change(name, labels={**node.labels, STATE: "pending"})
+            return
+        assert not any(pod.gpus for pod in self.pods[name]), "GPUs are cut under a running pod"
+        if name in self.broken or wanted == "bad":
+            self.change(name, labels={**node.labels, STATE: "failed"})
+            return
+        self.cut[name] = wanted
+        self.change(name, labels={**node.labels, STATE: "success"})
+
+    def agent_reports(self, name: str) -> None:
+        node, wanted = self.nodes[name], self.pool.mig_config
+        right = self.cut[name] == wanted
+        self.reports[name] = Report(
+            name=name,
+            owner_uid=node.uid,
+            verdict="Match" if right else "Mismatch",
+            reason="PartitionsMatch" if right else "WrongLayout",
+            message=f"has {self.cut[name]}, wanted {wanted}",
+            pool=self.pool.name,
+            layout_hash=self.pool.layout_hash,
+            boot_id=node.boot_id,
+            time=self.now,
+        )
+
+    def reboot(self, name: str) -> None:
+        """The partitions are gone, and mig-manager makes those of the label again."""
+        self.made += 1
+        node = self.nodes[name]
+        labels = {k: v for k, v in node.labels.items() if k != STATE}
+        self.change(name, boot_id=f"boot-{self.made}", labels=labels)
+        self.unseen.add(name)
+        self.pods[name] = []
+
+    def change(self, name: str, **facts: object) -> None:
+        node = self.nodes[name]
+        self.nodes[name] = replace(node, version=str(int(node.version) + 1), **facts)  # type: ignore[arg-type]
+
+    # What the controller does.
+
+    def passes(
+        self, *, killed_after: int | None = None, conflicts: Collection[str] = ()
+    ) -> Decision:
+        """One pass. conflicts: nodes that somebody else writes after the decision."""
+        inspected = to_inspect([self.pool], list(self.nodes.values()))
+        decision = decide(
+            [self.pool],
+            list(self.nodes.values()),
+            self.reports,
+            {name: tuple(self.pods[name]) for name in inspected},
+            self.warnings,
+            self.now,
+            refusals=self.refusals,
+        )
+        self._stays_within_its_budget(decision)
+        for name in conflicts:
+            if name in self.nodes:
+                self.change(name)
+        failed = set()
+        for action in decision.actions[:killed_after]:
+            if subject(action) not in failed:
+                try:
+                    self._do(action)
+                except Conflict:
+                    failed.add(subject(action))
+        if killed_after is None:
+            self.unseen &= set(conflicts)
+        else:
+            self.refusals.clear()
+        return decision
+
+    def out(self) -> set[str]:
+        """Nodes that take no pods, or of which nobody knows that they are right."""
+        return {
+            node.name
+            for node in self.nodes.values()
+            if node.held or node.unschedulable or not node.ready or node.change
+        }
+
+    @property
+    def policy(self) -> RolloutPolicy:
+        return self.pool.policy
+
+    def _stays_within_its_budget(self, decision: Decision) -> None:
+        limit = self.policy.limit(len(self.nodes))
+        out = self.out()
+        begin = {
+            action.node
+            for action in decision.actions
+            if isinstance(action, CordonNode) and not self.nodes[action.node].change
+        }
+        if not begin:
+            return
+        assert not self.pool.suspended
+        noted = {node.name for node in self.nodes.values() if node.change}
+        assert len(noted | begin) <= limit
+        if begin - out:
+            assert len(out | begin) <= limit, "more nodes out than the policy allows"
+        failed = [n for n in self.nodes.values() if (c := change_of(n)) and c.phase == "Failed"]
+        assert len(failed) < self.policy.max_failures, "it goes on after a failure"
+        if self.policy.one_zone_at_a_time:
+            assert len({self.nodes[name].zone for name in noted | begin}) == 1
+
+    def _versioned(self, name: str, version: str) -> Node:
+        if name not in self.nodes or self.nodes[name].version != version:
+            raise Conflict
+        return self.nodes[name]
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case SetNodeCondition():
+                self._exists(action.node)
+                said = Condition(
+                    status=action.status,
+                    reason=action.reason,
+                    message=action.message,
+                    changed=action.changed,
+                    written=action.now,
+                )
+                self.change(action.node, condition=said)
+            case RecordBoot(node=name, boot_id=boot_id):
+                self._exists(name)
+                self.change(name, verified_boot=boot_id)
+            case LiftTaint(node=name):
+                self._exists(name)
+                node = self.nodes[name]
+                assert self.cut[name] == self.pool.mig_config, "released with a wrong layout"
+                kept = tuple(key for key in node.taint_keys if key != TAINT)
+                self.change(name, taint_keys=kept)
+            case HoldNode(node=name, version=version):
+                node = self._versioned(name, version)
+                self.change(name, taint_keys=(*node.taint_keys, TAINT))
+            case SetMigConfig(node=name, version=version, value=value):
+                node = self._versioned(name, version)
+                assert not node.verified_boot, "a node in service needs a rollout"
+                self._label(name, value)
+            case CordonNode(node=name, version=version, change=change):
+                node = self._versioned(name, version)
+                assert change.cordoned != node.unschedulable
+                self.change(name, unschedulable=True, change=change.dump())
+            case NoteChange(node=name, version=version, change=change):
+                self._versioned(name, version)
+                self.change(name, change=change.dump())
+            case ApplyLayout(node=name, version=version, change=change):
+                node = self._versioned(name, version)
+                assert node.unschedulable
+                self._label(name, change.target)
+                self.change(name, change=change.dump())
+            case FinishChange(node=name, version=version, uncordon=uncordon):
+                node = self._versioned(name, version)
+                assert not (uncordon and name in self.by_admin), "an admin's cordon is taken away"
+                self.change(name, change="", unschedulable=node.unschedulable and not uncordon)
+            case EvictPod():
+                self._evict(action)
+            case SetPoolStatus(status=status):
+                merged = {key: value for key, value in status.items() if value is not None}
+                self.pool = replace(self.pool, status=merged)
+            case EmitEvent(name=name, now=now):
+                self.warnings[name] = WarningEvent(name=name, last_seen=now)
+            case RetractEvent(name=name):
+                self.warnings.pop(name, None)
+
+    def _exists(self, name: str) -> None:
+        if name not in self.nodes:
+            raise Conflict
+
+    def _label(self, name: str, value: str) -> None:
+        node = self.nodes[name]
+        assert node.held
+        assert not any(pod.gpus for pod in self.pods[name]), "a layout changes under a pod"
+        assert node.labels.get(STATE) not in ("pending", "rebooting")
+        assert node.labels.get(CONFIG) != value
+        labels = {key: one for key, one in node.labels.items() if key != STATE}
+        self.change(name, labels={**labels, CONFIG: value})
+
+    def _evict(self, action: EvictPod) -> None:
+        there = self.pods.get(action.node, [])
+        pod = next((one for one in there if one.uid == action.uid), None)
+        if pod is None:
+            raise Conflict
+        assert self.nodes[action.node].unschedulable, "a pod is evicted from an open node"
+        assert not pod.daemon_set
+        assert not pod.static
+        assert not pod.leaving
+        assert pod.gpus or self.policy.drain.pods == "All"
+        assert self.policy.drain.pods != "None"
+        if self.policy.drain.on_timeout == "Stop":
+            assert pod.controlled
+            assert not pod.local_data or self.policy.drain.delete_local_data
+        if self.disruptions <= 0:
+            self.refusals[pod.uid] = Refusal(why="the budget is used up", retry_at=self.now + 5)
+            return
+        self.disruptions -= 1
+        there[there.index(pod)] = replace(pod, leaving=True)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleet_controller.backoff import Refusals
+from fleet_controller.drain import NodePod, Refusal, drain, read_pod, refusal_of, shown
+from fleet_controller.rollout_policy import DrainPolicy
+from kubeapi import ApiError
+
+BUDGET = {
+    "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+    "reason": "TooManyRequests",
+    "details": {
+        "causes": [
+            {
+                "reason": "DisruptionBudget",
+                "message": "The disruption budget web needs 2 healthy pods and has 2 currently",
+            }
+        ]
+    },
+}
+
+
+def raw(**more: Any) -> dict[str, Any]:
+    owner = {"kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": True}
+    pod = {
+        "metadata": {"namespace": "ai", "name": "a", "uid": "u", "ownerReferences": [owner]},
+        "spec": {"containers": [{"resources": {"requests": {"nvidia.com/mig-1g.5gb": "1"}}}]},
+    }
+    return {key: {**value, **more.get(key, {})} for key, value in pod.items()}
+
+
+def pod(name: str, **facts: Any) -> NodePod:
+    return NodePod(**{"namespace": "ai", "name": name, "uid": name, "gpus": True, **facts})
+
+
+def test_a_pod_of_a_replica_set_is_read() -> None:
+    assert read_pod(raw()) == NodePod(namespace="ai", name="a", uid="u", gpus=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "facts"),
+    [
+        ({"metadata": {"ownerReferences": []}}, {"controlled": False}),
+        ({"metadata": {"ownerReferences": [{"kind": "Node", "uid": "n"}]}}, {"controlled": False}),
+        (
+            {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}},
+            {"daemon_set": True},
+        ),
+        ({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}, {"static": True}),
+        ({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}}, {"leaving": True}),
+        ({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}, {"local_data": True}),
+        ({"spec": {"volumes": [{"name": "v", "emptyDir": None}]}}, {"local_data": True}),
+        ({"spec": {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}}, {}),
+        ({"spec": {"volumes": [{"name": "v", "configMap": {}}]}}, {}),
+    ],
+)
+def test_what_a_drain_must_know_of_a_pod(more: dict[str, Any], facts: dict[str, bool]) -> None:
+    assert read_pod(raw(**more)) == NodePod(
+        **{"namespace": "ai", "name": "a", "uid": "u", "gpus": True, **facts}
+    )
+
+
+def test_a_pod_that_is_leaving_is_waited_for_and_not_asked_again() -> None:
+    found = drain([pod("a", leaving=True)], DrainPolicy(), {}, 0.0)
+    assert ([p.name for p in found.left], found.evict, found.kept) == (["a"], (), {})
+
+
+def test_a_daemon_sets_pod_with_gpus_is_in_the_way_and_one_without_is_not() -> None:
+    everything = DrainPolicy(pods="All")
+    there = [pod("a", daemon_set=True), pod("b", daemon_set=True, gpus=False)]
+    found = drain(there, everything, {}, 0.0, forced=True)
+    assert dict(found.kept) == {"ai/a": "of a DaemonSet"}
+    assert [p.name for p in found.left] == ["a"]
+
+
+def test_a_refused_pod_is_asked_again_when_its_time_has_come() -> None:
+    refused = {"a": Refusal(why="w", retry_at=5.0)}
+    early = drain([pod("a"), pod("b")], DrainPolicy(), refused, 4.0)
+    assert ([p.name for p in early.evict], early.retry_at) == (["b"], 5.0)
+    assert dict(early.refused) == {"ai/a": "w"}
+    late = drain([pod("a")], DrainPolicy(), refused, 5.0)
+    assert ([p.name for p in late.evict], late.retry_at) == (["a"], None)
+
+
+def test_three_pods_are_shown() -> None:
+    assert shown([pod(n) for n in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
+    assert shown({"ai/b": "x", "ai/a": "y"}) == "ai/a (y), ai/b (x)"
+
+
+def test_of_a_refusal_the_budget_is_named() -> None:
+    assert refusal_of(BUDGET, "m") == (
+        "The disruption budget web needs 2 healthy pods and has 2 currently"
+    )
+
+
+def test_another_refusal_is_quoted_as_plain_text() -> None:
+    """Two budgets for one pod are answered with 500."""
+    assert refusal_of({}, "This pod has more\x1b[2J than one budget.") == (
+        "This pod has more\\x1b[2J than one budget"
+    )
+
+
+class TestBackOff:
+    def test_it_doubles_up_to_a_minute_by_pod(self) -> None:
+        refusals = Refusals()
+        error = ApiError(429, dict(BUDGET))
+        pauses = []
+        for _ in range(6):
+            refusals.add("u", error, 100.0)
+            pauses.append(refusals.all()["u"].retry_at - 100.0)
+        assert pauses == [5, 10, 20, 40, 60, 60]
+        refusals.add("v", error, 100.0)
+        assert refusals.all()["v"].retry_at == 105.0
+
+    def test_what_the_server_asks_for_is_obeyed(self) -> None:
+        refusals = Refusals()
+        refusals.add("u", ApiError(429, {}, retry_after_s=90.0), 100.0)
+        assert refusals.all()["u"].retry_at == 190.0
+
+    def test_pods_that_are_gone_are_forgotten(self) -> None:
+        refusals = Refusals()
+        refusals.add("u", ApiError(429, {}), 0.0)
+        refusals.keep(["v"])
+        assert refusals.all() == {}

@@ -1,0 +1,213 @@
+"""For any history: a rollout hurts nobody on its way, and ends settled or says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
+from fleet_controller.layout_change import change_of
+from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
+from fleet_controller.state import Pool
+from tests.fleet_controller.rollout_world import START, World
+from tests.properties import examples
+
+policies = st.builds(
+    RolloutPolicy,
+    max_unavailable=st.sampled_from([1, 2, 3, "50%"]),
+    canary=st.integers(0, 2),
+    one_zone_at_a_time=st.booleans(),
+    drain=st.builds(
+        DrainPolicy,
+        timeout_s=st.just(600.0),
+        on_timeout=st.sampled_from(["Stop", "Force"]),
+        pods=st.sampled_from(["GPU", "GPU", "All"]),
+        delete_local_data=st.booleans(),
+    ),
+    max_failures=st.integers(1, 2),
+)
+names = st.sampled_from([f"n{i}" for i in range(6)])
+
+
+class AnyHistory(RuleBasedStateMachine):
+    @initialize(policy=policies, count=st.integers(1, 5))
+    def a_pool_in_service(self, policy: RolloutPolicy, count: int) -> None:
+        pool = Pool(
+            name="p",
+            uid="pool",
+            generation=1,
+            created=START,
+            selector={"slicewright.io/pool": "p"},
+            layout_hash="hash-old",
+            fewest=0,
+            mig_config="old",
+            status={},
+            policy=policy,
+        )
+        self.world = World(pool)
+        for i in range(count):
+            self.world.make_node(f"n{i}", zone="ab"[i % 2])
+        self.world.passes()
+
+    def _there(self, name: str) -> bool:
+        return name in self.world.nodes
+
+    @rule(killed_after=st.none() | st.integers(0, 4), conflicts=st.sets(names, max_size=2))
+    def controller_passes(self, killed_after: int | None, conflicts: set[str]) -> None:
+        self.world.passes(killed_after=killed_after, conflicts=conflicts)
+
+    @rule()
+    def all_is_well_for_a_while(self) -> None:
+        for _ in range(4):
+            self._minute(5.0)
+
+    @rule(layout=st.sampled_from(["old", "new", "new", "other", "bad"]))
+    def another_layout_is_wanted(self, layout: str) -> None:
+        if layout != self.world.pool.mig_config:
+            self.world.wants(layout)
+
+    @rule(asked=st.sampled_from(["", "", "paused", "aborted"]))
+    def people_ask(self, asked: str) -> None:
+        self.world.pool = replace(self.world.pool, suspended=asked)
+
+    @rule(policy=policies)
+    def another_policy(self, policy: RolloutPolicy) -> None:
+        self.world.pool = replace(self.world.pool, policy=policy)
+
+    @rule(name=names, kind=st.sampled_from(["job", "job", "job", "bare", "data", "cpu", "daemon"]))
+    def a_pod_is_bound(self, name: str, kind: str) -> None:
+        facts = {
+            "job": {},
+            "bare": {"controlled": False},
+            "data": {"local_data": True},
+            "cpu": {"gpus": False},
+            "daemon": {"daemon_set": True},
+        }[kind]
+        if self._there(name):
+            self.world.bind(name, **facts)
+
+    @rule()
+    def pods_end(self) -> None:
+        self.world.pods_end()
+
+    @rule(name=names)
+    def a_job_ends(self, name: str) -> None:
+        if self._there(name):
+            self.world.pods[name] = []
+
+    @rule(count=st.integers(0, 3))
+    def the_budget_allows(self, count: int) -> None:
+        self.world.disruptions = count
+
+    @rule(name=names)
+    def mig_manager_works(self, name: str) -> None:
+        if self._there(name):
+            self.world.mig_manager_works(name)
+
+    @rule(name=names)
+    def an_agent_reports(self, name: str) -> None:
+        if self._there(name):
+            self.world.agent_reports(name)
+
+    @rule(name=names, zone=st.sampled_from("ab"))
+    def a_node_joins_or_is_made_anew(self, name: str, zone: str) -> None:
+        self.world.make_node(name, zone=zone, in_service=False)
+
+    @rule(name=names)
+    def a_node_is_lost(self, name: str) -> None:
+        self.world.delete_node(name)
+
+    @rule(name=names)
+    def a_node_reboots(self, name: str) -> None:
+        if self._there(name):
+            self.world.reboot(name)
+
+    @rule(name=names, ready=st.booleans())
+    def a_kubelet_is_heard_or_not(self, name: str, ready: bool) -> None:
+        if self._there(name):
+            self.world.change(name, ready=ready)
+
+    @rule(name=names)
+    def a_node_breaks(self, name: str) -> None:
+        self.world.broken.add(name)
+
+    @rule(name=names)
+    def an_admin_cordons(self, name: str) -> None:
+        if self._there(name) and not self.world.nodes[name].unschedulable:
+            change = change_of(self.world.nodes[name])
+            self.world.change(name, unschedulable=True)
+            if change is None or not change.cordoned:
+                self.world.by_admin.add(name)
+
+    @rule(name=names)
+    def an_admin_uncordons(self, name: str) -> None:
+        if self._there(name) and self.world.nodes[name].unschedulable:
+            self.world.change(name, unschedulable=False)
+            self.world.by_admin.discard(name)
+
+    @rule(seconds=st.sampled_from([5.0, 60.0, 700.0, 2000.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now += seconds
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.settle()
+
+    def _minute(self, seconds: float = 60.0) -> None:
+        world = self.world
+        world.now += seconds
+        world.disruptions = max(1, world.disruptions)
+        world.pods_end()
+        for name in list(world.nodes):
+            world.mig_manager_works(name)
+            world.agent_reports(name)
+        decision = world.passes()
+        # Reports grow old and `up` is told something, however quiet it is.
+        self.acted = any(
+            not isinstance(a, SetPoolStatus | EmitEvent | RetractEvent) for a in decision.actions
+        )
+
+    def settle(self) -> None:
+        """Everybody does his part for hours, and nothing else happens."""
+        world = self.world
+        for name, node in list(world.nodes.items()):
+            if not node.ready:
+                world.change(name, ready=True)
+        quiet = 0
+        for _ in range(90):
+            # Where nothing happens any more, all deadlines pass.
+            self._minute(60.0 if quiet < 2 else 1900.0)
+            quiet = quiet + 1 if not self.acted else 0
+            if quiet == 4:
+                break
+        assert quiet == 4, "it does not come to rest"
+        status = {c["type"]: c for c in world.pool.status["conditions"]}
+        noted = {n.name: c for n in world.nodes.values() if (c := change_of(n))}
+        for name, change in noted.items():
+            if change.phase == "Paused":
+                assert world.pool.suspended == "paused"
+            else:
+                assert change.phase == "Failed", (name, change)
+        for node in world.nodes.values():
+            if node.unschedulable and node.name not in noted:
+                assert node.name in world.by_admin, "a cordon of ours is left behind"
+            assert node.name not in world.by_admin or node.unschedulable
+        if status["Verified"]["status"] == "True":
+            assert not noted
+            assert all(world.cut[name] == world.pool.mig_config for name in world.nodes)
+            assert not any(node.held for node in world.nodes.values())
+        elif status["Verified"]["reason"] in ("RolloutPaused", "RolloutAborted"):
+            assert world.pool.suspended
+            assert status["Settled"]["status"] == "True"
+        else:
+            assert status["Degraded"]["status"] == "True", status
+            assert world.pool.status["failingNodes"][0]["reason"]
+
+
+TestAnyHistory = AnyHistory.TestCase
+TestAnyHistory.settings = settings(
+    max_examples=examples(100), stateful_step_count=25, deadline=None
+)

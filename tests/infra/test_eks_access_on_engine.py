@@ -1,0 +1,131 @@
+"""Access entries through the real engine, over the simulated EKS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import REGION, CloudEngine, Ran, cloud_engine
+from tests.infra.existing_vpc import ExistingCluster, ExistingVpc
+
+ROLE = "arn:aws:iam::111122223333:role"
+CREATOR = "arn:aws:iam::123456789012:user/rehearsal"
+ADMIN = {"name": "AmazonEKSClusterAdminPolicy"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
+
+
+def fleet(
+    *entries: Mapping[str, Any], creator_admin: bool = True, **cluster: Any
+) -> dict[str, Any]:
+    access: dict[str, Any] = {"entries": [*entries]}
+    if not creator_admin:
+        access["creator_admin"] = False
+    return {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": REGION, "access": access, **cluster},
+        "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+    }
+
+
+def entry(name: str, *policies: Mapping[str, Any], groups: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"principal": f"{ROLE}/{name}", "policies": [*policies], "groups": [*groups]}
+
+
+def settles(engine: CloudEngine, asked: dict[str, Any]) -> Ran:
+    """Brought up, then without any difference to the file and to the cloud."""
+    ran = engine.up(asked)
+    assert ran.code == 0, ran.output
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    return ran
+
+
+def access(engine: CloudEngine) -> dict[str, tuple[list[str], dict[str, list[str]]]]:
+    """Principal -> its groups, and the namespaces of each of its policies."""
+    found = {}
+    for principal in engine.ask("ListAccessEntries", clusterName="c")["accessEntries"]:
+        names = {"clusterName": "c", "principalArn": principal}
+        one = engine.ask("DescribeAccessEntry", **names)["accessEntry"]
+        policies = engine.ask("ListAssociatedAccessPolicies", **names)["associatedAccessPolicies"]
+        found[principal.rpartition("/")[2]] = (
+            one["kubernetesGroups"],
+            {p["policyArn"].rpartition("/")[2]: p["accessScope"]["namespaces"] for p in policies},
+        )
+    return found
+
+
+def test_entries_come_change_and_go_in_place_while_nodes_stay(engine: CloudEngine) -> None:
+    settles(engine, fleet(entry("ml", ADMIN, groups=("ml",)), entry("ops", groups=("ops",))))
+    creators = {"rehearsal": ([], {"AmazonEKSClusterAdminPolicy": []})}
+    assert access(engine) == creators | {
+        "ml": (["ml"], {"AmazonEKSClusterAdminPolicy": []}),
+        "ops": (["ops"], {}),
+    }
+    nodes = engine.provider_ids("c", "a")
+    edit = {"name": "AmazonEKSEditPolicy"}
+    for namespaces in (["a"], ["a", "b-*"]):
+        # Of the same policy with another scope, EKS has one association.
+        ran = settles(engine, fleet(entry("ml", edit | {"namespaces": namespaces})))
+        assert access(engine) == creators | {"ml": ([], {"AmazonEKSEditPolicy": namespaces})}
+        assert not {"eks", "eks-a", "eks-system"} & set(ran.steps), ran.output
+    names = {"clusterName": "c", "principalArn": f"{ROLE}/ml"}
+    engine.ask("DeleteAccessEntry", **names)
+    assert engine.refresh().code == 0
+    settles(engine, fleet(entry("ml", edit)))
+    assert access(engine) == creators | {"ml": ([], {"AmazonEKSEditPolicy": []})}
+    settles(engine, fleet())
+    assert access(engine) == creators
+    assert engine.provider_ids("c", "a") == nodes
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert engine.cloud.inventory() == {}
+
+
+def test_who_creates_the_cluster_is_asked_at_its_creation_only(engine: CloudEngine) -> None:
+    twice = engine.up(fleet({"principal": CREATOR, "policies": [ADMIN]}))
+    assert twice.code != 0
+    assert "The specified access entry resource is already in use on this cluster" in twice.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    alone = fleet({"principal": CREATOR, "policies": [ADMIN]}, creator_admin=False)
+    settles(engine, alone)
+    assert [*access(engine)] == ["rehearsal"]
+    # Later it changes nothing, and above all not the cluster.
+    later = settles(engine, fleet({"principal": CREATOR, "policies": [ADMIN]}))
+    assert later.steps == {}, later.output
+
+
+def test_of_a_cluster_that_exists_only_what_was_brought_is_taken_back(engine: CloudEngine) -> None:
+    cluster = ExistingCluster(engine, ExistingVpc(engine))
+    before = access(engine)
+    names = {"existing": True, "zones": [REGION + "a", REGION + "b"]}
+    settles(engine, fleet(entry("ml", ADMIN), **names))
+    assert access(engine) == before | {"ml": ([], {"AmazonEKSClusterAdminPolicy": []})}
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert access(engine) == before
+    assert cluster.seen() == cluster.before
+
+
+def test_a_cluster_without_access_entries_is_refused_before_anything_is_made(
+    engine: CloudEngine,
+) -> None:
+    ExistingCluster(engine, ExistingVpc(engine), mode="CONFIG_MAP")
+    names = {"existing": True, "zones": [REGION + "a", REGION + "b"]}
+    refused = engine.preview(fleet(entry("ml", ADMIN), **names))
+    assert refused.code != 0
+    assert (
+        "cluster c has the authentication mode CONFIG_MAP, in which EKS refuses" in refused.output
+    )
+    assert engine.preview(fleet(**names)).code == 0

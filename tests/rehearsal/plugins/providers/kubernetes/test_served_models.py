@@ -1,0 +1,225 @@
+"""Workloads of a stack file, from the program's component to pods: the real engine and a real API
+server with its scheduler; the node and what runs in the pods are simulated.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import plan, spec, values
+from kubeapi import ApiError
+
+GOLDEN = Path(__file__).parents[4] / "infra" / "golden"
+PROGRAM = """
+    import json
+    from pathlib import Path
+
+    import pulumi
+    import pulumi_kubernetes as k8s
+
+    from infra import plan, spec
+    from infra.components.workloads import Workloads
+
+    raw = json.loads(Path("fleet.json").read_text())
+    fleet = plan.read(json.dumps(raw), spec.Source("fleet.json", raw))
+    kubeconfig = pulumi.Config().require("kubeconfig")
+    provider = k8s.Provider("cluster", kubeconfig=kubeconfig)
+    Workloads(
+        "workload",
+        fleet,
+        after={pool.name: [] for pool in fleet.pools},
+        opts=pulumi.ResourceOptions(providers=[provider]),
+    )
+"""
+
+
+def read(name: str) -> dict[str, Any]:
+    text = (GOLDEN / f"{name}.yaml").read_text()
+    fleet: dict[str, Any] = yaml.safe_load(text)["config"]["slicewright:fleet"]
+    return fleet
+
+
+def planned(raw: dict[str, Any]) -> plan.FleetPlan:
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def write(stack: Any, fleet: dict[str, Any]) -> None:
+    (stack.directory / "fleet.json").write_text(json.dumps(fleet))
+
+
+@pytest.fixture
+def node(cluster: Any) -> Iterator[str]:
+    """As GKE makes it for S0, verified: 16 partitions, and both taints."""
+    name = f"gpu-{uuid.uuid4().hex[:6]}"
+    capacity = {"cpu": "208", "memory": "1872Gi", "pods": "110", "nvidia.com/gpu": "16"}
+    cluster.admin.create(
+        "/api/v1/nodes",
+        {
+            "metadata": {
+                "name": name,
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {
+                    "slicewright.io/pool": "h100-partition-3g",
+                    "cloud.google.com/gke-gpu-partition-size": "3g.40gb",
+                },
+            },
+            "spec": {
+                "taints": [
+                    {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                    {"key": "nvidia/share", "value": "nvidia-mig", "effect": "NoSchedule"},
+                ]
+            },
+        },
+    )
+    status = {"status": {"capacity": capacity, "allocatable": capacity}}
+    cluster.admin.patch(f"/api/v1/nodes/{name}/status", status, kind="merge")
+    yield name
+    cluster.admin.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def volume(cluster: Any) -> Iterator[None]:
+    """Something that the claim of the cache is bound to."""
+    name = f"share-{uuid.uuid4().hex[:6]}"
+    cluster.admin.create(
+        "/api/v1/persistentvolumes",
+        {
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "100Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "filestore",
+                "nfs": {"server": "192.0.2.1", "path": "/share"},
+            },
+        },
+    )
+    yield
+    cluster.admin.delete(f"/api/v1/persistentvolumes/{name}")
+
+
+@pytest.mark.parametrize("name", ["vllm", "triton", "container"])
+def test_the_api_server_accepts_every_object_by_its_strict_rules(name: str, cluster: Any) -> None:
+    """In a namespace for restricted pods; only of a pod itself that standard is asked."""
+    fleet = planned(read(name))
+    where = f"restricted-{uuid.uuid4().hex[:6]}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": where, "labels": labels}})
+    strict = {"dryRun": "All", "fieldValidation": "Strict"}
+    for one, objects in values.workloads_of(fleet):
+        for manifest in objects.all:
+            body = copy.deepcopy(manifest)
+            if "namespace" in body["metadata"]:
+                body["metadata"]["namespace"] = where
+            cluster.admin.create(PATHS[manifest["kind"]].format(where), body, **strict)
+        account = {"metadata": {"name": one.name, "namespace": where}}
+        cluster.admin.create(f"/api/v1/namespaces/{where}/serviceaccounts", account)
+        pod = copy.deepcopy(objects.deployment["spec"]["template"])
+        pod["metadata"]["name"] = one.name
+        cluster.admin.create(f"/api/v1/namespaces/{where}/pods", pod, **strict)
+        pod["spec"]["securityContext"]["runAsUser"] = 0
+        with pytest.raises(ApiError, match="violates PodSecurity"):
+            cluster.admin.create(f"/api/v1/namespaces/{where}/pods", pod, **strict)
+
+
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Service": "/api/v1/namespaces/{}/services",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+}
+
+
+def test_sixteen_servers_come_up_each_on_a_partition_and_a_seventeenth_waits(
+    new_stack: Callable[..., Any],
+    attached: dict[str, str],
+    cluster: Any,
+    node: str,
+    volume: None,
+    until: Any,
+) -> None:
+    fleet, where = read("vllm"), f"ai-{uuid.uuid4().hex[:6]}"
+    fleet["workloads"] = [fleet["workloads"][0] | {"namespace": where}]
+    stack = new_stack(PROGRAM, **attached)
+    write(stack, fleet)
+    code, output = stack.act("preview")
+    assert code == 0, output
+    code, output = stack.act("up")
+    assert code == 0, output
+    pods = cluster.admin.get(f"/api/v1/namespaces/{where}/pods")["items"]
+    assert len(pods) == 16
+    assert {pod["spec"]["nodeName"] for pod in pods} == {node}
+    assert all(pod["status"]["phase"] == "Running" for pod in pods)
+    service = f"/api/v1/namespaces/{where}/endpoints/llm-deployment"
+
+    def addresses() -> int:
+        subsets = cluster.admin.get(service).get("subsets", [])
+        return sum(len(subset.get("addresses", [])) for subset in subsets)
+
+    until(lambda: addresses() == 16)
+    for again in ("up", "refresh"):
+        code, output = stack.act(again, "--expect-no-changes")
+        assert code == 0, output
+
+    # One more than there are partitions: it is Pending, and `up` ends.
+    fleet["workloads"][0]["replicas"] = 17
+    write(stack, fleet)
+    code, output = stack.act("up")
+    assert code == 0, output
+
+    def pending() -> list[str]:
+        found = cluster.admin.get(f"/api/v1/namespaces/{where}/pods")["items"]
+        return [pod["metadata"]["name"] for pod in found if "nodeName" not in pod["spec"]]
+
+    until(lambda: len(pending()) == 1)
+    code, output = stack.act("up", "--expect-no-changes")
+    assert code == 0, output
+
+    code, output = stack.act("destroy")
+    assert code == 0, output
+    with pytest.raises(ApiError):
+        cluster.admin.get(f"/api/v1/namespaces/{where}")
+
+
+def test_another_share_takes_the_place_of_the_first_and_nothing_stays(
+    new_stack: Callable[..., Any], attached: dict[str, str], cluster: Any
+) -> None:
+    """Without replicas: no pod is run, but the Deployment waits for its volume."""
+    fleet, where = read("triton"), f"triton-{uuid.uuid4().hex[:6]}"
+    common = {"namespace": where, "replicas": 0}
+    server = fleet["workloads"][0] | common | {"service": {"type": "ClusterIP"}}
+    worker = {"name": "worker", "kind": "container", "image": "example.com/worker:1"}
+    fleet["workloads"] = [server, worker | common | {"pool": "tesla-t4"}]
+    stack = new_stack(PROGRAM, **attached)
+
+    def shares() -> set[str]:
+        """Of the volumes that are bound."""
+        found = cluster.admin.get("/api/v1/persistentvolumes")["items"]
+        return {
+            one["spec"]["nfs"]["path"]
+            for one in found
+            if one["metadata"]["name"].startswith(where) and one["status"]["phase"] == "Bound"
+        }
+
+    for path in ("/shares/one", "/shares/two"):
+        fleet["workloads"][0]["model_repository"] = {"server": "192.0.2.1", "path": path}
+        write(stack, fleet)
+        code, output = stack.act("up")
+        assert code == 0, output
+        assert shares() == {path}
+        for again in ("up", "refresh"):
+            code, output = stack.act(again, "--expect-no-changes")
+            assert code == 0, output
+    code, output = stack.act("destroy")
+    assert code == 0, output
+    assert shares() == set()

@@ -1,0 +1,183 @@
+"""What a cluster that exists lacks for the pools is told, and what is unknown never passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from infra.plan import EksFleetPlan, GkeFleetPlan
+from slicewright.doctor import eks_existing_checks, gke_existing_checks
+from slicewright.doctor.eks_existing_checks import ExistingEksCluster
+from slicewright.doctor.findings import Finding, NotAnswered
+from slicewright.doctor.gke_existing_checks import ExistingGkeCluster
+from slicewright.doctor.reach import Reach, reach
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+SILENT = NotAnswered(why="nobody says")
+REACHED = Reach(server="1.2.3.4:443", why_not=None)
+CLOSED = Reach(server="1.2.3.4:443", why_not="timed out")
+EKS = ExistingEksCluster(
+    status="ACTIVE",
+    version="1.35",
+    public=True,
+    public_cidrs=("203.0.113.0/24",),
+    reach=REACHED,
+    monitored=False,
+)
+GKE = ExistingGkeCluster(
+    status="RUNNING",
+    version="1.35.2-gke.100",
+    autopilot=False,
+    workload_pool="acme.svc.id.goog",
+    dataplane_v2=False,
+    private=False,
+    reach=REACHED,
+)
+
+
+def of_eks(**changed: Any) -> list[Finding]:
+    fleet = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    assert isinstance(fleet, EksFleetPlan)
+    answer = dataclasses.replace(EKS, **changed)
+    found = eks_existing_checks.existing_cluster(fleet, answer)
+    return [f for f in found if f.verdict != "ok"]
+
+
+def of_gke(**changed: Any) -> list[Finding]:
+    fleet = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    assert isinstance(fleet, GkeFleetPlan)
+    answer = dataclasses.replace(GKE, **changed)
+    found = gke_existing_checks.existing_cluster(fleet, answer, project="acme")
+    return [f for f in found if f.verdict != "ok"]
+
+
+def test_clusters_that_lack_nothing_fail_in_nothing() -> None:
+    assert of_eks() == []
+    assert of_gke() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said", "remedy"),
+    [
+        (
+            {"status": "UPDATING"},
+            "is UPDATING, and EKS adds nodes to an ACTIVE one only",
+            "aws eks wait cluster-active --name p4d-cluster --region eu-west-1",
+        ),
+        (
+            {"version": "1.29"},
+            "1.29, and the admission policies that guard the nodes need 1.30",
+            "upgrade it, a minor version at a time: aws eks update-cluster-version --name "
+            "p4d-cluster --kubernetes-version VERSION --region eu-west-1",
+        ),
+        (
+            {"reach": CLOSED, "public": False},
+            "no connection from here (timed out): it is private",
+            "run `pulumi up` in its VPC or in a network that is connected to it",
+        ),
+        (
+            {"reach": CLOSED},
+            "no connection from here (timed out); it is open to 203.0.113.0/24",
+            "aws eks update-cluster-config --name p4d-cluster --region eu-west-1 "
+            "--resources-vpc-config publicAccessCidrs=203.0.113.0/24,YOUR_ADDRESS/32",
+        ),
+    ],
+)
+def test_what_an_eks_cluster_lacks_is_named_alone(
+    changed: dict[str, Any], said: str, remedy: str
+) -> None:
+    (found,) = of_eks(**changed)
+    assert (found.verdict, found.found, found.remedy) == ("fails", said, remedy)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said", "remedy"),
+    [
+        ({"status": "ERROR"}, "is ERROR", "gcloud container clusters describe"),
+        ({"autopilot": True}, "it is an Autopilot cluster", "write `existing: false`"),
+        ({"version": "1.29.4-gke.1"}, "its control plane is 1.29.4-gke.1", "upgrade it"),
+        (
+            {"workload_pool": None},
+            "it has no workload pool, and the pools' nodes need Workload Identity",
+            "gcloud container clusters update main --location us-central1 --project acme "
+            "--workload-pool=acme.svc.id.goog",
+        ),
+        (
+            {"reach": CLOSED},
+            "no connection from here to 1.2.3.4:443 (timed out)",
+            "gcloud container clusters update main --location=us-central1 --project=acme "
+            "--enable-master-authorized-networks",
+        ),
+        (
+            {"reach": CLOSED, "private": True},
+            "no connection from here to 1.2.3.4:443 (timed out): it is private",
+            "run `pulumi up` in its VPC, or open the DNS endpoint",
+        ),
+    ],
+)
+def test_what_a_gke_cluster_lacks_is_named_alone(
+    changed: dict[str, Any], said: str, remedy: str
+) -> None:
+    (found,) = of_gke(**changed)
+    assert found.verdict == "fails"
+    assert found.found.startswith(said)
+    assert found.remedy.startswith(remedy)
+
+
+def test_pools_with_gpu_networks_need_dataplane_v2() -> None:
+    raw = {
+        "cloud": "gke",
+        "cluster": {"name": "main", "location": "us-central1", "existing": True},
+        "node_pools": [
+            {
+                "name": "h200",
+                "machine_type": "a3-ultragpu-8g",
+                "zones": ["us-central1-b"],
+                "nodes": {"count": 1},
+                "partition": {"mode": "native", "profile": "1g.18gb"},
+                "disk": {"type": "hyperdisk-balanced"},
+                "gpu_network": "dranet",
+            }
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(fleet, GkeFleetPlan)
+    for has, verdict, said in (
+        (False, "fails", "it has no GKE Dataplane V2"),
+        (True, "ok", "fit for the pools"),
+    ):
+        answer = dataclasses.replace(GKE, dataplane_v2=has)
+        found, *_ = gke_existing_checks.existing_cluster(fleet, answer, project="acme")
+        assert found.verdict == verdict
+        assert found.found.startswith(said)
+
+
+def test_an_endpoint_of_which_nobody_knows_never_passes() -> None:
+    for (found,) in (of_eks(reach=SILENT), of_gke(reach=SILENT)):
+        assert (found.verdict, found.found) == ("not asked", "could not be asked: nobody says")
+
+
+def test_a_server_that_takes_connections_is_reached_and_another_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = reach(f"https://127.0.0.1:{port}")
+        assert found == Reach(server=f"127.0.0.1:{port}", why_not=None)
+    found = reach(f"https://127.0.0.1:{port}")
+    assert isinstance(found, Reach)
+    assert "refused" in str(found.why_not)
+
+
+def test_through_a_proxy_nothing_is_concluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "example.com")
+    assert isinstance(reach("https://10.0.0.1"), NotAnswered)

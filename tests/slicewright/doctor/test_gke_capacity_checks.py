@@ -1,0 +1,190 @@
+"""Each thing that makes a named reservation or key useless is told, with its remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from infra.plan import GkeFleetPlan
+from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.doctor.gke_capacity_checks import (
+    CryptoKey,
+    Place,
+    Reserved,
+    key_findings,
+    keys_needed,
+    reservation_findings,
+    reservations_needed,
+)
+
+HERE = Place(project="acme", zone="us-central1-a", name="week")
+KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
+SILENT = NotAnswered(why="the right x.y.get is missing")
+THERE = Reserved(
+    machine_type="a2-highgpu-1g",
+    gpus=None,
+    count=2,
+    in_use=0,
+    specific=True,
+    ready=True,
+    shared_with=frozenset(),
+)
+
+
+def fleet_of(reservation: str | None = "week", *, nodes: int = 2, **pool: Any) -> GkeFleetPlan:
+    capacity = {} if reservation is None else {"reservation": reservation}
+    raw = {
+        "cloud": "gke",
+        "cluster": {"name": "c", "location": "us-central1", "kms_key": KEY},
+        "node_pools": [
+            {
+                "name": "gpus",
+                "machine_type": "a2-highgpu-1g",
+                "zones": ["us-central1-a"],
+                "nodes": {"count": nodes},
+                "capacity": {"mode": "reservation", **capacity},
+                **pool,
+            }
+        ],
+    }
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(found, GkeFleetPlan)
+    return found
+
+
+def of(
+    fleet: GkeFleetPlan,
+    there: Reserved | NotAnswered | None,
+    place: Place = HERE,
+    own: Owned = "no",
+) -> list[Finding]:
+    return list(reservation_findings(fleet, {place: there}, own, project="acme"))
+
+
+@pytest.mark.parametrize(
+    ("reservation", "project"),
+    [
+        ("week", "acme"),
+        ("projects/shared/reservations/week", "shared"),
+        ("projects/acme/reservations/week/reservationBlocks/b1", "acme"),
+    ],
+)
+def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) -> None:
+    places = reservations_needed(fleet_of(reservation), "acme")
+    assert list(places) == [dataclasses.replace(HERE, project=project)]
+
+
+def test_one_that_is_not_named_is_not_asked_for() -> None:
+    assert reservations_needed(fleet_of(None), "acme") == {}
+
+
+def test_a_reservation_that_fits_passes_with_its_numbers() -> None:
+    (found,) = of(fleet_of(), THERE)
+    assert found.verdict == "ok"
+    assert found.found == "2 machines, of which 0 are in use; the stack's nodes there are 2"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"machine_type": "a2-highgpu-2g"},
+            "is of a2-highgpu-2g, and the nodes of pool gpus are a2-highgpu-1g",
+        ),
+        (
+            {"gpus": ("nvidia-l4", 1)},
+            "is of machines with 1 nvidia-l4, and the nodes of pool gpus have 1 nvidia-tesla-a100",
+        ),
+        (
+            {"specific": False},
+            "is not for machines that name it: specificReservationRequired is off",
+        ),
+        ({"ready": False}, "is not ready"),
+        ({"in_use": 1}, "2 machines, of which 1 are in use; the stack's nodes there are 2"),
+    ],
+)
+def test_the_one_thing_that_is_wrong_is_named_alone(changed: dict[str, Any], said: str) -> None:
+    (found,) = of(fleet_of(), dataclasses.replace(THERE, **changed))
+    assert (found.verdict, found.found) == ("fails", said)
+    assert found.asked == "reservation week in us-central1-a of project acme"
+    assert found.remedy
+
+
+def test_too_few_machines_come_with_the_command_that_reserves_more() -> None:
+    (found,) = of(fleet_of(nodes=3), dataclasses.replace(THERE, in_use=1))
+    assert found.remedy == (
+        "gcloud compute reservations update week --zone=us-central1-a --project=acme --vm-count=4"
+    )
+
+
+def test_what_this_stacks_own_nodes_use_is_not_counted_twice() -> None:
+    (found,) = of(fleet_of(), dataclasses.replace(THERE, in_use=2), own="yes")
+    assert found.verdict == "ok"
+
+
+def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
+    fleet = fleet_of("projects/shared/reservations/week")
+    place = dataclasses.replace(HERE, project="shared")
+    (found,) = of(fleet, THERE, place)
+    assert found.found == "is not shared with project acme"
+    assert found.remedy.endswith("--project=shared --add-share-with=acme")
+    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=frozenset({"acme"})), place)
+    assert found.verdict == "ok"
+    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=None), place)
+    assert found.verdict == "ok"
+
+
+def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
+    (found,) = of(fleet_of(), None)
+    assert (found.verdict, found.found) == ("fails", "does not exist")
+    (found,) = of(fleet_of(), SILENT)
+    assert found.verdict == "not asked"
+
+
+def test_each_key_of_the_cluster_is_asked_for() -> None:
+    assert keys_needed(fleet_of()) == {KEY: "cluster.kms_key"}
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict", "said", "remedy"),
+    [
+        (CryptoKey(encrypts=True, state="ENABLED"), "ok", "enabled", ""),
+        (None, "fails", "does not exist", "gcloud kms keys list --keyring=gke"),
+        (
+            CryptoKey(encrypts=True, state="DISABLED"),
+            "fails",
+            "its primary version is DISABLED",
+            "gcloud kms keys versions enable VERSION --key=disks --keyring=gke",
+        ),
+        (
+            CryptoKey(encrypts=True, state="DESTROY_SCHEDULED"),
+            "fails",
+            "its primary version is DESTROY_SCHEDULED",
+            "gcloud kms keys versions restore VERSION --key=disks --keyring=gke",
+        ),
+        (
+            CryptoKey(encrypts=True, state=None),
+            "fails",
+            "has no primary version",
+            "gcloud kms keys versions create --key=disks --primary --keyring=gke",
+        ),
+        (
+            CryptoKey(encrypts=False, state=None),
+            "fails",
+            "is not for symmetric encryption",
+            "gcloud kms keys create NAME --purpose=encryption --keyring=gke",
+        ),
+        (SILENT, "not asked", "could not be asked: the right x.y.get is missing", ""),
+    ],
+)
+def test_a_key_that_cannot_encrypt_is_told_with_the_command_that_mends_it(
+    key: CryptoKey | NotAnswered | None, verdict: str, said: str, remedy: str
+) -> None:
+    (found,) = key_findings(fleet_of(), {KEY: key})
+    assert (found.verdict, found.found) == (verdict, said)
+    assert found.remedy.startswith(remedy)
+    assert found.asked == f"key {KEY} (cluster.kms_key)"

@@ -1,0 +1,25 @@
+"""The permissions that are asked for are those of `slicewright rights`, 100 at most at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra import plan, values
+from infra.plan import GkeFleetPlan
+from slicewright.doctor.gke_rights import batches, needed
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+
+
+def test_what_is_asked_is_what_slicewright_rights_prints() -> None:
+    fleet = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    assert isinstance(fleet, GkeFleetPlan)
+    assert list(needed(fleet)) == values.google_role(fleet)["includedPermissions"]
+    assert {"container.clusters.create", "compute.networks.create"} <= {*needed(fleet)}
+
+
+def test_no_question_has_more_than_google_takes_and_none_is_left_out() -> None:
+    rights = [f"a.b.c{n}" for n in range(201)]
+    found = list(batches(rights))
+    assert [len(one) for one in found] == [100, 100, 1]
+    assert [right for one in found for right in one] == rights
