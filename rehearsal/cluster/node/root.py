@@ -130,14 +130,27 @@ def reboot(node: NodeFiles, *, forgets_driver: bool = False) -> None:
         if path in served:
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            _remove_directory(path)
         else:
             path.unlink()
-    (node.root / _VALIDATIONS).mkdir(parents=True)
+    (node.root / _VALIDATIONS).mkdir(parents=True, exist_ok=True)
     if forgets_driver:
         configure_containerd(node, for_nvidia=False)
         _write(node.root / "proc/modules", _NO_DRIVER)
         (node.root / _DRIVER_VERSION).unlink(missing_ok=True)
+
+
+def _remove_directory(path: Path) -> None:
+    """Again where it fills meanwhile: a volume of a pod just lost may still be made in it."""
+    for left in range(9, -1, -1):
+        try:
+            shutil.rmtree(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            if not left:
+                raise
 
 
 def install_driver(node: NodeFiles, toolchain: _Tools, *, cloud: str) -> None:

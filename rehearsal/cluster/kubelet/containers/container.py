@@ -188,7 +188,7 @@ class Container:
         except TimeoutError:
             process.send(signal.SIGKILL)
             code = await asyncio.shield(process.exited)
-        except (MissingReference, ApiError, Unreachable, OSError) as e:
+        except (NotCreated, MissingReference, ApiError, Unreachable, OSError) as e:
             self.host.warn(self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: {e}")
             return
         self.host.ended(process.pid)
@@ -231,6 +231,8 @@ class Container:
                 reason, message = "CreateContainerConfigError", f"API server: {e}"
             except OSError as e:
                 reason, message = "RunContainerError", str(e)
+            if self._stopping.is_set():
+                return None  # nothing went wrong: the pod ends
             if (reason, message) != (self.state.waiting_reason, self.state.waiting_message):
                 self.state.waiting_reason, self.state.waiting_message = reason, message
                 self.host.warn(self.spec["name"], "Failed", f"Error: {message}")

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 _WRITE_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _HELD_S = 0.1
-"""Between two looks whether a pod is still held."""
+"""Between two looks whether a pod may start."""
 _REFRESH_AT = 0.8
 """Fraction of a token's lifetime after which it is renewed, as by the real kubelet."""
 
@@ -128,8 +128,7 @@ class PodRun:
     # -------------------------------------------------------------------------
 
     async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
-        await self.node.ready.wait()  # the node may be rebooting
-        await self._released()
+        await self._startable()
         assert self._pod_ip is not None
         assert self._volumes is not None
         wanted = Start(
@@ -370,13 +369,14 @@ class PodRun:
             )
         return None
 
-    async def _released(self) -> None:
-        """Waits while a fault holds the pod. Raises NotCreated where the pod is deleted, or the
-        node goes down, meanwhile.
+    async def _startable(self) -> None:
+        """Waits while the node is down or a fault holds the pod. Raises NotCreated where the pod is
+        deleted, or lost with its node, meanwhile: whoever ends the pod waits for that.
         """
-        while self.node.held.holds_pod(self.pod["metadata"]["name"]):
+        name = self.pod["metadata"]["name"]
+        while not self.node.ready.is_set() or self.node.held.holds_pod(name):
             if self._leaving.is_set() or self._anew:
-                raise NotCreated("ContainerCreating", "the pod ends while a fault holds it")
+                raise NotCreated("ContainerCreating", "the pod ends before it could start")
             await asyncio.sleep(_HELD_S)
 
     async def _refresh_tokens(self, mounted: volumes.PodVolumes) -> None:
