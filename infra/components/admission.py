@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from fleet_controller import admission_policies, api
 from infra import values
 from infra.plan import ByoPoolPlan
 
@@ -38,7 +38,7 @@ class NodeGuard(pulumi.ComponentResource):
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
         self.guards = in_force(
             f"{name}-policy",
-            api.node_policy(
+            admission_policies.node_policy(
                 admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
             ),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from fleet_controller import admission_policies, api, custom_resources, rights
 from infra import delivery
 from infra.components import admission, code_map, network, pods, quota
 from infra.spec import MetricsSource
@@ -66,12 +66,12 @@ class FleetController(pulumi.ComponentResource):
                 spec=crd["spec"],
                 opts=child,
             )
-            for crd in api.crds()
+            for crd in custom_resources.crds()
         ]
         rights = self._rights(name, child)
         guards = admission.in_force(
             f"{name}-policy",
-            api.pool_policy(),
+            admission_policies.pool_policy(),
             pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*self.kinds])),
         )
         zipapp = delivery.fleet_controller()
@@ -116,7 +116,7 @@ class FleetController(pulumi.ComponentResource):
         role = k8s.rbac.v1.ClusterRole(
             f"{name}-role",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name),
-            rules=[_rule(rule) for rule in api.CONTROLLER_RULES],
+            rules=[_rule(rule) for rule in rights.CONTROLLER_RULES],
             opts=child,
         )
         made: list[pulumi.Resource] = [
@@ -133,7 +133,7 @@ class FleetController(pulumi.ComponentResource):
                 opts=child,
             ),
         ]
-        for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items():
+        for namespace, rules in rights.CONTROLLER_NAMESPACE_RULES.items():
             within = self.namespace if namespace == api.NAMESPACE else namespace
             local = k8s.rbac.v1.Role(
                 f"{name}-role-{namespace}",

@@ -15,7 +15,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from fleet_controller import admission_policies, api, rights
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
 from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan
@@ -51,7 +51,7 @@ class NodeAgents(pulumi.ComponentResource):
         rights = self._rights(name, namespace, child)
         self.guards = admission.in_force(
             f"{name}-policy",
-            api.report_policy(),
+            admission_policies.report_policy(),
             pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after))),
         )
         zipapp = delivery.node_agent()
@@ -130,7 +130,7 @@ class NodeAgents(pulumi.ComponentResource):
                 k8s.rbac.v1.PolicyRuleArgs(
                     api_groups=r["apiGroups"], resources=r["resources"], verbs=r["verbs"]
                 )
-                for r in api.AGENT_RULES
+                for r in rights.AGENT_RULES
             ],
             opts=child,
         )

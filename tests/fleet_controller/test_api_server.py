@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from fleet_controller import api, custom_resources
 from fleet_controller.actions import LiftTaint
 from fleet_controller.execute import execute
 from fleet_controller.loop import Loop
@@ -29,9 +29,9 @@ from rehearsal.plugins.charts import gpu_operator
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
-_ENTRY = api.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["report"][
+_ENTRY = custom_resources.crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"][
     "properties"
-]["gpus"]["items"]
+]["report"]["properties"]["gpus"]["items"]
 
 OPERAND = {"app.kubernetes.io/managed-by": "gpu-operator"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from fleet_controller import custom_resources
 from fleet_controller.actions import EmitEvent, HoldNode, LiftTaint
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
@@ -477,7 +477,7 @@ class TestNodes:
 
 
 def test_the_defaults_are_those_of_the_crd() -> None:
-    pool = api.crds()[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    pool = custom_resources.crds()[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema = pool["properties"]["spec"]["properties"]["rolloutPolicy"]
 
     def filled(one: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hypothesis import given
 
-from fleet_controller import api
+from fleet_controller import api, rights
 from infra import plan, program, spec
 from infra.components.gpu_pool import Unverified, unverified
 from infra.spec.schema.eks_pools import EksPool
@@ -384,8 +384,8 @@ def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack:
 def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stack: str) -> None:
     made = record(stack)
     for name, rules in (
-        ("fleet-controller", api.CONTROLLER_RULES),
-        ("node-agent", api.AGENT_RULES),
+        ("fleet-controller", rights.CONTROLLER_RULES),
+        ("node-agent", rights.AGENT_RULES),
     ):
         given = one(made, ":ClusterRole", f"{name}-role")["rules"]
         assert given == [
@@ -402,7 +402,7 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
             {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
             for r in rules
         ]
-        for namespace, rules in api.CONTROLLER_NAMESPACE_RULES.items()
+        for namespace, rules in rights.CONTROLLER_NAMESPACE_RULES.items()
     }
     assert {
         m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.api import crds
+from fleet_controller.custom_resources import crds
 from node_agent import cli
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired, DesiredGpu

@@ -1,0 +1,322 @@
+"""The admission policies: who may write reports and pools, and partition nodes. Plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from fleet_controller.api import (
+    AGENT_SERVICE_ACCOUNT,
+    CONTROLLER_SERVICE_ACCOUNT,
+    DEFAULT_MIG_CONFIG,
+    GROUP,
+    JOINED_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    NAMESPACE,
+    NODE_CONDITION,
+    POOL_LABEL,
+    POOL_PLURAL,
+    RELEASE_FINALIZER,
+    REPORT_PLURAL,
+    STARTUP_TAINT_KEY,
+    Manifest,
+)
+
+
+def report_policy(
+    *,
+    namespace: str = NAMESPACE,
+    service_account: str = AGENT_SERVICE_ACCOUNT,
+    name: str = "slicewright-node-reports",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: an agent may write the report of its own node only.
+
+    Its node is the one in its token's claims, which the API server adds when the kubelet requests
+    the pod's token (ServiceAccountTokenPodNodeInfo, stable since Kubernetes 1.32). A token without
+    it is refused. A new policy takes effect after about 0.3 s.
+    """
+    own_node = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'].orValue([])"
+    target = "(request.operation == 'DELETE' ? oldObject : object).metadata"
+    validations = [
+        {
+            "expression": f"{own_node} == [{target}.name]",
+            "messageExpression": "'an agent may write the report of its own node only; "
+            "this token is bound to "
+            "node \"' + "
+            f"{own_node}.join(', ') + '\", the report is of node \"' + {target}.name + '\"'",
+            "message": "an agent may write the report of its own node only",
+            "reason": "Forbidden",
+        },
+        {
+            # With another owner a report would not be deleted with its node.
+            "expression": "request.operation == 'DELETE' || "
+            "object.metadata.?ownerReferences.orValue([]).all(o, "
+            "o.apiVersion == 'v1' && o.kind == 'Node' && o.name == object.metadata.name)",
+            "message": "the only owner of a report must be the Node of the same name",
+            "reason": "Forbidden",
+        },
+    ]
+    return _limiting(
+        "agent",
+        f"system:serviceaccount:{namespace}:{service_account}",
+        name=name,
+        operations=["CREATE", "UPDATE", "DELETE"],
+        resources=[REPORT_PLURAL, f"{REPORT_PLURAL}/*"],
+        validations=validations,
+    )
+
+
+def pool_policy(
+    *,
+    namespace: str = NAMESPACE,
+    service_account: str = CONTROLLER_SERVICE_ACCOUNT,
+    name: str = "slicewright-pools",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: of a pool the fleet controller may only write the
+    status, and take its own finalizer away.
+
+    RBAC has no rule for one field, and the status subresource does not take finalizers.
+    """
+    other = f"filter(f, f != {_cel_string(RELEASE_FINALIZER)})"
+    unchanged = " && ".join(
+        f"object.metadata.?{field}.orValue({{}}) == oldObject.metadata.?{field}.orValue({{}})"
+        for field in ("labels", "annotations")
+    )
+    validation = {
+        "expression": f"object.spec == oldObject.spec && {unchanged} && "
+        f"object.metadata.?finalizers.orValue([]).{other} == "
+        f"oldObject.metadata.?finalizers.orValue([]).{other}",
+        "message": "of a pool, the fleet controller may write the status only, and "
+        f"remove the finalizer {RELEASE_FINALIZER}",
+        "reason": "Forbidden",
+    }
+    return _limiting(
+        "controller",
+        f"system:serviceaccount:{namespace}:{service_account}",
+        name=name,
+        operations=["UPDATE"],
+        resources=[POOL_PLURAL],
+        validations=[validation],
+    )
+
+
+def _limiting(
+    who: str,
+    user: str,
+    *,
+    name: str,
+    operations: Sequence[str],
+    resources: Sequence[str],
+    validations: Sequence[Manifest],
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: what one user may do with resources of our API group.
+
+    who: what the user is, for the name of the match condition.
+    """
+    rule = {
+        "apiGroups": [GROUP],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+    condition = {
+        "name": f"is-{who}",
+        "expression": f"request.userInfo.username == {_cel_string(user)}",
+    }
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [condition],
+            "validations": list(validations),
+        },
+    }
+    return policy, _in_force(name)
+
+
+def node_policy(
+    *,
+    admin_groups: Sequence[str],
+    operator_account: str | None,
+    selecting: Sequence[str] = (),
+    namespace: str = NAMESPACE,
+    service_account: str = CONTROLLER_SERVICE_ACCOUNT,
+    name: str = "slicewright-nodes",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: who may change how a pool's nodes are partitioned.
+
+    On a node with the label `slicewright.io/pool`, only the fleet controller and members of
+    `admin_groups` set, change or remove the label `nvidia.com/mig.config`, remove the startup
+    taint, or take the node out of its pool (which would end this protection): change its label, a
+    label of `selecting`, or the note of what an existing node has been brought. Every right to
+    change Nodes includes these, and mig-manager and every kubelet have one.
+
+    operator_account: user name of the GPU operator, which sets DEFAULT_MIG_CONFIG on a node without
+    a layout; None where there is no operator. selecting: keys of the labels by which pools select
+    existing nodes.
+
+    Untouched: other labels and taints, cordons, the kubelet's status, and deletion, so that the
+    controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the policy. A
+    new Node needs no startup taint here: its kubelet registers the taints of its node pool.
+
+    It fails closed (`failurePolicy: Fail`). It has no parameters that could be missing, and every
+    optional field is read as optional, so an expression has no error to fail with.
+    """
+    groups = ", ".join(map(_cel_string, admin_groups))
+    who = (
+        "the fleet controller"
+        if not admin_groups
+        else f"the fleet controller and members of {', '.join(admin_groups)}"
+    )
+    default = (
+        " || (request.userInfo.username == "
+        f"{_cel_string(operator_account)} && variables.configBefore == '' "
+        f"&& variables.configNow == {_cel_string(DEFAULT_MIG_CONFIG)})"
+        if operator_account
+        else ""
+    )
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["*"],
+                        "operations": ["CREATE", "UPDATE"],
+                        # Labels can be changed through the status too.
+                        "resources": ["nodes", "nodes/status"],
+                    }
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "node-of-a-pool",
+                    "expression": f"'{POOL_LABEL}' in object.metadata.?labels.orValue({{}}) || "
+                    "(oldObject != null && "
+                    f"'{POOL_LABEL}' in oldObject.metadata.?labels.orValue({{}}))",
+                },
+                {
+                    "name": "not-the-fleet-controller",
+                    "expression": "request.userInfo.username != "
+                    + _cel_string(f"system:serviceaccount:{namespace}:{service_account}"),
+                },
+                {
+                    "name": "not-an-administrator",
+                    "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
+                    f"group in [{groups}])",
+                },
+            ],
+            "variables": [
+                {"name": "configNow", "expression": _label_of("object", MIG_CONFIG_LABEL)},
+                {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
+                {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
+                {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
+                {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
+                {
+                    "name": "labelsBefore",
+                    "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
+                },
+                {"name": "joinedNow", "expression": _note_of("object")},
+                {
+                    "name": "joinedBefore",
+                    "expression": f"oldObject == null ? '' : {_note_of('oldObject')}",
+                },
+                {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
+                {
+                    "name": "taintsBefore",
+                    "expression": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
+                },
+            ],
+            "validations": [
+                {
+                    "expression": f"variables.configNow == variables.configBefore{default}",
+                    "message": f"only {who} may set, change or remove the label {MIG_CONFIG_LABEL} "
+                    "of a slicewright node: it partitions the node's GPUs. Change the pool's "
+                    "layout in the stack file instead",
+                    "reason": "Forbidden",
+                },
+                {
+                    # A taint with a weaker effect would be no better than none.
+                    "expression": "variables.taintsBefore.all(before, "
+                    f"before.key != '{STARTUP_TAINT_KEY}' || variables.taintsNow.exists(now, "
+                    "now.key == before.key && now.effect == before.effect))",
+                    "message": f"only {who} may remove the startup taint {STARTUP_TAINT_KEY}: "
+                    "it keeps pods away until the node's GPUs are verified. The condition "
+                    f"{NODE_CONDITION} of the node says what is missing",
+                    "reason": "Forbidden",
+                },
+                {
+                    "expression": "variables.poolBefore == '' || "
+                    "variables.poolNow == variables.poolBefore",
+                    "message": f"only {who} may change or remove the label {POOL_LABEL}: without "
+                    "it the node would not be verified any more. Remove the node from its node "
+                    "pool instead",
+                    "reason": "Forbidden",
+                },
+                *_selected_still(selecting, who),
+                {
+                    "expression": "variables.poolBefore == '' || "
+                    "variables.joinedNow == variables.joinedBefore",
+                    "message": f"only {who} may change the annotation {JOINED_ANNOTATION}, by "
+                    "which a node gets its labels back when it leaves its pool",
+                    "reason": "Forbidden",
+                },
+            ],
+        },
+    }
+    return policy, _in_force(name)
+
+
+def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
+    """The validation that a node of a pool keeps the labels by which it was selected."""
+    if not selecting:
+        return []
+    keys = sorted(selecting)
+    return [
+        {
+            "expression": "variables.poolBefore == '' || "
+            f"[{', '.join(map(_cel_string, keys))}].all(key, "
+            "variables.labelsNow[?key] == variables.labelsBefore[?key])",
+            "message": f"only {who} may change the labels by which pools select nodes "
+            f"({', '.join(keys)}) on a node of a pool: without them the node would not be "
+            "verified any more",
+            "reason": "Forbidden",
+        }
+    ]
+
+
+def _note_of(node: str) -> str:
+    return f"{node}.metadata.?annotations[?'{JOINED_ANNOTATION}'].orValue('')"
+
+
+def _label_of(node: str, label: str) -> str:
+    return f"{node}.metadata.?labels[?'{label}'].orValue('')"
+
+
+def _label_before(label: str) -> str:
+    return f"oldObject == null ? '' : {_label_of('oldObject', label)}"
+
+
+def _cel_string(text: str) -> str:
+    """A string literal of CEL, which has the escapes that json.dumps writes, but no surrogates.
+
+    Source: CEL language definition, string and bytes values.
+    """
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_force(policy: str) -> Manifest:
+    """The binding that makes a policy deny, everywhere, under the policy's name."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": policy},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+    }

@@ -1,0 +1,184 @@
+"""What a GPUPool may hold, and the columns of `kubectl get gpupools`."""
+
+from __future__ import annotations
+
+from fleet_controller import rollout_schema
+from fleet_controller.api import (
+    MAX_FAILING_NODES,
+    Manifest,
+)
+from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
+
+SCHEMA: Manifest = object_of(
+    "A pool of GPU nodes: how its nodes must be partitioned, and which of them verifiably are.",
+    {
+        "spec": object_of(
+            "Written by the Pulumi program.",
+            {
+                "selector": object_of(
+                    "Selects the nodes of the pool by their labels.",
+                    {
+                        "matchLabels": {
+                            "type": "object",
+                            "description": "Labels that a node must have, all of them.",
+                            "minProperties": 1,
+                            "additionalProperties": {"type": "string"},
+                        }
+                    },
+                    required=("matchLabels",),
+                ),
+                "layoutHash": text(
+                    "SHA-256 of the desired state that every node's report must match.",
+                    pattern="^[0-9a-f]{64}$",
+                ),
+                "expectedNodes": object_of(
+                    "How many nodes the pool may have. With fewer than `min`, it is not Verified.",
+                    {
+                        "min": count("Minimum number of nodes."),
+                        "max": count("Maximum number of nodes."),
+                    },
+                    required=("min", "max"),
+                    **{
+                        "x-kubernetes-validations": [
+                            {
+                                "rule": "self.min <= self.max",
+                                "message": "min must not be greater than max",
+                            },
+                        ]
+                    },
+                ),
+                "migConfig": text(
+                    "Value of the label nvidia.com/mig.config that the fleet controller sets on "
+                    "the pool's nodes; null or absent if mig-manager does not partition them.",
+                    nullable=True,
+                    pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+                    maxLength=63,
+                ),
+                "existingNodes": object_of(
+                    "For nodes that exist without the pool, as in a cluster that slicewright did "
+                    "not create: what the fleet controller brings to every node that the selector "
+                    "matches, and takes back when the node leaves the pool. Absent: the nodes "
+                    "were created with their labels.",
+                    {
+                        "labels": {
+                            "type": "object",
+                            "description": "Labels of the pool's nodes.",
+                            "additionalProperties": {"type": "string"},
+                        },
+                        "migLayoutOnRelease": text(
+                            "Keep: the partitions and the label nvidia.com/mig.config stay on a "
+                            "node that leaves the pool. Disable: MIG is disabled first, once no "
+                            "pod uses the node's GPUs.",
+                            enum=["Keep", "Disable"],
+                        ),
+                    },
+                    required=("labels",),
+                ),
+                "rolloutPolicy": rollout_schema.SCHEMA,
+            },
+            required=("selector", "layoutHash", "expectedNodes"),
+        ),
+        "status": object_of(
+            "Written by the fleet controller.",
+            {
+                "observedGeneration": generation(
+                    "The generation of the spec that the status describes."
+                ),
+                "waitingSince": text(
+                    "Since when this generation has waited to settle; absent once it has.",
+                    format="date-time",
+                ),
+                "nodes": object_of(
+                    "Number of nodes, by state.",
+                    {
+                        "total": count("Nodes that the selector matches."),
+                        "verified": count("Nodes whose report matches the layout."),
+                        "failing": count("Nodes that verifiably differ from the layout."),
+                        "unknown": count(
+                            "Nodes without a valid report, or whose agent could not tell."
+                        ),
+                        "changing": count("Nodes that are out of service for a new layout."),
+                        "failed": count(
+                            "Of those, nodes whose change has failed; they stay cordoned."
+                        ),
+                    },
+                ),
+                "failingNodes": {
+                    "type": "array",
+                    "maxItems": MAX_FAILING_NODES,
+                    "description": f"At most {MAX_FAILING_NODES} nodes that are not verified, "
+                    "failing ones first.",
+                    "items": object_of(
+                        "A node, and why it is not verified.",
+                        {
+                            "name": text("Name of the Node."),
+                            "reason": text("Reason of the node's condition.", **CAMEL_CASE),
+                            "message": text("Message of the node's condition."),
+                        },
+                        required=("name", "reason", "message"),
+                    ),
+                },
+                "conditions": {
+                    "type": "array",
+                    "description": "Verified, Progressing, Degraded and Settled.",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["type"],
+                    "items": object_of(
+                        "One aspect of the pool's state, as in other Kubernetes APIs.",
+                        {
+                            "type": text(
+                                "Verified: all nodes match. Progressing: nodes are being set up or "
+                                "missing. Degraded: nodes are neither verified nor being set up."
+                            ),
+                            "status": text(
+                                "True, False or Unknown.", enum=["True", "False", "Unknown"]
+                            ),
+                            "observedGeneration": generation(
+                                "The generation of the spec that the condition describes."
+                            ),
+                            "lastTransitionTime": text(
+                                "When `status` last changed.", format="date-time"
+                            ),
+                            "reason": text("Machine-readable reason, in CamelCase.", **CAMEL_CASE),
+                            "message": text("Human-readable message."),
+                        },
+                        required=(
+                            "type",
+                            "status",
+                            "observedGeneration",
+                            "lastTransitionTime",
+                            "reason",
+                            "message",
+                        ),
+                    ),
+                },
+            },
+        ),
+    },
+    required=("spec",),
+)
+
+COLUMNS: list[Manifest] = [
+    {
+        "name": "Verified",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Verified")].status',
+    },
+    {
+        "name": "Reason",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Verified")].reason',
+    },
+    {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
+    {"name": "Proven", "type": "integer", "jsonPath": ".status.nodes.verified"},
+    {"name": "Changing", "type": "integer", "jsonPath": ".status.nodes.changing"},
+    {"name": "Failed", "type": "integer", "jsonPath": ".status.nodes.failed"},
+    {"name": "Failing", "type": "integer", "jsonPath": ".status.nodes.failing"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Message",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Verified")].message',
+        "priority": 1,
+    },
+]

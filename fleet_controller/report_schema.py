@@ -1,0 +1,109 @@
+"""What a GPUNodeReport may hold, and the columns of `kubectl get gpunodereports`."""
+
+from __future__ import annotations
+
+from fleet_controller.api import (
+    Manifest,
+)
+from fleet_controller.schemas import CAMEL_CASE, object_of, text
+
+_MIG_MODE: Manifest = {"type": "string", "enum": ["enabled", "disabled", "unsupported", "unknown"]}
+
+SCHEMA: Manifest = object_of(
+    "What the agent on one GPU node read by NVML, compared with what the node's pool wants.",
+    {
+        "report": object_of(
+            "Written by the agent on the node, which replaces it as a whole.",
+            {
+                "verdict": text(
+                    "Match: the node is as its pool wants it. Mismatch: it is not. Unknown: the "
+                    "agent could not find out, for example because the driver did not answer.",
+                    enum=["Match", "Mismatch", "Unknown"],
+                ),
+                "reason": text(
+                    "Machine-readable reason of the verdict, in CamelCase; the codes are stable.",
+                    **CAMEL_CASE,
+                ),
+                "message": text(
+                    "Human-readable message: which GPU, what is wanted, what was found, the likely "
+                    "cause, and what to do.",
+                    maxLength=1024,
+                ),
+                "pool": text("Name of the pool that the node was compared with.", maxLength=63),
+                "observedHash": text(
+                    "SHA-256 of the desired state that the node was compared with.",
+                    pattern="^[0-9a-f]{64}$",
+                ),
+                "bootID": text(
+                    "Boot ID of the node at that time. MIG partitions do not survive a reboot.",
+                    maxLength=64,
+                ),
+                "time": text("When the GPUs were read.", format="date-time"),
+                "driver": text(
+                    "Version of the NVIDIA driver; absent if the driver did not answer.",
+                    maxLength=80,
+                ),
+                "models": {
+                    "type": "array",
+                    "description": "Product names of the GPUs as NVML returns them, each once; "
+                    "absent if NVML returned none.",
+                    "maxItems": 64,
+                    "items": {"type": "string", "maxLength": 96},
+                },
+                "gpus": {
+                    "type": "array",
+                    "description": "The GPUs as they were found; those in the same state share one "
+                    "entry. Empty if the driver did not answer.",
+                    "maxItems": 64,
+                    "items": object_of(
+                        "GPUs in the same state. An entry with indexes alone stands for GPUs whose "
+                        "state was left out to keep the report small.",
+                        {
+                            "indexes": {
+                                "type": "array",
+                                "description": "NVML indexes of these GPUs.",
+                                "minItems": 1,
+                                "maxItems": 64,
+                                "items": {"type": "integer", "format": "int32", "minimum": 0},
+                            },
+                            "model": text(
+                                "Product name; absent if `models` has only one.", maxLength=96
+                            ),
+                            "mig": {**_MIG_MODE, "description": "Current MIG mode."},
+                            "pending": {
+                                **_MIG_MODE,
+                                "description": "MIG mode after the next GPU reset; absent if equal "
+                                "to `mig`.",
+                            },
+                            "instances": {
+                                "type": "object",
+                                "description": "Number of MIG devices by profile.",
+                                "additionalProperties": {
+                                    "type": "integer",
+                                    "format": "int32",
+                                    "minimum": 1,
+                                },
+                            },
+                            "error": text(
+                                "The error with which the driver answered instead.", maxLength=256
+                            ),
+                        },
+                        required=("indexes",),
+                    ),
+                },
+            },
+            required=("verdict", "reason", "message", "pool", "observedHash", "time"),
+            # There is one writer. Without this, managedFields would be as large as the report.
+            **{"x-kubernetes-map-type": "atomic"},
+        ),
+    },
+    required=("report",),
+)
+
+COLUMNS: list[Manifest] = [
+    {"name": "Pool", "type": "string", "jsonPath": ".report.pool"},
+    {"name": "Verdict", "type": "string", "jsonPath": ".report.verdict"},
+    {"name": "Reason", "type": "string", "jsonPath": ".report.reason"},
+    {"name": "Looked", "type": "date", "jsonPath": ".report.time"},
+    {"name": "Message", "type": "string", "jsonPath": ".report.message", "priority": 1},
+]

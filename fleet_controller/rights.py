@@ -1,0 +1,59 @@
+"""RBAC rules of the node agent and the fleet controller. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fleet_controller.api import (
+    CLUSTER_POLICY_PLURAL,
+    EVENTS_NAMESPACE,
+    GROUP,
+    NAMESPACE,
+    POOL_PLURAL,
+    REPORT_PLURAL,
+)
+
+Rule = dict[str, list[str]]
+
+AGENT_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    {"apiGroups": [GROUP], "resources": [REPORT_PLURAL], "verbs": ["get", "create", "patch"]},
+)
+"""ClusterRole of the agent. No right to change Nodes; `report_policy` narrows the reports."""
+
+CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    # To see whether pods still run on a node whose layout must change, and to ask them to leave. It
+    # may delete none: an eviction respects the PodDisruptionBudgets.
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {
+        "apiGroups": [GROUP],
+        "resources": [REPORT_PLURAL, POOL_PLURAL],
+        "verbs": ["get", "list", "watch"],
+    },
+    {"apiGroups": [GROUP], "resources": [f"{POOL_PLURAL}/status"], "verbs": ["patch"]},
+    # To let go of a pool that is being deleted: finalizers are no part of the status.
+    # `pool_policy` allows no more.
+    {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
+    # To quote why NVIDIA's operator does not serve a node.
+    {"apiGroups": ["nvidia.com"], "resources": [CLUSTER_POLICY_PLURAL], "verbs": ["list"]},
+)
+"""ClusterRole of the controller."""
+
+CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    EVENTS_NAMESPACE: (
+        {
+            "apiGroups": [""],
+            "resources": ["events"],
+            "verbs": ["get", "list", "create", "patch", "delete"],
+        },
+    ),
+    # To quote why an agent's DaemonSet cannot make its pods.
+    NAMESPACE: ({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},),
+}
+"""Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools.
+No leases, because there is no leader election.
+"""
