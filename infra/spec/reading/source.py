@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -12,14 +12,9 @@ import yaml
 
 from infra.spec.problem import KEY, Path, Problem
 from infra.spec.reading.merges import at
+from infra.spec.reading.nodes import Nodes
 from infra.spec.reading.not_readable import NotReadable
-from infra.spec.reading.yaml_reader import (
-    NO_TEMPLATES,
-    Loader,
-    Positions,
-    Reader,
-    check_depth,
-)
+from infra.spec.reading.yaml_reader import NO_TEMPLATES, Loader, Reader, check_depth
 
 _MAX_BYTES = 4 * 1024 * 1024
 
@@ -55,9 +50,8 @@ class Source:
     """The file's name as the user typed it, or a description of the text."""
     raw: Any = None
     """The value as Python objects."""
-    positions: Mapping[Path, Positions] = field(default_factory=dict)
-    written: Mapping[Path, str] = field(default_factory=dict)
-    """Numbers, booleans and nulls as written: YAML reads 1.30 as 1.3."""
+    nodes: Nodes | None = None
+    """Of the file; None without one."""
     problems: tuple[Problem, ...] = ()
     """Problems of the YAML itself."""
     unusable: frozenset[Path] = frozenset()
@@ -65,16 +59,13 @@ class Source:
 
     def position(self, path: Path, *, key: bool = False) -> tuple[int, int] | None:
         """Line and column, counted from 1, of the key or value at `path`, or else of its closest
-        parent in the file. An empty value is where its key is.
+        parent in the file. An empty value is where its key is. None without a file.
         """
-        found = path
-        while found not in self.positions:
-            if not found:
-                return None
-            found, key = found[:-1], True
-        positions = self.positions[found]
-        mark = positions.key if key else positions.value
-        return mark.line + 1, mark.column + 1
+        return self.nodes.position(path, key=key) if self.nodes else None
+
+    def as_written(self, path: Path) -> str | None:
+        """A number, boolean or null as it stands in the file: YAML reads 1.30 as 1.3."""
+        return self.nodes.as_written(path) if self.nodes else None
 
     def value(self, path: Path) -> Any:
         """The value at `path`; None if there is none."""
@@ -108,14 +99,13 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
     key_node, value_node = _child(_child(root, "config", name)[1], KEY, name)
     reader = Reader()
     try:
-        raw = reader.value(value_node, (), key_node.start_mark)
+        raw = reader.value(value_node)
     except NotReadable as e:
         raise NotReadable(f"{name}{e}") from None
     return Source(
         name,
         raw,
-        reader.positions,
-        reader.written,
+        Nodes(key_node, value_node, reader.merges),
         tuple(reader.problems),
         frozenset(reader.unusable),
     )

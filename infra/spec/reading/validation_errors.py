@@ -89,7 +89,7 @@ def _violated(error: Any, found: Any, path: Path) -> Problem:
 def _wrong_type(
     expected: str, found: Any, path: Path, parent: Any, source: Source
 ) -> tuple[Problem, Fix]:
-    wanted, as_written = type_at(parent, path[-1]) if path else None, source.written.get(path)
+    wanted, as_written = type_at(parent, path[-1]) if path else None, source.as_written(path)
     value, instead = coerce(expected, found, wanted, as_written)
     if value is None and path[-1:] and path[-1] in MODES:
         instead = f"write {MODES[str(path[-1])]}"

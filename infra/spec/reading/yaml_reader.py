@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
 from infra.spec.problem import Path, Problem
 from infra.spec.reading import scalars
 from infra.spec.reading.formatting import shorten
-from infra.spec.reading.merges import MERGE, Merges, at
+from infra.spec.reading.merges import MERGE, Entry, Merges, at
 from infra.spec.reading.not_readable import NotReadable
 from infra.spec.reading.scalars import Kind
 
@@ -27,7 +27,7 @@ _NO_TAG = "write the value without a tag"
 # libyaml takes a tenth of the time; PyYAML may be built without it.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_PLAIN = "plain"
+PLAIN = "plain"
 """Tag of a scalar without quotes and without a tag, which `scalars.resolve` reads."""
 _PREFIX = "tag:yaml.org,2002:"
 _STRING = f"{_PREFIX}str"
@@ -44,7 +44,7 @@ class Loader(_Base):  # type: ignore[misc]
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> Any:
         """The tag of a node that has none in the file."""
         if kind is yaml.ScalarNode and implicit[0]:
-            return _PLAIN
+            return PLAIN
         return _TAGS[kind]
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
@@ -89,107 +89,112 @@ def _deepest(text: str) -> int:
     return open_at_end + on_one_line + 2 * (indented + 1)
 
 
-class Positions(NamedTuple):
-    """Where a key (or list item) and its value begin: PyYAML's marks, which count from 0."""
-
-    key: Any
-    value: Any
+def has_own_tag(node: yaml.Node) -> bool:
+    """Whether a list or mapping has a tag in the file."""
+    return not isinstance(node, yaml.ScalarNode) and node.tag != _TAGS[type(node)]
 
 
 class Reader:
-    """Converts YAML nodes to values and records positions and problems by path."""
+    """Converts YAML nodes to values and records problems by path."""
 
     def __init__(self) -> None:
-        self.positions: dict[Path, Positions] = {}
-        self.written: dict[Path, str] = {}
         self.problems: list[Problem] = []
         self.unusable: list[Path] = []
-        self._merges = Merges()
+        self.merges = Merges()
+        self._read = 0
+        """Values, those of an alias each time."""
+        self._at: list[str | int] = []
+        """The path of the value that is being read. One list: a path for each value takes time."""
         self._inside: set[int] = set()
         """Ids of the nodes whose values are being read."""
         self._strings: set[str] = set()
         """Keys that are strings without quotes."""
 
-    def value(self, node: yaml.Node, path: Path, key_mark: Any) -> Any:
+    def value(self, node: yaml.Node) -> Any:
         """The node's value. Raises NotReadable, its message beginning with the position."""
-        if len(self.positions) > _MAX_VALUES:
+        if self._read > _MAX_VALUES:
             raise NotReadable(
                 f": has more than {_MAX_VALUES} values when its aliases are expanded; "
                 "use fewer aliases"
             )
-        if len(path) > _MAX_DEPTH:
+        self._read += 1
+        if len(self._at) > _MAX_DEPTH:
             raise NotReadable(f"{at(node)}: {_TOO_DEEP}")
-        self.positions[path] = Positions(key_mark, node.start_mark)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
-        if node.tag != _TAGS[type(node)]:
-            return self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
+            return self._scalar(node)
+        if has_own_tag(node):
+            return self._refuse(f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
         if id(node) in self._inside:
             return self._refuse(
-                path,
                 "the alias is part of the value that it refers to",
                 "write the value",
                 in_key=True,
             )
         self._inside.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
-            return [self.value(n, (*path, i), n.start_mark) for i, n in enumerate(node.value)]
-        finally:
-            self._inside.discard(id(node))
+        value = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._list(node)
+        self._inside.discard(id(node))
+        return value
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> scalars.Value:
+    def _scalar(self, node: yaml.ScalarNode) -> scalars.Value:
         text: str = node.value
         if node.tag == _STRING:
             return text
-        if node.tag != _PLAIN:
-            self._refuse(path, f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
+        if node.tag != PLAIN:
+            self._refuse(f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
             return None
         found = scalars.resolve(text)
-        if found.kind is Kind.VALUE:
-            self.written[path] = text
-        elif found.kind not in (Kind.STRING, Kind.MERGE):
-            self._refuse(path, *_remedy(text, found))
-        return text if found.kind is Kind.MERGE else found.value
+        if found.kind is Kind.MERGE:
+            return text
+        if found.kind is not Kind.STRING and found.kind is not Kind.VALUE:
+            self._refuse(*_remedy(text, found))
+        return found.value
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        keys = set()
-        for key_node, _ in node.value:
+    def _list(self, node: yaml.Node) -> list[Any]:
+        values = []
+        self._at.append(0)
+        for i, item in enumerate(node.value):
+            self._at[-1] = i
+            values.append(self.value(item))
+        self._at.pop()
+        return values
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        entries: dict[str, Entry] = {}
+        for entry in node.value:
+            key_node = entry[0]
             if not isinstance(key_node, yaml.ScalarNode):
                 raise NotReadable(
                     f"{at(key_node)}: a key must be a string, not a list or mapping; {NO_TEMPLATES}"
                 )
-            keys.add(key_node.value)
-        if len(keys) < len(node.value) or MERGE in keys:
-            self._look_for_duplicates(node, path)
+            entries[key_node.value] = entry
+        if len(entries) < len(node.value):
+            self._look_for_duplicates(node)
+        if MERGE in entries:
+            entries = dict(self.merges.resolve(node))
         mapping: dict[str, Any] = {}
-        for key, (key_node, value_node) in self._merges.resolve(node).items():
-            here = (*path, key)
-            mapping[key] = self.value(value_node, here, key_node.start_mark)
-            if key_node.tag != _STRING and not (key_node.tag == _PLAIN and key in self._strings):
-                self._check_key(key_node, here)
+        self._at.append("")
+        for key, (key_node, value_node) in entries.items():
+            self._at[-1] = key
+            mapping[key] = self.value(value_node)
+            if key_node.tag != _STRING and not (key_node.tag == PLAIN and key in self._strings):
+                self._check_key(key_node)
+        self._at.pop()
         return mapping
 
-    def _look_for_duplicates(self, node: yaml.MappingNode, path: Path) -> None:
+    def _look_for_duplicates(self, node: yaml.MappingNode) -> None:
         first: dict[str, int] = {}
         duplicates: set[str] = set()
         for key_node, _ in node.value:
             if key_node.value in first:
                 duplicates.add(key_node.value)
             first.setdefault(key_node.value, key_node.start_mark.line + 1)
-            if key_node.value == MERGE:
-                # Not among the entries, but it may be there twice.
-                self.positions[(*path, key_node.value)] = Positions(
-                    key_node.start_mark, key_node.start_mark
-                )
         for key in sorted(duplicates):
-            self._duplicate((*path, key), first[key])
+            self._duplicate((*self._at, key), first[key])
 
-    def _check_key(self, node: yaml.ScalarNode, path: Path) -> None:
+    def _check_key(self, node: yaml.ScalarNode) -> None:
         """Refuses a key that the engine would hand over as another text."""
         text: str = node.value
-        if node.tag != _PLAIN:
+        if node.tag != PLAIN:
             reason, instead = f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG
         else:
             found = scalars.resolve(text)
@@ -202,7 +207,7 @@ class Reader:
             instead = f"write {json.dumps(text, ensure_ascii=False)} in quotes"
         self.problems.append(
             Problem(
-                path=path,
+                path=tuple(self._at),
                 reason=reason,
                 instead=instead,
                 source="YAML 1.1 and 1.2 specifications",
@@ -223,13 +228,13 @@ class Reader:
 
     def _refuse(
         self,
-        path: Path,
         reason: str,
         instead: str,
         source: str = "YAML 1.2 specification",
         *,
         in_key: bool = False,
     ) -> None:
+        path = tuple(self._at)
         self.problems.append(
             Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
         )
