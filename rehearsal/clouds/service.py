@@ -22,6 +22,7 @@ from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.idempotency import answered_once
 from rehearsal.clouds.aws.kms import Kms
 from rehearsal.clouds.aws.load_balancers import LoadBalancers
+from rehearsal.clouds.aws.logs import Logs
 from rehearsal.clouds.aws.policy_simulator import PolicySimulator
 from rehearsal.clouds.aws.resource_groups import ResourceGroups
 from rehearsal.clouds.aws.service_quotas import ServiceQuotas
@@ -85,10 +86,10 @@ class Cloud:
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
         aws_iam, ec2, eks = AwsIam(context), Ec2(context, running_in), Eks(context)
-        balancers = LoadBalancers(context)
+        balancers, logs = LoadBalancers(context), Logs(context)
         self._node_events = (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
-        self._services = (gke, compute, google_iam, eks, ec2, balancers, aws_iam)
+        self._services = (gke, compute, google_iam, eks, ec2, balancers, logs, aws_iam)
         self._methods: Mapping[str, Methods] = {
             "container": gke.methods(),
             "compute": {**compute.methods(), **Offerings(context).methods()},
@@ -105,6 +106,7 @@ class Cloud:
             "service-quotas": ServiceQuotas(context).methods(),
             "ssm": Ssm().methods(),
             "kms": Kms(context).methods(),
+            "logs": logs.methods(),
             "resource-groups": ResourceGroups(context).methods(),
         }
 

@@ -24,6 +24,7 @@ _AWS_SERVICES = (
     "SSM",
     "KMS",
     "RESOURCE_GROUPS",
+    "CLOUDWATCH_LOGS",
 )
 USERS_OWN = (
     "AWS_PROFILE",

@@ -10,7 +10,13 @@ import hashlib
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, detach_interfaces
+from rehearsal.clouds.aws.ec2.network_interfaces import (
+    add_balancer_group,
+    add_interface,
+    detach_interfaces,
+    owned_by,
+    tag_list,
+)
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS
@@ -31,12 +37,17 @@ class LoadBalancers:
         found = {
             "DescribeLoadBalancers": self._describe_classic,
             "DeleteLoadBalancer": self._delete_classic,
+            "DescribeTags": self._tags_of_classic,
         }
         return in_known_regions(found, _no_region)
 
     def methods(self) -> Methods:
         """Of the second version."""
-        found = {"DescribeLoadBalancers": self._describe, "DeleteLoadBalancer": self._delete}
+        found = {
+            "DescribeLoadBalancers": self._describe,
+            "DeleteLoadBalancer": self._delete,
+            "DescribeTags": self._tags,
+        }
         return in_known_regions(found, _no_region)
 
     def inventory(self) -> list[JsonObject]:
@@ -77,6 +88,23 @@ class LoadBalancers:
         with self._store.lock:
             self._remove(params, self._of(params, classic=True).get(body["LoadBalancerName"]))
         return {}
+
+    def _tags_of_classic(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        known, names = self._of(params, classic=True), body["LoadBalancerNames"]
+        for name in names:
+            if name not in known:
+                raise _not_found(f"There is no ACTIVE Load Balancer named '{name}'")
+        shown = [{"LoadBalancerName": n, "Tags": tag_list(known[n]["tags"])} for n in names]
+        return {"TagDescriptions": shown}
+
+    def _tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        arns = {b["arn"]: b for b in self._of(params, classic=False).values()}
+        if unknown := [a for a in body["ResourceArns"] if a not in arns]:
+            raise _not_found(f"Load balancers '[{', '.join(unknown)}]' not found")
+        shown = [
+            {"ResourceArn": a, "Tags": tag_list(arns[a]["tags"])} for a in body["ResourceArns"]
+        ]
+        return {"TagDescriptions": shown}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         known = self._of(params, classic=False)
@@ -126,9 +154,18 @@ class LoadBalancers:
 
 
 def leave_load_balancer(
-    context: Context, region: str, service: JsonObject, *, subnets: list[str], group: str
+    context: Context,
+    region: str,
+    service: JsonObject,
+    *,
+    subnets: list[str],
+    group: str,
+    cluster: str,
 ) -> None:
-    """Puts on record what a Service had, with an interface in each subnet. Can be repeated."""
+    """Puts on record what a Service had, with an interface in each subnet. Can be repeated.
+
+    A classic load balancer has a security group of its own. group: that of the others.
+    """
     meta = service["metadata"]
     name = f"a{meta['uid'].replace('-', '')}"[:32]
     if context.store.get(LOAD_BALANCERS, f"{region}/{name}") is not None:
@@ -152,9 +189,12 @@ def leave_load_balancer(
         "vpc": next((s["VpcId"] for s in known.values()), ""),
         "subnets": {identity: s["AvailabilityZone"] for identity, s in known.items()},
         "interfaces": description,
+        "tags": {**owned_by(cluster), "kubernetes.io/service-name": _named(meta)},
         "since": now(),
     }
     context.store.put(LOAD_BALANCERS, f"{region}/{name}", balancer)
+    if not network:
+        group = add_balancer_group(context, region, balancer["vpc"], name, cluster=cluster)
     for subnet in known:
         add_interface(
             context,
@@ -165,6 +205,10 @@ def leave_load_balancer(
             status="in-use",
             lasts_s=None,
         )
+
+
+def _named(meta: JsonObject) -> str:
+    return f"{meta.get('namespace', 'default')}/{meta.get('name', meta['uid'])}"
 
 
 def _not_found(message: str) -> CloudError:

@@ -20,6 +20,7 @@ SERVICES: Mapping[str, str] = {
     "service-quotas": "service-quotas",
     "ssm": "ssm",
     "kms": "kms",
+    "logs": "logs",
     "resource-groups": "resource-groups",
 }
 """Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
@@ -39,6 +40,7 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
     "service-quotas": lambda _: "IllegalArgumentException",
     "ssm": lambda _: "ValidationException",
     "kms": lambda _: "ValidationException",
+    "logs": lambda _: "InvalidParameterException",
     "resource-groups": lambda _: "BadRequestException",
 }
 

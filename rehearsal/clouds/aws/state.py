@@ -31,7 +31,7 @@ SECURITY_GROUPS = Kind[JsonObject]("ec2/securityGroups")
 VOLUMES = Kind[JsonObject]("ec2/volumes")
 LOAD_BALANCERS = Kind[JsonObject]("elb/loadBalancers")
 LOG_GROUPS = Kind[JsonObject]("logs/logGroups")
-"""The last three by REGION/NAME, only once they are left over; no operation deletes log groups."""
+"""The last three by REGION/NAME; volumes and load balancers only once they are left over."""
 LAUNCH_TEMPLATES = Kind[JsonObject]("ec2/launchTemplates")
 """By REGION/ID: in the API's form; fields that begin with `_` are not shown."""
 

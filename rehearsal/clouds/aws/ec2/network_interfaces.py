@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import dependency_violation, key_of, new_id, shown
+from rehearsal.clouds.aws.ec2.resources import (
+    dependency_violation,
+    filtered,
+    key_of,
+    new_id,
+    shown,
+)
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import NETWORK_INTERFACES, SECURITY_GROUPS, SUBNETS
@@ -32,22 +38,10 @@ class NetworkInterfaces:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("NetworkInterfaceIds")
-        members: dict[str, Callable[[JsonObject], list[str]]] = {
-            "subnet-id": lambda i: [i["SubnetId"]],
-            "vpc-id": lambda i: [i["VpcId"]],
-            "group-id": lambda i: [g["GroupId"] for g in i["Groups"]],
-            "status": lambda i: [i["Status"]],
-        }
         found = interfaces(self._context, params["region"])
         if ids:
             found = [self._find(params, i) for i in ids]
-        for wanted in body.get("Filters", []):
-            if wanted["Name"] not in members:
-                raise aws_error(
-                    "InvalidParameterValue", f"The filter '{wanted['Name']}' is invalid"
-                )
-            member = members[wanted["Name"]]
-            found = [i for i in found if set(member(i)) & set(wanted["Values"])]
+        found = filtered(found, body.get("Filters", ()), _INTERFACE_FILTERS, tags="TagSet")
         return {"NetworkInterfaces": [shown(i) for i in found]}
 
     def _find(self, params: JsonObject, identity: str) -> JsonObject:
@@ -74,6 +68,7 @@ class NetworkInterfaces:
         ids = body.get("GroupIds")
         if ids:
             found = [self._find_group(params, i) for i in ids]
+        found = filtered(found, body.get("Filters", ()), _GROUP_FILTERS)
         return {"SecurityGroups": [shown(g) for g in found]}
 
     def _find_group(self, params: JsonObject, identity: str | None) -> JsonObject:
@@ -91,6 +86,18 @@ class NetworkInterfaces:
                 raise dependency_violation(f"resource {group['GroupId']} has a dependent object")
             self._store.delete(SECURITY_GROUPS, key_of(params, group["GroupId"]))
         return {}
+
+
+_INTERFACE_FILTERS: Mapping[str, Callable[[JsonObject], Sequence[str]]] = {
+    "subnet-id": lambda i: [i["SubnetId"]],
+    "vpc-id": lambda i: [i["VpcId"]],
+    "group-id": lambda i: [g["GroupId"] for g in i["Groups"]],
+    "status": lambda i: [i["Status"]],
+}
+_GROUP_FILTERS: Mapping[str, Callable[[JsonObject], Sequence[str]]] = {
+    "vpc-id": lambda g: [g["VpcId"]],
+    "group-name": lambda g: [g["GroupName"]],
+}
 
 
 def interfaces(
@@ -134,6 +141,7 @@ def add_interface(
     description: str,
     status: str,
     lasts_s: float | None,
+    tags: Mapping[str, str] | None = None,
 ) -> None:
     """lasts_s: after these seconds AWS itself removes it; None = never."""
     subnet = context.store.get(SUBNETS, f"{region}/{subnet_id}")
@@ -149,7 +157,7 @@ def add_interface(
         "Status": status,
         "Groups": [{"GroupId": group, "GroupName": group}],
         "OwnerId": ACCOUNT,
-        "TagSet": [],
+        "TagSet": tag_list(tags or {}),
         "_until": None if lasts_s is None else time.time() + lasts_s,
     }
     context.store.put(NETWORK_INTERFACES, f"{region}/{identity}", interface)
@@ -185,6 +193,42 @@ def add_security_group(context: Context, region: str, vpc: str, cluster: str) ->
     }
     context.store.put(SECURITY_GROUPS, f"{region}/{identity}", group)
     return identity
+
+
+def add_balancer_group(
+    context: Context, region: str, vpc: str, balancer: str, *, cluster: str
+) -> str:
+    """The group that the service controller makes for a classic load balancer; returns its id.
+
+    Source: kubernetes/cloud-provider-aws, pkg/providers/v1/aws.go, EnsureLoadBalancer.
+    """
+    identity = new_id("sg")
+    group = {
+        "GroupId": identity,
+        "GroupName": f"k8s-elb-{balancer}",
+        "Description": f"Security group for Kubernetes ELB {balancer}",
+        "VpcId": vpc,
+        "OwnerId": ACCOUNT,
+        "IpPermissions": [],
+        "IpPermissionsEgress": [],
+        "Tags": tag_list(owned_by(cluster)),
+        "_cluster": "",
+        "_since": now(),
+    }
+    context.store.put(SECURITY_GROUPS, f"{region}/{identity}", group)
+    return identity
+
+
+def owned_by(cluster: str) -> Mapping[str, str]:
+    """The tags of what Kubernetes' cloud provider makes for a cluster.
+
+    Source: kubernetes/cloud-provider-aws, pkg/providers/v1/tags.go.
+    """
+    return {"KubernetesCluster": cluster, f"kubernetes.io/cluster/{cluster}": "owned"}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[JsonObject]:
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
 def release_security_group(context: Context, region: str, identity: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeapi import JsonObject
@@ -159,6 +159,34 @@ def _not_found(kind: Kind[JsonObject], identity: str) -> CloudError:
 def shown(resource: JsonObject) -> JsonObject:
     """Without the fields that only the simulation knows, which begin with `_`."""
     return {k: v for k, v in resource.items() if not k.startswith("_")}
+
+
+def filtered(
+    found: Sequence[JsonObject],
+    filters: Sequence[JsonObject],
+    members: Mapping[str, Callable[[JsonObject], Sequence[str]]],
+    *,
+    tags: str = "Tags",
+) -> list[JsonObject]:
+    """Those that match all filters. members: filter -> the values that a resource has of it.
+
+    `tag:KEY` and `tag-key` are known of all. tags: where a resource has them. Raises CloudError.
+    """
+    kept = list(found)
+    for wanted in filters:
+        name, values = str(wanted["Name"]), set(wanted.get("Values", ()))
+        if name == "tag-key":
+            kept = [r for r in kept if {t["Key"] for t in r[tags]} & values]
+        elif name.startswith("tag:"):
+            key = name.removeprefix("tag:")
+            kept = [
+                r for r in kept if any(t["Key"] == key and t["Value"] in values for t in r[tags])
+            ]
+        elif name in members:
+            kept = [r for r in kept if set(members[name](r)) & values]
+        else:
+            raise aws_error("InvalidParameterValue", f"The filter '{name}' is invalid")
+    return kept
 
 
 def new_id(prefix: str) -> str:

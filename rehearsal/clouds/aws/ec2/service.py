@@ -21,7 +21,6 @@ from rehearsal.clouds.aws.ec2.zones import Zones
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import (
     LAUNCH_TEMPLATES,
-    LOG_GROUPS,
     NAT_GATEWAYS,
     NETWORK_INTERFACES,
     SECURITY_GROUPS,
@@ -64,11 +63,6 @@ class Ec2:
             for key, resource in self._store.items(kind)
             # EC2 goes on showing NAT gateways that are gone.
             if kind is not NAT_GATEWAYS or resource["State"] not in ("deleted", "failed")
-        ]
-        found += [
-            {"kind": kind.name.replace("/", ".")[:-1], "name": key}
-            for kind in (LOG_GROUPS,)
-            for key, _ in self._store.items(kind)
         ]
         # A security group that its cluster keeps is not counted beside it.
         return found + [

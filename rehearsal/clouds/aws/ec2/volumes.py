@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import key_of
+from rehearsal.clouds.aws.ec2.network_interfaces import owned_by, tag_list
+from rehearsal.clouds.aws.ec2.resources import filtered, key_of
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import VOLUMES
 from rehearsal.clouds.core.context import Context, Methods, now
@@ -30,12 +31,12 @@ class Volumes:
         return found
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        if body.get("Filters"):
-            raise aws_error("InvalidParameterValue", "The rehearsal's cloud takes VolumeIds only")
         ids = body.get("VolumeIds")
         found = [self._find(params, i) for i in ids] if ids else None
         listed = self._store.values(VOLUMES, prefix=f"{params['region']}/")
-        return {"Volumes": listed if found is None else found}
+        found = listed if found is None else found
+        status = {"status": lambda v: [v["State"]]}
+        return {"Volumes": filtered(found, body.get("Filters", ()), status)}
 
     def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
@@ -44,8 +45,11 @@ class Volumes:
         return {}
 
 
-def leave_volume(context: Context, region: str, volume: JsonObject) -> None:
-    """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated."""
+def leave_volume(context: Context, region: str, volume: JsonObject, *, cluster: str) -> None:
+    """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated.
+
+    Tags: kubernetes-sigs/aws-ebs-csi-driver, docs/tagging.md, with --k8s-tag-cluster-id.
+    """
     spec = volume["spec"]
     source = spec.get("csi") or {}
     if source.get("driver") != _DRIVER:
@@ -60,9 +64,24 @@ def leave_volume(context: Context, region: str, volume: JsonObject) -> None:
         "Size": int(size[1]) if size else 1,
         "VolumeType": "gp3",
         "CreateTime": now(),
-        "Tags": [{"Key": "ebs.csi.aws.com/cluster", "Value": "true"}],
+        "Tags": tag_list(
+            {
+                "CSIVolumeName": volume.get("metadata", {}).get("name", identity),
+                "ebs.csi.aws.com/cluster": "true",
+                **owned_by(cluster),
+                **_claim(spec),
+            }
+        ),
     }
     context.store.put(VOLUMES, f"{region}/{identity}", found)
+
+
+def _claim(spec: JsonObject) -> JsonObject:
+    claim = spec.get("claimRef")
+    if not claim:
+        return {}
+    made_for = "kubernetes.io/created-for/pvc"
+    return {f"{made_for}/{field}": claim[field] for field in ("name", "namespace")}
 
 
 def _zone(spec: JsonObject) -> str | None:

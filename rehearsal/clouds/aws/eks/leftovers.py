@@ -2,7 +2,8 @@
 
 Sources: terraform-aws-modules/terraform-aws-eks #2048, #2643, pulumi/pulumi-eks #194 (interfaces,
 security group); terraform-aws-eks #2808 (load balancers); eksctl-io/eksctl #274 (volumes); EKS user
-guide, "Send control plane logs to CloudWatch Logs" (the log group is never deleted).
+guide, "Send control plane logs to CloudWatch Logs" (the log group is never deleted). Tags
+of interfaces: aws/amazon-vpc-cni-k8s, README, "ENI tags related to Allocation".
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def leave_of_nodes(context: Context, item: NodeGroupRecord, cluster: JsonObject)
             description=f"aws-K8S-{node['name']}",
             status="available",
             lasts_s=lasts_s,
+            tags={
+                "cluster.k8s.amazonaws.com/name": cluster["name"],
+                "eks:eni:owner": "amazon-vpc-cni",
+                "node.k8s.amazonaws.com/instance_id": f"i-{node['name']}",
+            },
         )
 
 
@@ -42,9 +48,11 @@ def leave_of_cluster(context: Context, region: str, cluster: JsonObject, api: No
     for service in api.listed("/api/v1/services"):
         if service["spec"].get("type") == "LoadBalancer":
             subnets = network["subnetIds"]
-            leave_load_balancer(context, region, service, subnets=subnets, group=group)
+            leave_load_balancer(
+                context, region, service, subnets=subnets, group=group, cluster=cluster["name"]
+            )
     for volume in api.listed("/api/v1/persistentvolumes"):
-        leave_volume(context, region, volume)
+        leave_volume(context, region, volume, cluster=cluster["name"])
     release_security_group(context, region, group)
 
 

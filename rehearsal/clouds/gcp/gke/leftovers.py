@@ -3,7 +3,10 @@
 Sources: kubernetes/ingress-gce #1195 (load balancers, their firewall rules, disks: gcloud's
 reference, "container clusters delete"), kubernetes/kubernetes #39420, #39421, hashicorp/
 terraform-provider-google #5948 (firewall rules that hold the network), #7637 and
-pulumi/pulumi-kubernetes #1787 (network endpoint groups, removed by Google after a while).
+pulumi/pulumi-kubernetes #1787 (network endpoint groups, removed by Google after a while). Labels of
+disks: GKE documentation, "Create and manage cluster and node pool labels"; network tags of firewall
+rules: the same, "Automatically created firewall rules"; descriptions of endpoint groups:
+kubernetes/ingress-gce, pkg/utils/description.go.
 """
 
 from __future__ import annotations
@@ -98,6 +101,7 @@ class _Left:
             "priority": 1000,
             "sourceRanges": sources,
             "allowed": [{"IPProtocol": "tcp", "ports": ports}],
+            "targetTags": [f"gke-{self._cluster['name']}-{self._id[:8]}-node"],
         }
         self._put(FIREWALLS, None, name, rule)
 
@@ -116,6 +120,14 @@ class _Left:
                 "network": self._network,
                 "subnetwork": self._subnetwork,
                 "size": 0,
+                "description": json.dumps(
+                    {
+                        "cluster-uid": self._id,
+                        "namespace": meta["namespace"],
+                        "service-name": meta["name"],
+                        "port": port,
+                    }
+                ),
                 "_until": until,
             }
             for zone in self._cluster["locations"]:
@@ -133,6 +145,11 @@ class _Left:
                 "status": "READY",
                 "sizeGb": size.removesuffix("Gi"),
                 "description": "Disk created by GKE-PD CSI Driver",
+                "labels": {
+                    "goog-gke-volume": "",
+                    "goog-k8s-cluster-location": self._cluster["location"],
+                    "goog-k8s-cluster-name": self._cluster["name"],
+                },
             }
             self._put(DISKS, parts[3], parts[5], disk)
 

@@ -100,7 +100,10 @@ def test_load_balancers_and_volumes_outlive_their_cluster(aws) -> None:
     (volume,) = aws.call("ec2", "DescribeVolumes")["Volumes"]
     aws.call("ec2", "DeleteVolume", VolumeId=volume["VolumeId"])
     aws.call("ec2", "DetachInternetGateway", **where)
+    # The load balancer's own, which holds the network; the cluster's has gone with it.
     (group,) = aws.call("ec2", "DescribeSecurityGroups")["SecurityGroups"]
+    assert group["GroupName"] == f"k8s-elb-{left['LoadBalancerName']}"
+    assert refused(aws, "DeleteVpc", VpcId=aws.vpc) == "DependencyViolation"
     aws.call("ec2", "DeleteSecurityGroup", GroupId=group["GroupId"])
     aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
     assert not {"elb.loadBalancer", "ec2.volume"} & set(aws.cloud.inventory())
@@ -130,3 +133,41 @@ def test_the_log_group_of_a_cluster_with_logs_stays(aws) -> None:
     aws.settle("cluster")
     delete_all(aws)
     assert aws.cloud.inventory()["logs.logGroup"] == ["eu-west-1/aws/eks/p4d/cluster"]
+    aws.call("logs", "DeleteLogGroup", logGroupName="/aws/eks/p4d/cluster")
+    assert "logs.logGroup" not in aws.cloud.inventory()
+
+
+def test_what_is_left_names_its_cluster(aws) -> None:
+    """By the tags that EKS's CNI and CSI driver and Kubernetes' service controller give."""
+    aws.make_cluster()
+    aws.make_group()
+    write_account(aws.environment, **{**PROMPT, "leftovers_s": 3600.0})
+    nodes = fake_nodes(aws.environment, "p4d")
+    for uid, asked in (
+        ("1", {}),
+        ("2", {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}),
+    ):
+        meta = {"uid": uid, "namespace": "ml", "name": f"s{uid}", "annotations": asked}
+        service = {"metadata": meta, "spec": {"type": "LoadBalancer"}}
+        nodes.add_object("/api/v1/services", service)
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
+    nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": csi}})
+    delete_all(aws)
+    owned = {"Name": "tag:kubernetes.io/cluster/p4d", "Values": ["owned"]}
+
+    def found(operation: str, of: str, **by: object) -> int:
+        mine = aws.call("ec2", operation, Filters=[by or owned])[of]
+        other = {"Name": "tag:kubernetes.io/cluster/p4", "Values": ["owned"]}
+        assert aws.call("ec2", operation, Filters=[other])[of] == []
+        return len(mine)
+
+    assert found("DescribeVolumes", "Volumes") == 1
+    assert found("DescribeSecurityGroups", "SecurityGroups") == 2
+    cni = {"Name": "tag:cluster.k8s.amazonaws.com/name", "Values": ["p4d"]}
+    assert found("DescribeNetworkInterfaces", "NetworkInterfaces", **cni) == 1
+    (classic,) = aws.call("elb", "DescribeTags", LoadBalancerNames=["a1"])["TagDescriptions"]
+    assert {"Key": "kubernetes.io/service-name", "Value": "ml/s1"} in classic["Tags"]
+    (balancer,) = aws.call("elbv2", "DescribeLoadBalancers")["LoadBalancers"]
+    arns = [balancer["LoadBalancerArn"]]
+    (network,) = aws.call("elbv2", "DescribeTags", ResourceArns=arns)["TagDescriptions"]
+    assert {"Key": "kubernetes.io/cluster/p4d", "Value": "owned"} in network["Tags"]

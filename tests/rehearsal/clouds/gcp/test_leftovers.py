@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -61,6 +62,8 @@ def test_firewall_rules_of_a_load_balancer_hold_the_network(gcp) -> None:
     gcp.call("compute", "targetPools.delete", pool)
     listed = gcp.call("compute", "firewalls.list", {"project": "acme"})["items"]
     for rule in listed:
+        (tag,) = rule["targetTags"]
+        assert re.fullmatch("gke-main-[0-9a-f]{8}-node", tag)
         where = {"project": "acme", "firewall": rule["name"]}
         gcp.call("compute", "firewalls.delete", where)
     gcp.call("compute", "networks.delete", NETWORK)
@@ -133,6 +136,8 @@ def test_disks_of_claims_stay_and_hold_nothing(gcp) -> None:
     zone = {"project": "acme", "zone": "us-central1-a"}
     (found,) = gcp.call("compute", "disks.list", zone)["items"]
     assert (found["name"], found["sizeGb"]) == ("pvc-1", "100")
+    assert found["labels"]["goog-k8s-cluster-name"] == "main"
+    assert found["labels"]["goog-k8s-cluster-location"] == "us-central1"
     gcp.call("compute", "subnetworks.delete", SUBNETWORK)
     gcp.call("compute", "networks.delete", NETWORK)
     gcp.call("compute", "disks.delete", {**zone, "disk": "pvc-1"})

@@ -234,6 +234,7 @@ def cluster(tell: Told, subnets: list[str], launch_template: str) -> None:
         roleArn=f"{role}/cluster",
         resourcesVpcConfig={"subnetIds": subnets},
         version="1.35",
+        logging={"clusterLogging": [{"types": ["api"], "enabled": True}]},
         tags={"team": "gpu"},
     )["cluster"]
 
@@ -365,10 +366,14 @@ def removal(
 ) -> None:
     tell("ec2", "DeleteLaunchTemplate", LaunchTemplateId=launch_template)
     for left in tell("elb", "DescribeLoadBalancers")["LoadBalancerDescriptions"]:
+        tell("elb", "DescribeTags", LoadBalancerNames=[left["LoadBalancerName"]])
         tell("elb", "DeleteLoadBalancer", LoadBalancerName=left["LoadBalancerName"])
     for left in tell("elbv2", "DescribeLoadBalancers")["LoadBalancers"]:
+        tell("elbv2", "DescribeTags", ResourceArns=[left["LoadBalancerArn"]])
         tell("elbv2", "DeleteLoadBalancer", LoadBalancerArn=left["LoadBalancerArn"])
     tell.interfaces_are_gone()
+    for log in tell("logs", "DescribeLogGroups", logGroupNamePrefix="/aws/")["logGroups"]:
+        tell("logs", "DeleteLogGroup", logGroupName=log["logGroupName"])
     for volume in tell("ec2", "DescribeVolumes")["Volumes"]:
         tell("ec2", "DeleteVolume", VolumeId=volume["VolumeId"])
     for interface in tell("ec2", "DescribeNetworkInterfaces")["NetworkInterfaces"]:
