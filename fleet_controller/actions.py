@@ -9,6 +9,7 @@ from typing import Any
 from fleet_controller.change_actions import ChangeAction
 from fleet_controller.membership import JoinNode
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.watchdog import HealNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,12 @@ class HoldNode:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordBoot:
-    """Notes on a node in which boot it was verified."""
+    """Notes on a node in which boot it was verified, and with which layout."""
 
     node: str
     boot_id: str
+    layout: str | None
+    """None where mig-manager does not partition it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,7 @@ Action = (
     | LiftTaint
     | SetMigConfig
     | ChangeAction
+    | HealNode
     | JoinNode
     | ClearNodeCondition
     | ReleaseNode

@@ -45,6 +45,13 @@ VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 not verified: MIG partitions do not survive a reboot, but the Node and its missing taint do.
 """
 
+VERIFIED_LAYOUT_ANNOTATION: Final = "slicewright.io/verified-layout"
+"""The value of the label MIG_CONFIG_LABEL with which the node was last found verified. Where the
+pool still wants it and the label says something else, somebody else has changed the label.
+"""
+STUCK_ANNOTATION: Final = "slicewright.io/stuck"
+"""On a node that is stuck (`fleet_controller.stuck.Stuck`)."""
+
 JOINED_ANNOTATION: Final = "slicewright.io/joined"
 """On a node that exists without its pool: which labels the controller has set for the pool, and
 what they were before (`fleet_controller.membership.Joined`).

@@ -108,6 +108,8 @@ def _assess(
     if report is None and no_agent:
         return _unknown("NoReport", f"the node's agent has not reported: {no_agent}", settles=True)
     invalid = _invalid_report(node, pool, report, now)
+    if invalid and invalid.reason == "ReportTooOld" and no_agent:
+        return replace(invalid, message=f"{invalid.message}: {no_agent}")
     if invalid:
         return invalid
     assert report is not None

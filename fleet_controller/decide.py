@@ -43,7 +43,7 @@ from fleet_controller.api import (
     SETTLED,
     STARTUP_TAINT_KEY,
 )
-from fleet_controller.assess import BUSY_STATES, assess
+from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, assess
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import joining, memberships
@@ -66,6 +66,7 @@ from fleet_controller.rollout import (
     needs_pods,
 )
 from fleet_controller.state import Node, Pool, Report, WarningEvent, seconds
+from fleet_controller.watchdog import due, watch
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
@@ -123,12 +124,25 @@ def decide(
             )
             for node in pool_nodes
         }
+        watched = {
+            node.name: watch(
+                node,
+                pool,
+                by_itself[node.name],
+                no_operands.get(node.name),
+                pods.get(node.name),
+                now,
+            )
+            for node in pool_nodes
+        }
+        by_itself |= {name: one.said for name, one in watched.items() if one.said}
         assessed = [(node, by_itself[node.name]) for node in pool_nodes]
         rollout = decide_rollout(pool, assessed, pods, refusals, now)
         for node in pool_nodes:
             report, turn = reports.get(node.name), rollout.turns.get(node.name)
             assessment = (turn.said if turn else None) or by_itself[node.name]
-            deadlines += turn.again if turn else ()
+            watched_now = watched[node.name]
+            deadlines += (*(turn.again if turn else ()), *watched_now.again)
             member = member_of(node, assessment, now, deadlines)
             members.append(member)
             join = joining(node, pool)
@@ -139,11 +153,15 @@ def decide(
             why = _must_hold(member, pool, report)
             if turn and turn.hold:
                 why = why or "its layout changes"
+            if watched_now.hold:
+                why = why or "an operand is to be restarted"
             if why and not node.held:
                 holds.append(_hold(node, why))
             elif turn:
                 # Before its condition, the writing of which would make the node's version another.
-                actions += turn.actions
+                actions += turn.actions or watched_now.actions
+            else:
+                actions += watched_now.actions
             if join:
                 actions.append(join)
             actions += _node_actions(member, pool, _gpu_pods(pods.get(node.name)), now)
@@ -189,26 +207,26 @@ def decide(
     )
 
 
-def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Nodes whose next step depends on their pods."""
+def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> tuple[str, ...]:
+    """Nodes whose next step depends on their pods, each once."""
     changing = (
         node.name
         for pool, members in memberships(pools, nodes)
         for node in members
         if needs_pods(node, pool)
     )
-    return (*changing, *to_disable(pools, nodes))
+    return tuple(dict.fromkeys((*changing, *to_disable(pools, nodes), *due(pools, nodes, now))))
 
 
-def without_report(
-    pools: Sequence[Pool], nodes: Sequence[Node], reports: Mapping[str, Report]
+def silent(
+    pools: Sequence[Pool], nodes: Sequence[Node], reports: Mapping[str, Report], now: float
 ) -> dict[str, str]:
-    """Node -> its pool, where the node's agent has never reported."""
+    """Node -> its pool, where the node's agent has never reported, or not for too long."""
     return {
         node.name: pool.name
         for pool, members in memberships(pools, nodes)
         for node in members
-        if node.name not in reports
+        if node.name not in reports or now >= reports[node.name].time + REPORT_AGE_LIMIT_S
     }
 
 
@@ -240,8 +258,9 @@ def _node_actions(
             )
         )
     if assessment.status == "True":
-        if node.verified_boot != node.boot_id:
-            actions.append(RecordBoot(node=node.name, boot_id=node.boot_id))
+        recorded = (node.verified_boot, node.verified_layout)
+        if recorded != (node.boot_id, pool.mig_config or ""):
+            actions.append(RecordBoot(node=node.name, boot_id=node.boot_id, layout=pool.mig_config))
         positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
         # From the back, so that a removal does not move the next one.
         actions += [

@@ -40,6 +40,8 @@ class NodePod:
     """
     leaving: bool = False
     """Being deleted."""
+    app: str = ""
+    """Its label `app`, by which NVIDIA's operands are known."""
 
     @property
     def path(self) -> str:
@@ -120,6 +122,7 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
             for volume in spec.get("volumes") or ()
         ),
         leaving="deletionTimestamp" in meta,
+        app=(meta.get("labels") or {}).get("app", ""),
     )
 
 

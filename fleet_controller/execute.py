@@ -27,7 +27,9 @@ from fleet_controller.api import (
     POOL_PLURAL,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
+    STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
+    VERIFIED_LAYOUT_ANNOTATION,
 )
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -40,6 +42,7 @@ from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import stamp
+from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError
 from kubeapi.client import path_of
 
@@ -70,8 +73,12 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_apply(cluster, action))
         case FinishChange():
             cluster.nodes.put(_finish(cluster, action))
+        case HealNode(restart=restart):
+            cluster.nodes.put(_heal(cluster, action))
+            if restart is not None:
+                _evict(cluster, restart.namespace, restart.name, restart.uid)
         case EvictPod():
-            _evict(cluster, action)
+            _evict(cluster, action.namespace, action.pod, action.uid)
         case JoinNode():
             cluster.nodes.put(_join(cluster, action))
         case ClearNodeCondition():
@@ -106,6 +113,7 @@ def subject(action: Action) -> str:
             | NoteChange(node=node)
             | ApplyLayout(node=node)
             | FinishChange(node=node)
+            | HealNode(node=node)
             | ClearNodeCondition(node=node)
             | ReleaseNode(node=node)
         ):
@@ -154,7 +162,8 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
 
 def _record_boot(cluster: Cluster, action: RecordBoot) -> dict[str, Any]:
     # Not conditional: where the node has booted again meanwhile, this is about the earlier boot.
-    patch = {"metadata": {"annotations": {VERIFIED_BOOT_ANNOTATION: action.boot_id}}}
+    notes = {VERIFIED_BOOT_ANNOTATION: action.boot_id, VERIFIED_LAYOUT_ANNOTATION: action.layout}
+    patch = {"metadata": {"annotations": notes}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
@@ -203,14 +212,25 @@ def _finish(cluster: Cluster, action: FinishChange) -> dict[str, Any]:
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
-def _evict(cluster: Cluster, action: EvictPod) -> None:
+def _heal(cluster: Cluster, action: HealNode) -> dict[str, Any]:
+    patch = {
+        "metadata": {
+            "resourceVersion": action.version,
+            "annotations": {STUCK_ANNOTATION: action.stuck.dump() if action.stuck else None},
+            "labels": dict(action.labels),
+        }
+    }
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _evict(cluster: Cluster, namespace: str, pod: str, uid: str) -> None:
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": action.pod, "namespace": action.namespace},
-        "deleteOptions": {"preconditions": {"uid": action.uid}},
+        "metadata": {"name": pod, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
     }
-    path = path_of("v1", "pods", action.pod, action.namespace)
+    path = path_of("v1", "pods", pod, namespace)
     cluster.client.create(f"{path}/eviction", eviction)
 
 

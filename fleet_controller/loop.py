@@ -27,12 +27,13 @@ from fleet_controller.change_actions import (
     FinishChange,
     NoteChange,
 )
-from fleet_controller.decide import Decision, decide, to_inspect, unproven, without_report
+from fleet_controller.decide import Decision, decide, silent, to_inspect, unproven
 from fleet_controller.execute import execute, subject
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import Cluster, error_text
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import Node, WarningEvent
+from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError, Unreachable
 from telemetry import log
 
@@ -135,7 +136,8 @@ class Loop:
         if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
-        pods = {name: cluster.pods(name) for name in to_inspect(pools, nodes)}
+        now = self._clock()
+        pods = {name: cluster.pods(name) for name in to_inspect(pools, nodes, now)}
         self._refusals.keep(pod.uid for there in pods.values() for pod in there)
         reports = cluster.reports.all()
         return decide(
@@ -144,9 +146,9 @@ class Loop:
             reports,
             pods,
             self._warnings,
-            self._clock(),
+            now,
             refusals=self._refusals.all(),
-            no_agents=self._why_no_agents(without_report(pools, nodes, reports)),
+            no_agents=self._why_no_agents(silent(pools, nodes, reports, now)),
             no_operands=self._why_no_operands(unproven(pools, nodes)),
         )
 
@@ -191,6 +193,10 @@ class Loop:
                 self._refusals.add(action.uid, e, self._clock())
                 self.progress.count(action, "refused")
                 return None
+            if isinstance(action, HealNode) and e.status == 429:
+                # A disruption budget protects the operand; that was a try, too.
+                self.progress.count(action, "refused")
+                return None
             if not _overtaken(action, e):
                 self.progress.count(action, "failed")
                 return error_text(e)
@@ -232,8 +238,8 @@ def _log(action: Action) -> None:
             log.info("node released", node=node)
         case HoldNode(node=node, why=why):
             log.info("node held", node=node, why=why)
-        case RecordBoot(node=node, boot_id=boot_id):
-            log.info("node verified in this boot", node=node, boot_id=boot_id)
+        case RecordBoot(node=node, boot_id=boot_id, layout=layout):
+            log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
         case CordonNode(node=node, change=change):
@@ -246,6 +252,15 @@ def _log(action: Action) -> None:
             log.info("layout requested", node=node, mig_config=change.target)
         case FinishChange(node=node, uncordon=uncordon):
             log.info("layout change ended", node=node, uncordoned=uncordon)
+        case HealNode(node=node, stuck=stuck, restart=restart, labels=changed):
+            log.info(
+                "node is no longer stuck" if stuck is None else "node is stuck",
+                node=node,
+                what=stuck.what if stuck else "",
+                tries=stuck.tries if stuck else 0,
+                restarted=restart.path if restart else "",
+                labels=dict(changed),
+            )
         case JoinNode(node=node, labels=labels):
             log.info("node labelled for its pool", node=node, labels=dict(labels))
         case ClearNodeCondition(node=node):

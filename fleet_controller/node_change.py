@@ -24,6 +24,7 @@ from fleet_controller.change_actions import (
 from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.state import Node, Pool
+from fleet_controller.watchdog import relabelled
 
 APPLY_LIMIT_S = 1800.0
 """From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a
@@ -117,6 +118,17 @@ def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
     """Of a node whose turn has not come. What is wrong with it by itself is said first."""
     if base.reason not in OF_THE_LAYOUT:
         return base
+    if relabelled(node, pool):
+        return replace(
+            base,
+            status="Unknown",
+            reason="MigConfigChanged",
+            message=f"somebody has changed the label nvidia.com/mig.config from {pool.mig_config}, "
+            f"with which the node was verified, to {node.mig_config or 'none'}; it is set back "
+            "when the node's pods have left, as in any change of its layout. Take the right to "
+            "change it from others (docs/reference/integrity.md)",
+            settles=False,
+        )
     message = (
         f"has layout {node.mig_config or 'none'} until its turn in the change to "
         f"{pool.mig_config}; kubectl get gpupool {pool.name} tells how far that is"

@@ -19,7 +19,9 @@ from fleet_controller.api import (
     JOINED_ANNOTATION,
     RELEASE_FINALIZER,
     STARTUP_TAINT_KEY,
+    STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
+    VERIFIED_LAYOUT_ANNOTATION,
 )
 from fleet_controller.assess import BUSY_STATES
 from fleet_controller.membership import memberships, taken_back
@@ -150,12 +152,17 @@ def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[Le
 def _release(node: Node) -> ReleaseNode:
     assert node.joined is not None
     taints = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
-    verified = (VERIFIED_BOOT_ANNOTATION,) if node.verified_boot else ()
+    ours = {
+        VERIFIED_BOOT_ANNOTATION: node.verified_boot,
+        VERIFIED_LAYOUT_ANNOTATION: node.verified_layout,
+        STUCK_ANNOTATION: node.stuck,
+        JOINED_ANNOTATION: "there",
+    }
     return ReleaseNode(
         node=node.name,
         version=node.version,
         labels=taken_back(node, node.joined.labels),
-        annotations=(*verified, JOINED_ANNOTATION),
+        annotations=tuple(key for key, value in ours.items() if value),
         taints=tuple(reversed(taints)),
     )
 

@@ -31,6 +31,7 @@ from fleet_controller.node_change import (
     waits,
 )
 from fleet_controller.state import Node, Pool
+from fleet_controller.watchdog import relabelled
 
 _SHOWN = 3
 
@@ -84,12 +85,19 @@ def decide_rollout(
         for node, base in members
         if node.name not in changes and _waits(node, pool, pods.get(node.name))
     ]
-    turns |= {node.name: Turn(said=waits(node, pool, base)) for node, base in waiting}
+    turns |= {
+        node.name: Turn(said=waits(node, pool, base), hold=relabelled(node, pool))
+        for node, base in waiting
+    }
     stopped, beginning, blocking = _beginning(pool, members, changes, waiting)
     for node in beginning:
         assert pool.mig_config is not None
         said = turns[node.name].said
-        turns[node.name] = Turn(actions=(started(node, pool.mig_config, now),), said=said)
+        turns[node.name] = Turn(
+            actions=(started(node, pool.mig_config, now),),
+            hold=turns[node.name].hold,
+            said=said,
+        )
     begun = {node.name for node in beginning}
     return Rollout(
         turns=turns,

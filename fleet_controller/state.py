@@ -20,7 +20,9 @@ from fleet_controller.api import (
     NODE_CONDITION,
     ROLLOUT_ANNOTATION,
     STARTUP_TAINT_KEY,
+    STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
+    VERIFIED_LAYOUT_ANNOTATION,
     ZONE_LABEL,
 )
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
@@ -96,6 +98,10 @@ class Node:
     """Cordoned, by whomever."""
     change: str = ""
     """The note about a change of its layout, see `fleet_controller.layout_change`; empty: none."""
+    verified_layout: str = ""
+    """The layout with which the controller last found the node verified; empty: none."""
+    stuck: str = ""
+    """The note of the watchdog, see `fleet_controller.stuck`; empty: none."""
 
     @property
     def zone(self) -> str:
@@ -206,6 +212,8 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         joined=_joined(notes.get(JOINED_ANNOTATION)),
         unschedulable=spec.get("unschedulable") is True,
         change=notes.get(CHANGE_ANNOTATION, ""),
+        verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
+        stuck=notes.get(STUCK_ANNOTATION, ""),
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
+CRASH_LOOP = "CrashLoopBackOff"
+"""The kubelet's reason for a container that ends again and again."""
 _ORDINARY = (None, "ContainerCreating", "PodInitializing")
 """Reasons that every pod's containers wait for."""
 

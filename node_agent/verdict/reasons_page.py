@@ -32,7 +32,8 @@ def _lines() -> Iterator[str]:
         "verdict its reason: a mismatch precedes",
         "what is unknown, and what stays precedes what may settle. Those of a change of the "
         "layout are in",
-        "[rollout.md](rollout.md#reasons).",
+        "[rollout.md](rollout.md#reasons), the fleet controller's own in "
+        "[controller-reasons.md](controller-reasons.md).",
         "",
         "*Settles*: a node that is still being set up can look like this for a while.",
         "",

@@ -18,9 +18,9 @@ from fleet_controller.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
+from fleet_controller.api import DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.api import POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -35,8 +35,10 @@ from fleet_controller.execute import subject
 from fleet_controller.layout_change import change_of
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+from fleet_controller.watchdog import MIG_MANAGER, MOST_TRIES, PAUSES_S, HealNode
 
 START = 1_800_000_000.0
+PAUSED = "paused-for-mig-change"
 
 
 class Conflict(Exception):
@@ -65,6 +67,16 @@ class World:
     """
     disruptions: int = 0
     """How many evictions the budget still allows."""
+    cursed: set[str] = field(default_factory=set)
+    """Nodes on which mig-manager hangs again after every start."""
+    relabelled: set[str] = field(default_factory=set)
+    """Nodes whose layout somebody else has asked for."""
+    hung: set[str] = field(default_factory=set)
+    """Nodes on which mig-manager has stopped in the middle, and will do nothing more."""
+    tries: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    """By a node's uid and layout since it was last verified with it: when an operand was restarted
+    there.
+    """
     made: int = 0
 
     # What others do.
@@ -83,17 +95,21 @@ class World:
             created=self.now,
             boot_id=f"boot-{self.made}",
             verified_boot=f"boot-{self.made}" if in_service else "",
+            verified_layout="old" if in_service else "",
             ready=True,
             labels=labels,
             taint_keys=() if in_service else (TAINT,),
             condition=None,
             leaving=False,
         )
-        self.pods[name] = []
         self.cut[name] = "old" if in_service else "none"
         self.reports.pop(name, None)
         self.broken.discard(name)
+        self.hung.discard(name)
+        self.cursed.discard(name)
+        self.relabelled.discard(name)
         self.by_admin.discard(name)
+        self.pods[name] = []
         if in_service:
             self.agent_reports(name)
 
@@ -130,17 +146,48 @@ class World:
     def mig_manager_works(self, name: str) -> None:
         node = self.nodes[name]
         wanted, state = node.labels.get(CONFIG), node.labels.get(STATE)
-        if wanted is None or state in ("success", "failed"):
+        if wanted is None or state in ("success", "failed") or name in self.hung:
             return
         if state is None:
             self.change(name, labels={**node.labels, STATE: "pending"})
             return
-        assert not any(pod.gpus for pod in self.pods[name]), "GPUs are cut under a running pod"
+        in_use = any(pod.gpus for pod in self.pods[name])
+        if in_use and name in self.relabelled:
+            # The driver refuses to destroy partitions that are in use.
+            self.change(name, labels={**node.labels, STATE: "failed"})
+            return
+        assert not in_use, "GPUs are cut under a running pod"
         if name in self.broken or wanted == "bad":
             self.change(name, labels={**node.labels, STATE: "failed"})
             return
         self.cut[name] = wanted
         self.change(name, labels={**node.labels, STATE: "success"})
+
+    def mig_manager_starts(self, name: str) -> None:
+        """Its pod is made anew: it looks at the label, whatever it was in the middle of."""
+        node = self.nodes[name]
+        if name not in self.cursed:
+            self.hung.discard(name)
+        labels = {k: v for k, v in node.labels.items() if not k.startswith(DEPLOY_LABEL_PREFIX)}
+        wanted = node.labels.get(CONFIG)
+        if wanted is not None and wanted == self.cut[name] and name not in self.hung:
+            self.change(name, labels={**labels, STATE: "success"})
+        else:
+            assert not any(pod.gpus for pod in self.pods[name]), "GPUs are cut under a running pod"
+            self.change(name, labels={**labels, STATE: "pending"})
+
+    def somebody_relabels(self, name: str, layout: str) -> None:
+        node = self.nodes[name]
+        if node.labels.get(CONFIG) not in (None, layout):
+            labels = {k: v for k, v in node.labels.items() if k != STATE}
+            self.change(name, labels={**labels, CONFIG: layout})
+            self.relabelled.add(name)
+
+    def operands_stay_paused(self, name: str) -> None:
+        """mig-manager ends well, and forgets to resume them."""
+        labels = self.nodes[name].labels
+        if labels.get(STATE) == "success":
+            self.change(name, labels={**labels, f"{DEPLOY_LABEL_PREFIX}device-plugin": PAUSED})
 
     def agent_reports(self, name: str) -> None:
         node, wanted = self.nodes[name], self.pool.mig_config
@@ -165,6 +212,7 @@ class World:
         self.change(name, boot_id=f"boot-{self.made}", labels=labels)
         self.unseen.add(name)
         self.pods[name] = []
+        self.hung.discard(name)
 
     def change(self, name: str, **facts: object) -> None:
         node = self.nodes[name]
@@ -176,12 +224,12 @@ class World:
         self, *, killed_after: int | None = None, conflicts: Collection[str] = ()
     ) -> Decision:
         """One pass. conflicts: nodes that somebody else writes after the decision."""
-        inspected = to_inspect([self.pool], list(self.nodes.values()))
+        inspected = to_inspect([self.pool], list(self.nodes.values()), self.now)
         decision = decide(
             [self.pool],
             list(self.nodes.values()),
             self.reports,
-            {name: tuple(self.pods[name]) for name in inspected},
+            {name: (*self.pods[name], self._mig_manager_of(name)) for name in inspected},
             self.warnings,
             self.now,
             refusals=self.refusals,
@@ -202,6 +250,16 @@ class World:
         else:
             self.refusals.clear()
         return decision
+
+    def _mig_manager_of(self, name: str) -> NodePod:
+        return NodePod(
+            namespace="gpu-operator",
+            name="nvidia-mig-manager",
+            uid=f"mig-manager-of-{self.nodes[name].uid}",
+            gpus=False,
+            daemon_set=True,
+            app=MIG_MANAGER,
+        )
 
     def out(self) -> set[str]:
         """Nodes that take no pods, or of which nobody knows that they are right."""
@@ -252,9 +310,13 @@ class World:
                     written=action.now,
                 )
                 self.change(action.node, condition=said)
-            case RecordBoot(node=name, boot_id=boot_id):
+                if said.status == "True":
+                    self.tries.pop((self.nodes[action.node].uid, self.pool.mig_config or ""), None)
+            case RecordBoot(node=name, boot_id=boot_id, layout=layout):
                 self._exists(name)
-                self.change(name, verified_boot=boot_id)
+                self.change(name, verified_boot=boot_id, verified_layout=layout or "")
+            case HealNode():
+                self._heal(action)
             case LiftTaint(node=name):
                 self._exists(name)
                 node = self.nodes[name]
@@ -294,6 +356,20 @@ class World:
             case RetractEvent(name=name):
                 self.warnings.pop(name, None)
 
+    def _heal(self, action: HealNode) -> None:
+        node = self._versioned(action.node, action.version)
+        stuck = action.stuck.dump() if action.stuck else ""
+        self.change(action.node, stuck=stuck, labels={**node.labels, **action.labels})
+        if action.restart is None:
+            return
+        assert action.stuck is not None
+        tries = self.tries.setdefault((node.uid, self.pool.mig_config or ""), [])
+        tries.append(self.now)
+        assert len(tries) <= MOST_TRIES, "it tries without end"
+        assert len(tries) == 1 or tries[-1] - tries[-2] >= PAUSES_S[0]
+        if action.restart.app == MIG_MANAGER:
+            self.mig_manager_starts(action.node)
+
     def _exists(self, name: str) -> None:
         if name not in self.nodes:
             raise Conflict
@@ -306,6 +382,7 @@ class World:
         assert node.labels.get(CONFIG) != value
         labels = {key: one for key, one in node.labels.items() if key != STATE}
         self.change(name, labels={**labels, CONFIG: value})
+        self.relabelled.discard(name)
 
     def _evict(self, action: EvictPod) -> None:
         there = self.pods.get(action.node, [])

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from fleet_controller.absent_agents import reasons
-from fleet_controller.assess import assess
-from fleet_controller.decide import decide, without_report
+from fleet_controller.assess import REPORT_AGE_LIMIT_S, assess
+from fleet_controller.decide import decide, silent
 from fleet_controller.state import Node, Pool, Report
 
 REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
@@ -93,9 +93,20 @@ def test_where_the_cluster_says_nothing_nothing_is_quoted(
     assert "None" not in assessed.message
 
 
-def test_agents_without_a_report_are_asked_for_by_node_and_pool(
-    node: Node, pool: Pool, report: Report
+def test_silent_agents_are_asked_for_by_node_and_pool(
+    node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     other = replace(node, name="n2", uid="u2")
     foreign = replace(node, name="n3", uid="u3", labels={})
-    assert without_report([pool], [node, other, foreign], {"n1": report}) == {"n2": "halves"}
+    reports = {"n1": report}
+    assert silent([pool], [node, other, foreign], reports, now) == {"n2": "halves"}
+    later = report.time + REPORT_AGE_LIMIT_S
+    assert silent([pool], [node], reports, later - 1) == {}
+    assert silent([pool], [node], reports, later) == {"n1": "halves"}
+
+
+def test_an_agent_that_has_fallen_silent_says_why(node: Node, pool: Pool, report: Report) -> None:
+    later = report.time + REPORT_AGE_LIMIT_S
+    assessed = assess(node, pool, report, later, no_agent="pod node-agent-x: CrashLoopBackOff")
+    assert (assessed.status, assessed.reason) == ("Unknown", "ReportTooOld")
+    assert assessed.message.endswith(": pod node-agent-x: CrashLoopBackOff")

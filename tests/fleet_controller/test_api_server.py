@@ -19,6 +19,8 @@ from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import read_pool
+from fleet_controller.stuck import stuck_of
+from fleet_controller.watchdog import MIG_MANAGER, NOTED_AFTER_S
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from node_agent.cluster.node import read
@@ -559,6 +561,56 @@ class TestController:
         loop._cluster.changed.set()
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
+
+    def test_a_failed_mig_manager_is_made_anew_by_its_daemon_set(
+        self, api_server: Any, loop: Loop, clock: Clock
+    ) -> None:
+        admin, wait = api_server.admin, api_server.wait
+        node = api_server.make_node("stuck-1", "stuck")
+        failed = {api.MIG_CONFIG_LABEL: "old-1", api.MIG_STATE_LABEL: "failed"}
+        admin.patch("/api/v1/nodes/stuck-1", {"metadata": {"labels": failed}})
+        admin.create(POOLS, objects.pool("stuck", migConfig="old-1"))
+        labels = {"app": MIG_MANAGER}
+        spec = {
+            "nodeSelector": {api.POOL_LABEL: "stuck"},
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "test"}],
+        }
+        daemon_set = {
+            "metadata": {"name": MIG_MANAGER},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        }
+        sets = "/apis/apps/v1/namespaces/default/daemonsets"
+        admin.create(sets, daemon_set)
+        selector = f"app={MIG_MANAGER}"
+
+        def bound() -> list[str]:
+            listed = admin.get("/api/v1/namespaces/default/pods", labelSelector=selector)
+            there = [pod for pod in listed["items"] if "nodeName" in pod["spec"]]
+            return [pod["metadata"]["uid"] for pod in there]
+
+        wait(lambda: len(bound()) == 1, "mig-manager's pod is bound")
+        (before,) = bound()
+        api_server.apply(REPORTS, objects.report(node, "stuck"))
+        wait(lambda: self._reason(api_server, "stuck-1") == "MigManagerFailed", "it has failed")
+        clock.ahead_s += NOTED_AFTER_S
+        loop._cluster.changed.set()
+        wait(lambda: bound() not in ([], [before]), "another pod of mig-manager's")
+        note = stuck_of(api_server.node("stuck-1"))
+        assert note is not None
+        assert (note.what, note.tries) == ("MigManagerFailed", 1)
+        (after,) = bound()
+        done = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+        admin.patch("/api/v1/nodes/stuck-1", done)
+        self._released(api_server, "stuck-1")
+        wait(lambda: not api_server.node("stuck-1").stuck, "the note is taken back")
+        assert bound() == [after], "one try was enough"
+        self._no_error(api_server, loop)
+        admin.delete(f"{sets}/{MIG_MANAGER}")
 
     def test_a_pod_leaves_by_eviction_and_its_disruption_budget_is_respected(
         self, api_server: Any, loop: Loop, clock: Clock

@@ -93,7 +93,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
         changed=NOW,
         now=NOW,
     )
-    assert actions[1] == RecordBoot(node="n1", boot_id="b1")
+    assert actions[1] == RecordBoot(node="n1", boot_id="b1", layout=None)
     assert actions[2] == LiftTaint(node="n1", position=1, boot_id="b1")
 
 
@@ -551,7 +551,7 @@ class TestHolding:
         booted = replace(released, boot_id="b2")
         decision = _decided(pool, [booted], [replace(report, boot_id="b2")])
         assert self._why(decision) == []
-        assert RecordBoot(node="n1", boot_id="b2") in decision.actions
+        assert RecordBoot(node="n1", boot_id="b2", layout=None) in decision.actions
 
     def test_what_an_older_controller_released_is_judged_by_its_report(
         self, released: Node, pool: Pool, report: Report
@@ -781,7 +781,7 @@ class TestMigConfig:
         )
 
     def test_a_new_node_gets_its_layout(self, node: Node, pool: Pool) -> None:
-        assert to_inspect([pool], [node]) == ("n1",)
+        assert to_inspect([pool], [node], NOW) == ("n1",)
         decision = _decided(pool, [node], gpu_pods={"n1": ()})
         assert [a for a in decision.actions if isinstance(a, SetMigConfig)] == [
             SetMigConfig(node="n1", version="100", value="halves-1234")
@@ -798,7 +798,7 @@ class TestMigConfig:
     @pytest.mark.parametrize("state", ["pending", "rebooting"])
     def test_never_while_mig_manager_works(self, state: str, node: Node, pool: Pool) -> None:
         labelled = self._labelled(node, mig_config="all-disabled", mig_config_state=state)
-        assert to_inspect([pool], [labelled]) == ()
+        assert to_inspect([pool], [labelled], NOW) == ()
         assert not [
             a
             for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
@@ -841,12 +841,12 @@ class TestMigConfig:
             mig_config="old-1",
             mig_config_state="success",
         )
-        assert to_inspect([pool], [released]) == (), "no list of pods for a node in service"
+        assert to_inspect([pool], [released], NOW) == (), "no list of pods for a node in service"
         (first,) = _steps(_decided(pool, [released], [report]))
         assert isinstance(first, CordonNode)
         assert (first.node, first.version, first.change.cordoned) == ("n1", "100", True)
         cordoned = replace(released, unschedulable=True, change=first.change.dump(), version="101")
-        assert to_inspect([pool], [cordoned]) == ("n1",)
+        assert to_inspect([pool], [cordoned], NOW) == ("n1",)
         (second,) = _steps(_decided(pool, [cordoned], [report], gpu_pods={"n1": ()}))
         assert second == HoldNode(
             node="n1", version="101", has_taints=True, why="its layout changes"

@@ -29,6 +29,7 @@ from fleet_controller.change_actions import (
 )
 from fleet_controller.decide import decide, to_inspect
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.objects import bare
 from tests.properties import examples
 
@@ -65,6 +66,7 @@ nodes = st.builds(
     created=times,
     boot_id=st.just("b1"),
     verified_boot=st.sampled_from(["", "b0", "b1"]),
+    verified_layout=st.sampled_from(["", "c0", "c1"]),
     ready=st.sampled_from([True, True, True, False]),
     labels=labels,
     taint_keys=st.sampled_from([(), (TAINT,), ("x", TAINT, "y"), (TAINT, TAINT), ("x",)]),
@@ -120,7 +122,8 @@ class World:
 
     def decided(self) -> tuple[Action, ...]:
         pools, nodes = list(self.pools.values()), list(self.nodes.values())
-        pods = {name: tuple(map(bare, self.pods[name])) for name in to_inspect(pools, nodes)}
+        inspected = to_inspect(pools, nodes, NOW)
+        pods = {name: tuple(map(bare, self.pods[name])) for name in inspected}
         return decide(pools, nodes, self.reports, pods, self.warnings, NOW).actions
 
     def do(self, action: Action) -> None:
@@ -135,8 +138,11 @@ class World:
                     written=action.now,
                 )
                 self._change(action.node, condition=said)
-            case RecordBoot(node=name, boot_id=boot_id):
-                self._change(name, verified_boot=boot_id)
+            case RecordBoot(node=name, boot_id=boot_id, layout=layout):
+                self._change(name, verified_boot=boot_id, verified_layout=layout or "")
+            case HealNode(node=name, stuck=stuck, restart=None, labels={}):
+                # The clock stands still: something is noted, and nothing is tried.
+                self._change(name, stuck=stuck.dump() if stuck else "")
             case LiftTaint(node=name, position=position, boot_id=boot_id):
                 node = self.nodes[name]
                 assert boot_id == node.boot_id == node.verified_boot

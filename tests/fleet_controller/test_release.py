@@ -186,11 +186,16 @@ def test_the_pods_of_a_departing_node_are_asked_for_only_where_its_layout_must_g
     existing: Pool, member: Node
 ) -> None:
     cut = labelled(member, config="all-3g.40gb", state="success")
-    assert to_inspect([disabling(existing)], [cut]) == ("n1",)
-    assert to_inspect([deleted(existing)], [cut]) == ()
-    assert to_inspect([disabling(existing)], [labelled(member, config="all-disabled")]) == ()
+    assert to_inspect([disabling(existing)], [cut], 1_800_000_000.0) == ("n1",)
+    assert to_inspect([deleted(existing)], [cut], 1_800_000_000.0) == ()
+    assert (
+        to_inspect(
+            [disabling(existing)], [labelled(member, config="all-disabled")], 1_800_000_000.0
+        )
+        == ()
+    )
     busy = labelled(member, config="all-3g.40gb", state="pending")
-    assert to_inspect([disabling(existing)], [busy]) == ()
+    assert to_inspect([disabling(existing)], [busy], 1_800_000_000.0) == ()
 
 
 def test_they_are_asked_for_by_each_nodes_own_pool(existing: Pool, member: Node) -> None:
@@ -200,7 +205,7 @@ def test_they_are_asked_for_by_each_nodes_own_pool(existing: Pool, member: Node)
         replace(cut, name=f"in-{pool}", uid=pool, joined=Joined(pool=pool, labels={}))
         for pool in ("keeps", "halves", "long-gone")
     ]
-    assert to_inspect([keeps, disabling(existing)], nodes) == ("in-halves",)
+    assert to_inspect([keeps, disabling(existing)], nodes, 1_800_000_000.0) == ("in-halves",)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +251,7 @@ def test_on_a_node_that_never_got_a_layout_nothing_is_disabled(
 ) -> None:
     bare = replace(member, condition=None)
     assert [type(a) for a in actions([disabling(existing)], bare)] == [ReleaseNode]
-    assert to_inspect([disabling(existing)], [bare]) == ()
+    assert to_inspect([disabling(existing)], [bare], 1_800_000_000.0) == ()
 
 
 def test_nodes_leave_and_pools_go_by_name(existing: Pool, member: Node) -> None:

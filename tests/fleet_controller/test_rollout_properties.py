@@ -134,6 +134,23 @@ class AnyHistory(RuleBasedStateMachine):
     def a_node_breaks(self, name: str) -> None:
         self.world.broken.add(name)
 
+    @rule(name=names, for_good=st.booleans())
+    def mig_manager_hangs(self, name: str, for_good: bool) -> None:
+        if self._there(name):
+            self.world.hung.add(name)
+            if for_good:
+                self.world.cursed.add(name)
+
+    @rule(name=names, layout=st.sampled_from(["old", "new", "other", "bad"]))
+    def somebody_relabels_a_node(self, name: str, layout: str) -> None:
+        if self._there(name):
+            self.world.somebody_relabels(name, layout)
+
+    @rule(name=names)
+    def operands_stay_paused(self, name: str) -> None:
+        if self._there(name):
+            self.world.operands_stay_paused(name)
+
     @rule(name=names)
     def an_admin_cordons(self, name: str) -> None:
         if self._there(name) and not self.world.nodes[name].unschedulable:

@@ -1,0 +1,189 @@
+"""The reasons that the controller itself gives, for people; the agent's, and those of a change of
+the layout, are tables of their own. Plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller.watchdog import MOST_TRIES, TROUBLES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    code: str
+    status: str
+    """Of the condition."""
+    meaning: str
+    remedy: str
+
+
+_NOTHING: Final = "nothing; it passes"
+_AGENTS_LOG: Final = "the log of the node's node-agent pod, or `kubectl describe` of it"
+_TRIED: Final = f"tried up to {MOST_TRIES} times: its pod is made anew"
+
+OF_A_NODE: Final = (
+    Reason(
+        code="NoReport",
+        status="Unknown",
+        meaning="the node's agent has never reported; the message says what its pod waits for, "
+        "where the cluster knows",
+        remedy=f"{_AGENTS_LOG}",
+    ),
+    Reason(
+        code="ReportTooOld",
+        status="Unknown",
+        meaning="the agent has been silent for 15 minutes; it reports at least every six",
+        remedy=f"{_AGENTS_LOG}; is the node Ready, and can it reach the API server?",
+    ),
+    Reason(
+        code="ReportOfAnotherNode",
+        status="Unknown",
+        meaning="the report is of an earlier node of the same name",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="ReportOfAnotherLayout",
+        status="Unknown",
+        meaning="the agent compared the node with another layout than the pool wants by now",
+        remedy="nothing; if it lasts, see why the node's node-agent pod is not replaced",
+    ),
+    Reason(
+        code="ReportFromEarlierBoot",
+        status="Unknown",
+        meaning="the node has booted since the report",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="ReportTimeImplausible",
+        status="Unknown",
+        meaning="the time of the report is in the future",
+        remedy="set the node's clock",
+    ),
+    Reason(
+        code="ReportUnreadable",
+        status="Unknown",
+        meaning="the report has a verdict that this controller does not know",
+        remedy="run `pulumi up`, so that agent and controller are of one release",
+    ),
+    Reason(
+        code="NoReason",
+        status="False or Unknown",
+        meaning="the report gives no reason",
+        remedy="run `pulumi up`, so that agent and controller are of one release",
+    ),
+    Reason(
+        code="NodeNotReady",
+        status="Unknown",
+        meaning="the partitions matched, but the node is not Ready: it may be rebooting",
+        remedy="see the node's condition Ready",
+    ),
+    Reason(
+        code="MigConfigNotSet",
+        status="Unknown",
+        meaning="the label nvidia.com/mig.config is not yet what the pool wants",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="MigConfigChanged",
+        status="Unknown",
+        meaning="somebody else has changed the label nvidia.com/mig.config of a verified node",
+        remedy="nothing: the node is held, drained and set back under the pool's rollout policy; "
+        "[take the right](integrity.md) to change it from others",
+    ),
+    Reason(
+        code="MigManagerBusy",
+        status="Unknown",
+        meaning="mig-manager changes the partitions",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="MigManagerFailed",
+        status="False",
+        meaning="the partitions match, but mig-manager says `failed`",
+        remedy=f"none at first: its restart is {_TRIED}; then its log",
+    ),
+    Reason(
+        code="OperandsPaused",
+        status="Unknown, then False",
+        meaning="mig-manager has paused operands, and after "
+        f"{TROUBLES['OperandsPaused'].after_s / 60:.0f} minutes has forgotten to resume them",
+        remedy="none at first: mig-manager's pod is made anew, then the operands are resumed; "
+        f"then {TROUBLES['OperandsPaused'].remedy}",
+    ),
+    *(
+        Reason(
+            code=trouble.reason,
+            status="Unknown, then False" if trouble.restart else "False",
+            meaning=f"for {trouble.after_s / 60:.0f} minutes {trouble.meaning}",
+            remedy=f"none at first: a restart of mig-manager is {_TRIED}; then {trouble.remedy}"
+            if trouble.restart
+            else trouble.remedy,
+        )
+        for trouble in TROUBLES.values()
+        if trouble.reason and trouble.reason != "OperandsPaused"
+    ),
+)
+
+OF_A_DEPARTING_NODE: Final = (
+    Reason(
+        code="ReleaseHeldByPods",
+        status="",
+        meaning="MIG is to be disabled on an existing node that leaves its pool, and pods use its "
+        "GPUs",
+        remedy="end the pods that the message names",
+    ),
+    Reason(
+        code="ReleaseWaitsForMigManager",
+        status="",
+        meaning="MIG is being disabled on an existing node that leaves its pool",
+        remedy="nothing; if it lasts, the message says how to let the layout stay",
+    ),
+)
+
+OF_A_POOL: Final = (
+    Reason(code="AllNodesProven", status="Verified True", meaning="every node matches", remedy=""),
+    Reason(
+        code="NoNodes",
+        status="Verified True",
+        meaning="the pool has no node and needs none",
+        remedy="",
+    ),
+    Reason(
+        code="NodesFailing",
+        status="Verified False, Degraded True, Settled True",
+        meaning="nodes are wrong by themselves",
+        remedy="the message names the first two, `status.failingNodes` twenty",
+    ),
+    Reason(
+        code="NodesNotProven",
+        status="Verified False",
+        meaning="no node is wrong, and of some it is not known that they are right",
+        remedy="the message names the first two",
+    ),
+    Reason(
+        code="NodesBeingSetUp",
+        status="Progressing True",
+        meaning="nodes are not verified, and within their five minutes",
+        remedy=_NOTHING,
+    ),
+    Reason(
+        code="WaitingForNodes",
+        status="Progressing True",
+        meaning="fewer nodes exist than the pool's minimum",
+        remedy="see why none joins, as for `TooFewNodes`",
+    ),
+    Reason(
+        code="AsWanted",
+        status="Degraded False",
+        meaning="no node is wrong that is not being set up or changed",
+        remedy="",
+    ),
+    Reason(
+        code="NotYetVerified",
+        status="(event)",
+        meaning="what a waiting `pulumi up` is told every ten seconds",
+        remedy="",
+    ),
+)
