@@ -4,13 +4,11 @@ program gives them: their own difference, and the fields for which GKE recreates
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import pulumi
 import pulumi_aws
 import pulumi_gcp
 import pytest
@@ -28,7 +26,7 @@ from rehearsal.plugins.engine.requests import CheckRequest, DiffRequest
 from rehearsal.plugins.providers.aws.provider import AwsProvider
 from rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
-from tests.recorder import Recorder
+from tests.recorder import Recorder, record
 
 POOLS = {
     "gke": ("gcp:container/nodePool:NodePool", "gke-a"),
@@ -50,9 +48,7 @@ def asked_for(cloud: str, text: str) -> Mapping[tuple[str, str], Properties]:
     """What the program gives the providers for a fleet in JSON: type and name -> inputs."""
     fleet = planned(json.loads(text))
     assert not buildable.unbuildable(fleet)
-    asyncio.set_event_loop(asyncio.new_event_loop())
     recorder = Recorder()
-    pulumi.runtime.set_mocks(recorder, project="slicewright", stack="s")
 
     def deploy() -> None:
         if isinstance(fleet, plan.EksFleetPlan):
@@ -62,7 +58,7 @@ def asked_for(cloud: str, text: str) -> Mapping[tuple[str, str], Properties]:
             provider = pulumi_gcp.Provider("gcp", project="p", region="us-central1")
             GkeCluster("gke", fleet, project="p", provider=provider)
 
-    pulumi.runtime.test(deploy)()  # type: ignore[no-untyped-call]
+    record(recorder, deploy, stack="s")
     return {(m.type, m.name): dict(m.inputs) for m in recorder.made}
 
 
