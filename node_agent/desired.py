@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 VERSION = "v1"
@@ -33,6 +34,7 @@ _PROFILE = re.compile(
 # An extended resource is a qualified name: DNS subdomain, slash, name. (Kubernetes API
 # conventions.)
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _DRIVER = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
@@ -120,7 +122,7 @@ def dump(desired: Desired) -> str:
     problems = check(desired)
     if problems:
         raise DesiredError(_listed(f"desired state of pool {desired.pool!r}", problems))
-    return json.dumps(_raw(desired), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(_raw(desired))
 
 
 def hash_of(desired: Desired) -> str:
@@ -157,7 +159,7 @@ def check(desired: Desired) -> tuple[str, ...]:
         )
     problems += _check_gpus(desired)
     for name, quantity in desired.resources.items():
-        if not _RESOURCE.fullmatch(name):
+        if not _is_resource(name):
             problems.append(
                 f"resources: {name!r} is not an extended resource; write it like nvidia.com/gpu"
             )
@@ -198,7 +200,7 @@ def _check_gpus(desired: Desired) -> list[str]:
                 f"gpus[{position}]: instances without MIG; set mig to true, or leave instances out"
             )
         for profile, count in entry.instances.items():
-            if not _PROFILE.fullmatch(profile):
+            if not _is_profile(profile):
                 problems.append(
                     f"gpus[{position}].instances: {profile!r} is not a MIG profile; write it "
                     "like 3g.40gb or 1g.10gb+me"
@@ -209,6 +211,17 @@ def _check_gpus(desired: Desired) -> list[str]:
                     "or leave the profile out"
                 )
     return problems
+
+
+# A fleet's pools have few names between them.
+@lru_cache(maxsize=1024)
+def _is_resource(name: str) -> bool:
+    return _RESOURCE.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1024)
+def _is_profile(name: str) -> bool:
+    return _PROFILE.fullmatch(name) is not None
 
 
 def _raw(desired: Desired) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 
+@lru_cache(maxsize=1024)
 def driver_order(version: str) -> tuple[int, ...]:
     """Sort key of driver versions."""
     return tuple(int(part) for part in version.split("."))

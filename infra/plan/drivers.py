@@ -32,8 +32,9 @@ class Driver:
 
 def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
     """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
-    # Mostly all GPUs of a node have one layout.
-    kinds = {frozenset(layout) for layout in layouts if layout}
+    # Mostly all GPUs of a node have one layout, and one object.
+    distinct = {id(layout): layout for layout in layouts if layout}
+    kinds = {frozenset(layout) for layout in distinct.values()}
     return max(
         (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
         key=driver_order,
@@ -101,8 +102,10 @@ def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
 
 def check_driver(driver: Driver, pool: str, gpu: Gpu, offer: Offer) -> Checked[None]:
     """Refuses a driver that is too old for the partitions, or known to fail with them."""
+    if driver.version is None or not driver.exact:
+        return
     needed = minimum_driver(gpu, offer.layouts)
-    if needed is None or driver.version is None or not driver.exact:
+    if needed is None:
         return
     if driver_order(driver.version) < driver_order(needed):
         yield refuse(

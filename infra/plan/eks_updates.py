@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from infra import spec
 from infra.plan.findings import Checked, refuse
 
@@ -11,7 +13,7 @@ def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
     update, at = pool.update, (*path, "update")
     yield from _one_of(update, at, "max_unavailable")
     if update.max_unavailable is None and update.max_unavailable_percent is None:
-        return update.model_copy(update={"max_unavailable": 1})
+        return _one_at_a_time(update)
     together, rollout = update.max_unavailable, pool.rollout
     if (
         together is not None
@@ -25,6 +27,11 @@ def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
             f"write {rollout.max_unavailable} or less, or raise rollout.max_unavailable",
         )
     return update
+
+
+@lru_cache(maxsize=128)  # most pools state nothing
+def _one_at_a_time(update: spec.EksUpdate) -> spec.EksUpdate:
+    return update.model_copy(update={"max_unavailable": 1})
 
 
 def repair_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksRepair | None]:

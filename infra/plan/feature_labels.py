@@ -6,12 +6,11 @@ Source: NVIDIA/k8s-device-plugin v0.19.0, internal/lm/mig-strategy.go and resour
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from infra.catalog import Gpu
-from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
+from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource, instances_of
 from infra.plan.resource_names import resource_of
 
 
@@ -27,29 +26,24 @@ def feature_labels(
     """
     shared = {one.resource: one for one in sharing}
     all_partitioned = all(layouts)
-    labels = _labels(
-        gpu,
-        WHOLE_GPU,
-        len(layouts),
-        None if all_partitioned else shared.get(WHOLE_GPU),
+    labels = dict(
+        _labels(gpu, WHOLE_GPU, len(layouts), None if all_partitioned else shared.get(WHOLE_GPU))
     )
     if all_partitioned:
         # Without its sharing config, GFD counts no replicas.
         labels[f"{WHOLE_GPU}.replicas"] = ("0",)
     if strategy == "none":
         return labels
-    counts: Counter[str] = Counter()
-    for layout in layouts:
-        counts.update(layout)
-    for profile, count in sorted(counts.items()):
+    for profile, count in sorted(instances_of(layouts).items()):
         resource = WHOLE_GPU if strategy == "single" else resource_of(profile)
         labels |= _labels(gpu, resource, count, shared.get(resource), profile)
     return labels
 
 
+@lru_cache(maxsize=1024)  # pools are alike
 def _labels(
     gpu: Gpu, resource: str, count: int, shared: ReplicatedResource | None, profile: str = ""
-) -> dict[str, tuple[str, ...]]:
+) -> Mapping[str, tuple[str, ...]]:
     return {
         f"{resource}.product": tuple(
             "-".join(_parts(product, profile, shared)) for product in gpu.products

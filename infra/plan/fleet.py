@@ -114,6 +114,23 @@ def by_index(layouts: Sequence[Layout]) -> list[tuple[list[int], Layout]]:
     return groups
 
 
+def same_layout(layouts: Sequence[Layout]) -> bool:
+    """Whether all GPUs have one layout."""
+    # `count` takes a layout to equal itself; all GPUs mostly share one object.
+    return layouts.count(layouts[0]) == len(layouts)
+
+
+def instances_of(layouts: Sequence[Layout]) -> dict[str, int]:
+    """MIG profile -> instances on all these GPUs together."""
+    if same_layout(layouts):
+        return {profile: count * len(layouts) for profile, count in layouts[0].items()}
+    instances: dict[str, int] = {}
+    for layout in layouts:
+        for profile, count in layout.items():
+            instances[profile] = instances.get(profile, 0) + count
+    return instances
+
+
 @dataclass(frozen=True, kw_only=True)
 class Offer:
     """What each node of a pool will advertise."""
@@ -140,7 +157,7 @@ class Offer:
     @property
     def layout(self) -> Layout | None:
         """The layout of every GPU; None where they differ."""
-        return self.layouts[0] if all(other == self.layouts[0] for other in self.layouts) else None
+        return self.layouts[0] if same_layout(self.layouts) else None
 
     @property
     def partitioned(self) -> bool:

@@ -22,7 +22,7 @@ from typing import Final
 
 from infra import catalog, geometry
 from infra.catalog import Gpu
-from infra.plan.fleet import Layout
+from infra.plan.fleet import Layout, same_layout
 
 ALL_DISABLED: Final = "all-disabled"
 """NVIDIA's name of MIG turned off on all GPUs of a node."""
@@ -33,7 +33,7 @@ def layout_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
     """The name of a node's layouts, one per GPU. Other layouts have another name, because
     mig-manager acts only when the label's value changes.
     """
-    if all(layout == layouts[0] for layout in layouts):
+    if same_layout(layouts):
         return _names(gpu)[_key(layouts[0])]
     content = json.dumps(
         {"gpu": list(gpu.pci_ids), "layout": [dict(layout) for layout in layouts]}, sort_keys=True

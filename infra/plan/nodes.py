@@ -54,11 +54,16 @@ _OPERATORS_LABELS = frozenset(
 """Labels that the operator and GPU feature discovery set from what they find."""
 _OWN = "slicewright.io/"
 _MOST_EKS_TAINTS = 50
-_GPU_TAINT: Mapping[str, str] = {
-    "key": "nvidia.com/gpu",
-    "value": "present",
-    "effect": "NoSchedule",
+_EFFECTS: Mapping[str, TaintEffect] = {
+    written: effect for effect, cloud in CLOUD_TAINT_EFFECT.items() for written in (effect, cloud)
 }
+"""As Kubernetes spells them and as the clouds do -> as Kubernetes does."""
+_STARTUP_TAINT = Taint(
+    key=STARTUP_TAINT["key"],
+    value=STARTUP_TAINT["value"],
+    effect=_EFFECTS[STARTUP_TAINT["effect"]],
+)
+_GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
 """GKE adds it to every GPU node, to keep away pods that need no GPU; slicewright does so on EKS."""
 
 
@@ -151,13 +156,14 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
 
 
-def _reserved(key: str, *domains: str) -> bool:
+def _reserved(key: str, domains: tuple[str, ...]) -> bool:
+    """Whether the key's prefix is one of the domains, each with a dot before it, or within one."""
     prefix = key.rpartition("/")[0]
-    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
+    return f".{prefix}".endswith(domains)
 
 
 def _check_gke_label(key: str, at: Path) -> Checked[None]:
-    if _reserved(key, "kubernetes.io", "k8s.io", "cloud.google.com"):
+    if _reserved(key, (".kubernetes.io", ".k8s.io", ".cloud.google.com")):
         yield refuse(
             at,
             "GKE refuses labels with a kubernetes.io, k8s.io or cloud.google.com prefix",
@@ -168,7 +174,7 @@ def _check_gke_label(key: str, at: Path) -> Checked[None]:
 
 
 def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
-    if _reserved(key, "kubernetes.io", "k8s.io", "eks.amazonaws.com"):
+    if _reserved(key, (".kubernetes.io", ".k8s.io", ".eks.amazonaws.com")):
         yield refuse(
             at,
             "EKS refuses labels with a kubernetes.io, k8s.io or eks.amazonaws.com prefix",
@@ -196,7 +202,7 @@ def pool_taints(
     taints = []
     for i, written in enumerate(pool.taints):
         at = (*path, "taints", i)
-        effect = _effect(written.effect)
+        effect = _EFFECTS[written.effect]
         if not stated.has(at):
             continue
         if (written.key, effect) in seen:
@@ -213,7 +219,7 @@ def pool_taints(
                 "is reserved for slicewright, which taints every GPU node until it is verified",
                 "leave it out",
             )
-        elif written.key == _GPU_TAINT["key"]:
+        elif written.key == _GPU_TAINT.key:
             why = {
                 "gke": "GKE adds it, and refuses a second one",
                 "eks": "slicewright adds it, as GKE does",
@@ -221,7 +227,7 @@ def pool_taints(
             }[cloud]
             yield refuse(
                 (*at, "key"),
-                f"{_GPU_TAINT['key']}={_GPU_TAINT['value']}:{_GPU_TAINT['effect']} is on "
+                f"{_GPU_TAINT.key}={_GPU_TAINT.value}:{_GPU_TAINT.effect} is on "
                 f"every GPU node already: {why}",
                 "leave it out",
                 "hashicorp/terraform-provider-google #7928"
@@ -236,7 +242,7 @@ def pool_taints(
                 "EKS API",
             )
         taints.append(Taint(key=written.key, value=written.value, effect=effect))
-    own = [_GPU_TAINT, STARTUP_TAINT] if cloud == "eks" else [STARTUP_TAINT]
+    own = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
     if cloud == "eks" and len(pool.taints) + len(own) > _MOST_EKS_TAINTS:
         yield refuse(
             (*path, "taints"),
@@ -245,14 +251,4 @@ def pool_taints(
             f"write {_MOST_EKS_TAINTS - len(own)} or less",
             "EKS API, CreateNodegroup",
         )
-    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *(_own_taint(taint) for taint in own))
-
-
-def _own_taint(taint: Mapping[str, str]) -> Taint:
-    return Taint(key=taint["key"], value=taint["value"], effect=_effect(taint["effect"]))
-
-
-def _effect(written: str) -> TaintEffect:
-    return next(
-        effect for effect, cloud in CLOUD_TAINT_EFFECT.items() if written in (effect, cloud)
-    )
+    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *own)

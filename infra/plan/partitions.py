@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +13,14 @@ from infra.catalog.named import config_name
 from infra.geometry import Fit, Misfit, naming
 from infra.plan.drivers import minimum_driver
 from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
-from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource
+from infra.plan.fleet import (
+    WHOLE_GPU,
+    Layout,
+    MigStrategy,
+    ReplicatedResource,
+    instances_of,
+    same_layout,
+)
 from infra.plan.layout_names import ALL_DISABLED, layout_name
 from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.resource_names import resource_of
@@ -131,19 +137,22 @@ def operator_partitioning(
         return None
     if now is None or not (yield from _strategy_allows(now, strategy, path)):
         return None
-    devices: Counter[str] = Counter()
-    for layout in now:
-        if not layout:
-            devices[WHOLE_GPU] += 1
-        for profile, count in layout.items():
-            devices[WHOLE_GPU if strategy == "single" else resource_of(profile)] += count
     return Partitioning(
         layouts=now,
-        devices=dict(devices),
+        devices=_devices(now, strategy),
         partitioner="mig-manager",
         mig_config=layout_name(pool, found.gpu, now),
         previous=previous,
     )
+
+
+def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str, int]:
+    """What the device plugin advertises of these GPUs."""
+    whole, instances = layouts.count({}), instances_of(layouts)
+    if strategy == "single":
+        return {WHOLE_GPU: whole + sum(instances.values())}
+    devices = {resource_of(profile): count for profile, count in instances.items()}
+    return {WHOLE_GPU: whole, **devices} if whole else devices
 
 
 def outcome(
@@ -159,14 +168,13 @@ def outcome(
     labels: of GPU feature discovery, where it runs.
     """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
-    uniform = all(layout == partitioning.layouts[0] for layout in partitioning.layouts)
     gpus = (
         (
             DesiredGpu(
                 index="all", mig=bool(partitioning.layouts[0]), instances=partitioning.layouts[0]
             ),
         )
-        if uniform
+        if same_layout(partitioning.layouts)
         else tuple(
             DesiredGpu(index=i, mig=bool(layout), instances=layout)
             for i, layout in enumerate(partitioning.layouts)

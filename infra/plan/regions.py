@@ -259,6 +259,8 @@ def _elsewhere(zone: str, region: str, example: str, path: spec.Path) -> Finding
 
 
 def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
+    if len(set(zones)) == len(zones):
+        return
     for zone, times in Counter(zones).items():
         if times > 1:
             yield refuse(

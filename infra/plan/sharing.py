@@ -5,10 +5,17 @@ NVIDIA's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from infra import spec
 from infra.plan.findings import Checked, Finding, Stated, listed, refuse
-from infra.plan.fleet import WHOLE_GPU, AnyCloud, MigStrategy, ReplicatedResource
+from infra.plan.fleet import (
+    WHOLE_GPU,
+    AnyCloud,
+    MigStrategy,
+    ReplicatedResource,
+    SharingStrategy,
+)
 from infra.spec import Path
 
 _GKE_CLIENTS = (2, 48)
@@ -101,14 +108,27 @@ def plugin_sharing(
     if wrong or devices is None or not known:
         return None
     return tuple(
-        ReplicatedResource(
-            resource=name,
-            advertised=f"{name}.shared" if sharing.rename_by_default else name,
-            strategy=sharing.mode,
-            replicas=replicas,
-            fail_requests_greater_than_one=sharing.fail_requests_greater_than_one,
+        _replicated(
+            name,
+            sharing.mode,
+            replicas,
+            rename=sharing.rename_by_default,
+            fail=sharing.fail_requests_greater_than_one,
         )
         for name, replicas in sorted(each.items())
+    )
+
+
+@lru_cache(maxsize=1024)  # pools are alike
+def _replicated(
+    resource: str, strategy: SharingStrategy, replicas: int, *, rename: bool, fail: bool
+) -> ReplicatedResource:
+    return ReplicatedResource(
+        resource=resource,
+        advertised=f"{resource}.shared" if rename else resource,
+        strategy=strategy,
+        replicas=replicas,
+        fail_requests_greater_than_one=fail,
     )
 
 

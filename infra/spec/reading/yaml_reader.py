@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import yaml
@@ -22,6 +23,8 @@ _TOO_DEEP = f"is nested more than {_MAX_DEPTH} levels deep"
 _MAX_PARSER_DEPTH = 5000
 """libyaml recurses without a limit; measured, it crashes the process beyond 20,000 levels."""
 NO_TEMPLATES = "variables and templates are not expanded in stack files; write the value"
+# After any of YAML 1.1's line breaks, which libyaml knows.
+_INDENTATION = re.compile("(?<![^\n\r\x85\u2028\u2029])[ ?:-]+")
 _NO_TAG = "write the value without a tag"
 
 # libyaml takes a tenth of the time; PyYAML may be built without it.
@@ -75,8 +78,12 @@ def _deepest(text: str) -> int:
 
     A column of indentation is at most two levels, because a list may be on the column of its key. A
     bracket is one; one that is closed on its line counts for that line only, unless what closes it
-    may be part of a quoted text or a comment.
+    may be part of a quoted text or a comment. In most files there are too few brackets to matter.
     """
+    brackets = text.count("[") + text.count("{")
+    indentation = max(map(len, _INDENTATION.findall(text)), default=0)
+    if brackets + 2 * (indentation + 1) < _MAX_PARSER_DEPTH:
+        return brackets + 2 * (indentation + 1)
     open_at_end, on_one_line, indented = 0, 0, 0
     for line in text.splitlines():
         opened = line.count("[") + line.count("{")
