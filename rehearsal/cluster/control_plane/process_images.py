@@ -22,6 +22,7 @@ _ALWAYS: Final = (
     r"^registry\.k8s\.io/nfd/",
     r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
+    r"^(docker\.io/)?vllm/vllm-openai[:@]",
 )
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {
     "nvidia": r"^nvcr\.io/nvidia/",

@@ -53,7 +53,15 @@ def user(image: str) -> int:
 def environment(image: str) -> dict[str, str]:
     """The image's own variables for NVIDIA's container runtime. Sources: their Dockerfiles."""
     last = repository(image).rsplit("/", 1)[-1]
+    if last == _VLLM:
+        return {**_NVIDIA, **_MOUNTED_DRIVER, _RELEASE: _release(image)}
     return dict(_NVIDIA) if last in _ASKING else {}
+
+
+def _release(image: str) -> str:
+    """`vllm/vllm-openai:v0.6.2` -> `0.6.2`; empty without a tag."""
+    named = image.split("@")[0]
+    return named.removeprefix(repository(image)).lstrip(":v")
 
 
 _DEVICE_PLUGIN_COMMANDS = (
@@ -65,6 +73,11 @@ _DEVICE_PLUGIN_COMMANDS = (
     "mps-control-daemon",
 )
 _ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda", "tritonserver")
+_VLLM = "vllm-openai"
+_RELEASE = "SLICEWRIGHT_REHEARSAL_RELEASE"
+"""For the stand-in for vLLM: the release of which it checks the flags."""
+_MOUNTED_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"}
+"""Of NVIDIA's CUDA images, on which vLLM's is based: where GKE mounts the driver's library."""
 _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
@@ -129,13 +142,17 @@ def program(
             argv = command if called in ("", "sh", "bash") else (called, *command[1:])
             path = (stand_ins.of_workloads(shims),)
             return _with_modules(Program(argv=(*argv, *args), path=path))
+        case "vllm-openai":
+            path = (stand_ins.of_workloads(shims),)
+            argv = _vllm(command)
+            return _with_modules(Program(argv=(*argv, *args), path=path))
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "supported are python, NVIDIA's gpu-operator, container-toolkit, k8s-mig-manager, "
-                "k8s-device-plugin (nvidia-device-plugin, gpu-feature-discovery), cuda and "
-                "tritonserver with a command, and GKE's nvidia-gpu-device-plugin and driver "
-                "installers; kwok simulates pods of other "
+                "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, "
+                "container-toolkit, k8s-mig-manager, k8s-device-plugin (nvidia-device-plugin, "
+                "gpu-feature-discovery), cuda and tritonserver with a command, and GKE's "
+                "nvidia-gpu-device-plugin and driver installers; kwok simulates pods of other "
                 "registries"
             )
 
@@ -151,6 +168,16 @@ def _in_place(argv: tuple[str, ...]) -> tuple[str, ...]:
             return ("sh", "-c", f"exec {script}")
         case _:
             return argv
+
+
+def _vllm(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Without a command, or with that of its entrypoint, the stand-in for vLLM's server."""
+    if not command:
+        return (sys.executable, "-m", stand_ins.MODEL_SERVER)
+    called, *rest = command
+    if rest[:2] == ["-m", "vllm.entrypoints.openai.api_server"]:
+        return (sys.executable, "-m", stand_ins.MODEL_SERVER, *rest[2:])
+    return (Path(called).name, *rest)
 
 
 def _python(command: tuple[str, ...], args: tuple[str, ...]) -> Program:

@@ -31,9 +31,12 @@ _SIMULATED = {
     "nvidia-cuda-mps-control": f'exec {os.path.realpath(sys.executable)} -I -S {MPS_CONTROL} "$@"',
 }
 
+MODEL_SERVER = "rehearsal.cluster.model_server"
+"""The stand-in for vLLM."""
 _NVIDIA_SMI = "rehearsal.cluster.node.nvidia_smi"
 _WORKLOADS = {
     "nvidia-smi": f'exec {sys.executable} -m {_NVIDIA_SMI} "$@"',
+    "vllm": f'exec {sys.executable} -m {MODEL_SERVER} "$@"',
     # It would load models. What matters here is which device it was given.
     "tritonserver": f"{sys.executable} -m {_NVIDIA_SMI} -L || exit\n"
     'echo "simulated: tritonserver serves nothing; above is what it was given"\n'

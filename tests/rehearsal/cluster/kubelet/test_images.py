@@ -65,6 +65,41 @@ def test_the_command_selects_one_of_an_images_programs_on_its_path() -> None:
     assert argv(PLUGIN, "sh", "-c", args=(loop,)) == ("sh", "-c", loop)
 
 
+VLLM = "vllm/vllm-openai:v0.6.2"
+
+
+def test_vllms_server_is_the_stand_in_however_it_is_called() -> None:
+    stand_in = (sys.executable, "-m", "rehearsal.cluster.model_server")
+    assert argv(VLLM, args=("--model=a",)) == (*stand_in, "--model=a")
+    assert argv(f"docker.io/{VLLM}") == stand_in
+    module = ("/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server")
+    assert argv(VLLM, *module, "--port=1", args=("--model=a",)) == (
+        *stand_in,
+        "--port=1",
+        "--model=a",
+    )
+    # Found on PATH among the stand-ins.
+    assert argv(VLLM, "/usr/local/bin/vllm", "serve", "a") == ("vllm", "serve", "a")
+    assert argv(VLLM, "nvidia-smi", "-L") == ("nvidia-smi", "-L")
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        (VLLM, "0.6.2"),
+        ("vllm/vllm-openai@sha256:ab", ""),
+        (f"{VLLM}@sha256:ab", "0.6.2"),
+        ("vllm/vllm-openai:latest", "latest"),
+    ],
+)
+def test_it_is_told_the_release_of_the_image(image: str, release: str) -> None:
+    assert environment(image)["SLICEWRIGHT_REHEARSAL_RELEASE"] == release
+
+
+def test_vllms_image_finds_the_driver_where_gke_mounts_it() -> None:
+    assert "/usr/local/nvidia/lib64" in environment(VLLM)["LD_LIBRARY_PATH"].split(":")
+
+
 @pytest.mark.parametrize(
     ("image", "uid"),
     [

@@ -149,7 +149,9 @@ def test_sixteen_servers_come_up_each_on_a_partition_and_a_seventeenth_waits(
     until: Any,
 ) -> None:
     fleet, where = read("vllm"), f"ai-{uuid.uuid4().hex[:6]}"
-    fleet["workloads"] = [fleet["workloads"][0] | {"namespace": where}]
+    # Of another registry, so that kwok simulates the pods: there is no kubelet here.
+    other = {"namespace": where, "image": "registry.example.com/vllm-openai:v0.6.2"}
+    fleet["workloads"] = [fleet["workloads"][0] | other]
     stack = new_stack(PROGRAM, **attached)
     write(stack, fleet)
     code, output = stack.act("preview")

@@ -1,0 +1,113 @@
+"""`python -m rehearsal.cluster.model_server FLAGS…`: vLLM's `api_server.py`, without a model.
+
+Exit codes: 0 after SIGTERM, when all requests are answered; 1 without a device or a model; 2 for a
+command line that is not vLLM's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from node_agent.nvml.probe import probe
+from rehearsal.cluster.model_server import devices, flags, start_up
+from rehearsal.cluster.model_server.devices import Device, NoDevice
+from rehearsal.cluster.model_server.engine import Engine
+from rehearsal.cluster.model_server.flags import Flags, WrongFlags
+from rehearsal.cluster.model_server.http_messages import LIMIT
+from rehearsal.cluster.model_server.measurements import Measurements
+from rehearsal.cluster.model_server.serving import SIMULATED, Serving
+
+RELEASE: Final = "SLICEWRIGHT_REHEARSAL_RELEASE"
+"""The release of the image in whose place this runs, of its tag; empty for a digest alone."""
+ADDRESS: Final = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
+"""Of the pod: all pods share this machine's network."""
+_ANY: Final = ("0.0.0.0", "::", "")  # noqa: S104 - the pod's address takes their place
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    release = environment.get(RELEASE, "")
+    if arguments[:1] == ["serve"]:
+        # `vllm serve MODEL FLAGS…`
+        arguments = [*(f"--model={model}" for model in arguments[1:2]), *arguments[2:]]
+    try:
+        asked = flags.parse(arguments, release=release)
+        used = devices.chosen(devices.devices(probe()), asked.devices)
+    except WrongFlags as e:
+        print(e, file=sys.stderr)
+        return 2
+    except NoDevice as e:
+        print(e, file=sys.stderr)
+        return 1
+    _say(f"simulated: vLLM API server version {release or 'unknown'}; {SIMULATED}")
+    if asked.unknown:
+        names = " ".join(one.partition("=")[0] for one in asked.unknown)
+        _say(f"simulated: not checked, because flags of this release are not known here: {names}")
+    for one in used:
+        _say(
+            f"simulated: on {one.name} (UUID: {one.uuid}), {one.multiprocessors} multiprocessors, "
+            f"{one.memory_mib} MiB"
+        )
+    try:
+        asyncio.run(_run(asked, release, used, environment))
+    except OSError as e:
+        print(f"OSError: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _run(
+    asked: Flags, release: str, used: tuple[Device, ...], environment: Mapping[str, str]
+) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    home = Path(environment.get("HF_HOME") or f"{environment.get('HOME', '')}/.cache/huggingface")
+    for phase in start_up.phases(asked, home):
+        _say(phase.text)
+        if await _stopped(stopping, phase.seconds):
+            return
+    rate = devices.tokens_per_second(used)
+    serving = Serving(
+        flags=asked,
+        release=release,
+        used=used,
+        engine=Engine(rate, asked.max_num_seqs),
+        measured=Measurements(asked.names[0], asked.max_model_len),
+        # The flag takes precedence, as in vLLM.
+        api_key=asked.api_key or environment.get("VLLM_API_KEY") or None,
+    )
+    engine = asyncio.create_task(serving.run())
+    host = environment.get(ADDRESS) if asked.host in _ANY else asked.host
+    server = await asyncio.start_server(serving.answer, host, asked.port, limit=LIMIT, backlog=2048)
+    _say(f"simulated: Uvicorn running on http://{asked.host}:{asked.port}; {rate:g} tokens/s")
+    ended = asyncio.create_task(stopping.wait())
+    await asyncio.wait({ended, engine}, return_when=asyncio.FIRST_COMPLETED)
+    if engine.done():
+        engine.result()  # raises what ended it
+    server.close()
+    await serving.drained()
+    _say("simulated: all requests are answered; the server ends")
+    engine.cancel()
+
+
+async def _stopped(stopping: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    print(f"INFO {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

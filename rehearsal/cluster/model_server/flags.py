@@ -1,0 +1,172 @@
+"""vLLM's command line, as its own argument parser reads it.
+
+Source: vLLM docs, engine arguments and OpenAI-compatible server, releases 0.6 and 0.7
+(vllm/engine/arg_utils.py, vllm/entrypoints/openai/cli_args.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+_KNOWN_RELEASES: Final = ("0.6", "0.7")
+"""Of later ones not every flag is known here, so an unknown one is only reported."""
+_DEFAULT_LEN: Final = 8192
+"""The model's own length of context is in its config.json, which nobody downloads here."""
+_DTYPES: Final = ("auto", "half", "float16", "bfloat16", "float", "float32")
+_TYPED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "--host": {"default": "0.0.0.0"},  # noqa: S104 - vLLM's own default; a pod has one address
+    "--port": {"type": int, "default": 8000},
+    "--model": {"default": "facebook/opt-125m"},
+    "--served-model-name": {"nargs": "+"},
+    "--api-key": {},
+    "--dtype": {"choices": _DTYPES, "default": "auto"},
+    "--kv-cache-dtype": {"choices": ("auto", "fp8", "fp8_e5m2", "fp8_e4m3"), "default": "auto"},
+    "--tensor-parallel-size": {"type": int, "default": 1},
+    "--pipeline-parallel-size": {"type": int, "default": 1},
+    "--gpu-memory-utilization": {"type": float, "default": 0.9},
+    "--max-model-len": {"type": int, "default": _DEFAULT_LEN},
+    "--max-num-seqs": {"type": int, "default": 256},
+    "--swap-space": {"type": float, "default": 4.0},
+    "--download-dir": {},
+}
+_SHORT: Final[Mapping[str, str]] = {
+    "--tensor-parallel-size": "-tp",
+    "--pipeline-parallel-size": "-pp",
+    "--quantization": "-q",
+}
+_INTEGERS: Final = (
+    "block-size", "long-prefill-token-threshold", "max-cpu-loras", "max-log-len", "max-logprobs",
+    "max-long-partial-prefills", "max-lora-rank", "max-loras", "max-num-batched-tokens",
+    "max-num-partial-prefills", "max-parallel-loading-workers", "max-prompt-adapter-token",
+    "max-prompt-adapters", "max-seq-len-to-capture", "ngram-prompt-lookup-max",
+    "ngram-prompt-lookup-min", "num-gpu-blocks-override", "num-lookahead-slots",
+    "num-scheduler-steps", "num-speculative-tokens", "seed", "speculative-disable-by-batch-size",
+    "speculative-draft-tensor-parallel-size", "speculative-max-model-len", "ssl-cert-reqs",
+    "tokenizer-pool-size", "lora-extra-vocab-size",
+)  # fmt: skip
+_NUMBERS: Final = (
+    "cpu-offload-gb", "rope-theta", "scheduler-delay-factor",
+    "typical-acceptance-sampler-posterior-alpha", "typical-acceptance-sampler-posterior-threshold",
+)  # fmt: skip
+_TEXTS: Final = (
+    "allowed-headers", "allowed-local-media-path", "allowed-methods", "allowed-origins",
+    "chat-template", "chat-template-content-format", "code-revision", "collect-detailed-traces",
+    "compilation-config", "config", "config-format", "device", "distributed-executor-backend",
+    "generation-config", "guided-decoding-backend", "hf-overrides", "kv-transfer-config",
+    "limit-mm-per-prompt", "load-format", "logits-processor-pattern", "long-lora-scaling-factors",
+    "lora-dtype", "middleware", "mm-processor-kwargs", "model-impl", "model-loader-extra-config",
+    "otlp-traces-endpoint", "override-generation-config", "override-neuron-config",
+    "override-pooler-config", "preemption-mode", "qlora-adapter-name-or-path", "quantization",
+    "quantization-param-path", "reasoning-parser", "response-role", "revision", "root-path",
+    "rope-scaling", "scheduling-policy", "spec-decoding-acceptance-method", "speculative-model",
+    "speculative-model-quantization", "ssl-ca-certs", "ssl-certfile", "ssl-keyfile", "task",
+    "tokenizer", "tokenizer-mode", "tokenizer-pool-extra-config", "tokenizer-pool-type",
+    "tokenizer-revision", "tool-call-parser", "tool-parser-plugin", "uvicorn-log-level",
+    "worker-cls",
+)  # fmt: skip
+_LISTS: Final = ("ignore-patterns", "lora-modules", "prompt-adapters")
+_SWITCHES: Final = (
+    "allow-credentials", "calculate-kv-scales", "disable-async-output-proc",
+    "disable-custom-all-reduce", "disable-fastapi-docs", "disable-frontend-multiprocessing",
+    "disable-log-requests", "disable-log-stats", "disable-mm-preprocessor-cache",
+    "disable-sliding-window", "enable-auto-tool-choice", "enable-lora", "enable-lora-bias",
+    "enable-prompt-adapter", "enable-prompt-tokens-details", "enable-reasoning",
+    "enable-request-id-headers", "enable-sleep-mode", "enforce-eager", "fully-sharded-loras",
+    "ray-workers-use-nsight", "return-tokens-as-token-ids", "skip-tokenizer-init",
+    "speculative-disable-mqa-scorer", "trust-remote-code", "use-v2-block-manager",
+    "worker-use-ray",
+)  # fmt: skip
+_BOTH_WAYS: Final = (
+    "enable-chunked-prefill", "enable-prefix-caching", "multi-step-stream-outputs",
+    "disable-logprobs-during-spec-decoding",
+)  # fmt: skip
+"""With or without a value, `--enable-chunked-prefill=false`."""
+
+
+class WrongFlags(Exception):
+    """The command line is not vLLM's; the message is what its parser prints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the stand-in does with a command line; all other flags are only read."""
+
+    host: str
+    port: int
+    model: str
+    names: tuple[str, ...]
+    """Of the model, for clients; the first is that of the metrics."""
+    dtype: str
+    devices: int
+    """GPUs of one replica: tensor times pipeline parallelism."""
+    gpu_memory_utilization: float
+    max_model_len: int
+    max_num_seqs: int
+    api_key: str | None
+    download_dir: str | None
+    unknown: tuple[str, ...] = ()
+    """Flags of a release that is not known here."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise WrongFlags(f"{self.prog}: error: {message}")
+
+
+def parse(arguments: Sequence[str], *, release: str) -> Flags:
+    """release: of the image's tag, `0.6.2`. Raises WrongFlags."""
+    parser = _parser()
+    found, unknown = parser.parse_known_args([_dashed(one) for one in arguments])
+    if unknown and release.startswith(tuple(f"{known}." for known in _KNOWN_RELEASES)):
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if not 0 < found.gpu_memory_utilization <= 1:
+        raise WrongFlags(
+            "ValueError: GPU memory utilization must be less than 1.0. Got "
+            f"{found.gpu_memory_utilization}."
+        )
+    return Flags(
+        host=found.host,
+        port=found.port,
+        model=found.model,
+        names=tuple(found.served_model_name or [found.model]),
+        dtype=found.dtype,
+        devices=found.tensor_parallel_size * found.pipeline_parallel_size,
+        gpu_memory_utilization=found.gpu_memory_utilization,
+        max_model_len=found.max_model_len,
+        max_num_seqs=found.max_num_seqs,
+        api_key=found.api_key,
+        download_dir=found.download_dir,
+        unknown=tuple(unknown),
+    )
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="api_server.py", add_help=False)
+    for name, kind in _TYPED.items():
+        parser.add_argument(*_names(name), **kind)
+    for names, kind in (
+        (_INTEGERS, {"type": int}),
+        (_NUMBERS, {"type": float}),
+        (_TEXTS, {}),
+        (_LISTS, {"nargs": "+"}),
+        (_SWITCHES, {"action": "store_true"}),
+        (_BOTH_WAYS, {"nargs": "?"}),
+    ):
+        for name in names:
+            parser.add_argument(*_names(f"--{name}"), **kind)
+    return parser
+
+
+def _names(name: str) -> list[str]:
+    return [name, *([_SHORT[name]] if name in _SHORT else [])]
+
+
+def _dashed(argument: str) -> str:
+    """`--max_model_len=1` is `--max-model-len=1`; values keep their underscores."""
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}"

@@ -1,0 +1,176 @@
+"""Bodies of OpenAI's completions and chat completions, as vLLM reads and writes them. Pure.
+
+Source: vLLM docs, OpenAI-compatible server (vllm/entrypoints/openai/protocol.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+JsonObject = dict[str, Any]
+TOKEN: Final = " simulated"  # noqa: S105 - a token of text
+"""Every token of an answer."""
+_UNLESS_TOLD: Final = {"text_completion": 16, "chat.completion": 64}
+"""Tokens without `max_tokens`: OpenAI's default, and where a model would have ended a chat."""
+Kind = Literal["text_completion", "chat.completion"]
+KINDS: Final[dict[str, Kind]] = {
+    "/v1/completions": "text_completion",
+    "/v1/chat/completions": "chat.completion",
+}
+
+
+class Refused(Exception):
+    """A request that vLLM answers with an error."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: JsonObject = {
+            "object": "error",
+            "message": message,
+            "type": kind,
+            "param": None,
+            "code": status,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request asks for."""
+
+    kind: Kind
+    model: str
+    prompt_tokens: int
+    """Words count as tokens: there is no tokenizer."""
+    wanted: int
+    reason: str
+    """Why the answer ends: `length`, or `stop` where no length was given."""
+    stream: bool
+    usage: bool
+    """Whether a stream ends with a chunk that tells the numbers of tokens."""
+
+
+def read(kind: Kind, body: bytes, names: Sequence[str], max_model_len: int) -> Asked:
+    """Raises Refused."""
+    try:
+        raw = json.loads(body)
+    except ValueError as e:
+        raise Refused(400, "BadRequestError", f"the body is not JSON: {e}") from None
+    if not isinstance(raw, dict):
+        raise Refused(400, "BadRequestError", "the body is not a JSON object")
+    model = raw.get("model")
+    if not isinstance(model, str) or model not in names:
+        raise Refused(404, "NotFoundError", f"The model `{model}` does not exist.")
+    field = "prompt" if kind == "text_completion" else "messages"
+    if not raw.get(field):
+        raise Refused(400, "BadRequestError", f"{field} is required")
+    prompt = _tokens(raw[field])
+    most = raw.get("max_completion_tokens", raw.get("max_tokens"))
+    if most is not None and (type(most) is not int or most < 1):
+        raise Refused(400, "BadRequestError", f"max_tokens must be at least 1, got {most}.")
+    wanted = most or min(_UNLESS_TOLD[kind], max(max_model_len - prompt, 1))
+    if prompt + wanted > max_model_len:
+        where = "the messages" if kind == "chat.completion" else "the prompt"
+        raise Refused(
+            400,
+            "BadRequestError",
+            f"This model's maximum context length is {max_model_len} tokens. However, you "
+            f"requested {prompt + wanted} tokens ({prompt} in {where}, {wanted} in the "
+            "completion). Please reduce the length of the messages or completion.",
+        )
+    return Asked(
+        kind=kind,
+        model=model,
+        prompt_tokens=prompt,
+        wanted=wanted,
+        reason="length" if most or kind == "text_completion" else "stop",
+        stream=bool(raw.get("stream")),
+        usage=bool((raw.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def answer(asked: Asked, identity: str, created: int) -> JsonObject:
+    """The whole answer. identity: its id; created: seconds since 1970."""
+    text = TOKEN * asked.wanted
+    choice: JsonObject = {"index": 0, "logprobs": None, "finish_reason": asked.reason}
+    if asked.kind == "chat.completion":
+        choice["message"] = {"role": "assistant", "content": text.lstrip(), "tool_calls": []}
+    else:
+        choice["text"] = text
+    return {**_head(asked, identity, created), "choices": [choice], "usage": usage(asked)}
+
+
+def chunk(
+    asked: Asked, identity: str, created: int, *, tokens: int, first: bool, last: bool
+) -> JsonObject:
+    """The next part of a streamed answer."""
+    text = TOKEN * tokens
+    choice: JsonObject = {
+        "index": 0,
+        "logprobs": None,
+        "finish_reason": asked.reason if last else None,
+    }
+    head = _head(asked, identity, created)
+    if asked.kind == "chat.completion":
+        head["object"] = "chat.completion.chunk"
+        choice["delta"] = {**({"role": "assistant"} if first else {}), "content": text}
+    else:
+        choice["text"] = text
+    return {**head, "choices": [choice]}
+
+
+def last_usage(asked: Asked, identity: str, created: int) -> JsonObject:
+    """The chunk of `stream_options: {include_usage: true}`."""
+    head = _head(asked, identity, created)
+    if asked.kind == "chat.completion":
+        head["object"] = "chat.completion.chunk"
+    return {**head, "choices": [], "usage": usage(asked)}
+
+
+def usage(asked: Asked) -> JsonObject:
+    return {
+        "prompt_tokens": asked.prompt_tokens,
+        "total_tokens": asked.prompt_tokens + asked.wanted,
+        "completion_tokens": asked.wanted,
+    }
+
+
+def models(names: Sequence[str], root: str, max_model_len: int, created: int) -> JsonObject:
+    """The answer to /v1/models."""
+    return {
+        "object": "list",
+        "data": [
+            {
+                "id": name,
+                "object": "model",
+                "created": created,
+                "owned_by": "vllm",
+                "root": root,
+                "parent": None,
+                "max_model_len": max_model_len,
+            }
+            for name in names
+        ],
+    }
+
+
+def _head(asked: Asked, identity: str, created: int) -> JsonObject:
+    return {"id": identity, "object": asked.kind, "created": created, "model": asked.model}
+
+
+def _tokens(prompt: Any) -> int:
+    """Of a text, a list of token ids, a list of texts, or messages; at least 1."""
+    match prompt:
+        case str():
+            return max(len(prompt.split()), 1)
+        case dict():
+            return _tokens(prompt.get("content") or prompt.get("text") or "")
+        case list() if all(isinstance(one, int) for one in prompt):
+            return max(len(prompt), 1)
+        case list():
+            return sum(_tokens(one) for one in prompt)
+        case _:
+            raise Refused(400, "BadRequestError", "prompt and messages are texts or lists")
