@@ -27,6 +27,7 @@ from rehearsal.scenario import (
     proof,
     settings,
     walkthrough,
+    workload_secrets,
 )
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.engine_output import OutputFilter
@@ -178,7 +179,9 @@ class Rehearsal:
         """Ends with the first command that fails."""
         engine = self._engine(environment)
         checks: list[Check] = []
-        with Progress(environment, self._live.say):
+        fleet = plan.read_file(environment.stack_file(environment.stack))
+        making = workload_secrets.WorkloadSecrets(environment, fleet, self._live.say)
+        with Progress(environment, self._live.say), making:
             for run in (engine.init, engine.preview, engine.up):
                 outcome = run()
                 if run != engine.init or outcome.code:
@@ -218,6 +221,8 @@ class Rehearsal:
         _ = environment.toolchain  # raises where it is missing
         environments.start(environment)
         exists = existing_cluster.restart(environment)
+        if exists:
+            workload_secrets.remove(environment)
         outcome = self._engine(environment).destroy()
         self._say_outcome(outcome)
         disk_space.require_not_full(environment, outcome)
