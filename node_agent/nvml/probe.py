@@ -103,6 +103,8 @@ class Known:
     look reads them. A UUID is made anew with each instance, or out of the ids of GPU and instances:
     either way an equal one has equal ids.
     """
+    instances: dict[bytes, tuple[GpuInstance, ...]] = field(default_factory=dict)
+    """By what the driver writes about all GPU instances of a GPU, as each look reads it."""
     profiles: dict[str, tuple[OfferedProfile, ...]] = field(default_factory=dict)
     """By the GPU's UUID: those offered, with those first that had instances at the last look."""
     observed: dict[int, tuple[dict[str, Any], ObservedGpu]] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class Known:
             self.memory_mib,
             self.boards,
             self.devices,
+            self.instances,
             self.profiles,
             self.observed,
         ):
@@ -170,12 +173,36 @@ class _MigBuffers:
         return self._uuids[place].value, bytes(self._attributes[place])
 
 
+class _InstanceBuffers:
+    """Where the driver writes what is read of the GPU instances of a profile."""
+
+    def __init__(self) -> None:
+        self.handles = (Handle * _MOST_INSTANCES)()
+        self._infos = (binding.GpuInstanceInfo * _MOST_INSTANCES)()
+        # Items of an array of handles would be numbers.
+        self.places = [
+            (Handle.from_buffer(self.handles, i * ctypes.sizeof(Handle)), byref(self._infos[i]))
+            for i in range(_MOST_INSTANCES)
+        ]
+        """Per instance: its handle, and where to write what it is."""
+
+    def written(self, count: int) -> bytes:
+        """All that was written for so many instances, the same for the same facts."""
+        return bytes(self._infos)[: count * ctypes.sizeof(binding.GpuInstanceInfo)]
+
+
+# Memory of this process, which each look writes anew: kept, as making it takes time.
+_mig_buffers = lru_cache(maxsize=4)(_MigBuffers)
+_instance_buffers = lru_cache(maxsize=1)(_InstanceBuffers)
+
+
 class _Gpus:
     """One look. The functions and buffers of calls made for every MIG device are kept for it."""
 
     def __init__(self, nvml: Nvml, known: Known, *, thorough: bool) -> None:
         self._nvml, self._known, self._thorough = nvml, known, thorough
-        self._buffers = _MigBuffers(0)
+        self._buffers = _mig_buffers(0)
+        self._instances = _instance_buffers()
         self._text = ctypes.create_string_buffer(binding.TEXT_BYTES)
         self._device = nvml.function("nvmlDeviceGetHandleByIndex_v2")
         self._mig_handle = nvml.function("nvmlDeviceGetMigDeviceHandleByIndex")
@@ -186,14 +213,6 @@ class _Gpus:
         self._instance_info = nvml.function("nvmlGpuInstanceGetInfo")
         self._count = ctypes.c_uint()
         self._count_at = byref(self._count)
-        self._instances = (Handle * _MOST_INSTANCES)()
-        # Items of an array of handles would be numbers.
-        self._each_instance = [
-            Handle.from_buffer(self._instances, index * ctypes.sizeof(Handle))
-            for index in range(_MOST_INSTANCES)
-        ]
-        self._info = binding.GpuInstanceInfo()
-        self._info_at = byref(self._info)
 
     def read(self, *, with_utilization: bool) -> Observation:
         nvml, known = self._nvml, self._known
@@ -285,7 +304,7 @@ class _Gpus:
 
     def _mig_devices(self, device: Handle, board: _Board) -> tuple[MigDevice, ...]:
         if len(self._buffers.places) < board.most_devices:
-            self._buffers = _MigBuffers(board.most_devices)
+            self._buffers = _mig_buffers(board.most_devices)
         buffers, count = self._buffers, 0
         for index in range(board.most_devices):
             mig, mig_at, attributes_at, uuid, name = buffers.places[count]
@@ -336,32 +355,33 @@ class _Gpus:
         self, uuid: str, device: Handle, board: _Board
     ) -> tuple[GpuInstance, ...] | None:
         """None without privileges."""
-        found: list[GpuInstance] = []
+        known = self._known
+        order = known.profiles.get(uuid, board.offered)
         used: list[OfferedProfile] = []
-        slices = 0
-        for profile in self._known.profiles.get(uuid, board.offered):
-            code = self._instances_of(device, profile.id, self._instances, self._count_at)
+        slices, written = 0, b""
+        for profile in order:
+            code = self._instances_of(device, profile.id, self._instances.handles, self._count_at)
             if code == binding.NOT_SUPPORTED:
                 continue
             if code:
                 return None
             count = self._count.value
-            for handle in self._each_instance[:count]:
-                if self._instance_info(handle, self._info_at):
+            for handle, info_at in self._instances.places[:count]:
+                if self._instance_info(handle, info_at):
                     return None
-                place = self._info.placement
-                found.append(
-                    _gpu_instance(self._info.id, self._info.profileId, place.start, place.size)
-                )
             if count:
+                written += self._instances.written(count)
                 used.append(profile)
                 slices += count * profile.slices
                 # Each instance has slices of its own: none of another profile is left to be found.
                 if slices == board.slices:
                     break
-        if board.slices is not None:
-            self._known.profiles[uuid] = (*used, *(p for p in board.offered if p not in used))
-        return tuple(sorted(found, key=_place))
+        if board.slices is not None and order[: len(used)] != tuple(used):
+            known.profiles[uuid] = (*used, *(p for p in board.offered if p not in used))
+        found = known.instances.get(written)
+        if found is None:
+            found = known.instances[written] = _gpu_instances_of(written)
+        return found
 
 
 # Remembered: the same facts are the same value, and making 112 of them costs a third of a look.
@@ -400,9 +420,19 @@ def _place(instance: GpuInstance) -> tuple[int, int]:
     return instance.start, instance.id
 
 
-@lru_cache(maxsize=256)
-def _gpu_instance(id_: int, profile: int, start: int, size: int) -> GpuInstance:
-    return GpuInstance(id=id_, profile=profile, start=start, size=size)
+def _gpu_instances_of(written: bytes) -> tuple[GpuInstance, ...]:
+    count = len(written) // ctypes.sizeof(binding.GpuInstanceInfo)
+    infos = (binding.GpuInstanceInfo * count).from_buffer_copy(written)
+    found = [
+        GpuInstance(
+            id=info.id,
+            profile=info.profileId,
+            start=info.placement.start,
+            size=info.placement.size,
+        )
+        for info in infos
+    ]
+    return tuple(sorted(found, key=_place))
 
 
 def mig_mode(nvml: Nvml, device: Handle) -> tuple[MigMode, MigMode]:
