@@ -1,0 +1,316 @@
+"""One decision about a rollout: who begins, who waits, what stands in the way, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pytest
+
+from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
+from fleet_controller.api import MIG_STATE_LABEL as STATE
+from fleet_controller.api import POOL_LABEL, ZONE_LABEL
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.assess import Assessment
+from fleet_controller.drain import NodePod
+from fleet_controller.layout_change import Change, Phase
+from fleet_controller.rollout import (
+    Rollout,
+    decide_rollout,
+    fresh,
+    how_far,
+    left_over,
+    must_change,
+    needs_pods,
+)
+from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.state import Node, Pool
+
+NOW = 1_800_000_000.0
+Status = Literal["True", "False", "Unknown"]
+
+
+def pool(suspended: str = "", config: str | None = "new", **policy: Any) -> Pool:
+    return Pool(
+        name="p",
+        uid="u",
+        generation=1,
+        created=NOW,
+        selector={POOL_LABEL: "p"},
+        layout_hash="h",
+        fewest=1,
+        mig_config=config,
+        status={},
+        policy=RolloutPolicy(**policy),
+        suspended=suspended,
+    )
+
+
+def node(
+    name: str,
+    *,
+    config: str = "old",
+    phase: Phase | None = None,
+    state: str = "success",
+    zone: str = "a",
+    verified: bool = True,
+    **facts: Any,
+) -> Node:
+    """In service with the layout `old`, or in that phase of a change."""
+    note = Change(
+        node_uid=name,
+        target="new",
+        phase=phase or "Draining",
+        since=NOW,
+        started=NOW,
+        cordoned=True,
+        reason="ChangeFailed" if phase == "Failed" else "",
+    )
+    return Node(
+        **{
+            "name": name,
+            "uid": name,
+            "version": "1",
+            "created": NOW,
+            "boot_id": "b",
+            "verified_boot": "b" if verified else "",
+            "ready": True,
+            "labels": {POOL_LABEL: "p", CONFIG: config, STATE: state, ZONE_LABEL: zone},
+            "taint_keys": (),
+            "condition": None,
+            "leaving": False,
+            "change": note.dump() if phase else "",
+            "unschedulable": phase is not None,
+            **facts,
+        }
+    )
+
+
+def decided(
+    of: Pool,
+    nodes: Sequence[Node],
+    *,
+    pods: Mapping[str, tuple[NodePod, ...]] | None = None,
+    status: Status = "True",
+) -> Rollout:
+    """status: of every node by itself."""
+    base = Assessment(status=status, reason="R", message="m")
+    return decide_rollout(of, [(n, base) for n in nodes], pods or {}, {}, NOW)
+
+
+def begun(rollout: Rollout) -> list[str]:
+    return sorted(n for n, turn in rollout.turns.items() if turn.actions and n in rollout.changing)
+
+
+def named(*names: str) -> list[Node]:
+    return [node(name) for name in names]
+
+
+class TestWhatIsSaid:
+    def test_every_part_is_there_and_names_at_most_three(self) -> None:
+        rollout = Rollout(
+            wanted="new",
+            done=1,
+            changing=("c", "f"),
+            failed=("f",),
+            waiting=("w1", "w2", "w3", "w4", "w5"),
+        )
+        assert how_far(rollout, pool(), 8) == (
+            "1 of 8 nodes have layout new; changing: c; failed: f; waiting: w1, w2, w3 and 2 more"
+        )
+
+    def test_three_are_named_without_more(self) -> None:
+        rollout = Rollout(wanted="new", waiting=("a", "b", "c"))
+        assert how_far(rollout, pool(), 3).endswith("; waiting: a, b, c")
+        rollout = Rollout(wanted="new", waiting=("a", "b", "c", "d"))
+        assert how_far(rollout, pool(), 4).endswith("; waiting: a, b, c and 1 more")
+
+    def test_what_there_is_none_of_is_left_out(self) -> None:
+        assert how_far(Rollout(wanted="new", done=2), pool(), 2) == "2 of 2 nodes have layout new"
+
+    @pytest.mark.parametrize("stopped", ["paused", "aborted"])
+    def test_people_are_told_how_to_go_on(self, stopped: str) -> None:
+        said = how_far(Rollout(wanted="new", stopped=stopped), pool(), 2)
+        go_on = "kubectl annotate gpupool p slicewright.io/rollout-"
+        assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
+
+    def test_failed_nodes_are_to_be_mended(self) -> None:
+        said = how_far(Rollout(wanted="new", stopped="failed"), pool(), 2)
+        assert said.endswith("; no further node is changed until the failed ones are mended")
+
+    def test_a_rollout_of_nothing_is_the_default(self) -> None:
+        nothing = Rollout()
+        assert (nothing.turns, nothing.wanted, nothing.done) == ({}, "", 0)
+        assert (nothing.applying, nothing.stopped, nothing.active) == (False, "", False)
+        assert Rollout(changing=("n",)).active
+        assert Rollout(waiting=("n",)).active
+
+
+class TestWhatThereIs:
+    def test_nodes_are_told_by_name_in_order(self) -> None:
+        nodes = [
+            *(node(f"f{i}", phase="Failed") for i in (2, 1, 3)),
+            *(node(f"w{i}") for i in (5, 2, 4, 3, 1)),
+        ]
+        found = decided(pool(max_failures=3), nodes)
+        assert found.changing == ("f1", "f2", "f3")
+        assert found.failed == ("f1", "f2", "f3")
+        assert found.waiting == ("w1", "w2", "w3", "w4", "w5")
+        assert (found.wanted, found.stopped, found.applying) == ("new", "failed", False)
+
+    def test_what_begins_no_longer_waits_and_has_not_failed(self) -> None:
+        found = decided(pool(), named("a", "b"))
+        assert (found.changing, found.waiting, found.failed) == (("a",), ("b",), ())
+
+    def test_a_layout_is_made_where_a_node_is_applying_it(self) -> None:
+        assert decided(pool(), [node("a", config="new", phase="Applying")]).applying is True
+        assert decided(pool(), [node("a", phase="Draining")]).applying is False
+
+    def test_done_is_what_has_the_layout_is_verified_and_changes_no_more(self) -> None:
+        nodes = [node("a", config="new"), node("b"), node("c", config="new", phase="Applying")]
+        assert decided(pool(), nodes).done == 1
+        assert decided(pool(), [node("a", config="new")], status="False").done == 0
+
+    def test_a_pool_without_mig_manager_wants_no_layout(self) -> None:
+        found = decided(pool(config=None), named("a"))
+        assert (found.wanted, found.waiting, found.stopped) == ("", (), "")
+
+    def test_a_finished_pool_is_not_stopped(self) -> None:
+        found = decided(pool(), [node("a", config="new")])
+        assert (found.stopped, found.turns, found.active) == ("", {}, False)
+
+
+class TestSuspended:
+    @pytest.mark.parametrize("phase", ["Draining", "Paused"])
+    def test_a_cordoned_node_stands_still_though_none_waits(self, phase: Phase) -> None:
+        nodes = [node("a", phase=phase), node("b", config="new", phase="Applying")]
+        assert decided(pool("paused"), nodes).stopped == "paused"
+
+    def test_with_nothing_to_stop_nothing_is_suspended(self) -> None:
+        assert decided(pool("paused"), [node("a", config="new")]).stopped == ""
+        applying = [node("a", config="new", phase="Applying")]
+        assert decided(pool("paused"), applying).stopped == ""
+
+    def test_none_begins_while_one_waits(self) -> None:
+        found = decided(pool("paused"), named("a", "b"))
+        assert (found.stopped, found.changing, found.waiting) == ("paused", (), ("a", "b"))
+
+
+class TestWhoBegins:
+    def test_those_that_change_take_places(self) -> None:
+        nodes = [node("a", phase="Draining"), *named("b", "c", "d")]
+        assert begun(decided(pool(max_unavailable=2, canary=0), nodes)) == ["a", "b"]
+
+    def test_one_that_is_out_proves_nothing_so_the_canary_is_in_service(self) -> None:
+        nodes = [node("a", unschedulable=True), node("b")]
+        assert decided(pool(max_unavailable=2), nodes).changing == ("b",)
+
+    def test_after_the_proof_those_that_are_out_come_first(self) -> None:
+        nodes = [node("a"), node("b", unschedulable=True), node("c", config="new")]
+        assert decided(pool(max_unavailable=1), nodes).changing == ("b",)
+        # Exactly as many are proven as the policy asks for.
+        assert decided(pool(max_unavailable=1, canary=0), nodes).changing == ("b",)
+
+    def test_no_more_begin_than_there_are_places(self) -> None:
+        nodes = [node(name, unschedulable=True) for name in "abc"]
+        assert decided(pool(max_unavailable=2, canary=0), nodes).changing == ("a", "b")
+
+    def test_one_in_service_is_passed_over_where_too_many_are_out(self) -> None:
+        """In order of zones it comes first; the one after it is out already."""
+        nodes = [node("a"), node("b", unschedulable=True, zone="b")]
+        rules = pool(max_unavailable=1, canary=0, one_zone_at_a_time=True)
+        assert decided(rules, nodes).changing == ("b",)
+
+    def test_zones_are_no_matter_where_the_policy_does_not_say_so(self) -> None:
+        nodes = [node("a", zone="z"), node("b", zone="a")]
+        assert decided(pool(max_unavailable=2, canary=0), nodes).changing == ("a", "b")
+        assert decided(pool(canary=0), nodes).changing == ("a",)
+
+    def test_a_zone_is_finished_before_the_next(self) -> None:
+        nodes = [node("a", zone="z"), node("b", zone="y"), node("c", zone="z")]
+        rules = pool(max_unavailable=3, canary=0, one_zone_at_a_time=True)
+        assert decided(rules, nodes).changing == ("b",)
+        # The zone of one that changes, whatever comes before it in order.
+        nodes = [node("a", zone="z", phase="Draining"), node("b", zone="y"), node("c", zone="z")]
+        assert decided(rules, nodes).changing == ("a", "c")
+
+    @pytest.mark.parametrize("facts", [{"ready": False}, {"state": "pending"}])
+    def test_one_on_which_nothing_can_begin_is_left_out(self, facts: dict[str, Any]) -> None:
+        nodes = [node("a", **facts), node("b")]
+        assert decided(pool(max_unavailable=2, canary=0), nodes).changing == ("b",)
+
+
+class TestFull:
+    def test_it_is_full_where_others_are_out_and_says_which(self) -> None:
+        nodes = [*(node(name, ready=False) for name in "dcb"), node("a")]
+        found = decided(pool(max_unavailable=3, canary=0), nodes)
+        assert (found.stopped, found.blocking) == ("full", ("b", "c", "d"))
+
+    def test_it_is_not_full_while_one_begins_or_changes(self) -> None:
+        assert decided(pool(), named("a", "b")).stopped == ""
+        assert decided(pool(), [node("a", phase="Draining"), node("b")]).stopped == ""
+
+    def test_it_is_not_full_where_mig_manager_is_at_work_on_the_only_one(self) -> None:
+        found = decided(pool(), [node("a", state="rebooting")])
+        assert (found.stopped, found.blocking) == ("", ())
+
+    def test_one_that_has_the_layout_unverified_is_out(self) -> None:
+        nodes = [node("a", config="new"), node("b")]
+        assert decided(pool(canary=0), nodes, status="False").blocking == ("a",)
+
+
+class TestFreshNodes:
+    """Never in service: they have no turn to wait for."""
+
+    NEW = node("n", verified=False, taint_keys=(TAINT,))
+
+    def test_they_are_held_never_verified_and_not_in_a_change(self) -> None:
+        assert fresh(self.NEW)
+        assert not fresh(node("n", verified=False))
+        assert not fresh(node("n", taint_keys=(TAINT,)))
+        assert not fresh(node("n", verified=False, taint_keys=(TAINT,), phase="Draining"))
+
+    def test_they_wait_only_where_pods_with_gpus_are_on_them(self) -> None:
+        pod = NodePod(namespace="ai", name="x", uid="x", gpus=True)
+        plain = NodePod(namespace="ai", name="y", uid="y", gpus=False)
+        assert decided(pool(), [self.NEW]).active is False
+        assert decided(pool(), [self.NEW], pods={"n": (plain,)}).active is False
+        assert decided(pool(), [self.NEW], pods={"n": (plain, pod)}).active is True
+
+    def test_their_pods_are_asked_for_where_the_label_has_to_be_set(self) -> None:
+        assert needs_pods(self.NEW, pool())
+        assert not needs_pods(self.NEW, pool(config="old"))
+        assert not needs_pods(node("n"), pool()), "in service, it has not begun"
+
+    @pytest.mark.parametrize(
+        ("phase", "config", "expected"),
+        [
+            ("Draining", "old", True),
+            ("Failed", "old", True),
+            ("Failed", "new", False),
+            ("Draining", "new", False),
+            ("Paused", "old", False),
+            ("Applying", "old", False),
+        ],
+    )
+    def test_in_a_change_they_are_asked_for_until_the_label_is_set(
+        self, phase: Phase, config: str, expected: bool
+    ) -> None:
+        assert needs_pods(node("n", config=config, phase=phase), pool()) is expected
+
+    def test_a_label_is_set_where_it_differs_and_mig_manager_rests(self) -> None:
+        assert must_change(node("n"), pool())
+        assert not must_change(node("n", config="new"), pool())
+        assert not must_change(node("n", state="pending"), pool())
+        assert not must_change(node("n"), pool(config=None))
+
+
+def test_a_node_that_left_its_pool_in_a_change_goes_back_into_service() -> None:
+    elsewhere = {"labels": {CONFIG: "old"}}
+    nodes = [
+        node("gone", phase="Draining", **elsewhere),
+        node("deleted", phase="Draining", leaving=True, **elsewhere),
+        node("member", phase="Draining"),
+        node("other", **elsewhere),
+    ]
+    assert [*left_over([pool()], nodes)] == ["gone"]
