@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from kubeapi import ApiError, Client, JsonObject, Unreachable
 from kubeapi.client import Credentials, PatchKind, path_of
-from rehearsal.plugins.providers.kubernetes.credentials import CredentialSource, NoCredentials
-from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, Context
+from kubeapi.exec_credentials import CredentialSource, NoCredentials
+from kubeapi.kubeconfig import BadKubeconfig, Context
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kubeapi.kubeconfig import BadKubeconfig
 from rehearsal.plugins.engine.plugin import Difference
 from rehearsal.plugins.engine.properties import UNKNOWN
 from rehearsal.plugins.providers.kubernetes import kubeconfig
@@ -41,5 +42,5 @@ def _cluster_of(inputs: Mapping[str, Any]) -> Any:
         return kubeconfig.read(
             text, context=inputs.get("context"), cluster=inputs.get("cluster")
         ).cluster
-    except kubeconfig.BadKubeconfig:
+    except BadKubeconfig:
         return text, inputs.get("context"), inputs.get("cluster")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 from kubeapi import ApiError, JsonObject, Unreachable
+from kubeapi.kubeconfig import BadKubeconfig
 from rehearsal.plugins.engine.plugin import (
     Checked,
     CheckFailure,
@@ -83,7 +84,7 @@ class KubernetesProvider(ProviderPlugin):
             cluster.probe()
             self._cluster = cluster
             self._scopes = Scopes(cluster)
-        except (kubeconfig.BadKubeconfig, Unreachable) as e:
+        except (BadKubeconfig, Unreachable) as e:
             self._default_namespace = settings.namespace or self._default_namespace
             self._unreachable = f"unable to load schema information from the API server: {e}"
             self._scopes = Scopes()

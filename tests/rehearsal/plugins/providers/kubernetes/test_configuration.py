@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from kubeapi import Client
+from kubeapi.kubeconfig import BadKubeconfig
 from rehearsal.plugins.engine.properties import UNKNOWN
 from rehearsal.plugins.providers.kubernetes.cluster import Cluster as ProviderCluster
 from rehearsal.plugins.providers.kubernetes.config_difference import config_difference
-from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, read
+from rehearsal.plugins.providers.kubernetes.kubeconfig import read
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 NOWHERE = json.dumps(

@@ -1,4 +1,4 @@
-"""Credentials for the API server: a certificate, a token, or an exec plugin's answer."""
+"""Credentials of a kubeconfig's context: a certificate, a token, or an exec plugin's answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from kubeapi import JsonObject
-from kubeapi.client import Credentials
-from rehearsal.plugins.providers.kubernetes.kubeconfig import BadKubeconfig, Context
+from kubeapi.client import Credentials, JsonObject
+from kubeapi.kubeconfig import BadKubeconfig, Context
 
 _EXEC_TIMEOUT_S: Final = 60.0
 _RENEW_BEFORE: Final = timedelta(seconds=10)
 
 
 class NoCredentials(Exception):
-    """The exec plugin failed. Its stderr is not shown, as with the official provider."""
+    """The exec plugin failed. Its stderr is not shown: it may hold credentials."""
 
 
 class CredentialSource:
