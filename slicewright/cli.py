@@ -18,11 +18,14 @@ from slicewright.commands import (
     recover,
     rehearse,
     rights,
+    rollout,
+    status,
 )
 from slicewright.exit_codes import (
     BAD_INPUT,
     CANNOT_RUN,
     CLOSED_PIPE,
+    DEGRADED,
     INTERRUPTED,
     NOT_PROVEN,
     PROVEN,
@@ -32,6 +35,7 @@ __all__ = [
     "BAD_INPUT",
     "CANNOT_RUN",
     "CLOSED_PIPE",
+    "DEGRADED",
     "INTERRUPTED",
     "NOT_PROVEN",
     "PROVEN",
@@ -109,7 +113,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in (check, plan, preview_report, rights, doctor, import_file, recover, rehearse):
+    for command in (
+        check,
+        plan,
+        preview_report,
+        rights,
+        doctor,
+        status,
+        rollout,
+        import_file,
+        recover,
+        rehearse,
+    ):
         command.add_parser(commands)
     return parser
 

@@ -12,6 +12,8 @@ BAD_INPUT: Final = 2
 """Wrong use, or a stack file with problems."""
 CANNOT_RUN: Final = 3
 """This machine cannot run it, or the output cannot be written."""
+DEGRADED: Final = 4
+"""A pool is wrong in a way that does not pass by itself."""
 INTERRUPTED: Final = 130
 """Ctrl-C or SIGTERM."""
 CLOSED_PIPE: Final = 141

@@ -365,6 +365,7 @@ def test_every_exit_code_is_documented() -> None:
         cli.CANNOT_RUN,
         cli.INTERRUPTED,
         cli.CLOSED_PIPE,
+        cli.DEGRADED,
     }
 
 

@@ -1,0 +1,68 @@
+"""In which order the nodes of a pool would change their layout. Pure.
+
+The controller's own decision (`rollout`) is asked again and again, and every node that begins is
+taken to end well: so the forecast follows the same policy, and cannot differ from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from fleet_controller.assess import Assessment
+from fleet_controller.drain import NodePod
+from fleet_controller.layout_change import change_of
+from fleet_controller.rollout import Assessed, decide_rollout
+from fleet_controller.state import Node, Pool
+
+_PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    waves: tuple[tuple[str, ...], ...]
+    """Nodes in the order in which they begin; those of a wave begin together. Nodes that are in the
+    middle of a change already are the first. The next wave does not always wait for the last node
+    of this one.
+    """
+    left: tuple[str, ...]
+    """Nodes that would wait for ever as things are: not Ready, or too many others are out."""
+
+
+def forecast(
+    pool: Pool,
+    members: Sequence[Assessed],
+    pods: Mapping[str, tuple[NodePod, ...]] | None = None,
+) -> Forecast:
+    """members: the pool's nodes with what each is by itself. pool: as it shall be; what people have
+    asked of its rollout aside.
+    """
+    pool = replace(pool, suspended="")
+    now = {node.name: (node, base) for node, base in members}
+    waves: list[tuple[str, ...]] = []
+    while True:
+        rollout = decide_rollout(pool, list(now.values()), pods or {}, {}, 0.0)
+        wave = tuple(name for name in rollout.changing if name not in rollout.failed)
+        if not wave:
+            left = (*rollout.waiting, *rollout.failed)
+            return Forecast(waves=tuple(waves), left=tuple(sorted(left)))
+        waves.append(wave)
+        for name in wave:
+            now[name] = (_changed(now[name][0], pool), _PROVEN)
+
+
+def _changed(node: Node, pool: Pool) -> Node:
+    """As it is after its change: proven, and in service."""
+    assert pool.mig_config is not None, "without a layout nothing changes"
+    change = change_of(node)
+    return replace(
+        node,
+        labels={**node.labels, MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"},
+        change="",
+        # The cordon of somebody else stays, and counts.
+        unschedulable=node.unschedulable and not (change is not None and change.cordoned),
+        ready=True,
+        taint_keys=tuple(key for key in node.taint_keys if key != STARTUP_TAINT_KEY),
+        verified_boot=node.boot_id,
+    )

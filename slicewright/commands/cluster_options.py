@@ -1,0 +1,55 @@
+"""Options of the commands that ask a living cluster, and which cluster that is."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from infra import plan
+from slicewright.commands import stack_files
+from slicewright.live.access import Access, NoCluster, access
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: $KUBECONFIG, else ~/.kube/config; - reads stdin, as for `pulumi stack "
+        "output kubeconfig --show-secrets`",
+    )
+    parser.add_argument("--context", metavar="NAME", help="default: the current one")
+
+
+def stack_of(parsed: argparse.Namespace) -> tuple[Path, plan.FleetPlan] | None:
+    """The stack file of -s and its plan; None without. Raises SpecError."""
+    if not parsed.stack:
+        return None
+    file = stack_files.path_of(parsed.stack)
+    return file, plan.read_file(file, name=stack_files.shown(file))
+
+
+def access_of(
+    parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan] | None = None
+) -> Access:
+    """The cluster that the options name; else, for a cluster that existed before its stack, the one
+    that the stack file names; else kubectl's. Raises NoCluster.
+    """
+    kubeconfig, context = parsed.kubeconfig, parsed.context
+    if stack is not None and isinstance(stack[1], plan.ByoFleetPlan):
+        file, cluster = stack[0], stack[1].cluster
+        if cluster is None:
+            raise NoCluster(
+                f"{stack_files.shown(file)} is of hosts without Kubernetes; `slicewright-agent "
+                "show` and `verify` tell their state, on each host"
+            )
+        if kubeconfig is None and cluster.kubeconfig:
+            # Relative to the project, as in `pulumi up`.
+            written = Path(cluster.kubeconfig).expanduser()
+            kubeconfig = str(_project(file) / written)
+        context = context or cluster.context
+    return access(kubeconfig, context)
+
+
+def _project(file: Path) -> Path:
+    here = file.absolute().parent
+    return next((at for at in (here, *here.parents) if (at / "Pulumi.yaml").is_file()), here)

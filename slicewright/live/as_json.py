@@ -1,0 +1,84 @@
+"""The state of a fleet as JSON (docs/reference/status-json.md). `version` changes when a key goes
+or changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleet_controller.state import stamp
+from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView
+
+VERSION = 1
+
+
+def as_json(fleet: Fleet, *, context: str, server: str, now: float) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "context": context,
+        "server": server,
+        "time": stamp(now),
+        "state": fleet.worst.value,
+        "notes": list(fleet.notes),
+        "pools": [_pool(pool) for pool in fleet.pools],
+    }
+
+
+def _pool(pool: PoolView) -> dict[str, Any]:
+    fewest, most = pool.wanted
+    return {
+        "name": pool.name,
+        "state": pool.state.value,
+        "reason": pool.reason,
+        "message": pool.message,
+        "next": list(pool.next),
+        "layout": pool.layout or None,
+        "wanted": {"min": fewest, "max": most},
+        "nodes": {"total": pool.total, "verified": pool.verified, "held": pool.held},
+        "gpus": [_group(group) for group in pool.gpus],
+        "rollout": _rollout(pool.rollout) if pool.rollout else None,
+        "members": [_node(node) for node in pool.nodes],
+    }
+
+
+def _group(group: GpuGroup) -> dict[str, Any]:
+    return {
+        "model": group.model or None,
+        "mig": group.mig,
+        "instances": dict(group.instances),
+        "gpus": group.gpus,
+        "nodes": list(group.nodes),
+    }
+
+
+def _rollout(rollout: RolloutView) -> dict[str, Any]:
+    return {
+        "layout": rollout.layout,
+        "asked": rollout.asked or None,
+        "done": rollout.done,
+        "changing": list(rollout.changing),
+        "cut": list(rollout.cut),
+        "failed": list(rollout.failed),
+        "waves": [list(wave) for wave in rollout.waves],
+        "left": list(rollout.left),
+    }
+
+
+def _node(node: NodeView) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "zone": node.zone or None,
+        "verified": node.verified,
+        "held": node.held,
+        "cordoned": node.cordoned,
+        "ready": node.ready,
+        "layout": node.layout or None,
+        "phase": node.phase or None,
+        "since": None if node.since is None else stamp(node.since),
+        "reason": node.reason,
+        "message": node.message,
+        "blockers": [
+            {"pod": one.pod, "why": one.why, "leaves": one.leaves} for one in node.blockers
+        ],
+        "next": node.next or None,
+    }

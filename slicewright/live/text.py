@@ -1,0 +1,210 @@
+"""The state of a fleet as lines for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.text import Text
+
+from infra.catalog import Gpu, load
+from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
+from slicewright.picture import draw, placements_of
+
+_STYLES: Mapping[State, str] = {
+    State.VERIFIED: "green",
+    State.SETTING_UP: "yellow",
+    State.CHANGING: "yellow",
+    State.STOPPED: "magenta",
+    State.DEGRADED: "red",
+    State.MISSING: "red",
+}
+_MOST_NODES = 12
+"""Of a pool that are shown one by one, unless all are asked for."""
+_MOST_PODS = 5
+_MOST_NAMES = 6
+_MOST_WAVES = 4
+_MOST_GROUPS = 4
+_NARROWEST = 60
+
+
+def lines(fleet: Fleet, *, where: str, now: float, width: int, every_node: bool) -> list[Text]:
+    """The whole state. where: the cluster. now: seconds since the epoch. width: columns."""
+    written = [Text(f"{where}: {_summary(fleet)}", style="bold")]
+    written += [Text(f"note: {note}", style="yellow") for note in fleet.notes]
+    for pool in fleet.pools:
+        written.append(Text(""))
+        written += _pool(pool, now, width, every_node)
+    return written
+
+
+def log_lines(before: Fleet | None, after: Fleet) -> list[str]:
+    """What has changed, a line each, for a log. before: None at first."""
+    old = {pool.name: pool for pool in before.pools} if before else {}
+    written = [note for note in after.notes if before is None or note not in before.notes]
+    for pool in after.pools:
+        was = old.get(pool.name)
+        if was is None or _said(was) != _said(pool):
+            written.append(f"pool {pool.name}: {pool.state.value}: {pool.reason}: {pool.message}")
+        nodes = {node.name: node for node in was.nodes} if was else {}
+        written += [
+            f"pool {pool.name}: node {node.name}: {_doing(node)}: {node.reason}: {node.message}"
+            for node in pool.nodes
+            if (node.name not in nodes or _key(nodes[node.name]) != _key(node))
+            and not (was is None and node.verified)
+        ]
+        written += [
+            f"pool {pool.name}: node {name}: gone"
+            for name in nodes.keys() - {node.name for node in pool.nodes}
+        ]
+    written += [f"pool {name}: gone" for name in old.keys() - {pool.name for pool in after.pools}]
+    return written
+
+
+def _said(pool: PoolView) -> tuple[State, str, str]:
+    return pool.state, pool.reason, pool.message
+
+
+def _key(node: NodeView) -> tuple[str, str, bool, bool]:
+    return node.phase, node.reason, node.held, node.cordoned
+
+
+def _summary(fleet: Fleet) -> str:
+    if not fleet.pools:
+        return "no GPUPool"
+    counts = {state: sum(pool.state is state for pool in fleet.pools) for state in State}
+    said = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
+    return f"{_many(len(fleet.pools), 'pool')}, {said}"
+
+
+def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[Text]:
+    head = Text(f"pool {pool.name}  ", style="bold")
+    head.append(pool.state.value, style=_STYLES[pool.state])
+    if pool.state is not State.MISSING:
+        head.append(f"  {_counts(pool)}", style="not bold")
+    yield head
+    yield Text(f"  {pool.reason}: {pool.message}")
+    for group in pool.gpus[:_MOST_GROUPS]:
+        yield from _group(group, width)
+    if len(pool.gpus) > _MOST_GROUPS:
+        yield Text(f"  and {len(pool.gpus) - _MOST_GROUPS} more states of GPUs", style="dim")
+    shown = [n for n in pool.nodes if every_node or _worth_a_line(n)]
+    cut = len(shown) if every_node else _MOST_NODES
+    for node in shown[:cut]:
+        yield from _node(node, now)
+    if len(shown) > cut:
+        yield Text(
+            f"  and {_many(len(shown) - cut, 'more node')} not in order; --all shows every node",
+            style="dim",
+        )
+    if pool.rollout is not None:
+        yield from _rollout(pool.rollout)
+    for step in pool.next:
+        yield Text(f"  → {step}", style="cyan")
+
+
+def _worth_a_line(node: NodeView) -> bool:
+    """Not a node in order, nor one that waits for its turn and takes pods meanwhile."""
+    quiet = node.verified or node.reason == "WaitsForItsTurn"
+    return bool(node.phase) or not quiet or node.held or node.cordoned or not node.ready
+
+
+def _counts(pool: PoolView) -> str:
+    fewest, most = pool.wanted
+    wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    parts = [f"{pool.verified} of {_many(pool.total, 'node')} verified ({wanted} wanted)"]
+    if pool.held:
+        parts.append(f"{pool.held} held from pods")
+    if pool.layout:
+        parts.append(f"layout {pool.layout}")
+    return ", ".join(parts)
+
+
+def _group(group: GpuGroup, width: int) -> Iterator[Text]:
+    model = group.model or "GPUs of a model that is not told"
+    yield Text(f"  {group.gpus} x {model}, {_cut(group)}: on {_names(group.nodes)}")
+    gpu = gpu_of(group.model)
+    if gpu is None or gpu.family is None or not group.instances:
+        return
+    placed = placements_of(gpu, group.instances)
+    if not placed:
+        return
+    for line in draw(gpu, placed, width=max(_NARROWEST, width) - 6):
+        yield Text("    ") + line
+
+
+def _cut(group: GpuGroup) -> str:
+    """Whether and how they are partitioned, as far as their reports say."""
+    if group.instances:
+        return "each " + ", ".join(f"{n} x {profile}" for profile, n in group.instances.items())
+    return {True: "MIG on without a partition", False: "whole", None: "state not told"}[group.mig]
+
+
+def gpu_of(model: str) -> Gpu | None:
+    """The catalog's row of a product name as NVML returns it."""
+    return next((gpu for gpu in load().gpus.values() if model in gpu.products), None)
+
+
+def _node(node: NodeView, now: float) -> Iterator[Text]:
+    line = Text(f"  node {node.name}  ")
+    line.append(_doing(node), style="bold")
+    if node.since is not None:
+        line.append(f" for {_span(now - node.since)}", style="dim")
+    if node.zone:
+        line.append(f"  {node.zone}", style="dim")
+    yield line
+    yield Text(f"    {node.reason}: {node.message}")
+    for one in node.blockers[:_MOST_PODS]:
+        yield Text(f"    pod {one.pod}: {one.why}", style="" if one.leaves else "red")
+    if len(node.blockers) > _MOST_PODS:
+        yield Text(f"    and {_many(len(node.blockers) - _MOST_PODS, 'more pod')}", style="dim")
+    if node.next and not node.next.startswith("nothing"):
+        yield Text(f"    → {node.next}", style="cyan")
+
+
+def _doing(node: NodeView) -> str:
+    parts = (
+        [node.phase.lower()] if node.phase else ["verified" if node.verified else "not verified"]
+    )
+    if not node.ready:
+        parts.append("not Ready")
+    if node.cordoned:
+        parts.append("cordoned")
+    if node.held:
+        parts.append("held from pods")
+    return ", ".join(parts)
+
+
+def _rollout(rollout: RolloutView) -> Iterator[Text]:
+    waves = [_names(wave) for wave in rollout.waves]
+    ahead = ", then ".join(waves[:_MOST_WAVES])
+    more = len(waves) - _MOST_WAVES
+    if more > 0:
+        ahead += f", then {_many(more, 'more time')}"
+    if ahead:
+        resumed = f"when it is resumed ({rollout.asked} now)" if rollout.asked else "order"
+        yield Text(f"  {resumed}: {ahead}")
+    if rollout.left:
+        yield Text(f"  cannot begin as things are: {_names(rollout.left)}", style="yellow")
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _span(seconds: float) -> str:
+    """Rounded down: `45 s`, `12 min`, `3 h 5 min`, `4 d`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = whole // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

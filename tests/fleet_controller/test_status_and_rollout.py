@@ -1,0 +1,207 @@
+"""`slicewright status` and `rollout` on a real API server, with the controller at work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fleet_controller import api
+from fleet_controller.loop import Loop
+from kubeapi import ApiError, Client
+from slicewright import cli
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
+from tests.fleet_controller import objects
+from tests.fleet_controller.objects import POOLS, REPORTS
+from tests.fleet_controller.test_api_server import Clock, running
+
+SMALL = {"1g.5gb": 7}
+A100 = "NVIDIA A100-SXM4-40GB"
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+class Command:
+    """`slicewright` as a person types it, with the cluster's own kubeconfig."""
+
+    def __init__(self, api_server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        self._kubeconfig, self._capsys = str(api_server.endpoint.kubeconfig), capsys
+
+    def __call__(self, *arguments: str) -> Said:
+        self._capsys.readouterr()
+        code = cli.main([*arguments, "--kubeconfig", self._kubeconfig])
+        out, err = self._capsys.readouterr()
+        return Said(code, out, err)
+
+
+@pytest.fixture
+def say(api_server: Any, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(api_server, capsys)
+
+
+@pytest.fixture
+def loop(api_server: Any) -> Iterator[Loop]:
+    with running(api_server, Clock()) as loop:
+        yield loop
+
+
+@pytest.fixture
+def pool(api_server: Any, loop: Loop) -> Iterator[str]:
+    """Two nodes in service with the layout old-1."""
+    admin = api_server.admin
+    done = {"nvidia.com/mig.config": "old-1", "nvidia.com/mig.config.state": "success"}
+    for name in ("d1", "d2"):
+        node = api_server.make_node(name, "day2")
+        admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": done}})
+        gpus = [{"indexes": [0, 1], "mig": "enabled", "instances": SMALL}]
+        api_server.apply(REPORTS, objects.report(node, "day2", models=[A100], gpus=gpus))
+    admin.create(POOLS, objects.pool("day2", fewest=2, migConfig="old-1"))
+    for name in ("d1", "d2"):
+        api_server.wait(lambda name=name: not api_server.node(name).held, f"{name} is released")
+    api_server.wait(lambda: _condition(api_server, "day2") == "AllNodesProven", "verified")
+    yield "day2"
+    for path in (f"{_PODS}/llm-0", f"{POOLS}/day2", *(f"/api/v1/nodes/{n}" for n in ("d1", "d2"))):
+        with suppress(ApiError):
+            admin.delete(path, gracePeriodSeconds="0")
+    api_server.wait(lambda: not admin.get(POOLS)["items"], "the pool is gone")
+
+
+def _condition(api_server: Any, pool: str) -> str:
+    """The reason of the pool's condition Verified; empty without one."""
+    status = api_server.admin.get(f"{POOLS}/{pool}").get("status", {})
+    found = [c["reason"] for c in status.get("conditions", []) if c["type"] == "Verified"]
+    return str(found[0]) if found else ""
+
+
+def _asked(api_server: Any, pool: str) -> str:
+    notes: Mapping[str, str] = api_server.admin.get(f"{POOLS}/{pool}")["metadata"].get(
+        "annotations", {}
+    )
+    return notes.get(api.ROLLOUT_ANNOTATION, "")
+
+
+def _held_rollout(api_server: Any) -> None:
+    """A change that waits for a pod that nobody may evict."""
+    api_server.make_pod("llm-0", "d1", namespace="default", gpus=1)
+    api_server.admin.patch(f"{POOLS}/day2", {"spec": {"migConfig": "new-2"}})
+    api_server.wait(
+        lambda: (c := api_server.node("d1").condition) and c.reason == "ChangeHeldByPods",
+        "the change waits for the pod",
+    )
+
+
+class TestStatus:
+    def test_a_pool_in_order_is_drawn_and_ends_with_0(self, say: Command, pool: str) -> None:
+        said = say("status", pool)
+        assert said.code == PROVEN, said
+        assert "pool day2  verified  2 of 2 nodes verified" in said.out
+        assert f"4 x {A100}, each 7 x 1g.5gb: on d1, d2" in said.out
+        assert "[1g.5gb]" in said.out, "the slices are drawn"
+        assert "node d1" not in said.out, "a node in order needs no line"
+        assert "node d1  verified" in say("status", pool, "--all").out
+
+    def test_it_says_which_pod_holds_a_drain_and_what_to_do(
+        self, say: Command, pool: str, api_server: Any
+    ) -> None:
+        _held_rollout(api_server)
+        said = say("status", pool)
+        assert said.code == DEGRADED, said
+        assert "node d1  draining, cordoned" in said.out
+        assert "pod default/llm-0: no controller would make it anew" in said.out
+        assert "slicewright rollout abort day2" in said.out
+        assert "order: d1, then d2" in said.out
+        (shown,) = say("status", pool, "--json").json["pools"]
+        assert shown["state"] == "degraded"
+        assert shown["rollout"]["waves"] == [["d1"], ["d2"]]
+        held = next(node for node in shown["members"] if node["name"] == "d1")
+        assert (held["phase"], held["cordoned"]) == ("Draining", True)
+        assert held["blockers"] == [
+            {"pod": "default/llm-0", "why": "no controller would make it anew", "leaves": False}
+        ]
+
+    def test_a_controller_that_does_not_run_is_said_first(self, say: Command, pool: str) -> None:
+        # The test's controller is a thread: the cluster has no Deployment of it.
+        assert "note: the fleet controller does not run" in say("status").out
+
+    def test_a_pool_that_is_not_there_is_named(self, say: Command, pool: str) -> None:
+        said = say("status", "dya2")
+        assert (said.code, said.out) == (BAD_INPUT, "")
+        assert "has no pool dya2" in said.err
+
+    def test_a_cluster_that_does_not_answer_is_one_line(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Any, api_server: Any
+    ) -> None:
+        config = json.loads(api_server.endpoint.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+        (tmp_path / "config").write_text(json.dumps(config))
+        code = cli.main(["status", "--kubeconfig", str(tmp_path / "config")])
+        out, err = capsys.readouterr()
+        assert (code, out, err.count("\n")) == (CANNOT_RUN, "", 1)
+        assert "(https://127.0.0.1:9) does not answer" in err
+
+
+class TestRollout:
+    def test_pause_resume_and_abort_are_obeyed(
+        self, say: Command, pool: str, api_server: Any
+    ) -> None:
+        wait = api_server.wait
+        _held_rollout(api_server)
+        said = say("rollout", "pause", pool)
+        assert said.code == PROVEN, said
+        assert "drained, stay cordoned: d1" in said.out
+        wait(lambda: _condition(api_server, pool) == "RolloutPaused", "it is paused")
+        assert say("rollout", "status", pool).code == NOT_PROVEN
+        assert "is paused already" in say("rollout", "pause", pool).out
+        assert say("rollout", "resume", pool).code == PROVEN
+        assert _asked(api_server, pool) == ""
+        wait(lambda: _condition(api_server, pool) != "RolloutPaused", "it goes on")
+        said = say("rollout", "abort", pool)
+        assert "back into service as they are: d1" in said.out
+        assert "the pool still wants layout new-2" in said.out
+        wait(lambda: not api_server.node("d1").unschedulable, "d1 is in service again")
+        assert _asked(api_server, pool) == "aborted"
+        assert api_server.admin.get(f"{_PODS}/llm-0"), "nothing was evicted"
+
+    def test_without_a_rollout_there_is_nothing_to_pause(
+        self, say: Command, pool: str, api_server: Any
+    ) -> None:
+        said = say("rollout", "pause", pool)
+        assert (said.code, said.out) == (BAD_INPUT, "")
+        assert "has no rollout: no node waits for layout old-1" in said.err
+        assert _asked(api_server, pool) == ""
+        assert "nothing to resume" in say("rollout", "resume", pool).out
+        assert say("rollout", "abort", "nosuch").code == BAD_INPUT
+
+    def test_a_pool_that_changes_meanwhile_is_read_again(
+        self, say: Command, pool: str, api_server: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _held_rollout(api_server)
+        tries = []
+
+        class Overtaken(Client):
+            def patch(self, path: str, body: Any, **more: Any) -> Any:
+                tries.append(body["metadata"]["resourceVersion"])
+                if len(tries) == 1:
+                    other = {"metadata": {"labels": {"somebody": "else"}}}
+                    api_server.admin.patch(f"{POOLS}/{pool}", other)
+                return super().patch(path, body, **more)
+
+        monkeypatch.setattr("slicewright.live.access.Client", Overtaken)
+        assert say("rollout", "pause", pool).code == PROVEN
+        assert len(set(tries)) >= 2
+        assert _asked(api_server, pool) == "paused"

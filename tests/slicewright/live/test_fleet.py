@@ -1,0 +1,231 @@
+"""What is said of pools and nodes, by what their objects hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
+from fleet_controller.state import Pool
+from slicewright.commands.status import exit_code
+from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.live.asks import Refused, ask
+from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
+from slicewright.live.reading import Found
+from slicewright.live.text import lines, log_lines
+from tests.fleet_controller.rollout_world import START, World
+
+
+@pytest.fixture
+def world() -> World:
+    """Three nodes in service, verified by the controller."""
+    pool = Pool(
+        name="p",
+        uid="pool",
+        generation=1,
+        created=START,
+        selector={"slicewright.io/pool": "p"},
+        layout_hash="hash-old",
+        fewest=3,
+        mig_config="old",
+        status={},
+        policy=RolloutPolicy(drain=DrainPolicy(timeout_s=600)),
+    )
+    world = World(pool)
+    for name in ("n0", "n1", "n2"):
+        world.make_node(name)
+    _settle(world)
+    return world
+
+
+def _settle(world: World, passes: int = 3) -> None:
+    for _ in range(passes):
+        world.passes()
+        world.now += 1
+
+
+def _found(world: World, **more: Any) -> Found:
+    facts: dict[str, Any] = {
+        "pools": (world.pool,),
+        "most": {world.pool.name: 3},
+        "nodes": tuple(world.nodes.values()),
+        "reports": world.reports,
+        "gpus": {},
+        "pods": {},
+        "budgets": (),
+        "controller": 1,
+        "unread": (),
+    }
+    return Found(**{**facts, **more})
+
+
+def _seen(world: World, **more: Any) -> Fleet:
+    return fleet_of(_found(world, **more), None, world.now)
+
+
+def _pool(world: World, **more: Any) -> PoolView:
+    (pool,) = _seen(world, **more).pools
+    return pool
+
+
+def _text(fleet: Fleet, now: float, *, every_node: bool = False) -> str:
+    shown = lines(fleet, where="here", now=now, width=100, every_node=every_node)
+    return "\n".join(line.plain for line in shown)
+
+
+class TestStates:
+    def test_verified(self, world: World) -> None:
+        assert _pool(world).state is State.VERIFIED
+        assert exit_code(_seen(world)) == PROVEN
+
+    def test_a_new_generation_that_the_controller_has_not_seen_is_not_verified(
+        self, world: World
+    ) -> None:
+        world.wants("new")
+        pool = _pool(world)
+        assert (pool.state, pool.reason) == (State.SETTING_UP, "NotSeenYet")
+        assert exit_code(_seen(world)) == NOT_PROVEN
+
+    def test_changing_with_what_comes_next(self, world: World) -> None:
+        world.wants("new")
+        _settle(world, 1)
+        pool = _pool(world)
+        assert (pool.state, pool.reason) == (State.CHANGING, "RollingOut")
+        assert pool.rollout is not None
+        assert pool.rollout.waves == (("n0",), ("n1",), ("n2",))
+        assert exit_code(_seen(world)) == NOT_PROVEN
+
+    def test_paused_is_stopped_and_names_the_way_on(self, world: World) -> None:
+        world.wants("new")
+        world.pool = replace(world.pool, suspended="paused")
+        _settle(world, 1)
+        pool = _pool(world)
+        assert pool.state is State.STOPPED
+        assert pool.next == ("`slicewright rollout resume p`",)
+        assert "when it is resumed (paused now): n0, then n1, then n2" in _text(
+            _seen(world), world.now
+        )
+
+    def test_a_failed_node_is_first_with_its_remedy(self, world: World) -> None:
+        world.wants("new")
+        world.broken.add("n0")
+        for _ in range(30):
+            world.mig_manager_works("n0")
+            _settle(world, 1)
+        pool = _pool(world)
+        assert pool.state is State.DEGRADED
+        assert exit_code(_seen(world)) == DEGRADED
+        first = pool.nodes[0]
+        assert (first.name, first.phase, first.reason) == ("n0", "Failed", "ChangeFailed")
+        assert pool.rollout is not None
+        assert pool.rollout.left == ("n0", "n1", "n2")
+        shown = _text(_seen(world), world.now)
+        assert "→ repair the node" in shown
+        assert "node n1" not in shown, "it waits in service: nothing to do there"
+
+    def test_too_few_nodes_has_a_way_out(self, world: World) -> None:
+        world.delete_node("n2")
+        _settle(world)
+        pool = _pool(world)
+        assert (pool.state, pool.reason) == (State.SETTING_UP, "TooFewNodes")
+        assert "see why no node joins" in pool.next[0]
+
+    def test_a_pool_of_the_file_that_the_cluster_lacks_is_missing(self, world: World) -> None:
+        fleet = fleet_of(_found(world), {"p", "q"}, world.now)
+        assert [pool.state for pool in fleet.pools] == [State.VERIFIED, State.MISSING]
+        assert exit_code(fleet) == DEGRADED
+
+    def test_without_a_pool_nothing_is_verified(self) -> None:
+        assert exit_code(Fleet(pools=(), notes=())) == NOT_PROVEN
+
+    def test_a_controller_that_does_not_run_is_said(self, world: World) -> None:
+        assert "does not run" in _seen(world, controller=0).notes[0]
+        assert _seen(world, controller=None).notes == ()
+
+
+def test_words_of_nodes_reach_a_terminal_without_control_characters(world: World) -> None:
+    said = world.nodes["n0"].condition
+    assert said is not None
+    evil = replace(said, status="False", message="\x1b[2Jgone\u202e")
+    world.change("n0", condition=evil)
+    shown = _text(_seen(world), world.now)
+    assert "\\x1b[2Jgone\\u202e" in shown
+    assert "\x1b" not in shown
+
+
+def test_equal_gpus_of_many_nodes_are_drawn_once(world: World) -> None:
+    entry = {"indexes": list(range(8)), "mig": "enabled", "instances": {"1g.5gb": 7}}
+    report = {"models": ["NVIDIA A100-SXM4-40GB"], "gpus": [entry]}
+    whole = {"models": ["Tesla T4"], "gpus": [{"indexes": [0], "mig": "unsupported"}]}
+    lost = {"models": ["Tesla T4"], "gpus": [{"indexes": [0, 1]}]}
+    fleet = _seen(world, gpus={"n0": report, "n1": report, "n2": whole})
+    shown = _text(fleet, world.now)
+    assert "16 x NVIDIA A100-SXM4-40GB, each 7 x 1g.5gb: on n0, n1" in shown
+    assert shown.count("memory") == 1
+    assert "1 x Tesla T4, whole: on n2" in shown
+    assert "2 x Tesla T4, state not told" in _text(_seen(world, gpus={"n0": lost}), world.now)
+
+
+class TestLog:
+    def test_a_line_for_every_change_and_none_without(self, world: World) -> None:
+        before = _seen(world)
+        assert log_lines(None, before) == ["pool p: verified: AllNodesProven: 3 nodes verified"]
+        assert log_lines(before, before) == []
+        world.wants("new")
+        _settle(world, 1)
+        after = log_lines(before, _seen(world))
+        assert any(line.startswith("pool p: changing: RollingOut") for line in after)
+        assert any(line.startswith("pool p: node n0: draining, cordoned") for line in after)
+
+    def test_what_is_gone_is_said(self, world: World) -> None:
+        before = _seen(world)
+        world.delete_node("n1")
+        assert "pool p: node n1: gone" in log_lines(before, _seen(world))
+        assert log_lines(before, Fleet(pools=(), notes=())) == ["pool p: gone"]
+
+
+class TestAsks:
+    @pytest.fixture
+    def rolling(self, world: World) -> PoolView:
+        """n0 is cut, n1 is drained."""
+        world.pool = replace(world.pool, policy=RolloutPolicy(max_unavailable=2, canary=0))
+        world.wants("new")
+        world.bind("n1", controlled=False)
+        _settle(world, 4)
+        return _pool(world)
+
+    def test_a_pause_says_what_is_finished_and_what_stays(self, rolling: PoolView) -> None:
+        asked = ask("pause", rolling, "")
+        assert asked.value == "paused"
+        assert "being cut, and finished: n0" in asked.said
+        assert "drained, stay cordoned: n1" in asked.said
+
+    def test_an_abort_follows_a_pause(self, rolling: PoolView) -> None:
+        asked = ask("abort", rolling, "paused")
+        assert asked.value == "aborted"
+        assert "back into service as they are: n1" in asked.said
+
+    @pytest.mark.parametrize(("verb", "now"), [("pause", "paused"), ("abort", "aborted")])
+    def test_what_is_so_already_is_not_written(
+        self, verb: Any, now: str, rolling: PoolView
+    ) -> None:
+        assert ask(verb, rolling, now).value is None
+
+    def test_a_resume_says_the_order(self, rolling: PoolView) -> None:
+        asked = ask("resume", rolling, "paused")
+        assert asked.value == ""
+        assert asked.said[1] == "nodes to change, in this order: n0, n1, n2"
+
+    def test_an_annotation_that_means_nothing_is_not_overwritten(self, rolling: PoolView) -> None:
+        with pytest.raises(Refused, match="'stop', which means nothing"):
+            ask("pause", rolling, "stop")
+
+    def test_a_pool_without_a_rollout_is_refused(self, world: World) -> None:
+        with pytest.raises(Refused, match="has no rollout"):
+            ask("abort", _pool(world), "")
+        by_gke: Mapping[str, Any] = {"layout": ""}
+        with pytest.raises(Refused, match="another layout is new nodes"):
+            ask("abort", replace(_pool(world), **by_gke), "")
