@@ -11,6 +11,7 @@ from rich.console import Console
 from node_agent import VERSION
 from slicewright.commands import (
     check,
+    destroy,
     doctor,
     import_file,
     plan,
@@ -123,6 +124,9 @@ def _parser() -> argparse.ArgumentParser:
         rollout,
         import_file,
         recover,
+        import_file,
+        recover,
+        destroy,
         rehearse,
     ):
         command.add_parser(commands)

@@ -16,6 +16,7 @@ from infra.catalog import OPERATIONS
 from slicewright.commands import stack_files
 from slicewright.doctor import own_rights
 from slicewright.exit_codes import BAD_INPUT, PROVEN
+from slicewright.teardown import own_rights as sweep_rights
 
 _MANAGED_POLICY: Final = 6144
 """Characters that a managed policy may have, white space aside. Source: IAM quotas."""
@@ -42,6 +43,12 @@ def add_parser(commands: Any) -> None:
         "--doctor",
         action="store_true",
         help="instead, what `slicewright doctor` needs to ask everything: it only reads",
+    )
+    instead.add_argument(
+        "--destroy",
+        action="store_true",
+        help="instead, what `slicewright destroy` needs to sweep the account, beside what `pulumi "
+        "destroy` needs; in AWS, of what has the cluster's tags only",
     )
     parser.add_argument(
         "--json",
@@ -77,6 +84,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     if parsed.doctor:
         return _write(fleet, own_rights.document(fleet), own_rights.needs(fleet), parsed)
+    if parsed.destroy:
+        return _write(fleet, sweep_rights.document(fleet), sweep_rights.needs(fleet), parsed)
     operations = values.READING if parsed.preview else OPERATIONS
     document = (
         values.aws_policy(fleet, operations)
@@ -129,5 +138,5 @@ def _condition(
     fleet: plan.EksFleetPlan | plan.GkeFleetPlan, parsed: argparse.Namespace
 ) -> str | None:
     """Of the grant of a role with which roles can be granted: without one there is none to set."""
-    of_role = isinstance(fleet, plan.GkeFleetPlan) and not parsed.doctor
+    of_role = isinstance(fleet, plan.GkeFleetPlan) and not (parsed.doctor or parsed.destroy)
     return values.google_condition() if of_role else None

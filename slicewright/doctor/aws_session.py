@@ -67,7 +67,7 @@ class AwsSession:
         try:
             return read()
         except self.errors.ClientError as e:
-            if code_of(e) in _REFUSED:
+            if is_refusal(e):
                 return NotAnswered(
                     why=f"the right {right} is missing ({said(e)})",
                     remedy=f"let an administrator allow {right} to this identity",
@@ -80,6 +80,11 @@ class AwsSession:
 def code_of(error: Any) -> str:
     """error: botocore's ClientError."""
     return str(error.response["Error"]["Code"])
+
+
+def is_refusal(error: Any) -> bool:
+    """Whether a right is missing."""
+    return code_of(error) in _REFUSED
 
 
 def said(error: Any) -> str:

@@ -38,8 +38,8 @@ may do is limited by the rights of its account.
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)
 _RETRIES = urllib3.Retry(
     3,
-    # Those that are sent here change nothing.
-    allowed_methods=["GET", "POST"],
+    # Those with POST that are sent here change nothing; what is deleted twice is gone.
+    allowed_methods=["DELETE", "GET", "POST"],
     status_forcelist=[429, 502, 503, 504],
     backoff_factor=0.5,
     # A server may ask for hours.
@@ -70,13 +70,30 @@ class GoogleSession:
         right: the IAM permission that the question needs. project: where, if not in the stack's.
         body: of the questions that Google wants as a POST.
         """
+        method = "GET" if body is None else "POST"
+        return self._request(method, service, path, right, project=project, body=body)
+
+    def delete(self, service: str, path: str, right: str) -> Any:
+        """As `get`. The answer is an operation, which may end later."""
+        return self._request("DELETE", service, path, right)
+
+    def _request(
+        self,
+        method: str,
+        service: str,
+        path: str,
+        right: str,
+        *,
+        project: str | None = None,
+        body: JsonObject | None = None,
+    ) -> Any:
         if isinstance(self.apis, Mapping) and self.apis.get(service) is False:
             return NotAnswered(why=f"{service}.googleapis.com is off")
         variable, default = _ENDPOINTS[service]
         url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
         try:
             answer = _pool(url).request(
-                "GET" if body is None else "POST",
+                method,
                 url,
                 json=body,
                 headers={"authorization": f"Bearer {self._token}"},

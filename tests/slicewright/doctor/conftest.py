@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,10 @@ from pathlib import Path
 import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
-from rehearsal.clouds.aws.protocols.service import AwsProtocols
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes
-from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from rehearsal.clouds.service import Cloud
-from rehearsal.scenario import cloud_variables
 from slicewright import cli
+from tests.slicewright.served_clouds import served_clouds
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
@@ -53,23 +49,8 @@ def doctor(
     write_account(tmp_path, **PROMPT)
     plane = socket.create_server(("127.0.0.1", 0))
     planes = FakeControlPlanes(tmp_path, server=f"https://127.0.0.1:{plane.getsockname()[1]}")
-    cloud = Cloud(tmp_path, planes, ready_timeout_s=0.2)
-    endpoint = Endpoint(tmp_path)
-    endpoint.protocols = (
-        AwsProtocols(cloud.call, endpoint.credentials),
-        GoogleRest(cloud.call, token=endpoint.credentials.google_access_token),
-    )
-    for name in cloud_variables.USERS_OWN:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in cloud_variables.of(endpoint.access, tmp_path).items():
-        monkeypatch.setenv(name, value)
-    serving = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
-    serving.start()
     try:
-        yield Doctor(tmp_path, cloud, capsys, plane)
+        with served_clouds(tmp_path, planes, monkeypatch) as cloud:
+            yield Doctor(tmp_path, cloud, capsys, plane)
     finally:
         plane.close()
-        endpoint.shutdown()
-        serving.join()
-        endpoint.server_close()
-        assert cloud.tasks.wait(120)

@@ -1,0 +1,238 @@
+"""An AWS account: what EKS, Kubernetes and its drivers left there of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, is_refusal, said
+from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.leftovers import Leftover, marked_by, marks, of_interfaces
+
+_T = TypeVar("_T")
+_TAGS_OF: Final = 20
+"""Load balancers in one DescribeTags. Source: Elastic Load Balancing's API references."""
+_EXPIRED: Final = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "UnrecognizedClientException",
+    }
+)
+_GONE: Final = frozenset(
+    {
+        "InvalidGroup.NotFound",
+        "InvalidNetworkInterfaceID.NotFound",
+        "InvalidVolume.NotFound",
+        "LoadBalancerNotFound",
+        "ResourceNotFoundException",
+    }
+)
+
+
+class AwsAccount:
+    """One region of it, asked about one cluster. Raises CannotAsk."""
+
+    def __init__(self, cluster: str, region: str, profile: str | None) -> None:
+        self._cluster = cluster
+        self._session = AwsSession(region, profile)
+
+    def cluster_is_there(self) -> Answer[bool]:
+        def read() -> bool:
+            try:
+                self._session.client("eks").describe_cluster(name=self._cluster)
+            except self._session.errors.ClientError as e:
+                if code_of(e) == "ResourceNotFoundException":
+                    return False
+                raise
+            return True
+
+        return self._ask("eks:DescribeCluster", read)
+
+    def look(self, networks: frozenset[str]) -> Found:
+        groups = self._ask("ec2:DescribeSecurityGroups", lambda: self._groups(networks))
+        own = frozenset(
+            one.id for one in ([] if isinstance(groups, NotAnswered) else groups) if one.proof
+        )
+        answers: list[Answer[list[Leftover]]] = [
+            groups,
+            self._ask(
+                "ec2:DescribeNetworkInterfaces", lambda: self._interfaces(networks, groups=own)
+            ),
+            self._ask("ec2:DescribeVolumes", self._volumes),
+            self._ask("elasticloadbalancing:DescribeLoadBalancers", self._classic),
+            self._ask("elasticloadbalancing:DescribeLoadBalancers", self._balancers),
+            self._ask("logs:DescribeLogGroups", self._log_groups),
+        ]
+        return Found(
+            left=[one for a in answers if not isinstance(a, NotAnswered) for one in a],
+            not_asked=[a for a in answers if isinstance(a, NotAnswered)],
+        )
+
+    def delete(self, leftover: Leftover) -> Outcome:
+        ec2 = self._session.client("ec2")
+        match leftover.kind:
+            case "load balancer" if leftover.id.startswith("arn:"):
+                balancers = self._session.client("elbv2")
+                return self._try(
+                    lambda: balancers.delete_load_balancer(LoadBalancerArn=leftover.id)
+                )
+            case "load balancer":
+                classic = self._session.client("elb")
+                return self._try(lambda: classic.delete_load_balancer(LoadBalancerName=leftover.id))
+            case "network interface":
+                return self._try(
+                    lambda: ec2.delete_network_interface(NetworkInterfaceId=leftover.id)
+                )
+            case "security group":
+                return self._try(lambda: ec2.delete_security_group(GroupId=leftover.id))
+            case "disk":
+                return self._try(lambda: ec2.delete_volume(VolumeId=leftover.id))
+            case "log group":
+                logs = self._session.client("logs")
+                return self._try(lambda: logs.delete_log_group(logGroupName=leftover.id))
+            case kind:
+                raise ValueError(f"AWS has no {kind}")
+
+    def _groups(self, networks: frozenset[str]) -> list[Leftover]:
+        return [
+            Leftover(
+                kind="security group",
+                id=one["GroupId"],
+                proof=marked_by(one.get("Tags") or (), self._cluster),
+            )
+            for one in self._of("describe_security_groups", "SecurityGroups", "GroupId", networks)
+            # That of a VPC goes with it, and cannot go before.
+            if one["GroupName"] != "default"
+        ]
+
+    def _interfaces(self, networks: frozenset[str], *, groups: frozenset[str]) -> list[Leftover]:
+        found = {
+            one["NetworkInterfaceId"]: one
+            for one in self._of(
+                "describe_network_interfaces",
+                "NetworkInterfaces",
+                "NetworkInterfaceId",
+                networks,
+            )
+        }
+        if groups:
+            by_group = [{"Name": "group-id", "Values": sorted(groups)}]
+            pages = self._pages("ec2", "describe_network_interfaces", Filters=by_group)
+            for page in pages:
+                found |= {one["NetworkInterfaceId"]: one for one in page["NetworkInterfaces"]}
+        return of_interfaces(found.values(), self._cluster, groups)
+
+    def _of(
+        self, operation: str, listed: str, identity: str, networks: frozenset[str]
+    ) -> list[dict[str, Any]]:
+        """Those with one of the cluster's tags, and those in networks that the stack made."""
+        filters = [
+            {"Name": f"tag:{key}", "Values": [value]} for key, value in marks(self._cluster).items()
+        ]
+        if networks:
+            filters.append({"Name": "vpc-id", "Values": sorted(networks)})
+        found = {
+            one[identity]: one
+            for by in filters
+            for page in self._pages("ec2", operation, Filters=[by])
+            for one in page[listed]
+        }
+        return list(found.values())
+
+    def _volumes(self) -> list[Leftover]:
+        return [
+            Leftover(
+                kind="disk",
+                id=one["VolumeId"],
+                proof=proof,
+                held=""
+                if one["State"] == "available"
+                else f"{one['State']}: {one['Attachments'][:1]}",
+            )
+            for one in self._of("describe_volumes", "Volumes", "VolumeId", frozenset())
+            if (proof := marked_by(one.get("Tags") or (), self._cluster))
+        ]
+
+    def _classic(self) -> list[Leftover]:
+        pages = self._pages("elb", "describe_load_balancers")
+        names = [b["LoadBalancerName"] for page in pages for b in page["LoadBalancerDescriptions"]]
+        elb = self._session.client("elb")
+        return self._tagged(
+            names,
+            lambda some: [
+                (d["LoadBalancerName"], d["Tags"])
+                for d in elb.describe_tags(LoadBalancerNames=some)["TagDescriptions"]
+            ],
+        )
+
+    def _balancers(self) -> list[Leftover]:
+        pages = self._pages("elbv2", "describe_load_balancers")
+        arns = [b["LoadBalancerArn"] for page in pages for b in page["LoadBalancers"]]
+        elbv2 = self._session.client("elbv2")
+        return self._tagged(
+            arns,
+            lambda some: [
+                (d["ResourceArn"], d["Tags"])
+                for d in elbv2.describe_tags(ResourceArns=some)["TagDescriptions"]
+            ],
+        )
+
+    def _tagged(
+        self,
+        found: Sequence[str],
+        tags: Callable[[list[str]], list[tuple[str, list[dict[str, str]]]]],
+    ) -> list[Leftover]:
+        return [
+            Leftover(kind="load balancer", id=identity, proof=proof)
+            for at in range(0, len(found), _TAGS_OF)
+            for identity, tagged in tags(list(found[at : at + _TAGS_OF]))
+            if (proof := marked_by(tagged, self._cluster))
+        ]
+
+    def _log_groups(self) -> list[Leftover]:
+        """Its name is the cluster's alone. Source: EKS user guide, "Send control plane logs"."""
+        name = f"/aws/eks/{self._cluster}/cluster"
+        pages = self._pages("logs", "describe_log_groups", logGroupNamePrefix=name)
+        return [
+            Leftover(kind="log group", id=name, proof="EKS's name for this cluster's log group")
+            for page in pages
+            for one in page["logGroups"]
+            if one["logGroupName"] == name
+        ]
+
+    def _pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+        pages: Iterator[dict[str, Any]] = iter(
+            self._session.client(service).get_paginator(operation).paginate(**parameters)
+        )
+        return pages
+
+    def _ask(self, right: str, read: Callable[[], _T]) -> Answer[_T]:
+        def guarded() -> _T:
+            try:
+                return read()
+            except self._session.errors.ClientError as e:
+                self._raise_if_expired(e)
+                raise
+
+        return self._session.answer(right, guarded)
+
+    def _try(self, delete: Callable[[], Any]) -> Outcome:
+        try:
+            delete()
+        except self._session.errors.ClientError as e:
+            self._raise_if_expired(e)
+            if code_of(e) in _GONE:
+                return None
+            return Refused(why=said(e)) if is_refusal(e) else Held(why=said(e))
+        except self._session.errors.BotoCoreError as e:
+            return Held(why=str(e))
+        return None
+
+    def _raise_if_expired(self, error: Any) -> None:
+        if code_of(error) in _EXPIRED:
+            raise CannotAsk(f"AWS refuses the credentials ({said(error)}); {LOGIN}")

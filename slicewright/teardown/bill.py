@@ -1,0 +1,158 @@
+"""What hangs on a stack's cluster: read from its API's objects before anything is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleet_controller.api import POOL_LABEL
+
+_DISK_DRIVERS: Final = frozenset({"ebs.csi.aws.com", "pd.csi.storage.gke.io"})
+_SYSTEM: Final = ("kube-", "gke-", "gmp-", "amazon-")
+"""What namespaces of the clouds' own begin with."""
+_GPU: Final = "nvidia.com/"
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objects:
+    """Lists of a cluster's API."""
+
+    nodes: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    claims: Sequence[Object] = ()
+    volumes: Sequence[Object] = ()
+    services: Sequence[Object] = ()
+    ingresses: Sequence[Object] = ()
+    gateways: Sequence[Object] = ()
+    budgets: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volume:
+    name: str
+    claim: str
+    """NAMESPACE/NAME; empty: of none."""
+    size: str
+    retained: bool
+    """Its disk is to outlive it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """Names are NAMESPACE/NAME."""
+
+    gpu_pods: Sequence[str] = ()
+    """Pods with partitions or GPUs on nodes of the stack's pools that have not ended."""
+    others: Mapping[str, int] | None = None
+    """Namespace -> pods on the nodes that go and that neither the cloud nor the stack runs."""
+    claims: Sequence[str] = ()
+    volumes: Sequence[Volume] = ()
+    """On disks of the cloud."""
+    balancers: Sequence[str] = ()
+    """Services of type LoadBalancer, Ingresses and Gateways, with their kind."""
+    budgets: Sequence[str] = ()
+    """Disruption budgets that allow no pod to leave."""
+
+    @property
+    def retained(self) -> Sequence[Volume]:
+        return [v for v in self.volumes if v.retained]
+
+
+def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
+    """existing: the cluster stays, and with it all that does not run on the stack's nodes.
+
+    own: namespaces of the stack.
+    """
+    of_pools = {
+        _name(n)
+        for n in objects.nodes
+        if not existing or POOL_LABEL in (n["metadata"].get("labels") or {})
+    }
+    going = [p for p in objects.pods if _runs(p) and p["spec"].get("nodeName") in of_pools]
+    others = Counter(
+        p["metadata"]["namespace"]
+        for p in going
+        if p["metadata"]["namespace"] not in own
+        and not p["metadata"]["namespace"].startswith(_SYSTEM)
+        and not _of_daemon_set(p)
+    )
+    gpu_pods = tuple(_full(p) for p in going if wants_gpu(p))
+    if existing:
+        return Bill(gpu_pods=gpu_pods, others=others)
+    return Bill(
+        gpu_pods=gpu_pods,
+        others=others,
+        claims=tuple(_full(c) for c in objects.claims),
+        volumes=tuple(_volume(v) for v in objects.volumes if on_cloud_disk(v)),
+        balancers=tuple(f"{kind} {_full(o)}" for kind, o in balancers(objects)),
+        budgets=tuple(
+            _full(b)
+            for b in objects.budgets
+            if (b.get("status") or {}).get("disruptionsAllowed") == 0
+        ),
+    )
+
+
+def balancers(objects: Objects) -> Iterable[tuple[str, Object]]:
+    """Kind and object of all that a cloud makes a load balancer for."""
+    for service in objects.services:
+        if service["spec"].get("type") == "LoadBalancer":
+            yield "Service", service
+    for ingress in objects.ingresses:
+        yield "Ingress", ingress
+    for gateway in objects.gateways:
+        yield "Gateway", gateway
+
+
+def wants_gpu(pod: Object) -> bool:
+    return any(
+        name.startswith(_GPU)
+        for container in pod["spec"].get("containers") or ()
+        for name in (container.get("resources") or {}).get("limits") or ()
+    )
+
+
+def uses(pod: Object, claims: frozenset[str]) -> bool:
+    """claims: NAMESPACE/NAME."""
+    namespace = pod["metadata"]["namespace"]
+    return any(
+        f"{namespace}/{source['claimName']}" in claims
+        for volume in pod["spec"].get("volumes") or ()
+        if (source := volume.get("persistentVolumeClaim"))
+    )
+
+
+def on_cloud_disk(volume: Object) -> bool:
+    return (volume["spec"].get("csi") or {}).get("driver") in _DISK_DRIVERS
+
+
+def _volume(volume: Object) -> Volume:
+    spec = volume["spec"]
+    claim = spec.get("claimRef") or {}
+    return Volume(
+        name=_name(volume),
+        claim=f"{claim['namespace']}/{claim['name']}" if claim else "",
+        size=str((spec.get("capacity") or {}).get("storage", "")),
+        retained=spec.get("persistentVolumeReclaimPolicy", "Retain") == "Retain",
+    )
+
+
+def _runs(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _of_daemon_set(pod: Object) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(o["kind"] in ("DaemonSet", "Node") for o in owners)
+
+
+def _name(one: Object) -> str:
+    return str(one["metadata"]["name"])
+
+
+def _full(one: Object) -> str:
+    return f"{one['metadata'].get('namespace', 'default')}/{_name(one)}"

@@ -1,0 +1,182 @@
+"""Pulumi's engine: the state of a stack, and `pulumi destroy` with its output shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+from slicewright.doctor.findings import CannotAsk
+
+_TICK_S: Final = 1.0
+_TAIL: Final = 400
+"""Lines that are kept to say why it failed."""
+_HELD: Final = (
+    "DependencyViolation",
+    "ResourceInUseException",
+    "resourceInUseByAnotherResource",
+    "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+    "is already being used by",
+    "has dependencies and cannot be deleted",
+    "has a dependent object",
+    "mapped public address",
+)
+"""How clouds say that something else must go first. Sources: EC2 user guide, error codes; Compute
+Engine, error messages.
+"""
+_CREDENTIALS: Final = (
+    "ExpiredToken",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "security token included in the request is",
+    "invalid_grant",
+    "Invalid Credentials",
+    "UNAUTHENTICATED",
+)
+_LOCKED: Final = "the stack is currently locked"
+_UNREACHABLE: Final = ("configured Kubernetes cluster is unreachable",)
+
+
+class EngineFailed(Exception):
+    """`pulumi` cannot be run, or refuses; the message says why."""
+
+
+class NoStack(EngineFailed):
+    """There is no such stack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destroyed:
+    code: int
+    """Of `pulumi destroy`."""
+    held: bool
+    """The cloud says that something else must go first: it can be tried again."""
+    credentials: bool
+    """They are refused."""
+    locked: bool
+    unreachable: bool
+    """The cluster does not answer the Kubernetes provider."""
+
+
+@dataclass(frozen=True)
+class Pulumi:
+    """Of one stack."""
+
+    stack: str
+
+    def exported(self) -> Mapping[str, Any]:
+        """What `pulumi stack export` prints. Raises EngineFailed."""
+        try:
+            done = subprocess.run(
+                ["pulumi", "stack", "export", "--non-interactive", "--stack", self.stack],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError as e:
+            raise EngineFailed(
+                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
+            ) from None
+        if done.returncode:
+            if "no stack named" in done.stderr:
+                raise NoStack(
+                    f"there is no stack {self.stack}: nothing was made, or it was removed"
+                )
+            raise EngineFailed(f"`pulumi stack export` failed: {done.stderr.strip()}")
+        try:
+            found: Mapping[str, Any] = json.loads(done.stdout)
+        except ValueError as e:
+            raise EngineFailed(f"what `pulumi stack export` prints cannot be read: {e}") from None
+        return found
+
+    def destroy(
+        self,
+        *,
+        without_cluster: bool,
+        show: Callable[[str], None],
+        meanwhile: Callable[[], None],
+    ) -> Destroyed:
+        """Runs `pulumi destroy --yes` to its end.
+
+        show: gets each line of its output. meanwhile: called every second in which it says
+        nothing; a CannotAsk of it is raised when Pulumi has ended. without_cluster: what was in the
+        cluster counts as gone.
+        Raises EngineFailed. An interrupt reaches pulumi, too, which ends the step at hand.
+        """
+        gone = {"PULUMI_K8S_DELETE_UNREACHABLE": "true"} if without_cluster else {}
+        command = ["pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive"]
+        try:
+            process = subprocess.Popen(
+                [*command, "--stack", self.stack],
+                env={**_environment(), **gone},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+        except OSError as e:
+            raise EngineFailed(
+                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
+            ) from None
+        assert process.stdout is not None
+        lines: queue.Queue[str | None] = queue.Queue()
+        reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
+        reader.start()
+        tail: list[str] = []
+        failure: CannotAsk | None = None
+        try:
+            while True:
+                try:
+                    line = lines.get(timeout=_TICK_S)
+                except queue.Empty:
+                    if failure is None:
+                        failure = _tried(meanwhile)
+                    continue
+                if line is None:
+                    break
+                show(line)
+                tail = [*tail[-_TAIL:], line]
+        finally:
+            # Also of an interrupt, which has reached it: it saves its state.
+            code = process.wait()
+        if failure is not None:
+            raise failure
+        return judged(code, "\n".join(tail))
+
+
+def judged(code: int, output: str) -> Destroyed:
+    """What follows from the end of a `pulumi destroy`. output: its last lines."""
+    failed = code != 0
+    return Destroyed(
+        code=code,
+        held=failed and any(words in output for words in _HELD),
+        credentials=failed and any(words in output for words in _CREDENTIALS),
+        locked=failed and _LOCKED in output,
+        unreachable=failed and any(words in output for words in _UNREACHABLE),
+    )
+
+
+def _tried(act: Callable[[], None]) -> CannotAsk | None:
+    try:
+        act()
+    except CannotAsk as e:
+        return e
+    return None
+
+
+def _read(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    for line in stream:
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}

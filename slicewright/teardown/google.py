@@ -1,0 +1,107 @@
+"""A Google Cloud project: what GKE left there of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.doctor.google_session import GoogleSession
+from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.leftovers import GoogleNetwork, Leftover, of_disks, of_network
+
+_MISSING: Final = "the right "
+"""What GoogleSession's refusal of a right begins with."""
+_RIGHTS: Final[Mapping[str, str]] = {
+    "disk": "compute.disks.delete",
+    "firewall rule": "compute.firewalls.delete",
+    "forwarding rule": "compute.forwardingRules.delete",
+    "target pool": "compute.targetPools.delete",
+    "backend service": "compute.regionBackendServices.delete",
+    "network endpoint group": "compute.networkEndpointGroups.delete",
+}
+
+
+class GoogleProject:
+    """Asked about one cluster. Raises CannotAsk."""
+
+    def __init__(self, cluster: str, location: str, project: str) -> None:
+        self._cluster = cluster
+        self._location = location
+        self._project = f"projects/{quote(project, safe=':')}"
+        self._session = GoogleSession(project)
+
+    def cluster_is_there(self) -> Answer[bool]:
+        path = f"{self._project}/locations/{self._location}/clusters/{self._cluster}"
+        found = self._session.get("container", path, "container.clusters.get")
+        return found if isinstance(found, NotAnswered) else found is not None
+
+    def look(self, networks: frozenset[str]) -> Found:
+        refused: list[NotAnswered] = []
+
+        def listed(collection: str, *, aggregated: bool = True) -> list[dict[str, Any]]:
+            found = self._listed(collection, aggregated=aggregated)
+            if isinstance(found, NotAnswered):
+                refused.append(found)
+                return []
+            return found
+
+        disks = of_disks(listed("disks"), self._cluster, self._location)
+        network = GoogleNetwork(
+            firewalls=listed("firewalls", aggregated=False),
+            forwarding_rules=listed("forwardingRules"),
+            target_pools=listed("targetPools"),
+            backend_services=listed("backendServices"),
+            endpoint_groups=listed("networkEndpointGroups"),
+        )
+        taken = self._name_taken()
+        if isinstance(taken, NotAnswered):
+            refused.append(taken)
+        # Without an answer, a network tag proves nothing where others may have the same.
+        found = of_network(network, self._cluster, own=networks, name_taken=taken is not False)
+        return Found(left=[*disks, *found], not_asked=refused)
+
+    def delete(self, leftover: Leftover) -> Outcome:
+        said = self._session.delete("compute", leftover.id, _RIGHTS[leftover.kind])
+        if not isinstance(said, NotAnswered):
+            return None
+        return Refused(why=said.why) if said.why.startswith(_MISSING) else Held(why=said.why)
+
+    def _name_taken(self) -> Answer[bool]:
+        """Whether a cluster of this name is in another location of the project."""
+        path = f"{self._project}/locations/-/clusters"
+        found = self._session.get("container", path, "container.clusters.list")
+        if isinstance(found, NotAnswered):
+            return found
+        return any(
+            one["name"] == self._cluster and one["location"] != self._location
+            for one in (found or {}).get("clusters", ())
+        )
+
+    def _listed(self, collection: str, *, aggregated: bool) -> Answer[list[dict[str, Any]]]:
+        """All of the project, page by page."""
+        place = "aggregated" if aggregated else "global"
+        path = f"{self._project}/{place}/{collection}"
+        found: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            page = self._session.get(
+                "compute",
+                f"{path}?pageToken={quote(token)}" if token else path,
+                f"compute.{collection}.list",
+            )
+            if isinstance(page, NotAnswered):
+                return page
+            if page is None:
+                return NotAnswered(why=f"there is no {self._project}")
+            found += _members(page, collection) if aggregated else page.get("items", ())
+            token = str(page.get("nextPageToken", ""))
+            if not token:
+                return found
+
+
+def _members(page: Mapping[str, Any], collection: str) -> Iterable[dict[str, Any]]:
+    """Of an aggregated list, which has them by zone or region."""
+    for place in page.get("items", {}).values():
+        yield from place.get(collection, ())

@@ -1,0 +1,243 @@
+"""Inside a cluster, before its nodes go: what there is, and taking away what the cloud made for it.
+
+While the cluster lives, its own controllers delete load balancers and disks; once it is gone nobody
+does. Each step can be repeated, and none waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller.api import POOL_LABEL
+from kubeapi import ApiError, Client, JsonObject
+from kubeapi.client import path_of
+from slicewright.teardown.bill import (
+    Object,
+    Objects,
+    balancers,
+    on_cloud_disk,
+    uses,
+    wants_gpu,
+)
+
+_GATEWAYS: Final = "/apis/gateway.networking.k8s.io/v1/gateways"
+_PATHS: Final = {
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "claims": "/api/v1/persistentvolumeclaims",
+    "volumes": "/api/v1/persistentvolumes",
+    "services": "/api/v1/services",
+    "ingresses": "/apis/networking.k8s.io/v1/ingresses",
+    "gateways": _GATEWAYS,
+    "budgets": "/apis/policy/v1/poddisruptionbudgets",
+}
+_PLURALS: Final = {
+    "Service": ("v1", "services"),
+    "Ingress": ("networking.k8s.io/v1", "ingresses"),
+    "Gateway": ("gateway.networking.k8s.io/v1", "gateways"),
+}
+_PAUSE_S: Final = 2.0
+
+
+def read(client: Client) -> Objects:
+    """Raises ApiError, Unreachable."""
+    return Objects(**{name: _list(client, path) for name, path in _PATHS.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    now: Callable[[], float]
+    """Seconds, monotonic."""
+    sleep: Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Clearing:
+    """Of one cluster. `clear` raises ApiError and Unreachable."""
+
+    client: Client
+    clock: Clock
+    wait_s: float
+    """For each kind of thing that must be gone before the next."""
+    tell: Callable[[str], None]
+
+    def clear(self, *, existing: bool, delete_disks: bool) -> Sequence[str]:
+        """What did not go in time, and why; the cloud's sweep finds what it has of it.
+
+        existing: the cluster stays, so only the stack's own nodes are emptied.
+        """
+        objects = read(self.client)
+        self._cordon(objects, existing=existing)
+        if existing:
+            return self._drain(objects, existing=existing)
+        if delete_disks:
+            self._let_disks_go(objects)
+        stuck = list(self._delete_balancers(objects))
+        stuck += self._drain(objects, existing=existing)
+        stuck += self._delete_claims(objects)
+        return stuck
+
+    def _cordon(self, objects: Objects, *, existing: bool) -> None:
+        """Else what leaves a node would be made anew on the next."""
+        for node in _going(objects, existing=existing):
+            name = node["metadata"]["name"]
+            if not node["spec"].get("unschedulable"):
+                self.tell(f"cordon node {name}")
+                patch = {"spec": {"unschedulable": True}}
+                self._patch(f"{_PATHS['nodes']}/{name}", patch)
+
+    def _let_disks_go(self, objects: Objects) -> None:
+        patch = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+        for volume in objects.volumes:
+            if on_cloud_disk(volume):
+                path = f"{_PATHS['volumes']}/{volume['metadata']['name']}"
+                self._patch(path, patch)
+
+    def _delete_balancers(self, objects: Objects) -> Sequence[str]:
+        asked = []
+        for kind, one in balancers(objects):
+            version, plural = _PLURALS[kind]
+            meta = one["metadata"]
+            path = path_of(version, plural, meta["name"], meta["namespace"])
+            self.tell(f"delete {kind} {meta['namespace']}/{meta['name']}")
+            self._delete(path)
+            asked.append((f"{kind} {meta['namespace']}/{meta['name']}", path))
+        return self._wait_for(asked)
+
+    def _drain(self, objects: Objects, *, existing: bool) -> Sequence[str]:
+        """Pods with GPUs leave by eviction as long as there is time, so that budgets are respected.
+
+        What then still runs ends with its node, as `pulumi destroy` alone would end it.
+        """
+        nodes = {n["metadata"]["name"] for n in _going(objects, existing=existing)}
+        deadline = self.clock.now() + self.wait_s
+        refused: dict[str, str] = {}
+        while True:
+            left = [
+                p
+                for p in _list(self.client, _PATHS["pods"])
+                if p["spec"].get("nodeName") in nodes and wants_gpu(p) and _leaves(p)
+            ]
+            if not left:
+                return []
+            for pod in left:
+                if "deletionTimestamp" not in pod["metadata"]:
+                    self._evict(pod, refused)
+            if self.clock.now() >= deadline:
+                names = [f"{p['metadata']['namespace']}/{p['metadata']['name']}" for p in left]
+                return [f"pod {n} has not left: {refused.get(n, 'it is ending')}" for n in names]
+            self.clock.sleep(_PAUSE_S)
+
+    def _evict(self, pod: Object, refused: dict[str, str]) -> None:
+        meta = pod["metadata"]
+        path = f"{path_of('v1', 'pods', meta['name'], meta['namespace'])}/eviction"
+        name = f"{meta['namespace']}/{meta['name']}"
+        body: JsonObject = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+        }
+        if name not in refused:
+            self.tell(f"evict pod {name}")
+        try:
+            self.client.create(path, body)
+        except ApiError as e:
+            if e.status not in (404, 409, 429):
+                raise
+            refused[name] = e.message
+
+    def _delete_claims(self, objects: Objects) -> Sequence[str]:
+        """With the pods that use them: a claim stays as long as one does."""
+        asked = []
+        for claim in objects.claims:
+            meta = claim["metadata"]
+            path = path_of("v1", "persistentvolumeclaims", meta["name"], meta["namespace"])
+            name = f"{meta['namespace']}/{meta['name']}"
+            self.tell(f"delete claim {name}")
+            self._delete(path)
+            asked.append((f"claim {name}", path))
+        names = frozenset(name.removeprefix("claim ") for name, _ in asked)
+        for pod in objects.pods if asked else ():
+            if uses(pod, names):
+                meta = pod["metadata"]
+                path = path_of("v1", "pods", meta["name"], meta["namespace"])
+                self._delete(path)
+        stuck = list(self._wait_for(asked))
+        # A volume whose claim is gone is deleted with its disk by the CSI driver.
+        volumes = [
+            (f"volume {v['metadata']['name']}", f"{_PATHS['volumes']}/{v['metadata']['name']}")
+            for v in objects.volumes
+            if on_cloud_disk(v)
+        ]
+        return [*stuck, *self._wait_for(volumes)]
+
+    def _wait_for(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
+        """asked: name and path of what was deleted. What is still there after the time, and why."""
+        deadline = self.clock.now() + self.wait_s
+        left = dict(asked)
+        while True:
+            there = {name: one for name, path in left.items() if (one := self._get(path))}
+            left = {name: path for name, path in left.items() if name in there}
+            if not left or self.clock.now() >= deadline:
+                return [f"{name} is still there{_why(there[name])}" for name in left]
+            self.clock.sleep(_PAUSE_S)
+
+    def _get(self, path: str) -> JsonObject | None:
+        try:
+            return self.client.get(path)
+        except ApiError as e:
+            if e.status == 404:
+                return None
+            raise
+
+    def _patch(self, path: str, patch: JsonObject) -> None:
+        with _unless_gone():
+            self.client.patch(path, patch)
+
+    def _delete(self, path: str) -> None:
+        with _unless_gone():
+            self.client.delete(path)
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as e:
+        if e.status != 404:
+            raise
+
+
+def _list(client: Client, path: str) -> list[JsonObject]:
+    try:
+        found: list[JsonObject] = client.get(path)["items"]
+    except ApiError as e:
+        if path == _GATEWAYS and e.status == 404:
+            return []  # most clusters have no Gateway API
+        raise
+    return found
+
+
+def _going(objects: Objects, *, existing: bool) -> list[Object]:
+    """The nodes that end: all, or those of the stack's pools."""
+    return [
+        n
+        for n in objects.nodes
+        if not existing or POOL_LABEL in (n["metadata"].get("labels") or {})
+    ]
+
+
+def _leaves(pod: Object) -> bool:
+    """Whether it is one that an eviction moves: a DaemonSet's or a static pod is not."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and not any(o["kind"] in ("DaemonSet", "Node") for o in owners)
+
+
+def _why(one: Object) -> str:
+    """Finalizers wait for their owner, which may be gone."""
+    finalizers = one["metadata"].get("finalizers") or ()
+    return f": finalizer {', '.join(finalizers)}" if finalizers else ""

@@ -1,0 +1,99 @@
+"""The rights that the sweep of `slicewright destroy` needs, beside those of `pulumi destroy`.
+
+In AWS they are limited to what has the cluster's tags, so that nothing of others can be deleted
+with them. Google's roles know no such limit for most of these kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.values import JsonObject, Need
+from slicewright.teardown.leftovers import marks
+
+_TYPE: Final = "slicewright destroy"
+_SOURCE: Final = "docs/how-to/tear-down.md"
+_AWS_READ: Final = (
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeVolumes",
+    "eks:DescribeCluster",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeTags",
+    "logs:DescribeLogGroups",
+)
+_AWS_DELETE_BY_TAG: Final = (
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteSecurityGroup",
+    "ec2:DeleteVolume",
+    "elasticloadbalancing:DeleteLoadBalancer",
+)
+"""They take the condition aws:ResourceTag. Source: Service Authorization Reference, Amazon EC2,
+Elastic Load Balancing, Elastic Load Balancing V2.
+"""
+_GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
+    "compute.backendServices.list": "read",
+    "compute.disks.delete": "delete",
+    "compute.disks.list": "read",
+    "compute.firewalls.delete": "delete",
+    "compute.firewalls.list": "read",
+    "compute.forwardingRules.delete": "delete",
+    "compute.forwardingRules.list": "read",
+    "compute.networkEndpointGroups.delete": "delete",
+    "compute.networkEndpointGroups.list": "read",
+    "compute.networks.updatePolicy": "delete",
+    "compute.regionBackendServices.delete": "delete",
+    "compute.targetPools.delete": "delete",
+    "compute.targetPools.list": "read",
+    "container.clusters.get": "read",
+    "container.clusters.list": "read",
+}
+_WHY: Final = {
+    "compute.networks.updatePolicy": "whoever deletes a firewall rule changes its network",
+}
+"""Of rights that no call of their own shows. Source: Cloud NGFW, "Use VPC firewall rules"."""
+_ROLE_TITLE_MAX: Final = 100
+"""Characters. Source: IAM REST reference, Role."""
+
+
+def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
+    if isinstance(fleet, GkeFleetPlan):
+        found = _GOOGLE
+    else:
+        deletes = (*_AWS_DELETE_BY_TAG, "logs:DeleteLogGroup")
+        found = {**dict.fromkeys(_AWS_READ, "read"), **dict.fromkeys(deletes, "delete")}
+    return tuple(
+        Need(right=right, type=_TYPE, operation=operation, why=_WHY.get(right), source=_SOURCE)
+        for right, operation in sorted(found.items())
+    )
+
+
+def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
+    """As `slicewright rights` writes one: an AWS policy, or a Google custom role."""
+    name = fleet.cluster.name
+    if isinstance(fleet, GkeFleetPlan):
+        return {
+            "title": f"slicewright destroy {name}"[:_ROLE_TITLE_MAX],
+            "description": f"What slicewright destroy sweeps after GKE cluster {name}",
+            "stage": "GA",
+            "includedPermissions": sorted(_GOOGLE),
+        }
+    group = f"arn:*:logs:{fleet.cluster.region}:*:log-group:/aws/eks/{name}/cluster:*"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Action": list(_AWS_READ), "Resource": "*"},
+            *(
+                {
+                    "Effect": "Allow",
+                    "Action": list(_AWS_DELETE_BY_TAG),
+                    "Resource": "*",
+                    "Condition": {"StringEquals": {f"aws:ResourceTag/{key}": value}},
+                }
+                for key, value in marks(name).items()
+            ),
+            {"Effect": "Allow", "Action": "logs:DeleteLogGroup", "Resource": group},
+        ],
+    }

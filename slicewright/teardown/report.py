@@ -1,0 +1,98 @@
+"""What `slicewright destroy` found and did, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slicewright.teardown.bill import Bill
+from slicewright.teardown.leftovers import Leftover
+
+_SHOWN = 12
+"""Names of a kind; more are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    stack: str
+    cluster: str
+    dry_run: bool
+    state: Mapping[str, int] = field(default_factory=dict)
+    """Resources in Pulumi's state by type."""
+    bill: Bill | None = None
+    bill_unknown: str = ""
+    """Why what is in the cluster is not known."""
+    obstacles: Sequence[str] = ()
+    """What must be decided first, with how."""
+    stuck: Sequence[str] = ()
+    """What did not leave the cluster in time."""
+    deleted: Sequence[Leftover] = ()
+    """By the sweep."""
+    left: Sequence[Leftover] = ()
+    unknown: Sequence[str] = ()
+    """Questions that the account did not answer."""
+    notes: Sequence[str] = ()
+    """What is left beside, or failed."""
+
+    @property
+    def resources(self) -> int:
+        return sum(self.state.values())
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is left, as far as can be known; and that could be known."""
+        return not (self.state or self.left or self.unknown or self.notes)
+
+
+def lines_of(report: Report) -> Iterator[str]:
+    yield f"stack {report.stack}, cluster {report.cluster}"
+    if report.state:
+        yield f"  in Pulumi's state: {report.resources} resource(s)"
+        if report.dry_run:
+            for kind, count in sorted(report.state.items()):
+                yield f"    {count} {kind}"
+    else:
+        yield "  in Pulumi's state: nothing"
+    if report.bill is not None:
+        yield from _bill(report.bill)
+    if report.bill_unknown:
+        yield f"  in the cluster: not known: {report.bill_unknown}"
+    yield from _some("  did not leave the cluster in time", report.stuck)
+    yield from _some("  deleted of what the cloud left", [_named(one) for one in report.deleted])
+    for one in report.left:
+        yield f"  left: {_named(one)}"
+        yield f"    known by: {one.proof or 'nothing'}"
+        if one.held:
+            yield f"    {one.held}"
+    for problem in report.unknown:
+        yield f"  could not be asked: {problem}"
+    for note in report.notes:
+        yield f"  {note}"
+    for obstacle in report.obstacles:
+        yield f"  in the way: {obstacle}"
+    if report.clean:
+        yield "  nothing is left"
+
+
+def _bill(bill: Bill) -> Iterator[str]:
+    yield from _some("  pods with GPUs that end", bill.gpu_pods)
+    if bill.others:
+        others = [f"{n} ({count} pod(s))" for n, count in sorted(bill.others.items())]
+        yield from _some("  of others, in namespaces", others)
+    yield from _some("  load balancers of", bill.balancers)
+    yield from _some("  claims that are deleted with their data", bill.claims)
+    kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in bill.retained]
+    yield from _some("  volumes whose disks are to outlive them (policy Retain)", kept)
+    yield from _some("  disruption budgets that let no pod leave", bill.budgets)
+
+
+def _some(what: str, names: Sequence[str]) -> Iterator[str]:
+    if names:
+        yield f"{what}: {len(names)}"
+        yield from (f"    {name}" for name in names[:_SHOWN])
+        if len(names) > _SHOWN:
+            yield f"    and {len(names) - _SHOWN} more"
+
+
+def _named(one: Leftover) -> str:
+    return f"{one.kind} {one.id}"

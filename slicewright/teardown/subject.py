@@ -1,0 +1,97 @@
+"""What a stack's destruction is about: its cluster, its networks, what its state has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
+
+Cloud = Literal["eks", "gke", "byo"]
+_NETWORKS: Final = frozenset({"aws:ec2/vpc:Vpc", "gcp:compute/network:Network"})
+_CLUSTERS: Final = frozenset({"aws:eks/cluster:Cluster", "gcp:container/cluster:Cluster"})
+_NO_RESOURCE: Final = ("pulumi:pulumi:", "pulumi:providers:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    cloud: Cloud
+    cluster: str
+    """Its name; of a byo stack, too, whose cluster is nobody's to delete."""
+    location: str
+    """Region of EKS, region or zone of GKE; empty for byo."""
+    existing: bool
+    """The stack did not make the cluster: only what was brought to it is taken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What Pulumi's state says of the stack."""
+
+    counts: Mapping[str, int]
+    """Resources by type, the stack itself and its providers aside. Read ones are none."""
+    networks: frozenset[str]
+    """IDs of those that the stack made."""
+    protected: Sequence[str]
+    """URNs that Pulumi will not delete."""
+    guarded: Sequence[str]
+    """URNs of clusters that their cloud will not delete: deletion protection is on."""
+    pending: Sequence[str]
+    """URNs of operations that were cut off."""
+    kubeconfig: str | None
+    """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
+
+    @property
+    def resources(self) -> int:
+        return sum(self.counts.values())
+
+
+def subject_of(fleet: FleetPlan) -> Subject:
+    match fleet:
+        case EksFleetPlan():
+            cluster = fleet.cluster
+            return Subject(
+                cloud="eks",
+                cluster=cluster.name,
+                location=cluster.region,
+                existing=cluster.existing,
+            )
+        case GkeFleetPlan():
+            return Subject(
+                cloud="gke",
+                cluster=fleet.cluster.name,
+                location=fleet.cluster.location,
+                existing=fleet.cluster.existing,
+            )
+        case _:
+            name = fleet.cluster.name if fleet.cluster is not None else "hosts"
+            return Subject(cloud="byo", cluster=name, location="", existing=True)
+
+
+def state_of(exported: Mapping[str, Any]) -> State:
+    """exported: what `pulumi stack export` prints. Raises KeyError or TypeError for another."""
+    deployment = exported["deployment"]
+    resources = [r for r in deployment.get("resources") or () if not r.get("external")]
+    own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]
+    return State(
+        counts=Counter(r["type"] for r in own),
+        networks=frozenset(str(r["id"]) for r in own if r["type"] in _NETWORKS and r.get("id")),
+        protected=tuple(r["urn"] for r in own if r.get("protect")),
+        guarded=tuple(
+            r["urn"]
+            for r in own
+            if r["type"] in _CLUSTERS and (r.get("outputs") or {}).get("deletionProtection") is True
+        ),
+        pending=tuple(o["resource"]["urn"] for o in deployment.get("pending_operations") or ()),
+        kubeconfig=next(
+            (
+                found
+                for r in resources
+                if r["type"] == "pulumi:providers:kubernetes"
+                and isinstance(found := (r.get("inputs") or {}).get("kubeconfig"), str)
+            ),
+            None,
+        ),
+    )

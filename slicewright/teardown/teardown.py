@@ -1,0 +1,278 @@
+"""The order of a stack's end: look, empty the cluster, `pulumi destroy`, sweep, look again.
+
+Nothing is remembered between runs: each begins with what is there, so a run that was interrupted,
+or that failed half way, is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Protocol
+
+from fleet_controller.api import NAMESPACE
+from kubeapi import ApiError, Client, Unreachable
+from slicewright.doctor.findings import NotAnswered
+from slicewright.teardown.access import NoAccess, client_of
+from slicewright.teardown.account import Account
+from slicewright.teardown.bill import bill_of
+from slicewright.teardown.engine import Destroyed, NoStack
+from slicewright.teardown.inside import Clearing, Clock, read
+from slicewright.teardown.report import Report
+from slicewright.teardown.subject import State, Subject, state_of
+from slicewright.teardown.sweep import Sweep
+
+_ATTEMPTS: Final = 5
+"""Runs of `pulumi destroy`, as long as each is refused for what the sweep can wait for."""
+_SWEEP_EVERY_S: Final = 10.0
+"""While Pulumi runs: what cluster and nodes have left holds networks, and Pulumi waits for them."""
+_EMPTY: Final[Mapping[str, Any]] = {"deployment": {}}
+
+
+class Refused(Exception):
+    """It must be decided first; nothing was changed. The message says what, and how."""
+
+
+class Stopped(Exception):
+    """It cannot go on here; what was done is done. The message says why, and what to do."""
+
+
+class Engine(Protocol):
+    def exported(self) -> Mapping[str, Any]:
+        """Raises EngineFailed."""
+
+    def destroy(
+        self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
+    ) -> Destroyed:
+        """Raises EngineFailed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    disks: Literal["delete", "keep"] | None = None
+    unreachable: bool = False
+    dry_run: bool = False
+    wait_s: float = 1200.0
+    drain_wait_s: float = 300.0
+
+
+@dataclass(kw_only=True)
+class Teardown:
+    stack: str
+    subject: Subject
+    account: Account | None
+    pulumi: Engine
+    clock: Clock
+    choices: Choices
+    tell: Callable[[str], None]
+    connect: Callable[[str], Client] = client_of
+    """Raises NoAccess."""
+    _networks: frozenset[str] = field(default=frozenset(), init=False)
+    """Those that the stack has made, also once Pulumi has deleted them."""
+
+    def look(self) -> Report:
+        """What is there, and what is in the way; it only reads. Raises CannotAsk, EngineFailed."""
+        state = self._state()
+        there = self._there()
+        report = Report(
+            stack=self.stack,
+            cluster=self.subject.cluster,
+            dry_run=self.choices.dry_run,
+            state=state.counts,
+            obstacles=tuple(self._obstacles_of(state)),
+        )
+        report = self._with_bill(report, state, there)
+        sweep = self._sweep(dry_run=True, disks_known=_disks_known(report))
+        if sweep is not None:
+            swept = sweep.once(state.networks)
+            notes = self._notes(state, there)
+            # What the cluster still uses is none of it.
+            left = swept.left if there is False else ()
+            unknown = tuple(one.why for one in swept.not_asked)
+            report = replace(report, left=left, unknown=unknown, notes=notes)
+        return report
+
+    def run(self, looked: Report) -> Report:
+        """looked: what `look` found. Raises Refused, Stopped, CannotAsk, EngineFailed."""
+        if looked.obstacles:
+            raise Refused("; ".join(looked.obstacles))
+        stuck: Sequence[str] = ()
+        if looked.bill is not None:
+            stuck = self._clear()
+        sweep = self._sweep(dry_run=False, disks_known=_disks_known(looked))
+        failed = self._destroy(sweep) if looked.state else ""
+        state = self._state()
+        report = replace(
+            looked, state=state.counts, stuck=stuck, bill=None, bill_unknown="", left=()
+        )
+        notes = [failed] if failed else []
+        if sweep is None:
+            return replace(report, notes=notes, unknown=())
+        swept = sweep.until_clean(
+            self._networks if state.networks else frozenset(),
+            wait_s=self.choices.wait_s if not failed else 0.0,
+            clock=self.clock.now,
+            sleep=self.clock.sleep,
+        )
+        there = self._there()
+        return replace(
+            report,
+            deleted=swept.deleted,
+            left=swept.left if there is False else [],
+            unknown=[one.why for one in swept.not_asked],
+            notes=[*notes, *self._notes(state, there)],
+        )
+
+    def _state(self) -> State:
+        try:
+            found = state_of(self.pulumi.exported())
+        except NoStack:
+            found = state_of(_EMPTY)
+        except (KeyError, TypeError) as e:
+            raise Stopped(f"what `pulumi stack export` prints cannot be read: {e!r}") from None
+        self._networks |= found.networks
+        return found
+
+    def _there(self) -> bool | NotAnswered:
+        """Whether the cluster exists, as far as a cloud can say."""
+        return True if self.account is None else self.account.cluster_is_there()
+
+    def _obstacles_of(self, state: State) -> Sequence[str]:
+        return [
+            *(
+                f"{urn} is protected in Pulumi's state; if it may go: pulumi state unprotect "
+                f"--stack {self.stack} '{urn}'"
+                for urn in state.protected
+            ),
+            *(
+                f"{urn}: deletion protection is on; write deletion_protection: false in the stack "
+                "file and run `pulumi up`"
+                for urn in state.guarded
+            ),
+        ]
+
+    def _with_bill(self, report: Report, state: State, there: bool | NotAnswered) -> Report:
+        """What is in the cluster, and what that puts in the way."""
+        if there is False or not state.counts:
+            return report
+        if state.kubeconfig is None or self.subject.cloud == "byo":
+            # A kubeconfig of the user's own stays where it is; the stack's objects are Pulumi's.
+            return report
+        if self.choices.unreachable:
+            return replace(report, bill_unknown="not asked (--unreachable)")
+        try:
+            objects = read(self.connect(state.kubeconfig))
+        except (NoAccess, ApiError, Unreachable) as e:
+            return replace(
+                report,
+                bill_unknown=str(e),
+                obstacles=[
+                    *report.obstacles,
+                    f"the cluster does not answer ({e}); connect to its network or renew the "
+                    "credentials, or pass --unreachable: nothing in it is then drained, and the "
+                    "cloud is swept for what that leaves",
+                ],
+            )
+        bill = bill_of(objects, existing=self.subject.existing, own=frozenset({NAMESPACE}))
+        kept = "" if self.choices.disks else ", ".join(v.name for v in bill.retained)
+        return replace(
+            report,
+            bill=bill,
+            obstacles=[
+                *report.obstacles,
+                *(
+                    [
+                        f"the disks of {kept} are to outlive their volumes (policy Retain); pass "
+                        "--disks delete, or --disks keep, which leaves them in the account"
+                    ]
+                    if kept
+                    else []
+                ),
+            ],
+        )
+
+    def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
+        """Of a cluster that the state does not have: not to be touched, and not to be hidden."""
+        mine = any(kind.endswith("/cluster:Cluster") for kind in state.counts)
+        if self.subject.existing or there is not True or mine:
+            return []
+        return [
+            f"a cluster {self.subject.cluster} is in {self.subject.location}, and Pulumi's state "
+            "does not have it: it is somebody else's, or was left by a killed `pulumi up` "
+            "(docs/how-to/interrupted-up.md)"
+        ]
+
+    def _clear(self) -> Sequence[str]:
+        kubeconfig = self._state().kubeconfig
+        if kubeconfig is None:
+            return []
+        try:
+            clearing = Clearing(
+                self.connect(kubeconfig), self.clock, self.choices.drain_wait_s, self.tell
+            )
+            return clearing.clear(
+                existing=self.subject.existing, delete_disks=self.choices.disks == "delete"
+            )
+        except (NoAccess, ApiError, Unreachable) as e:
+            raise Stopped(
+                f"the cluster does not answer any more ({e}); run this again, with --unreachable "
+                "if it stays so"
+            ) from None
+
+    def _sweep(self, *, dry_run: bool, disks_known: bool) -> Sweep | None:
+        if self.account is None or self.subject.existing:
+            return None
+        return Sweep(
+            self.account,
+            delete_disks=self.choices.disks == "delete"
+            or (self.choices.disks is None and disks_known),
+            dry_run=dry_run,
+            on_deleted=lambda one: self.tell(f"deleted {one.kind} {one.id}: {one.proof}"),
+        )
+
+    def _destroy(self, sweep: Sweep | None) -> str:
+        """Runs `pulumi destroy` until it succeeds; else why not. Raises Stopped."""
+        without_cluster = self.choices.unreachable or self._there() is False
+        swept_at = self.clock.now()
+
+        def meanwhile() -> None:
+            nonlocal swept_at
+            if sweep is not None and self.clock.now() - swept_at >= _SWEEP_EVERY_S:
+                sweep.once(self._networks)
+                swept_at = self.clock.now()
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            ended = self.pulumi.destroy(
+                without_cluster=without_cluster, show=self.tell, meanwhile=meanwhile
+            )
+            if ended.code == 0:
+                return ""
+            if ended.locked:
+                raise Stopped(
+                    "another `pulumi` works on the stack, or a killed one has left its lock; when "
+                    f"none does: pulumi cancel --stack {self.stack}"
+                )
+            if ended.credentials:
+                raise Stopped(
+                    "the cloud refuses the credentials; renew them and run this again, it goes on "
+                    "where it was"
+                )
+            gone = ended.unreachable and not without_cluster and self._there() is False
+            if gone:
+                without_cluster = True
+            elif not ended.held or attempt == _ATTEMPTS:
+                break
+            elif sweep is not None:
+                self.tell("the cloud holds on to something; sweeping, then trying again")
+                sweep.until_clean(
+                    self._networks,
+                    wait_s=self.choices.wait_s,
+                    clock=self.clock.now,
+                    sleep=self.clock.sleep,
+                )
+        return f"`pulumi destroy` failed with exit code {ended.code}: see above"
+
+
+def _disks_known(report: Report) -> bool:
+    """Whether all disks of the cluster were seen to be of policy Delete."""
+    return report.bill is not None and not report.bill.retained

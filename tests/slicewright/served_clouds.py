@@ -1,0 +1,42 @@
+"""The simulated clouds over HTTP in this process, found by the variables of a rehearsal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rehearsal.clouds.aws.protocols.service import AwsProtocols
+from rehearsal.clouds.core.control_planes import ControlPlanes
+from rehearsal.clouds.endpoint import Endpoint
+from rehearsal.clouds.gcp.rest.protocol import GoogleRest
+from rehearsal.clouds.service import Cloud
+from rehearsal.scenario import cloud_variables
+
+
+@contextmanager
+def served_clouds(
+    environment: Path, planes: ControlPlanes, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
+    cloud = Cloud(environment, planes, ready_timeout_s=0.2)
+    endpoint = Endpoint(environment)
+    endpoint.protocols = (
+        AwsProtocols(cloud.call, endpoint.credentials),
+        GoogleRest(cloud.call, token=endpoint.credentials.google_access_token),
+    )
+    for name in cloud_variables.USERS_OWN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in cloud_variables.of(endpoint.access, environment).items():
+        monkeypatch.setenv(name, value)
+    serving = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
+    serving.start()
+    try:
+        yield cloud
+    finally:
+        endpoint.shutdown()
+        serving.join()
+        endpoint.server_close()
+        assert cloud.tasks.wait(120)

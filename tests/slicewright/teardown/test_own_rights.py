@@ -1,0 +1,80 @@
+"""The rights of the sweep are those that its calls need, and no others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra import plan
+from infra.plan import EksFleetPlan, GkeFleetPlan
+from rehearsal.clouds.core import call_log
+from slicewright import cli
+from slicewright.teardown import own_rights
+from tests.slicewright.teardown.stacks import World, service
+from tests.slicewright.teardown.test_teardown import FAST, use
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+_SERVICES = {"elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
+_AGGREGATED = "aggregatedList"
+
+
+def fleet_of(stack: str) -> EksFleetPlan | GkeFleetPlan:
+    found = plan.read_file(STACKS / f"Pulumi.{stack}.yaml", name=stack)
+    assert isinstance(found, EksFleetPlan | GkeFleetPlan)
+    return found
+
+
+@pytest.fixture(params=[("on_eks", "s1"), ("on_gke", "s0")])
+def swept(
+    clouds_over_http: None, request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[str, set[str]]:
+    """The stack of such a cloud, and the rights that a sweep of every kind has used."""
+    fixture, stack = request.param
+    world: World = request.getfixturevalue(fixture)
+    use(world)
+    if stack == "s0":
+        internal = {"networking.gke.io/load-balancer-type": "Internal"}
+        world.api.objects.add_object("/api/v1/services", service("inside", **internal))
+    world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
+    before = len(call_log.read(tmp_path))
+    sweep = world.teardown(FAST)._sweep(dry_run=False, disks_known=True)
+    assert sweep is not None
+    networks = frozenset({"projects/acme/global/networks/net"})
+    clock = world.clocks.clock
+    report = sweep.until_clean(networks, wait_s=60.0, clock=clock.now, sleep=clock.sleep)
+    assert report.clean
+    return stack, {_right(c.service, c.operation) for c in call_log.read(tmp_path)[before:]}
+
+
+def _right(service: str, operation: str) -> str:
+    if service in ("compute", "container"):
+        collection, _, verb = operation.removeprefix("projects.locations.").rpartition(".")
+        return f"{service}.{collection}.{'list' if verb == _AGGREGATED else verb}"
+    return f"{_SERVICES.get(service, service)}:{operation}"
+
+
+def test_each_right_has_a_call_or_a_reason(swept: tuple[str, set[str]]) -> None:
+    stack, used = swept
+    needs = own_rights.needs(fleet_of(stack))
+    assert used == {need.right for need in needs if need.why is None}
+
+
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+def test_the_command_writes_them(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(STACKS / f"Pulumi.{stack}.yaml")
+    assert cli.main(["rights", file, "--destroy"]) == cli.PROVEN
+    document = json.loads(capsys.readouterr().out)
+    needs = {need.right for need in own_rights.needs(fleet_of(stack))}
+    if stack == "s0":
+        assert {*document["includedPermissions"]} == needs
+        return
+    listed = set()
+    for statement in document["Statement"]:
+        actions = statement["Action"]
+        actions = [actions] if isinstance(actions, str) else actions
+        listed |= {*actions}
+        if any(":Delete" in action for action in actions):
+            assert "Condition" in statement or statement["Resource"] != "*"
+    assert listed == needs

@@ -1,0 +1,211 @@
+"""`slicewright destroy` against simulated clouds that keep what real ones keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from slicewright.doctor.findings import CannotAsk
+from slicewright.teardown.report import Report
+from slicewright.teardown.teardown import Choices, Refused, Stopped
+from tests.rehearsal.clouds.conftest import Aws
+from tests.slicewright.teardown.stacks import FAST, Killed, World, claim, service, volume
+
+EBS = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
+PD = {
+    "driver": "pd.csi.storage.gke.io",
+    "volumeHandle": "projects/acme/zones/us-central1-a/disks/pvc-1",
+}
+NLB = {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
+NEG = {"cloud.google.com/neg": '{"ingress": true}'}
+SERVICES = "/api/v1/services"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+
+
+def use(world: World, *, policy: str = "Delete") -> None:
+    """Two load balancers and a volume."""
+    on_eks = world.subject.cloud == "eks"
+    world.api.objects.add_object(SERVICES, service("triton"))
+    world.api.objects.add_object(SERVICES, service("vllm", **(NLB if on_eks else NEG)))
+    world.api.objects.add_object(CLAIMS, claim("models"))
+    world.api.objects.add_object(VOLUMES, volume("models", EBS if on_eks else PD, policy=policy))
+
+
+def run(world: World, choices: Choices = FAST) -> Report:
+    teardown = world.teardown(choices)
+    return teardown.run(teardown.look())
+
+
+@pytest.fixture(params=["on_eks", "on_gke"])
+def world(clouds_over_http: None, request: pytest.FixtureRequest) -> World:
+    found: World = request.getfixturevalue(request.param)
+    use(found)
+    return found
+
+
+def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> None:
+    def meanwhile() -> None:
+        pass
+
+    for _ in range(2):
+        ended = world.pulumi.destroy(without_cluster=False, show=print, meanwhile=meanwhile)
+        assert (ended.code, ended.held) == (255, True)
+    kinds = {
+        "eks": {"elb.loadBalancer", "ec2.volume", "ec2.securityGroup", "logs.logGroup", "ec2.vpc"},
+        "gke": {"compute.forwardingRule", "compute.firewall", "compute.disk", "compute.network"},
+    }
+    assert kinds[world.subject.cloud] <= set(world.inventory())
+
+
+def test_nothing_is_left_where_the_clusters_controllers_work(world: World) -> None:
+    looked = world.teardown().look()
+    assert looked.bill is not None
+    assert [len(looked.bill.balancers), looked.bill.claims] == [2, ("ml/models",)]
+    report = run(world)
+    assert report.clean, report
+    assert report.stuck == []
+    assert world.inventory() == {}
+    # The cluster's own controllers took load balancers and disk away.
+    assert {one.kind for one in report.deleted} <= {
+        "network interface", "security group", "log group", "network endpoint group"
+    }  # fmt: skip
+
+
+def test_a_stuck_finalizer_costs_time_and_leaves_nothing(world: World) -> None:
+    world.api.deaf = True
+    report = run(world)
+    assert any("is still there" in line for line in report.stuck)
+    assert world.clocks.now_s >= FAST.drain_wait_s
+    assert report.clean, report
+    assert world.inventory() == {}
+    kinds = {one.kind for one in report.deleted}
+    assert "disk" in kinds
+    assert {"load balancer", "forwarding rule"} & kinds
+
+
+def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> None:
+    world.api.unreachable = True
+    before = world.inventory()
+    with pytest.raises(Refused, match="--unreachable"):
+        run(world)
+    assert (world.inventory(), world.pulumi.runs) == (before, 0)
+    report = run(world, replace(FAST, unreachable=True))
+    assert world.pulumi.without_cluster
+    # Nobody knows whether that disk is to be kept.
+    assert [one.kind for one in report.left] == ["disk"]
+    assert "--disks delete" in report.left[0].held
+    assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
+    assert world.inventory() == {}
+
+
+def test_a_stack_that_is_half_deleted_is_finished(world: World) -> None:
+    """Plain `pulumi destroy` has deleted the cluster, and failed."""
+    world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
+    looked = world.teardown().look()
+    assert looked.left
+    assert looked.obstacles == ()
+    report = run(world, replace(FAST, disks="delete"))
+    assert report.clean, report
+    assert world.inventory() == {}
+
+
+def test_expired_credentials_of_pulumi_stop_it_and_a_later_run_goes_on(world: World) -> None:
+    world.pulumi.expired = True
+    with pytest.raises(Stopped, match="renew them"):
+        run(world)
+    world.pulumi.expired = False
+    assert run(world).clean
+    assert world.inventory() == {}
+
+
+def test_expired_credentials_of_the_sweep_are_no_empty_account(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXPIRED")
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "expired")
+    account = type(world.account)
+    expired = (
+        account("p4d", "eu-west-1", None)
+        if world.subject.cloud == "eks"
+        else account("main", "us-central1", "acme")
+    )
+    with pytest.raises(CannotAsk, match=r"refuses the credentials.*(aws sso login|gcloud auth)"):
+        replace(world, account=expired).teardown().look()
+
+
+def test_protected_resources_are_named_before_anything_changes(world: World) -> None:
+    world.pulumi.protected = True
+    before = world.inventory()
+    with pytest.raises(Refused, match=r"is protected.*pulumi state unprotect --stack dev"):
+        run(world)
+    assert (world.inventory(), world.pulumi.runs) == (before, 0)
+
+
+def test_disks_that_are_to_be_kept_are_asked_about_and_kept(on_eks: World) -> None:
+    use(on_eks, policy="Retain")
+    with pytest.raises(Refused, match=r"models.*--disks"):
+        run(on_eks)
+    report = run(on_eks, replace(FAST, disks="keep"))
+    assert not report.clean
+    assert [one.id for one in report.left] == [EBS["volumeHandle"]]
+    assert [*on_eks.inventory()] == ["ec2.volume"]
+
+
+def test_what_another_cluster_left_stays(on_eks: World, aws_of_eks: Aws) -> None:
+    """One whose name begins alike, in the same network."""
+    use(on_eks)
+    role = "arn:aws:iam::123456789012:role/cluster"
+    network = {"subnetIds": aws_of_eks.subnets}
+    aws_of_eks.call(
+        "eks", "CreateCluster", name="p4", roleArn=role, resourcesVpcConfig=network, version="1.36"
+    )
+    assert aws_of_eks.cloud.tasks.wait(120)
+    theirs = {**EBS, "volumeHandle": "vol-00000000000000002"}
+    fake_nodes(aws_of_eks.environment, "p4").add_object(VOLUMES, volume("theirs", theirs))
+    aws_of_eks.call("eks", "DeleteCluster", name="p4")
+    assert aws_of_eks.cloud.tasks.wait(120)
+    assert run(on_eks).clean
+    assert on_eks.inventory() == {"ec2.volume": ["eu-west-1/vol-00000000000000002"]}
+
+
+def test_of_an_existing_cluster_only_what_was_brought_is_taken(on_eks: World) -> None:
+    use(on_eks, policy="Retain")
+    on_eks.api.deaf = True
+    on_eks.pulumi.steps = on_eks.pulumi.steps[:1]
+    subject = replace(on_eks.subject, existing=True)
+    report = run(replace(on_eks, subject=subject))
+    assert report.clean
+    assert not report.deleted
+    assert not [line for line in on_eks.told if line.startswith("delete ")]
+    # The interface is the cluster's, whose own nodes may have the same security group.
+    kinds = {"eks.cluster", "ec2.vpc", "ec2.networkInterface", "logs.logGroup"}
+    assert kinds <= set(on_eks.inventory())
+
+
+def test_a_cluster_of_that_name_that_is_not_the_stacks_is_not_touched(on_eks: World) -> None:
+    on_eks.pulumi.steps = []
+    before = on_eks.inventory()
+    report = run(on_eks)
+    assert not report.clean
+    assert "somebody else's" in report.notes[0]
+    assert on_eks.inventory() == before
+
+
+def test_a_run_that_is_killed_anywhere_is_gone_on_with(on_eks: World) -> None:
+    use(on_eks)
+    on_eks.api.deaf = True
+    killed = 0
+    for at in range(1, 40):
+        on_eks.kill_at = at
+        try:
+            report = run(on_eks, replace(FAST, disks="delete"))
+        except Killed:
+            killed += 1
+            continue
+        break
+    assert killed
+    assert report.clean, report
+    assert on_eks.inventory() == {}
