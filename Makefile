@@ -7,7 +7,10 @@ STACK ?= s0 s1
 WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
-.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain clean
+POLICY := policy/.venv
+POLICY_SETUP := $(POLICY)/.ready-$(shell cat policy/requirements.lock | sha256sum | cut -c1-12)
+
+.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain policy clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running, PLUGINS=official for Pulumi's own plugins
 	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
@@ -51,6 +54,14 @@ toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per ma
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 
+policy: $(POLICY_SETUP)  ## the policy pack's own Python environment, for `pulumi preview --policy-pack policy`
+
+$(POLICY_SETUP): policy/requirements.lock
+	@echo "Python environment: building $(POLICY) from policy/requirements.lock (under a minute, once)"
+	@$(PYTHON) -m venv $(POLICY)
+	@$(POLICY)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r policy/requirements.lock
+	@touch $@
+
 $(SETUP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "slicewright needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Python environment: building $(VENV) from requirements.lock (1 to 3 minutes, once)"
@@ -64,4 +75,4 @@ clean:  ## removes the Python environment and what rehearsals left; refuses whil
 	if [ -n "$$running" ]; then \
 	  echo "make clean: a rehearsal still runs, or was killed, in .rehearsal: $$running. Take it down first with" >&2; \
 	  echo "  make destroy      or, without asking Pulumi: $(BIN)/slicewright rehearse stop" >&2; exit 1; fi
-	rm -rf $(VENV) .rehearsal
+	rm -rf $(VENV) $(POLICY) .rehearsal

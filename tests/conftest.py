@@ -60,7 +60,12 @@ settings.load_profile("any machine")
 
 # Fixtures through which a test gets a tool that is found, downloaded or built: such a test is no
 # unit test. Every fixture that starts a cluster or an engine asks for one of them.
-TOOL_FIXTURES = frozenset({"toolchain", "one_tool", "go", "cross_check", "fake_library", "library"})
+TOOL_FIXTURES = frozenset(
+    {
+        *("toolchain", "one_tool", "go", "cross_check", "fake_library", "library"),
+        "policy_environment",
+    }
+)
 # The fixture of all that serve the simulated clouds over HTTP: no unit tests either, because the
 # clouds' SDKs that call them take a tenth of a second of processor time a test.
 CLOUDS_FIXTURE = "clouds_over_http"
@@ -84,6 +89,7 @@ SDK_FILES = (
     "tests/infra/test_eks_subnets.py",
     "tests/infra/test_existing_cluster.py",
     "tests/infra/test_gke_operator.py",
+    "tests/infra/test_policy.py",
     "tests/infra/test_program.py",
     "tests/infra/test_verified_start.py",
     "tests/rehearsal/plugins/bridge/test_schema.py",

@@ -1,0 +1,1 @@
+"""The policy pack: what fleets of partitioned GPUs may be, whoever wrote their program."""

@@ -1,0 +1,13 @@
+"""Every rule of the pack."""
+
+from policy.rules import clusters, pool_rules, workloads
+from policy.rules.declared import UNKNOWN, Resource
+from policy.rules.rule import ResourceRule, StackRule
+
+RULES: tuple[ResourceRule | StackRule, ...] = (
+    *clusters.RULES,
+    *pool_rules.RULES,
+    *workloads.RULES,
+)
+
+__all__ = ["RULES", "UNKNOWN", "Resource", "ResourceRule", "StackRule"]

@@ -1,0 +1,168 @@
+"""Rules about clusters, launch templates, charts and layouts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from ipaddress import ip_network
+from typing import Any
+
+from policy.rules.declared import UNKNOWN, Resource, at, items
+from policy.rules.rule import ResourceRule, Settings, names
+
+GKE = "gcp:container/cluster:Cluster"
+EKS = "aws:eks/cluster:Cluster"
+_VERSION = re.compile(r"v?\d+\.\d+\.\d+([-+][\w.+-]+)?")
+
+
+def _endpoint(resource: Resource, settings: Settings) -> Iterator[str]:
+    reachable = _reachable_from(resource)
+    allowed = [ip_network(one, strict=False) for one in settings["allowed_cidrs"]]
+    for cidr in reachable:
+        network = ip_network(cidr, strict=False)
+        if network.prefixlen == 0:
+            yield (
+                f"the API of cluster {resource.name!r} answers the whole internet ({cidr}); name "
+                "the networks that may reach it, or make its endpoint private"
+            )
+        elif allowed and not any(
+            network.version == one.version and network.subnet_of(one)  # type: ignore[arg-type]
+            for one in allowed
+        ):
+            yield (
+                f"the API of cluster {resource.name!r} answers {cidr}, which is in none of "
+                f"{', '.join(map(str, allowed))}"
+            )
+
+
+def _reachable_from(resource: Resource) -> list[str]:
+    """Networks from which the public endpoint may be reached, as far as they are known."""
+    props = resource.props
+    if resource.type == EKS:
+        config = at(props, "vpcConfig")
+        if at(config, "endpointPublicAccess") in (False, UNKNOWN):
+            return []
+        stated = at(config, "publicAccessCidrs")
+        # Without any, EKS takes 0.0.0.0/0. Source: EKS API, VpcConfigRequest.
+        return _texts(stated) if stated else ["0.0.0.0/0"]
+    if resource.type == GKE:
+        if at(props, "privateClusterConfig", "enablePrivateEndpoint") in (True, UNKNOWN):
+            return []
+        networks = at(props, "masterAuthorizedNetworksConfig")
+        if networks is None:
+            return ["0.0.0.0/0"]
+        return _texts([at(one, "cidrBlock") for one in items(at(networks, "cidrBlocks"))])
+    return []
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in items(value) if isinstance(one, str)]
+
+
+def _protected(resource: Resource, settings: Settings) -> Iterator[str]:
+    if resource.type not in (GKE, EKS) or resource.protect:
+        return
+    if at(resource.props, "deletionProtection") not in (True, UNKNOWN):
+        yield (
+            f"cluster {resource.name!r} is deleted by whoever deletes the stack; turn deletion "
+            "protection on where that must not happen"
+        )
+
+
+def _workload_identity(resource: Resource, settings: Settings) -> Iterator[str]:
+    if resource.type == GKE and at(resource.props, "workloadIdentityConfig") is None:
+        yield (
+            f"cluster {resource.name!r} has no workload identity: its pods need keys, or use "
+            "their node's account"
+        )
+
+
+def _imds(resource: Resource, settings: Settings) -> Iterator[str]:
+    if resource.type != "aws:ec2/launchTemplate:LaunchTemplate":
+        return
+    tokens = at(resource.props, "metadataOptions", "httpTokens")
+    if tokens not in ("required", UNKNOWN):
+        yield (
+            f"instances of launch template {resource.name!r} answer IMDSv1, from which one wrong "
+            "request of a pod takes their credentials; set metadataOptions.httpTokens to required"
+        )
+
+
+def _chart(resource: Resource, settings: Settings) -> Iterator[str]:
+    if resource.type != "kubernetes:helm.sh/v3:Release":
+        return
+    version = at(resource.props, "version")
+    if version is UNKNOWN or (isinstance(version, str) and _VERSION.fullmatch(version)):
+        return
+    yield (
+        f"chart {resource.name!r} has the version {version!r}; state one release, such as "
+        "v26.7.0: another day would install another"
+    )
+
+
+def _layouts(resource: Resource, settings: Settings) -> Iterator[str]:
+    for profile in sorted(_profiles(resource)):
+        if "*" not in settings["allowed"] and profile not in settings["allowed"]:
+            yield (
+                f"{resource.name!r} partitions GPUs into {profile}; allowed: "
+                f"{', '.join(settings['allowed']) or 'none'}"
+            )
+
+
+def _profiles(resource: Resource) -> set[str]:
+    """MIG profiles that a node pool or the desired state of a pool's agents asks for."""
+    if resource.type == "gcp:container/nodePool:NodePool":
+        gpus = items(at(resource.props, "nodeConfig", "guestAccelerators"))
+        sizes = (at(gpu, "gpuPartitionSize") for gpu in gpus)
+        return {size for size in sizes if isinstance(size, str) and size}
+    if resource.type != "kubernetes:core/v1:ConfigMap":
+        return set()
+    desired = at(resource.props, "data", "desired.json")
+    if not isinstance(desired, str):
+        return set()
+    return {p for gpu in items(at(json.loads(desired), "gpus")) for p in at(gpu, "instances") or {}}
+
+
+RULES = (
+    ResourceRule(
+        name="cluster-endpoint",
+        description="A cluster's API does not answer the whole internet.",
+        level="mandatory",
+        settings=(
+            names("allowed_cidrs", "the only networks that may reach it; empty: any but all"),
+        ),
+        check=_endpoint,
+    ),
+    ResourceRule(
+        name="cluster-protected",
+        description="A cluster is protected from deletion.",
+        level="advisory",
+        check=_protected,
+    ),
+    ResourceRule(
+        name="cluster-workload-identity",
+        description="Pods of a GKE cluster have identities of their own.",
+        level="mandatory",
+        check=_workload_identity,
+    ),
+    ResourceRule(
+        name="template-imdsv2",
+        description="EC2 instances give their credentials to IMDSv2 requests only.",
+        level="mandatory",
+        check=_imds,
+    ),
+    ResourceRule(
+        name="chart-pinned",
+        description="Charts have one version.",
+        level="mandatory",
+        check=_chart,
+    ),
+    ResourceRule(
+        name="layouts",
+        description="GPUs are partitioned into profiles of a list only.",
+        level="mandatory",
+        settings=(names("allowed", "MIG profiles, such as 3g.40gb; *: any", ("*",)),),
+        check=_layouts,
+    ),
+)

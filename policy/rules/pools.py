@@ -1,0 +1,195 @@
+"""GPU pools of either cloud as one typed value: GKE node pools and EKS node groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra import catalog
+from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.rule import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """GPUs that a GKE node pool asks for."""
+
+    type: str
+    count: int
+    """On each node."""
+    partition_size: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    cloud: catalog.Cloud
+    name: str
+    urn: str
+    machine_types: tuple[str, ...]
+    """Those that are known. EKS takes any of several; empty where a launch template says it."""
+    accelerators: tuple[Accelerator, ...]
+    """GKE's; EKS has none."""
+    spot: bool
+    most_nodes: int | None
+    """None: not stated, or not known yet."""
+    autoscaled_without_limit: bool
+    labels: Mapping[str, str]
+    """Of its Kubernetes nodes."""
+    taints: frozenset[str] | None
+    """Keys; None: not all of them are known yet."""
+    billed_by: frozenset[str] | None
+    """Keys of the cloud's own labels or tags that are not empty; None: not known yet."""
+    region: str | None
+    metadata_server: bool
+    """GKE: pods get Google's metadata through GKE's server, and not the node's credentials."""
+
+    @property
+    def gpus(self) -> int | None:
+        """On each node; None where neither the pool nor the catalog says it."""
+        if self.accelerators:
+            return sum(one.count for one in self.accelerators)
+        return None if self.machine is None else self.machine.gpu_count
+
+    @property
+    def machine(self) -> catalog.Machine | None:
+        """The catalog's row of the only machine type."""
+        if len(self.machine_types) != 1:
+            return None
+        return _CATALOG.machines.get((self.cloud, self.machine_types[0]))
+
+    @property
+    def has_gpus(self) -> bool:
+        rows = [_CATALOG.machines.get((self.cloud, name)) for name in self.machine_types]
+        return bool(self.accelerators) or any(row is not None and row.gpu_count for row in rows)
+
+
+_CATALOG = catalog.load()
+_ZONES = 3
+"""Of a pool that names none, in a regional cluster. Source: GKE docs, regional clusters."""
+
+
+def read(resource: Resource) -> Pool | None:
+    """None for every resource that is no pool of nodes."""
+    match resource.type:
+        case "gcp:container/nodePool:NodePool":
+            return _gke(resource)
+        case "aws:eks/nodeGroup:NodeGroup":
+            return _eks(resource)
+        case _:
+            return None
+
+
+def each(
+    check: Callable[[Pool, Settings], Iterator[str]],
+) -> Callable[[Resource, Settings], Iterator[str]]:
+    """A rule's check of a resource, from one of a pool with GPUs."""
+
+    def checked(resource: Resource, settings: Settings) -> Iterator[str]:
+        pool = read(resource)
+        if pool is not None and pool.has_gpus:
+            yield from check(pool, settings)
+
+    return checked
+
+
+def _gke(resource: Resource) -> Pool:
+    props = resource.props
+    config = at(props, "nodeConfig")
+    locations = at(props, "nodeLocations")
+    zones = [zone for zone in items(locations) if isinstance(zone, str)]
+    scaling = at(props, "autoscaling")
+    fixed = whole(at(props, "nodeCount"))
+    # Per zone, if it is no total. Source: the provider's documentation of container.NodePool.
+    per_zone = whole(at(scaling, "maxNodeCount")) if scaling else fixed
+    total = whole(at(scaling, "totalMaxNodeCount"))
+    region = at(resource.provider, "region")
+    return Pool(
+        cloud="gke",
+        name=_name(at(props, "name"), resource),
+        urn=resource.urn,
+        machine_types=_known_texts([at(config, "machineType")]),
+        accelerators=tuple(
+            Accelerator(
+                type=str(at(one, "type")),
+                count=whole(at(one, "count")) or 0,
+                partition_size=_text(at(one, "gpuPartitionSize")) or None,
+            )
+            for one in items(at(config, "guestAccelerators"))
+        ),
+        spot=at(config, "spot") is True or at(config, "preemptible") is True,
+        most_nodes=total if total is not None else _times(per_zone, locations),
+        autoscaled_without_limit=bool(scaling)
+        and scaling is not UNKNOWN
+        and at(scaling, "maxNodeCount") is None
+        and at(scaling, "totalMaxNodeCount") is None,
+        labels=texts(at(config, "labels")),
+        taints=_taints(at(config, "taints")),
+        billed_by=_billed(at(config, "resourceLabels"), at(resource.provider, "defaultLabels")),
+        region=zones[0].rpartition("-")[0] if zones else _text(region),
+        metadata_server=at(config, "workloadMetadataConfig", "mode") in ("GKE_METADATA", UNKNOWN),
+    )
+
+
+def _eks(resource: Resource) -> Pool:
+    props = resource.props
+    machines = [one for one in items(at(props, "instanceTypes")) if isinstance(one, str)]
+    return Pool(
+        cloud="eks",
+        name=_name(at(props, "nodeGroupName"), resource),
+        urn=resource.urn,
+        machine_types=_known_texts(machines),
+        accelerators=(),
+        spot=at(props, "capacityType") == "SPOT",
+        most_nodes=whole(at(props, "scalingConfig", "maxSize")),
+        autoscaled_without_limit=False,  # EKS requires a maximum
+        labels=texts(at(props, "labels")),
+        taints=_taints(at(props, "taints")),
+        billed_by=_billed(
+            at(props, "tags"), at(_object(at(resource.provider, "defaultTags")), "tags")
+        ),
+        region=_text(at(resource.provider, "region")),
+        metadata_server=True,
+    )
+
+
+def _billed(own: Any, default: Any) -> frozenset[str] | None:
+    parts = [_object(default), _object(own)]
+    if UNKNOWN in parts:
+        return None
+    stated = [part for part in parts if isinstance(part, Mapping)]
+    return frozenset(key for part in stated for key, value in part.items() if value)
+
+
+def _object(value: Any) -> Any:
+    """Providers get their nested inputs as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _taints(value: Any) -> frozenset[str] | None:
+    keys = {at(one, "key") for one in value} if isinstance(value, list | tuple) else {value}
+    return None if UNKNOWN in keys else frozenset(key for key in keys if isinstance(key, str))
+
+
+def _name(value: Any, resource: Resource) -> str:
+    return value if isinstance(value, str) else resource.name
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _known_texts(values: list[Any]) -> tuple[str, ...]:
+    return tuple(one for one in values if isinstance(one, str))
+
+
+def _times(per_zone: int | None, locations: Any) -> int | None:
+    if per_zone is None or locations is UNKNOWN:
+        return None
+    return per_zone * (len(locations) if locations else _ZONES)

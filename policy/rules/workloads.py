@@ -1,0 +1,287 @@
+"""Rules about what runs in the cluster: images, privileges, rights, disruption, spot capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fleet_controller.api import POOL_LABEL
+from policy.rules import pools
+from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.rule import ResourceRule, Setting, Settings, StackRule, names
+
+_KEPT_UP = ("Deployment", "StatefulSet")
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "Pod": ("spec",),
+    **dict.fromkeys((*_KEPT_UP, "DaemonSet", "Job"), ("spec", "template", "spec")),
+    "ReplicaSet": ("spec", "template", "spec"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+}
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+# Google puts both on each node, and its own installer never pulls them: they have no digest.
+# Source: GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer.
+_ON_NODES = ("cos-nvidia-installer:fixed", "gke-nvidia-installer:fixed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A Kubernetes object with pods."""
+
+    kind: str
+    namespace: str | None
+    """None: not known yet."""
+    path: str | None
+    """NAMESPACE/NAME; None: not known yet."""
+    urn: str
+    pod: Mapping[str, Any]
+    """The pod's spec."""
+    labels: Any
+    """Of its pods; all of them or single ones may be UNKNOWN."""
+    replicas: int | None
+    """None: not known yet."""
+
+    @property
+    def containers(self) -> Iterator[Any]:
+        for key in _LISTS:
+            yield from items(at(self.pod, key))
+
+    @property
+    def uses_gpus(self) -> bool:
+        return any(
+            key.startswith("nvidia.com/") and value != "0"
+            for container in self.containers
+            for key, value in _requested(container).items()
+        )
+
+    @property
+    def pool(self) -> str | None:
+        """The pool that its pods ask for by label."""
+        found = at(self.pod, "nodeSelector", POOL_LABEL)
+        return found if isinstance(found, str) else None
+
+
+def read(resource: Resource) -> Workload | None:
+    """None for what has no pods, or whose pods are not known yet."""
+    group, _, kind = resource.type.rpartition(":")
+    path = _TEMPLATES.get(kind)
+    if path is None or not group.startswith("kubernetes:"):
+        return None
+    pod = at(resource.props, *path)
+    if not isinstance(pod, Mapping):
+        return None
+    metadata = at(resource.props, *path[:-1], "metadata")
+    replicas = at(resource.props, "spec", "replicas")
+    name, namespace = at(resource.props, "metadata", "name"), _namespace(resource)
+    return Workload(
+        kind=kind,
+        namespace=namespace,
+        path=None
+        if namespace is None or name is UNKNOWN
+        else f"{namespace}/{name or resource.name}",
+        urn=resource.urn,
+        pod=pod,
+        labels=at(metadata, "labels"),
+        replicas=1 if replicas is None else whole(replicas),
+    )
+
+
+def _images(resource: Resource, settings: Settings) -> Iterator[str]:
+    workload = read(resource)
+    for image in _images_of(workload):
+        if "@sha256:" not in image and not _matches(image, settings["exempt"]):
+            yield (
+                f"{image} names no digest: another pod may get another image under the same tag; "
+                "write NAME@sha256:..."
+            )
+
+
+def _registries(resource: Resource, settings: Settings) -> Iterator[str]:
+    for image in _images_of(read(resource)):
+        if not _matches(image, settings["allowed"]):
+            yield f"{image} comes from elsewhere than {', '.join(settings['allowed']) or 'nowhere'}"
+
+
+def _images_of(workload: Workload | None) -> list[str]:
+    found = [at(one, "image") for one in workload.containers] if workload else []
+    return sorted({one for one in found if isinstance(one, str)})
+
+
+def _privilege(resource: Resource, settings: Settings) -> Iterator[str]:
+    workload = read(resource)
+    if workload is None or workload.path is None or _matches(workload.path, settings["exempt"]):
+        return
+    shared = [key for key in ("hostNetwork", "hostPID", "hostIPC") if at(workload.pod, key) is True]
+    privileged = [
+        str(at(one, "name"))
+        for one in workload.containers
+        if at(one, "securityContext", "privileged") is True
+    ]
+    where = f"{workload.kind} {workload.path}"
+    if shared:
+        yield f"{where} shares with its node: {', '.join(shared)}"
+    if privileged:
+        yield f"{where} has privileged containers: {', '.join(privileged)}"
+
+
+def _rights(resource: Resource, settings: Settings) -> Iterator[str]:
+    kind = resource.type.rpartition(":")[2]
+    if not resource.type.startswith("kubernetes:rbac.authorization.k8s.io/"):
+        return
+    if kind in ("Role", "ClusterRole"):
+        for rule in items(at(resource.props, "rules")):
+            wild = [
+                key for key in ("apiGroups", "resources", "verbs") if "*" in [*items(at(rule, key))]
+            ]
+            if wild:
+                yield f"{kind} {resource.name!r} gives rights to any of: {', '.join(wild)}"
+    if kind.endswith("RoleBinding") and at(resource.props, "roleRef", "name") == "cluster-admin":
+        yield f"{kind} {resource.name!r} gives all rights there are (cluster-admin)"
+
+
+def _disruption(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
+    budgets = [
+        (_namespace(one), at(one.props, "spec", "selector"))
+        for one in resources
+        if one.type.startswith("kubernetes:policy/") and one.type.endswith(":PodDisruptionBudget")
+    ]
+    for workload in filter(None, map(read, resources)):
+        served = workload.kind in _KEPT_UP and workload.uses_gpus and (workload.replicas or 0) > 1
+        if served and not any(
+            None in (namespace, workload.namespace)
+            or (namespace == workload.namespace and _selects(selector, workload.labels))
+            for namespace, selector in budgets
+        ):
+            yield (
+                workload.urn,
+                f"{workload.kind} {workload.path or workload.urn} has {workload.replicas} "
+                "replicas on GPUs and no PodDisruptionBudget: a rollout or an upgrade of nodes "
+                "may take all of them at once",
+            )
+
+
+def _lost(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
+    spot = {pool.name for pool in map(pools.read, resources) if pool is not None and pool.spot}
+    for workload in filter(None, map(read, resources)):
+        if workload.kind not in _KEPT_UP or workload.pool not in spot:
+            continue
+        kept = workload.path is not None and _matches(workload.path, settings["may_not_be_lost"])
+        single = settings["single_replicas"] and workload.replicas == 1
+        if kept or single:
+            why = "is listed as one that may not be lost" if kept else "has one replica"
+            yield (
+                workload.urn,
+                f"{workload.kind} {workload.path or workload.urn} {why}, and pool "
+                f"{workload.pool!r} is of spot capacity, which the cloud takes back at any time",
+            )
+
+
+def _selects(selector: Any, labels: Any) -> bool:
+    """As Kubernetes matches pods. What is not known yet is taken to match: `up` sees it."""
+    if selector is None:
+        return False
+    if labels is UNKNOWN:
+        return True
+    wanted = texts(at(selector, "matchLabels"))
+    if any(at(labels, key) not in (value, UNKNOWN) for key, value in wanted.items()):
+        return False
+    return all(_meets(one, labels) for one in items(at(selector, "matchExpressions")))
+
+
+def _meets(expression: Any, labels: Any) -> bool:
+    """Unknown operators, such as those that a preview does not know, are taken to match."""
+    key, values = at(expression, "key"), at(expression, "values")
+    found = at(labels, key) if isinstance(key, str) else UNKNOWN
+    if found is UNKNOWN or values is UNKNOWN or UNKNOWN in (values or ()):
+        return True
+    match at(expression, "operator"):
+        case "In":
+            return found in (values or ())
+        case "NotIn":
+            return found not in (values or ())
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case _:
+            return True
+
+
+def _requested(container: Any) -> Mapping[str, str]:
+    resources = at(container, "resources")
+    parts = [at(resources, part) for part in ("limits", "requests")]
+    return {
+        str(key): str(value)
+        for part in parts
+        if isinstance(part, Mapping)
+        for key, value in part.items()
+    }
+
+
+def _namespace(resource: Resource) -> str | None:
+    found = at(resource.props, "metadata", "namespace")
+    return None if found is UNKNOWN else str(found or "default")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+RULES = (
+    ResourceRule(
+        name="image-digest",
+        description="Pods run images that nobody can change.",
+        level="mandatory",
+        settings=(names("exempt", "images that need no digest", _ON_NODES),),
+        check=_images,
+    ),
+    ResourceRule(
+        name="image-registry",
+        description="Pods run images of registries of a list only.",
+        level="mandatory",
+        settings=(names("allowed", "patterns of whole image names, such as nvcr.io/*", ("*",)),),
+        check=_registries,
+    ),
+    ResourceRule(
+        name="pod-privilege",
+        description="Pods have no more power over their node than they need.",
+        level="mandatory",
+        settings=(
+            names(
+                "exempt",
+                "NAMESPACE/NAME of those that need it",
+                # GKE gives device nodes to privileged pods only, if they ask for no GPU; and
+                # Google's driver installer loads kernel modules.
+                ("slicewright-system/node-agent-*", "*/nvidia-driver-installer*"),
+            ),
+        ),
+        check=_privilege,
+    ),
+    ResourceRule(
+        name="rbac-wildcard",
+        description="Roles name what they give.",
+        level="mandatory",
+        check=_rights,
+    ),
+    StackRule(
+        name="disruption-budget",
+        description="What serves from several GPUs has a PodDisruptionBudget.",
+        level="mandatory",
+        check=_disruption,
+    ),
+    StackRule(
+        name="spot-workloads",
+        description="What may not be lost does not run on spot capacity.",
+        level="mandatory",
+        settings=(
+            names("may_not_be_lost", "NAMESPACE/NAME patterns of workloads"),
+            Setting(
+                name="single_replicas",
+                schema={"type": "boolean", "description": "whether those with one replica count"},
+                default=True,
+            ),
+        ),
+        check=_lost,
+    ),
+)

@@ -1,0 +1,31 @@
+"""The program against the policy pack: what it declares keeps every rule that it can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from policy.rules import RULES, Resource
+from tests.policy.cases import found
+from tests.recorder import Made
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        # As published: reachable from everywhere, and free to be deleted.
+        ("s0", {"cluster-endpoint", "cluster-protected"}),
+        ("s1", {"cluster-endpoint", "cluster-protected"}),
+        ("s4", set()),
+    ],
+)
+def test_only_what_a_stack_file_says_breaks_a_rule(
+    record: Callable[..., list[Made]], stack: str, expected: set[str]
+) -> None:
+    declared = [
+        Resource(type=m.type, name=m.name, urn=m.name, props=m.inputs)
+        for m in record(stack)
+        if not m.read
+    ]
+    assert {rule.name for rule in RULES if found(rule, declared, {})} == expected

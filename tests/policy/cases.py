@@ -1,0 +1,366 @@
+"""For each rule: what it refuses, and the nearest thing that it lets pass.
+
+Properties are as the engine hands them to a pack: camelCase, numbers as floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fleet_controller.api import STARTUP_TAINT_KEY
+from policy.rules import Resource, ResourceRule, StackRule
+from policy.rules.rule import completed
+
+GKE_POOL = "gcp:container/nodePool:NodePool"
+EKS_POOL = "aws:eks/nodeGroup:NodeGroup"
+GKE = "gcp:container/cluster:Cluster"
+EKS = "aws:eks/cluster:Cluster"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+DIGEST = "sha256:" + "1" * 64
+
+
+def resource(kind: str, name: str = "it", /, **props: Any) -> Resource:
+    urn = f"urn:pulumi:dev::fleet::{kind}::{name}"
+    return Resource(type=kind, name=name, urn=urn, props=props)
+
+
+def gke_pool(name: str = "a", **more: Any) -> Resource:
+    """Two nodes with a partitioned A100, as slicewright declares them."""
+    size = more.pop("size", "1g.5gb")
+    props: dict[str, Any] = {"name": name, "nodeCount": 2.0, "nodeLocations": ["us-central1-c"]}
+    config: dict[str, Any] = {
+        "machineType": "a2-highgpu-1g",
+        "guestAccelerators": [
+            {"type": "nvidia-tesla-a100", "count": 1.0, "gpuPartitionSize": size}
+        ],
+        "labels": {"slicewright.io/pool": name},
+        "taints": [{"key": STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"}],
+        "workloadMetadataConfig": {"mode": "GKE_METADATA"},
+    }
+    for key, value in more.items():
+        (props if key in ("nodeCount", "autoscaling", "nodeLocations") else config)[key] = value
+    return resource(GKE_POOL, name, **props, nodeConfig=config)
+
+
+def eks_pool(name: str = "a", **more: Any) -> Resource:
+    props: dict[str, Any] = {
+        "nodeGroupName": name,
+        "instanceTypes": ["p4d.24xlarge"],
+        "capacityType": "ON_DEMAND",
+        "scalingConfig": {"minSize": 0.0, "desiredSize": 1.0, "maxSize": 2.0},
+        "labels": {"slicewright.io/pool": name},
+        "taints": [{"key": STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"}],
+    }
+    made = resource(EKS_POOL, name, **{**props, **more})
+    return replace(made, provider={"region": "eu-west-1"})
+
+
+def deployment(
+    name: str = "llm", *, replicas: float = 2.0, pool: str = "a", **pod: Any
+) -> Resource:
+    container = {
+        "name": "server",
+        "image": f"vllm/vllm-openai:v0.6.2@{DIGEST}",
+        "resources": {"limits": {"nvidia.com/mig-1g.5gb": "1"}},
+    }
+    spec = {"containers": [container], "nodeSelector": {"slicewright.io/pool": pool}, **pod}
+    return resource(
+        DEPLOYMENT,
+        name,
+        metadata={"name": name, "namespace": "ai"},
+        spec={
+            "replicas": replicas,
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+        },
+    )
+
+
+def container(**more: Any) -> Mapping[str, Any]:
+    return {"containers": [{"name": "server", "image": f"a/b@{DIGEST}", **more}]}
+
+
+def budget(namespace: str = "ai", **selector: Any) -> Resource:
+    return resource(
+        "kubernetes:policy/v1:PodDisruptionBudget",
+        "budget",
+        metadata={"namespace": namespace},
+        spec={"selector": selector or {"matchLabels": {"app": "llm"}}, "maxUnavailable": 1.0},
+    )
+
+
+def desired(instances: str) -> Resource:
+    state = '{"gpus":[{"index":"all","instances":{"%s":2},"mig":true}]}'
+    return resource("kubernetes:core/v1:ConfigMap", data={"desired.json": state % instances})
+
+
+def role(**rule: Any) -> Resource:
+    whole = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"], **rule}
+    return resource("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", rules=[whole])
+
+
+def template(tokens: str) -> Resource:
+    kind = "aws:ec2/launchTemplate:LaunchTemplate"
+    return resource(kind, metadataOptions={"httpTokens": tokens})
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: str
+    refused: Sequence[Resource]
+    passed: Sequence[Resource]
+    says: str
+    """Part of the message."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def case(rule: str, refused: Any, passed: Any, says: str, **settings: Any) -> Case:
+    def several(given: Any) -> Sequence[Resource]:
+        return [given] if isinstance(given, Resource) else given
+
+    return Case(rule, several(refused), several(passed), says, settings)
+
+
+def eks(**config: Any) -> Resource:
+    return resource(EKS, "main", vpcConfig={"endpointPublicAccess": True, **config})
+
+
+def gke(**props: Any) -> Resource:
+    return resource(GKE, "main", **props)
+
+
+def networks(*cidrs: str) -> Mapping[str, Any]:
+    return {"cidrBlocks": [{"cidrBlock": cidr} for cidr in cidrs]}
+
+
+OFFICE, HOME = "203.0.113.0/24", "198.51.100.0/24"
+CASES = (
+    case("cluster-endpoint", eks(), eks(publicAccessCidrs=[OFFICE]), "whole internet"),
+    case(
+        "cluster-endpoint", eks(publicAccessCidrs=["::/0"]), eks(endpointPublicAccess=False), "::"
+    ),
+    case(
+        "cluster-endpoint",
+        gke(),
+        gke(masterAuthorizedNetworksConfig=networks(OFFICE)),
+        "whole internet",
+    ),
+    case(
+        "cluster-endpoint",
+        gke(masterAuthorizedNetworksConfig=networks(OFFICE, "0.0.0.0/0")),
+        gke(privateClusterConfig={"enablePrivateEndpoint": True}),
+        "0.0.0.0/0",
+    ),
+    case(
+        "cluster-endpoint",
+        eks(publicAccessCidrs=[OFFICE, HOME]),
+        eks(publicAccessCidrs=["203.0.113.8/32"]),
+        HOME,
+        allowed_cidrs=[OFFICE],
+    ),
+    case("cluster-protected", eks(), replace(eks(), protect=True), "deletion"),
+    case("cluster-protected", gke(deletionProtection=False), gke(deletionProtection=True), "del"),
+    case(
+        "cluster-workload-identity",
+        gke(),
+        gke(workloadIdentityConfig={"workloadPool": "p.svc.id.goog"}),
+        "workload identity",
+    ),
+    case("template-imdsv2", template("optional"), template("required"), "IMDSv1"),
+    case(
+        "chart-pinned",
+        resource("kubernetes:helm.sh/v3:Release", chart="gpu-operator"),
+        resource("kubernetes:helm.sh/v3:Release", chart="gpu-operator", version="v26.7.0"),
+        "None",
+    ),
+    case(
+        "chart-pinned",
+        resource("kubernetes:helm.sh/v3:Release", version="^26.0.0"),
+        resource("kubernetes:helm.sh/v3:Release", version="26.7.0-rc.1"),
+        "^26.0.0",
+    ),
+    case("layouts", gke_pool(), gke_pool(size="3g.20gb"), "1g.5gb", allowed=["3g.20gb"]),
+    case("layouts", desired("1g.5gb"), desired("3g.40gb"), "1g.5gb", allowed=["3g.40gb"]),
+    case("pool-size", gke_pool(nodeCount=17.0), gke_pool(nodeCount=16.0), "17 nodes"),
+    case(
+        "pool-size",
+        gke_pool(autoscaling={"minNodeCount": 0.0}),
+        gke_pool(autoscaling={"maxNodeCount": 4.0}),
+        "without a maximum",
+    ),
+    case(
+        "pool-size",
+        gke_pool(
+            autoscaling={"maxNodeCount": 9.0}, nodeLocations=["us-central1-a", "us-central1-c"]
+        ),
+        gke_pool(autoscaling={"totalMaxNodeCount": 9.0}),
+        "18 nodes",
+    ),
+    case(
+        "pool-size",
+        eks_pool(scalingConfig={"maxSize": 3.0}),
+        eks_pool(scalingConfig={"maxSize": 2.0}),
+        "3 nodes",
+        most_nodes=2.0,
+    ),
+    case(
+        "pool-machine-types",
+        gke_pool(machineType="a2-highgpu-8g"),
+        gke_pool(),
+        "a2-highgpu-8g",
+        allowed=["a2-highgpu-1g", "g2-*"],
+    ),
+    case(
+        "pool-machine-types",
+        eks_pool(instanceTypes=["p4d.24xlarge", "p5.48xlarge"]),
+        eks_pool(),
+        "p5.48xlarge",
+        allowed=["p4d.*"],
+    ),
+    case(
+        "pool-regions",
+        gke_pool(nodeLocations=["europe-west4-a"]),
+        gke_pool(),
+        "europe-west4",
+        allowed=["us-*"],
+    ),
+    case(
+        "pool-regions",
+        replace(eks_pool(), provider={"region": "us-east-1"}),
+        eks_pool(),
+        "us-east-1",
+        allowed=["eu-*"],
+    ),
+    case("pool-spot", gke_pool(spot=True), gke_pool("batch", spot=True), "'a'", allowed=["batch*"]),
+    case("pool-spot", eks_pool(capacityType="SPOT"), eks_pool(), "spot", allowed=[]),
+    case(
+        "pool-labelled",
+        gke_pool(resourceLabels={"owner": "ml"}),
+        gke_pool(resourceLabels={"owner": "ml", "cost-center": "7"}),
+        "lacks cost-center",
+        required=["owner", "cost-center"],
+    ),
+    case(
+        "pool-labelled",
+        eks_pool(),
+        replace(eks_pool(), provider={"defaultTags": '{"tags":{"owner":"ml"}}'}),
+        "lacks owner",
+        required=["owner"],
+    ),
+    case("pool-startup-taint", gke_pool(taints=[]), gke_pool(), STARTUP_TAINT_KEY),
+    case("pool-startup-taint", eks_pool(taints=[]), eks_pool(), STARTUP_TAINT_KEY),
+    case(
+        "pool-node-credentials",
+        gke_pool(workloadMetadataConfig={"mode": "GCE_METADATA"}),
+        gke_pool(),
+        "credentials",
+    ),
+    case("partition-size-exists", gke_pool(size="1g.10gb"), gke_pool(size="7g.40gb"), "1g.10gb"),
+    case(
+        "one-partitioner",
+        gke_pool(labels={"nvidia.com/mig.config": "all-1g.5gb"}),
+        gke_pool(size=None, labels={"nvidia.com/mig.config": "all-1g.5gb"}),
+        "mig-manager",
+    ),
+    case(
+        "fleet-size",
+        [eks_pool("a"), eks_pool("b"), eks_pool("c")],
+        [eks_pool("a"), eks_pool("b")],
+        "48 GPUs",
+        most_gpus=32.0,
+    ),
+    case(
+        "fleet-size",
+        gke_pool(nodeCount=5.0),
+        gke_pool(nodeCount=4.0),
+        "18.37 USD",
+        usd_per_hour=15.0,
+    ),
+    case(
+        "fleet-size",
+        gke_pool(nodeLocations=["europe-north2-a"]),
+        gke_pool(),
+        "not known",
+        usd_per_hour=100.0,
+    ),
+    case("image-digest", deployment(**container(image="a/b:1.2")), deployment(), "a/b:1.2"),
+    case(
+        "image-digest",
+        deployment(initContainers=[{"image": "busybox"}]),
+        deployment(initContainers=[{"image": "cos-nvidia-installer:fixed"}]),
+        "busybox",
+    ),
+    case(
+        "image-registry",
+        deployment(),
+        deployment(**container(image=f"nvcr.io/nvidia/tritonserver@{DIGEST}")),
+        "vllm/vllm-openai",
+        allowed=["nvcr.io/*"],
+    ),
+    case(
+        "pod-privilege",
+        deployment(**container(securityContext={"privileged": True})),
+        deployment(**container(securityContext={"privileged": False})),
+        "server",
+    ),
+    case("pod-privilege", deployment(hostPID=True), deployment(hostPID=False), "hostPID"),
+    case(
+        "pod-privilege",
+        deployment(hostNetwork=True),
+        deployment("dcgm", hostNetwork=True),
+        "hostNetwork",
+        exempt=["ai/dcgm"],
+    ),
+    case("rbac-wildcard", role(verbs=["*"]), role(), "verbs"),
+    case(
+        "rbac-wildcard", role(apiGroups=["*"], resources=["*"]), role(verbs=["patch"]), "resources"
+    ),
+    case(
+        "rbac-wildcard",
+        resource(
+            "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
+            roleRef={"name": "cluster-admin"},
+        ),
+        resource(
+            "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", roleRef={"name": "view"}
+        ),
+        "cluster-admin",
+    ),
+    case("disruption-budget", deployment(), [deployment(), budget()], "PodDisruptionBudget"),
+    case("disruption-budget", [deployment(), budget("other")], deployment(replicas=1.0), "ai/llm"),
+    case(
+        "disruption-budget",
+        [deployment(), budget(matchLabels={"app": "other"})],
+        [
+            deployment(),
+            budget(matchExpressions=[{"key": "app", "operator": "In", "values": ["llm"]}]),
+        ],
+        "2 replicas",
+    ),
+    case(
+        "spot-workloads",
+        [gke_pool(spot=True), deployment(replicas=1.0)],
+        [gke_pool(spot=True), deployment(replicas=2.0)],
+        "one replica",
+    ),
+    case(
+        "spot-workloads",
+        [eks_pool(capacityType="SPOT"), deployment()],
+        [eks_pool(), deployment()],
+        "may not be lost",
+        may_not_be_lost=["ai/*"],
+    ),
+)
+
+
+def found(
+    rule: ResourceRule | StackRule, resources: Sequence[Resource], given: Mapping[str, Any]
+) -> list[str]:
+    """What a rule says of these resources."""
+    settings = completed(rule, given)
+    match rule:
+        case ResourceRule():
+            return [message for one in resources for message in rule.check(one, settings)]
+        case StackRule():
+            return [message for _, message in rule.check(resources, settings)]
