@@ -29,7 +29,11 @@ OF_A_NODE: Final = (
         status="Unknown",
         meaning="the node's agent has never reported; the message says what its pod waits for, "
         "where the cluster knows",
-        remedy=f"{_AGENTS_LOG}",
+        remedy="`kubectl -n slicewright-system get pods -o wide -l "
+        "app.kubernetes.io/name=node-agent`. No pod on the node: `kubectl -n slicewright-system "
+        "describe daemonset node-agent-POOL`. A pod that waits: `kubectl describe` says for what "
+        "(an image, or the runtime class `nvidia`, which the GPU operator makes). A pod that runs: "
+        "read its log",
     ),
     Reason(
         code="ReportTooOld",
@@ -47,7 +51,8 @@ OF_A_NODE: Final = (
         code="ReportOfAnotherLayout",
         status="Unknown",
         meaning="the agent compared the node with another layout than the pool wants by now",
-        remedy="nothing; if it lasts, see why the node's node-agent pod is not replaced",
+        remedy="nothing; if it lasts, `kubectl -n slicewright-system rollout status "
+        "daemonset/node-agent-POOL`",
     ),
     Reason(
         code="ReportFromEarlierBoot",
@@ -149,6 +154,18 @@ OF_A_POOL: Final = (
         status="Verified True",
         meaning="the pool has no node and needs none",
         remedy="",
+    ),
+    Reason(
+        code="TooFewNodes",
+        status="Verified False, Settled True",
+        meaning="fewer nodes exist than the pool's minimum. `pulumi up` fails with it after its "
+        "wait",
+        remedy="see why no node joins: quota, stock and events of the node pool in the cloud "
+        "(`slicewright doctor` asks for quota and stock); in an existing cluster the labels in "
+        "`select`. Then `kubectl wait gpupool POOL --for=condition=Verified --timeout=1h`, and "
+        "`pulumi up`. **A node that you deleted with kubectl** comes back only where its instance "
+        "registers anew: delete the *instance* in the cloud instead, and the node pool makes "
+        "another ([day two](../how-to/day-two.md#a-lost-or-broken-node))",
     ),
     Reason(
         code="NodesFailing",

@@ -124,8 +124,6 @@ def _parser() -> argparse.ArgumentParser:
         rollout,
         import_file,
         recover,
-        import_file,
-        recover,
         destroy,
         rehearse,
     ):
