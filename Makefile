@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STACK ?= s0 s1
-# Parallel test processes. Whole runs take about 1.5 GiB each.
-WORKERS ?= 2
+# Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest of
+# their time they wait for pods, nodes and the engine. The quick tests only compute.
+test soak: WORKERS ?= 4
+unit: WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
 POLICY := policy/.venv

@@ -69,8 +69,12 @@ TOOL_FIXTURES = frozenset(
 # The fixture of all that serve the simulated clouds over HTTP: no unit tests either, because the
 # clouds' SDKs that call them take a tenth of a second of processor time a test.
 CLOUDS_FIXTURE = "clouds_over_http"
-# Slowest first, so that no worker starts a whole run when the others are done.
-SLOWEST = ("tests/rehearsal/scenario/whole_run", "tests/rehearsal/plugins", "tests/rehearsal")
+# Whole runs, the longest first: no worker begins one when the others are nearly done.
+WHOLE_RUNS = "tests/rehearsal/scenario/whole_run/"
+LONGEST = tuple(
+    f"{WHOLE_RUNS}test_{name}.py"
+    for name in ("eks_fleet", "gke_fleet", "reboots", "existing_cluster", "interrupted")
+)
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
 # on one worker.
 ONE_WORKER = (
@@ -93,6 +97,42 @@ SDK_FILES = (
     "tests/infra/test_program.py",
     "tests/infra/test_verified_start.py",
     "tests/rehearsal/plugins/bridge/test_schema.py",
+SDK_FILES = frozenset(
+    (
+        "tests/rehearsal/plugins/bridge/test_schema.py",
+        *(
+            f"tests/infra/test_{name}.py"
+            for name in (
+                "adopted_operator",
+                "changes_in_clouds",
+                "eks_access",
+                "eks_addons",
+                "eks_autoscaler",
+                "eks_efa",
+                "eks_launch_template",
+                "eks_machine_types",
+                "eks_network",
+                "eks_placement",
+                "eks_pod_identities",
+                "eks_reality",
+                "eks_subnets",
+                "eks_updates",
+                "existing_cluster",
+                "existing_gke_cluster",
+                "gke_capacity",
+                "gke_encryption",
+                "gke_gpu_network",
+                "gke_maintenance",
+                "gke_monitoring",
+                "gke_network",
+                "gke_operator",
+                "program",
+                "rights",
+                "verified_start",
+                "workload_objects",
+            )
+        ),
+    )
 )
 
 
@@ -110,14 +150,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by the fixtures they use; the slowest first."""
+    """Marks tests by the fixtures they use, and sorts their files, the slowest first."""
+    ranks: dict[str, tuple[int, int]] = {}
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if not TOOL_FIXTURES.isdisjoint(fixtures):
             item.add_marker(pytest.mark.toolchain)
         if CLOUDS_FIXTURE in fixtures:
             item.add_marker(pytest.mark.clouds)
-    items.sort(key=lambda item: _rank(item.nodeid))
+        file = _file(item.nodeid)
+        ranks[file] = min(_rank(item, file), ranks.get(file, (4, 0)))
+    items.sort(key=lambda item: ranks[_file(item.nodeid)])
+
+
+def _rank(item: pytest.Item, file: str) -> tuple[int, int]:
+    """Whole runs, then what starts engines and clusters, both of which mostly wait; last the many
+    small files that only compute, and fill up whichever worker is done.
+    """
+    if file.startswith(WHOLE_RUNS):
+        return 0, LONGEST.index(file) if file in LONGEST else len(LONGEST)
+    if item.get_closest_marker("toolchain"):
+        return 1, 0
+    # One worker takes them all.
+    return (2, 0) if file in SDK_FILES else (3, 0)
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def pytest_collection_finish() -> None:
@@ -137,14 +196,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 class _ByFileOrDirectory(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
+        file = _file(nodeid)
         if file in SDK_FILES:
             return "SDKs"
         return next((d for d in ONE_WORKER if file.startswith(f"{d}/")), file)
-
-
-def _rank(nodeid: str) -> int:
-    return next((i for i, d in enumerate(SLOWEST) if nodeid.startswith(d)), len(SLOWEST))
 
 
 @pytest.hookimpl(tryfirst=True)
