@@ -40,8 +40,9 @@ lint: $(SETUP)  ## style, types, and import contracts between packages
 
 bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md
 	@$(BIN)/python -m rehearsal.scenario.bench
-	@set -e; for name in agent plan geometry; do \
-	  printf '\n## %s\n\n```\n' $$name >> docs/figures.md; \
+	@set -e; for name in agent plan preview geometry; do \
+	  printf '\n## %s\n\n%s; load average %s on %s processors as it began.\n\n```\n' $$name \
+	    "$$(date -u +%F)" "$$(cut -d' ' -f1 /proc/loadavg)" "$$(nproc)" >> docs/figures.md; \
 	  $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
 	  echo '```' >> docs/figures.md; done
 

@@ -75,6 +75,10 @@ class Measured:
     ok: bool
     up_s: float
     again_s: float
+    preview_s: float
+    """Of the empty stack: everything is to be made."""
+    preview_again_s: float
+    """When everything is there."""
     destroy_s: float
     marks: dict[str, float]
     peak_mib: float
@@ -129,18 +133,25 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
         engine = Engine(environment, "s0")
         engine.init()
         print(f"S0 with {nodes} GPU node(s) …", flush=True)
+        # Not measured: it makes the plugins' caches of bytecode, which every later run finds.
+        engine.preview()
+        preview = engine.preview()
         with Memory(environment) as memory, Progress(environment, lambda line: None) as progress:
             up = engine.up()
             again = engine.up("--expect-no-changes")
+        preview_again = engine.preview("--expect-no-changes")
         destroy = engine.destroy()
-        ok = up.code == again.code == destroy.code == 0 and not environment.inventory()
+        outcomes = (preview, up, again, preview_again, destroy)
+        ok = not any(each.code for each in outcomes) and not environment.inventory()
         if not ok:
-            print(up.output, again.output, destroy.output)
+            print(*(each.output for each in outcomes))
         return Measured(
             nodes,
             ok,
             up.seconds,
             again.seconds,
+            preview.seconds,
+            preview_again.seconds,
             destroy.seconds,
             dict(progress.marks),
             memory.peak_mib,
@@ -180,7 +191,8 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         "# Figures",
         "",
         f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}; "
-        f"{os.cpu_count()} × {cpu or platform.machine()}, {memory_gib:.0f} GiB.",
+        f"{os.cpu_count()} × {cpu or platform.machine()}, {memory_gib:.0f} GiB; load average "
+        f"{os.getloadavg()[0]:.1f} at its end.",
         "Clouds and GPUs are simulated, with the cloud's own delays set to zero; times and "
         "memory are measured.",
         "Ratios are to the first row.",
@@ -196,8 +208,9 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         "",
         "| GPU nodes | "
         + " | ".join(_STAGES)
-        + " | `up` ends | ratio | second `up` | destroy | peak memory |",
-        "|" + "---|" * (len(_STAGES) + 6),
+        + " | `up` ends | ratio | second `up` | preview that creates | preview without changes "
+        "| destroy | peak memory |",
+        "|" + "---|" * (len(_STAGES) + 8),
     ]
     for run in runs:
         stages = " | ".join(
@@ -207,6 +220,7 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         lines.append(
             f"| {run.nodes} | {stages} | {run.up_s:.1f}{failed} | "
             f"{run.up_s / first.up_s:.2f} | {run.again_s:.1f} "
+            f"| {run.preview_s:.1f} | {run.preview_again_s:.1f} "
             f"| {run.destroy_s:.1f} | {run.peak_mib:.0f} MiB |"
         )
     return "\n".join(lines) + "\n"
