@@ -13,7 +13,7 @@ from fleet_controller.api import POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assess import Assessment
 from fleet_controller.drain import NodePod
-from fleet_controller.layout_change import Change, Phase
+from fleet_controller.layout_change import Change, Phase, change_of
 from fleet_controller.rollout import (
     Rollout,
     decide_rollout,
@@ -314,3 +314,23 @@ def test_a_node_that_left_its_pool_in_a_change_goes_back_into_service() -> None:
         node("other", **elsewhere),
     ]
     assert [*left_over([pool()], nodes)] == ["gone"]
+
+
+class TestNote:
+    CHANGE = Change(
+        node_uid="n", target="new", phase="Draining", since=NOW, started=NOW, cordoned=True
+    )
+
+    def test_it_is_short_and_has_no_reason_without_a_failure(self) -> None:
+        assert self.CHANGE.dump() == (
+            '{"nodeUid":"n","target":"new","phase":"Draining","since":"2027-01-15T08:00:00Z",'
+            '"started":"2027-01-15T08:00:00Z","cordoned":true}'
+        )
+
+    @pytest.mark.parametrize(("was", "instead"), [('"n"', '"other"'), ("Draining", "Dreaming")])
+    def test_that_of_another_node_or_of_no_phase_counts_for_none(
+        self, was: str, instead: str
+    ) -> None:
+        note = self.CHANGE.dump()
+        assert change_of(node("n", change=note)) == self.CHANGE
+        assert change_of(node("n", change=note.replace(was, instead))) is None
