@@ -125,3 +125,52 @@ class TestBackOff:
         refusals.add("u", ApiError(429, {}), 0.0)
         refusals.keep(["v"])
         assert refusals.all() == {}
+
+
+def test_exactly_as_many_as_are_shown_are_named_without_more() -> None:
+    assert shown([pod(name) for name in "abc"]) == "ai/a, ai/b, ai/c"
+    assert shown([pod(name) for name in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
+
+
+def test_a_pod_without_owners_is_nobodys() -> None:
+    bare = raw()
+    del bare["metadata"]["ownerReferences"]
+    assert not read_pod(bare).controlled
+
+
+def test_a_refusal_is_told_by_its_budget_within_200_characters_and_without_a_full_stop() -> None:
+    other = {"reason": "Other", "message": "another cause"}
+    causes = [other, *BUDGET["details"]["causes"]]  # type: ignore[index]
+    assert refusal_of({"details": {"causes": causes}}, "m").startswith("The disruption budget web")
+    assert refusal_of({}, "Cannot evict it.") == "Cannot evict it"
+    assert refusal_of({}, "x" * 300) == "x" * 200
+
+
+def test_where_all_pods_leave_static_ones_and_those_of_daemon_sets_stay() -> None:
+    pods = [pod(n, gpus=False, **{n: True}) for n in ("static", "daemon_set")]
+    assert drain([*pods, pod("web", gpus=False)], DrainPolicy(pods="All"), {}, 0.0).left == (
+        pod("web", gpus=False),
+    )
+
+
+def test_local_data_are_given_up_when_forced_and_not_otherwise() -> None:
+    data = pod("a", local_data=True)
+    assert drain([data], DrainPolicy(), {}, 0.0).kept == {"ai/a": "has data in an emptyDir"}
+    assert drain([data], DrainPolicy(), {}, 0.0, forced=True).evict == (data,)
+
+
+def test_pods_are_asked_in_the_order_of_their_names() -> None:
+    pods = [pod(name) for name in ("c", "a", "d", "b")]
+    assert [p.name for p in drain(pods, DrainPolicy(), {}, 0.0).evict] == ["a", "b", "c", "d"]
+
+
+def test_what_is_leaving_already_is_kept_by_nothing() -> None:
+    gone = pod("a", controlled=False, leaving=True)
+    found = drain([gone], DrainPolicy(), {}, 0.0)
+    assert (found.left, found.kept, found.evict) == ((gone,), {}, ())
+
+
+def test_the_next_is_asked_when_the_first_of_the_refused_may_be() -> None:
+    refusals = {name: Refusal(why="w", retry_at=at) for name, at in (("a", 30.0), ("b", 20.0))}
+    found = drain([pod("a"), pod("b")], DrainPolicy(), refusals, 10.0)
+    assert (found.retry_at, found.evict) == (20.0, ())
