@@ -4,6 +4,7 @@ clusters that exist.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +27,18 @@ from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
 from infra.components.gpu_operator import GpuOperator
 from infra.components.gpu_pool import GpuPools
+from infra.components.karpenter import Karpenter
 from infra.components.node_agent import NodeAgents
 from infra.components.workloads import Workloads
 from infra.plan import (
     SYSTEM_LABELS,
     ByoFleetPlan,
     ByoPoolPlan,
+    EksAutoscalerPlan,
     EksFleetPlan,
     FleetPlan,
     GkeFleetPlan,
+    KarpenterPlan,
 )
 
 
@@ -114,14 +118,28 @@ def _deploy_eks(fleet: EksFleetPlan) -> None:
         # Whose program this is may administer the cluster by one of them only, to its end.
         access=cloud.access,
     )
-    if fleet.cluster.autoscaler is not None:
-        ClusterAutoscaler(
-            "cluster-autoscaler",
-            fleet.cluster,
-            cluster=site.cluster,
-            after=[*site.system, *cloud.before_autoscaler],
-            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
-        )
+    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
+    match fleet.cluster.autoscaler:
+        case EksAutoscalerPlan():
+            ClusterAutoscaler(
+                "cluster-autoscaler",
+                fleet.cluster,
+                cluster=site.cluster,
+                after=[*site.system, *cloud.before_autoscaler],
+                opts=inside,
+            )
+        case KarpenterPlan():
+            karpenter = Karpenter(
+                "karpenter",
+                fleet,
+                makings=cloud.makings,
+                cluster=site.cluster,
+                after=[*site.system, *cloud.before_autoscaler, *cloud.before_nodes],
+                opts=inside,
+            )
+            site = dataclasses.replace(site, pools={**site.pools, **karpenter.pools})
+        case None:
+            pass
     _deploy_with_operator(fleet, fleet.operator, site)
 
 

@@ -27,6 +27,8 @@ def step_text(before: Any, after: Any) -> str:
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.EksAutoscalerPlan) and isinstance(after, plan.EksAutoscalerPlan):
         return step_text(vars(before), vars(after))
+    if isinstance(before, plan.KarpenterPlan) and isinstance(after, plan.KarpenterPlan):
+        return step_text(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
@@ -65,6 +67,10 @@ def value_text(value: Any) -> str:
             return f"{value.version or 'the version of EKS'}{settings}"
         case plan.EksAutoscalerPlan():
             return f"cluster-autoscaler {value.tag}"
+        case plan.KarpenterPlan():
+            return f"Karpenter {value.chart_version}"
+        case plan.KarpenterPool():
+            return "Karpenter"
         case plan.AccessEntryPlan():
             rights = [*map(value_text, value.policies), *(f"group {g}" for g in value.groups)]
             return f"{value.principal} ({', '.join(rights)})"

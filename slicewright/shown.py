@@ -170,6 +170,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     nodes = nodes_text(pool.nodes)
     if isinstance(pool, plan.CloudPoolPlan):
         what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
+        if isinstance(pool, plan.EksPoolPlan) and pool.karpenter is not None:
+            what += ", made by Karpenter"
     else:
         what = f"{nodes}, not created by this stack"
     _line(console, f"pool {pool.name}: {what}", "bold")

@@ -1,6 +1,11 @@
 """Data about GPUs, MIG profiles, drivers, machine types, prices and GKE, each with its source."""
 
-from infra.catalog.autoscaler import AutoscalerReleases, autoscaler_releases
+from infra.catalog.autoscaler import (
+    AutoscalerReleases,
+    KarpenterRelease,
+    autoscaler_releases,
+    karpenter_release,
+)
 from infra.catalog.catalog import (
     Catalog,
     CatalogError,
@@ -66,6 +71,7 @@ __all__ = [
     "Gcp",
     "Gpu",
     "Image",
+    "KarpenterRelease",
     "Kind",
     "Machine",
     "NamedConfig",
@@ -84,6 +90,7 @@ __all__ = [
     "gcp",
     "google_rights",
     "is_zone_id",
+    "karpenter_release",
     "load",
     "offerings",
 ]

@@ -1,4 +1,4 @@
-"""The releases of cluster-autoscaler, and the chart that installs them."""
+"""The releases of cluster-autoscaler and of Karpenter, and the charts that install them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ def autoscaler_releases() -> AutoscalerReleases:
         images=MappingProxyType(raw["images"]),
         charts=MappingProxyType(raw["charts"]),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KarpenterRelease:
+    chart: str
+    """Version of both charts, and of the controller."""
+    oldest_chart: str
+    """Whose objects are those that slicewright writes."""
+    newest_kubernetes: str
+    """Minor version."""
+
+
+@cache
+def karpenter_release() -> KarpenterRelease:
+    raw = read(_HERE, "autoscaler.toml")["karpenter"]
+    return KarpenterRelease(**{k: v for k, v in raw.items() if k != "source"})

@@ -23,8 +23,8 @@ Occasion = Literal[
     "access-policies",
     "always",
     "autoscaled",
+    "autoscaler",
     "by-dns",
-    "cluster-autoscaler",
     "existing-cluster",
     "existing-subnets",
     "nat",
@@ -38,7 +38,7 @@ Occasion = Literal[
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those that install cluster-autoscaler; those whose EKS cluster exists, or is in
+its DNS name; those that install an autoscaler; those whose EKS cluster exists, or is in
 subnets that do; those that make Cloud NAT or NAT gateways; those that make their cluster, and those
 that make its network; those whose cluster has a KMS key for its secrets; those with tags on a node
 group, with a launch template, and with a placement group; those with access entries, and with

@@ -18,6 +18,7 @@ from infra.components.eks_identities import pod_identities
 from infra.components.eks_network import Network, network_of
 from infra.components.eks_node_groups import NodeGroups
 from infra.components.eks_roles import Roles
+from infra.components.karpenter import NodeMakings
 from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
 
 _CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
@@ -30,7 +31,9 @@ _NODE_POLICIES = (
 
 class EksCluster(pulumi.ComponentResource):
     """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
-    `pools` by name, `access`, `before_autoscaler`: what gives an autoscaler its role.
+    `pools` by name, those that are node groups, `access`, `before_autoscaler`: what gives an
+    autoscaler its role; `makings`: what Karpenter makes nodes of, and `before_nodes`: what they
+    need to their end.
     """
 
     cluster: aws.eks.Cluster
@@ -38,6 +41,8 @@ class EksCluster(pulumi.ComponentResource):
     endpoint: pulumi.Output[str]
     system_pool: pulumi.Resource
     pools: Mapping[str, pulumi.Resource]
+    makings: NodeMakings
+    before_nodes: Sequence[pulumi.Resource]
     access: Sequence[pulumi.Resource]
     """Access entries and their policies, without which `pulumi up` itself may have no access."""
 
@@ -69,13 +74,19 @@ class EksCluster(pulumi.ComponentResource):
         node_role, node_rights = self._roles.of_service(
             f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
+        self.before_nodes = [*node_rights, *addons, *network.before_nodes]
+        self.makings = NodeMakings(
+            role=node_role.name,
+            subnet_ids=network.nodes,
+            security_group=self.cluster.vpc_config.cluster_security_group_id,
+        )
         groups = NodeGroups(
             name,
             plan,
             cluster=self.cluster,
             role=node_role,
             subnet_ids=network.nodes,
-            before=[*node_rights, *addons, *network.before_nodes],
+            before=self.before_nodes,
             provider=provider,
             parent=self,
         )
@@ -94,7 +105,9 @@ class EksCluster(pulumi.ComponentResource):
             if plan.cluster.autoscaler is not None:
                 self.before_autoscaler = [
                     *others,
-                    *autoscaler_identity(name, plan.cluster, cluster=self.cluster, parent=self),
+                    *autoscaler_identity(
+                        name, plan, cluster=self.cluster, node_role=node_role, parent=self
+                    ),
                 ]
         self.endpoint = self.cluster.endpoint
         self.kubeconfig = pulumi.Output.all(

@@ -1,4 +1,4 @@
-"""cluster-autoscaler in a new EKS cluster: its role in the account, and its chart."""
+"""The role of a new EKS cluster's autoscaler in the account, and cluster-autoscaler's chart."""
 
 from __future__ import annotations
 
@@ -10,32 +10,51 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from infra import values
-from infra.plan import EksClusterPlan
+from infra.plan import EksAutoscalerPlan, EksClusterPlan, EksFleetPlan, KarpenterPlan
 
 _RELEASE_TIMEOUT_S = 300
 """Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 
 
 def autoscaler_identity(
-    name: str, plan: EksClusterPlan, *, cluster: aws.eks.Cluster, parent: pulumi.Resource
+    name: str,
+    fleet: EksFleetPlan,
+    *,
+    cluster: aws.eks.Cluster,
+    node_role: aws.iam.Role,
+    parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """The role of the autoscaler's pods, its rights, and their association."""
+    """The role of the autoscaler's pods, its rights, and their association.
+
+    fleet: with an autoscaler. node_role: of the nodes, which Karpenter passes to those that it
+    makes.
+    """
+    plan = fleet.cluster
+    by_karpenter = isinstance(plan.autoscaler, KarpenterPlan)
+    policy: pulumi.Input[str] = (
+        node_role.arn.apply(
+            lambda arn: json.dumps(values.karpenter_policy(fleet, node_role_arn=arn))
+        )
+        if by_karpenter
+        else json.dumps(values.autoscaler_policy(cluster=plan.name, region=plan.region))
+    )
+    account = values.KARPENTER_NAME if by_karpenter else values.AUTOSCALER_NAME
     child = pulumi.ResourceOptions(parent=parent)
     role = aws.iam.Role(
         f"{name}-autoscaler", assume_role_policy=json.dumps(values.autoscaler_trust()), opts=child
     )
     rights = aws.iam.RolePolicy(
         f"{name}-autoscaler-rights",
-        name=values.AUTOSCALER_NAME,
+        name=account,
         role=role.name,
-        policy=json.dumps(values.autoscaler_policy(cluster=plan.name, region=plan.region)),
+        policy=policy,
         opts=child,
     )
     identity = aws.eks.PodIdentityAssociation(
         f"{name}-autoscaler-identity",
         cluster_name=cluster.name,
         namespace=values.AUTOSCALER_NAMESPACE,
-        service_account=values.AUTOSCALER_NAME,
+        service_account=account,
         role_arn=role.arn,
         opts=child,
     )
@@ -56,11 +75,11 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """plan: with an autoscaler. after: the node that it runs on, and what gives it its role:
-        a pod gets that as it is created, if the association is there by then.
+        """plan: with cluster-autoscaler. after: the node that it runs on, and what gives it its
+        role: a pod gets that as it is created, if the association is there by then.
         """
         super().__init__("slicewright:index:ClusterAutoscaler", name, {}, opts)
-        assert plan.autoscaler is not None
+        assert isinstance(plan.autoscaler, EksAutoscalerPlan)
         chart, repository = values.autoscaler_chart(plan.autoscaler)
         self.release = k8s.helm.v3.Release(
             name,

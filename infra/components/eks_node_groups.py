@@ -43,11 +43,14 @@ class NodeGroups:
         self._tags = {"Name": plan.cluster.name}
         self._live = node_counts.live(
             plan.cluster.name,
-            {plan.system.name: plan.system.nodes, **{pool.name: pool.nodes for pool in plan.pools}},
+            {
+                plan.system.name: plan.system.nodes,
+                **{pool.name: pool.nodes for pool in plan.node_groups},
+            },
             provider=provider,
         )
         self.system = self._system_group(plan)
-        self.pools = {pool.name: self._gpu_group(pool) for pool in plan.pools}
+        self.pools = {pool.name: self._gpu_group(pool) for pool in plan.node_groups}
 
     def _system_group(self, plan: EksFleetPlan) -> aws.eks.NodeGroup:
         scaling, options = self._counted(plan.system.name, plan.system.nodes, [])

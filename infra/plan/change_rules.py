@@ -199,6 +199,13 @@ GKE: Final[tuple[Rule, ...]] = (
 EKS: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.REPLACE,
+        "all nodes of the pool end, and new ones are made in the other way; pods on a node group "
+        "end without regard to disruption budgets",
+        "aws_eks_node_group; kubernetes-sigs/karpenter, NodePool",
+        {"karpenter": "node group or NodePool"},
+    ),
+    *_rules(
+        ChangeEffect.REPLACE,
         _ALL_GO,
         "aws: ForceNew",
         {
@@ -250,6 +257,59 @@ EKS: Final[tuple[Rule, ...]] = (
         COUNTED,
         "aws: UpdateNodegroupConfig",
         {"nodes": "scaling_config"},
+    ),
+)
+_DRIFTS = (
+    "Karpenter replaces the nodes in the background, after `up`, as many at a time as `update` "
+    "says: pods are evicted, and those with karpenter.sh/do-not-disrupt keep their node"
+)
+_DRIFT = "karpenter.sh docs, disruption, drift"
+KARPENTER: Final[tuple[Rule, ...]] = (
+    *_rules(
+        ChangeEffect.ROLL,
+        _DRIFTS,
+        _DRIFT,
+        {
+            "machine.name": "NodePool requirements",
+            "other_machines": "NodePool requirements",
+            "capacity_type": "NodePool requirements",
+            "labels": "NodePool template",
+            "taints": "NodePool template",
+            "zones": "EC2NodeClass.spec.subnetSelectorTerms",
+            "karpenter.drain_minutes": "NodePool template",
+            "karpenter.image": "EC2NodeClass.spec.amiSelectorTerms",
+            "version": "EC2NodeClass.status.amis",
+            **{
+                f"template.{field}": f"EC2NodeClass.spec.{there}"
+                for field, there in {
+                    "disk_gb": "blockDeviceMappings",
+                    "encrypted": "blockDeviceMappings",
+                    "kms_key": "blockDeviceMappings",
+                    "hop_limit": "metadataOptions",
+                    "instance_store": "instanceStorePolicy",
+                    "tags": "tags",
+                    "reserved": "capacityReservationSelectorTerms",
+                }.items()
+            },
+        },
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        _LIVE,
+        "kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go: budgets are no part of its hash",
+        {"karpenter.replaced_together": "NodePool.spec.disruption.budgets"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "new nodes are made from then on for pods that ask for it",
+        "kubernetes-sigs/karpenter, pkg/controllers/nodeoverlay",
+        {"karpenter.overlay": "NodeOverlay.spec.capacity"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "it limits the nodes that are made; those that are there stay",
+        "kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go",
+        {"nodes": "NodePool.spec.limits"},
     ),
 )
 BYO: Final[tuple[Rule, ...]] = (
@@ -445,8 +505,8 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "the autoscaler's own pod is replaced, nodes and other pods stay; without one, every pool "
-        "keeps the nodes that it has",
+        "the autoscaler's own pods are replaced, nodes and other pods stay; without one, every "
+        "node group keeps the nodes that it has",
         "pulumi-kubernetes: Helm upgrade",
         {"cluster.autoscaler": "helm.v3.Release"},
     ),

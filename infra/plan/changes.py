@@ -118,7 +118,7 @@ def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
         pool_rules: Sequence[Rule] = ()
         fleet = [Change(rule=_OTHER_CLOUD, before=cloud_of(before), after=cloud)]
     else:
-        pool_rules = (*_POOL_RULES[cloud], *change_rules.IN_CLUSTER)
+        pool_rules = _POOL_RULES[cloud]
         fleet = _of_system(_changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET)))
     return FleetChange(
         fleet=tuple(fleet),
@@ -223,6 +223,8 @@ def _part(
     *,
     elsewhere: bool,
 ) -> PartChange:
+    if isinstance(before, PoolPlan) and rules:
+        rules = (*_of_maker(before, after, rules), *change_rules.IN_CLUSTER)
     changes = _changes(before, after, rules)
     # GKE's own sharing is among the pool's other fields.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
@@ -242,6 +244,14 @@ def _part(
             for c in ordered
         ),
     )
+
+
+def _of_maker(
+    before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]
+) -> Sequence[Rule]:
+    """Karpenter's, where it makes the nodes both before and after."""
+    karpenter = [getattr(pool, "karpenter", None) is not None for pool in (before, after)]
+    return change_rules.KARPENTER if all(karpenter) else rules
 
 
 def _forgotten(before: PoolPlan, after: PoolPlan) -> list[Change]:

@@ -1,4 +1,4 @@
-"""The autoscaler of a new EKS cluster, by the rules of cluster-autoscaler."""
+"""The autoscaler of a new EKS cluster; the rules are those of cluster-autoscaler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Final
 
 from infra import catalog, spec
 from infra.plan.findings import CATALOG, Checked, refuse
-from infra.plan.fleet import EksAutoscalerPlan, EksFleetPlan, EksPoolPlan
+from infra.plan.fleet import EksAutoscalerPlan, EksFleetPlan, EksPoolPlan, KarpenterPlan
+from infra.plan.karpenter import karpenter_notes, karpenter_of
 
 _AT: Final = ("cluster", "autoscaler")
 _RELEASES: Final = "kubernetes/autoscaler, cluster-autoscaler/README.md, Releases"
@@ -15,11 +16,15 @@ _UNREADY_MINUTES: Final = 20
 """cluster-autoscaler's own default of scale-down-unready-time (FAQ.md)."""
 
 
-def autoscaler_of(fleet: spec.EksFleet) -> Checked[EksAutoscalerPlan | None]:
+def autoscaler_of(
+    fleet: spec.EksFleet,
+) -> Checked[EksAutoscalerPlan | KarpenterPlan | None]:
     """None without one, and of an existing cluster, which keeps its own."""
     asked = fleet.cluster.autoscaler
     if asked is None or fleet.cluster.existing:
         return None
+    if isinstance(asked, spec.Karpenter):
+        return (yield from karpenter_of(asked, fleet.cluster.version))
     known = catalog.autoscaler_releases()
     yield from _check_chart(asked.chart_version, fleet.cluster.version, known)
     image = yield from _image(asked, fleet.cluster.version, known)
@@ -97,6 +102,8 @@ def autoscaler_notes(fleet: EksFleetPlan) -> list[str]:
     scaled = [pool for pool in fleet.pools if pool.nodes.autoscaled]
     if autoscaler is None:
         return [_unscaled(pool, existing=fleet.cluster.existing) for pool in scaled]
+    if isinstance(autoscaler, KarpenterPlan):
+        return karpenter_notes(fleet, autoscaler)
     if not scaled:
         return [
             f"cluster {fleet.cluster.name}: its autoscaler has no GPU pool to scale; write nodes: "
@@ -120,7 +127,7 @@ def _unscaled(pool: EksPoolPlan, *, existing: bool) -> str:
     instead = (
         "cluster-autoscaler, if the cluster has it, learns from its tags what its nodes will offer"
         if existing
-        else "write cluster.autoscaler: cluster-autoscaler"
+        else "write cluster.autoscaler: cluster-autoscaler, or karpenter"
     )
     return (
         f"pool {pool.name}: between {pool.nodes.min} and {pool.nodes.max} nodes nothing scales "

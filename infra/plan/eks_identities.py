@@ -58,7 +58,7 @@ def identities_of(
         if name in OF_ADDONS
     }
     if cluster.autoscaler is not None:
-        of_addons["kube-system", "cluster-autoscaler"] = "cluster-autoscaler"
+        of_addons["kube-system", cluster.autoscaler.mode] = cluster.autoscaler.mode
     first: dict[tuple[str, str], int] = {}
     for i, one in enumerate(asked):
         who = (one.namespace, one.service_account)

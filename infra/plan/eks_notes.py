@@ -23,6 +23,12 @@ def cluster_notes(cluster: EksClusterPlan) -> list[str]:
 
 
 def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
+    if pool.karpenter is not None:
+        return [
+            *_by_letter(pool, cluster.region),
+            *_release_version(pool, cluster),
+            *_other_machines(pool),
+        ]
     return [
         *_by_letter(pool, cluster.region),
         *_volume_key(pool),

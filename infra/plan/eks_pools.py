@@ -1,8 +1,9 @@
-"""Plans the GPU pools of an EKS fleet, by the rules of managed node groups."""
+"""Plans the GPU pools of an EKS fleet, by the rules of managed node groups and of Karpenter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infra import spec
 from infra.catalog import AwsRegion
@@ -15,6 +16,8 @@ from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import WHOLE_GPU, EksPoolPlan
+from infra.plan.karpenter import by_karpenter
+from infra.plan.karpenter_pools import check_karpenter_pool, karpenter_pool, karpenter_taints
 from infra.plan.machines import machine_of
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_aws_zones, check_offered_there
@@ -38,7 +41,10 @@ def eks_pool(
         (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
     )
     yield from check_placement(pool, path, zones)
-    template = yield from template_of(pool, path, region, interfaces)
+    asked = by_karpenter(fleet, pool)
+    if asked is not None:
+        yield from check_karpenter_pool(pool, path, asked)
+    template = yield from template_of(pool, path, region, interfaces, always=asked is not None)
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
     common = yield from pool_plan(
@@ -77,7 +83,14 @@ def eks_pool(
             "use fewer replicas, or larger partitions",
             found.machine.source,
         )
-    tags = {**pool.tags, **(_node_template(common.resources) if common.nodes.autoscaled else {})}
+    karpenter = None
+    if asked is not None:
+        karpenter = yield from karpenter_pool(pool, path, common, update, asked)
+        if karpenter is None:
+            return None
+        common = replace(common, taints=karpenter_taints(common))
+    scaled = common.nodes.autoscaled and karpenter is None
+    tags = {**pool.tags, **(_node_template(common.resources) if scaled else {})}
     if len(tags) > _MOST_TAGS:
         yield refuse(
             (*path, "tags"),
@@ -99,6 +112,7 @@ def eks_pool(
         update=update,
         repair=repair,
         tags=tags,
+        karpenter=karpenter,
     )
 
 

@@ -61,8 +61,10 @@ def template_of(
     path: spec.Path,
     region: AwsRegion | None,
     interfaces: tuple[Interface, ...],
+    *,
+    always: bool = False,
 ) -> Checked[EksTemplate | None]:
-    """None where EKS's own launch template does. path: of the pool."""
+    """None where EKS's own launch template does, unless `always`. path: of the pool."""
     disk = pool.disk
     if disk.kms_key is not None:
         yield from _check_key(disk.kms_key, disk.encrypted, (*path, "disk"), region)
@@ -75,7 +77,8 @@ def template_of(
             "EC2 user guide, tag restrictions",
         )
     needed = (
-        disk.encrypted
+        always
+        or disk.encrypted
         or disk.kms_key is not None
         or pool.instance_metadata is not None
         or pool.instance_store is not None

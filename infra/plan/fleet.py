@@ -289,6 +289,20 @@ class GkePoolPlan(CloudPoolPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KarpenterPool:
+    """What only Karpenter is told of a pool, as NodePool, EC2NodeClass and NodeOverlay."""
+
+    image: str
+    """Alias of the AMI, with its release: for machines with GPUs, the one with NVIDIA's driver."""
+    overlay: Mapping[str, int]
+    """What a node offers beside what Karpenter knows of its machine type: resource -> number."""
+    replaced_together: str
+    """Nodes that are replaced at a time where the pool has changed: a number, or a percentage."""
+    drain_minutes: int | None
+    """After these, a node that is to go ends its pods. None: it waits for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksPoolPlan(CloudPoolPlan):
     other_machines: tuple[Machine, ...]
     """More types that its nodes may have, with the same GPUs and processors."""
@@ -306,6 +320,8 @@ class EksPoolPlan(CloudPoolPlan):
     """None: not stated, which is off in a new node group and changes nothing in an old one."""
     tags: Mapping[str, str]
     """Of the node group."""
+    karpenter: KarpenterPool | None
+    """None: the pool is a managed node group. With it, `template` is what the EC2NodeClass says."""
 
     @property
     def machine_types(self) -> tuple[str, ...]:
@@ -314,7 +330,8 @@ class EksPoolPlan(CloudPoolPlan):
 
     @property
     def templated(self) -> bool:
-        return self.template is not None
+        """Whether the program makes a launch template for it; Karpenter makes its own."""
+        return self.template is not None and self.karpenter is None
 
     @property
     def capacity_type(self) -> Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]:
@@ -421,6 +438,20 @@ class EksAutoscalerPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KarpenterPlan:
+    """Karpenter in a new cluster."""
+
+    repository: str
+    """OCI registry of its charts."""
+    chart_version: str
+    """Of both."""
+    interruption_queue: str | None
+    """Name of the SQS queue. None: it learns of interruptions when nodes are gone."""
+    consolidation: Literal["empty", "underutilized"]
+    empty_minutes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksClusterPlan:
     name: str
     region: str
@@ -439,7 +470,7 @@ class EksClusterPlan:
     """ARN of the KMS key of Kubernetes secrets. None: one of EKS's own."""
     addons: tuple[EksAddonPlan, ...]
     """Sorted by name. None in a cluster that exists."""
-    autoscaler: EksAutoscalerPlan | None
+    autoscaler: EksAutoscalerPlan | KarpenterPlan | None
     pod_identities: tuple[PodIdentity, ...]
     """Sorted by namespace and service account."""
     access: tuple[AccessEntryPlan, ...]
@@ -517,6 +548,16 @@ class EksFleetPlan(CommonPlan):
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
     operator: GpuOperator
+
+    @property
+    def node_groups(self) -> tuple[EksPoolPlan, ...]:
+        """The pools that are managed node groups."""
+        return tuple(pool for pool in self.pools if pool.karpenter is None)
+
+    @property
+    def karpenter_pools(self) -> tuple[EksPoolPlan, ...]:
+        """The pools whose nodes Karpenter makes."""
+        return tuple(pool for pool in self.pools if pool.karpenter is not None)
 
     @property
     def operated(self) -> tuple[EksPoolPlan, ...]:

@@ -20,7 +20,7 @@ from infra.spec.schema.capacity import (
 )
 from infra.spec.schema.container import ContainerWorkload
 from infra.spec.schema.eks_access import AccessEntry, AccessPolicy, EksAccess
-from infra.spec.schema.eks_autoscaler import ClusterAutoscaler, ScaleDown
+from infra.spec.schema.eks_autoscaler import ClusterAutoscaler, Karpenter, ScaleDown
 from infra.spec.schema.eks_cluster import (
     EksAddon,
     EksCluster,
@@ -145,6 +145,7 @@ __all__ = [
     "HostResources",
     "Instance",
     "InstanceMetadata",
+    "Karpenter",
     "LocalSsd",
     "LogsComponent",
     "MaintenanceExclusion",

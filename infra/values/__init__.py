@@ -14,6 +14,20 @@ from infra.values.eks_user_data import eks_user_data
 from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
+from infra.values.karpenter import (
+    CLASS_API,
+    KARPENTER_CRDS,
+    KARPENTER_NAME,
+    KARPENTER_NAMESPACE,
+    NODE_API,
+    OVERLAY_API,
+    karpenter_chart,
+    karpenter_policy,
+    karpenter_values,
+    node_class,
+    node_overlay,
+    node_pool,
+)
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.operator_chart import chart_of, operator_account, operator_values
@@ -42,9 +56,15 @@ from infra.values.workloads import (
 __all__ = [
     "AUTOSCALER_NAME",
     "AUTOSCALER_NAMESPACE",
+    "CLASS_API",
+    "KARPENTER_CRDS",
+    "KARPENTER_NAME",
+    "KARPENTER_NAMESPACE",
     "MIG_CONFIG_KEY",
+    "NODE_API",
     "NOT_SHARED",
     "OLDEST_KUBERNETES",
+    "OVERLAY_API",
     "READING",
     "RUNTIME_CLASS",
     "WORKLOAD_LABEL",
@@ -70,10 +90,16 @@ __all__ = [
     "host_files",
     "host_layout",
     "import_file",
+    "karpenter_chart",
+    "karpenter_policy",
+    "karpenter_values",
     "kubeconfig",
     "metrics_csv",
     "mig_parted_config",
     "mismatches",
+    "node_class",
+    "node_overlay",
+    "node_pool",
     "operator_account",
     "operator_files",
     "operator_values",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from infra.plan import EksFleetPlan, GkeFleetPlan
+from infra.plan import CloudPoolPlan, EksFleetPlan, GkeFleetPlan
 from infra.values.text import JsonObject
 
 _GKE: Final = "gcp:container/nodePool:NodePool"
@@ -64,6 +64,13 @@ def import_file(
 
 def _check_names(fleet: GkeFleetPlan | EksFleetPlan, names: Sequence[str]) -> None:
     known = _pools(fleet)
+    if isinstance(fleet, EksFleetPlan):
+        for pool in fleet.karpenter_pools:
+            if pool.name in names:
+                raise NoSuchPool(
+                    f"pool {pool.name} is no node group: Karpenter makes its nodes, and a NodePool "
+                    "of this name is in the cluster or not"
+                )
     if unknown := [name for name in names if name not in known]:
         raise NoSuchPool(
             f"the stack has no pool {unknown[0]}; it has {', '.join(sorted(known))}: add it to "
@@ -74,7 +81,11 @@ def _check_names(fleet: GkeFleetPlan | EksFleetPlan, names: Sequence[str]) -> No
 def _pools(fleet: GkeFleetPlan | EksFleetPlan) -> Mapping[str, tuple[str, str]]:
     """Name -> type and logical name of its resource (infra/program.py)."""
     kind, prefix = (_GKE, "gke") if isinstance(fleet, GkeFleetPlan) else (_EKS, "eks")
-    return {pool.name: (kind, f"{prefix}-{pool.name}") for pool in (*fleet.pools, fleet.system)}
+    own: Sequence[CloudPoolPlan] = (
+        fleet.pools if isinstance(fleet, GkeFleetPlan) else fleet.node_groups
+    )
+    system = [] if fleet.system is None else [fleet.system.name]
+    return {name: (kind, f"{prefix}-{name}") for name in (*(p.name for p in own), *system)}
 
 
 def _id(fleet: GkeFleetPlan | EksFleetPlan, project: str | None, pool: str) -> str:

@@ -36,7 +36,7 @@ _ROLES = ("eks-control-plane-*", "eks-nodes-*")
 the stack makes.
 """
 _POD_ROLES = ("eks-autoscaler-*",)
-"""Of infra/components/eks_autoscaler.py."""
+"""Of infra/components/eks_autoscaler.py: cluster-autoscaler's, or Karpenter's."""
 _ATTACHED = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEKSClusterPolicy",
@@ -149,7 +149,8 @@ def _known(fleet: EksFleetPlan | GkeFleetPlan) -> catalog.Rights:
 
 def _occasions(fleet: EksFleetPlan | GkeFleetPlan) -> set[str]:
     system = [fleet.system.nodes] if fleet.system is not None else []
-    counts = [*system, *(pool.nodes for pool in fleet.pools)]
+    made = fleet.node_groups if isinstance(fleet, EksFleetPlan) else fleet.pools
+    counts = [*system, *(pool.nodes for pool in made)]
     autoscaled = any(nodes.autoscaled for nodes in counts)
     occasions = {"autoscaled": autoscaled, **_by_cloud(fleet)}
     return {"always", *(occasion for occasion, holds in occasions.items() if holds)}
@@ -166,7 +167,7 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
             }
         case EksFleetPlan(cluster=cluster):
             return {
-                "cluster-autoscaler": cluster.autoscaler is not None,
+                "autoscaler": cluster.autoscaler is not None,
                 "access": bool(cluster.access),
                 "access-policies": any(entry.policies for entry in cluster.access),
                 "existing-cluster": cluster.existing,

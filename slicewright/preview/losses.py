@@ -22,6 +22,7 @@ _GUARDED: Mapping[str, str] = {
     "aws:eks/cluster:Cluster": "the whole cluster",
     "gcp:container/nodePool:NodePool": _POOL,
     "aws:eks/nodeGroup:NodeGroup": _POOL,
+    "kubernetes:karpenter.sh/v1:NodePool": _POOL,
     "kubernetes:apps/v1:Deployment": "its pods",
     "kubernetes:apps/v1:StatefulSet": "its pods",
     "kubernetes:core/v1:Namespace": "everything in the namespace",

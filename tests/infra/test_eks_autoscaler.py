@@ -56,7 +56,7 @@ def test_every_kubernetes_version_but_the_oldest_has_a_release() -> None:
 def test_a_mirror_keeps_its_port_and_digest() -> None:
     digest = "sha256:" + "0" * 64
     image = f"registry.example.com:5000/mirror/cluster-autoscaler:v1.35.0@{digest}"
-    found = planned(autoscaler={"image": image}).cluster.autoscaler
+    found = planned(autoscaler={"mode": NAME, "image": image}).cluster.autoscaler
     assert found is not None
     assert f"{found.image}:{found.tag}" == image
     shown = values.autoscaler_values(found, cluster="c", region="us-west-2")["image"]
@@ -68,16 +68,25 @@ def test_a_mirror_keeps_its_port_and_digest() -> None:
     [
         ({"version": None}, "does not say which one the cluster has"),
         ({"version": "1.31"}, "no release of cluster-autoscaler for Kubernetes 1.31"),
-        ({"autoscaler": {"image": "r.example/ca:v1.34.4"}}, "it is cluster-autoscaler 1.34"),
-        ({"autoscaler": {"image": "r.example/ca:latest"}}, "is not an image of cluster-autoscaler"),
-        ({"autoscaler": {"chart_version": "^9"}}, "one exact version"),
         (
-            {"version": "1.34", "autoscaler": {"chart_version": "9.50.1"}},
+            {"autoscaler": {"mode": NAME, "image": "r.example/ca:v1.34.4"}},
+            "it is cluster-autoscaler 1.34",
+        ),
+        (
+            {"autoscaler": {"mode": NAME, "image": "r.example/ca:latest"}},
+            "is not an image of cluster-autoscaler",
+        ),
+        ({"autoscaler": {"mode": NAME, "chart_version": "^9"}}, "one exact version"),
+        (
+            {"version": "1.34", "autoscaler": {"mode": NAME, "chart_version": "9.50.1"}},
             "9.50.1 is older than those for Kubernetes 1.34; write 9.51.0 or later",
         ),
-        ({"autoscaler": {"scale_down": {"unneeded_minutes": 0}}}, "at least 1 minute"),
-        ({"autoscaler": {"scale_down": {"utilization_percent": 101}}}, "at most 100"),
-        ({"autoscaler": {"expander": "price"}}, "least-waste"),
+        (
+            {"autoscaler": {"mode": NAME, "scale_down": {"unneeded_minutes": 0}}},
+            "at least 1 minute",
+        ),
+        ({"autoscaler": {"mode": NAME, "scale_down": {"utilization_percent": 101}}}, "at most 100"),
+        ({"autoscaler": {"mode": NAME, "expander": "price"}}, "least-waste"),
         ({"existing": True, "version": None}, "slicewright does not change it"),
     ],
     ids=lambda case: None if isinstance(case, str) else json.dumps(case),
@@ -89,11 +98,9 @@ def test_what_cannot_work_is_refused(cluster: dict[str, Any], words: str) -> Non
     assert words in found
 
 
-@pytest.mark.parametrize("asked", ["karpenter", {"mode": "karpenter"}])
-def test_karpenter_is_refused_with_the_reason_and_what_to_write(asked: object) -> None:
-    found = refusal(written(autoscaler=asked))
-    assert "slicewright does not write its NodePools yet" in found
-    assert "write cluster-autoscaler" in found
+def test_a_mapping_says_which_autoscaler_it_is_of() -> None:
+    found = refusal(written(autoscaler={"expander": "random"}))
+    assert "mode: is missing; write mode: cluster-autoscaler or karpenter" in found
 
 
 def test_gke_has_an_autoscaler_of_its_own() -> None:
@@ -213,7 +220,7 @@ def test_the_plan_says_what_scales_and_what_counts_as_unused() -> None:
     assert "write cluster.autoscaler: cluster-autoscaler" in about(autoscaler=None)
     assert "nothing scales it" not in about()
     assert "less than 50 % of a node's are evicted" in about()
-    assert "safe-to-evict" not in about(autoscaler={"scale_down": {"enabled": False}})
+    assert "safe-to-evict" not in about(autoscaler={"mode": NAME, "scale_down": {"enabled": False}})
 
 
 def test_the_program_installs_it_on_the_system_pool_after_its_role(record: Record) -> None:

@@ -655,7 +655,7 @@ def eks() -> Iterator[Row]:
     yield Row("cluster.addons.version", version, IN_PLACE, **fleet)
     settings = {"cluster.addons": {"coredns": {"settings": {"replicaCount": 3}}}}
     yield Row("cluster.addons.settings", settings, IN_PLACE, **fleet)
-    scaled: Changes = {"cluster.version": "1.35", "cluster.autoscaler": {}}
+    scaled: Changes = {"cluster.version": "1.35", "cluster.autoscaler.mode": "cluster-autoscaler"}
     mirror = "registry.example.com/autoscaler:v1.35.0"
     for name, value in (
         ("chart_version", "9.58.0"),
@@ -672,6 +672,21 @@ def eks() -> Iterator[Row]:
     of_pods: Changes = {"cluster.autoscaler.mode": "cluster-autoscaler"}
     versioned: Changes = {"cluster.version": "1.35"}
     yield Row("cluster.autoscaler.mode", of_pods, IN_PLACE, versioned, **fleet)
+    by_karpenter: Changes = {**versioned, "cluster.autoscaler.mode": "karpenter"}
+    for name, value in (
+        ("consolidation", "underutilized"),
+        ("empty_minutes", 5),
+        ("interruption_queue", "q"),
+    ):
+        path = f"cluster.autoscaler.{name}"
+        yield Row(path, {path: value}, IN_PLACE, by_karpenter, **fleet)
+    made: Changes = {
+        **by_karpenter,
+        "node_pools.0.nodes": {"min": 0, "max": 1},
+        "node_pools.0.release_version": "1.35.0-20260714",
+    }
+    path = "cluster.autoscaler.drain_minutes"
+    yield Row(path, {path: 5}, ROLL, made)
     at, role = "cluster.pod_identities", "arn:aws:iam::111122223333:role"
     pods: Changes = {at: [{"namespace": "a", "service_account": "b", "role": f"{role}/a"}]}
     for name, value in (("namespace", "c"), ("service_account", "c"), ("role", f"{role}/c")):

@@ -79,6 +79,14 @@ def with_an_autoscaler() -> dict[str, Any]:
     return fleet
 
 
+def with_karpenter() -> dict[str, Any]:
+    """A role for pods, and no node group for the pool."""
+    fleet = autoscaled()
+    fleet["cluster"] |= {"version": "1.36", "autoscaler": "karpenter"}
+    fleet["node_pools"][0]["release_version"] = "1.36.0-20260714"
+    return fleet
+
+
 def with_volumes() -> dict[str, Any]:
     """An add-on with an IAM role."""
     fleet = committed("s1")
@@ -115,6 +123,7 @@ def with_access() -> dict[str, Any]:
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),
         pytest.param(with_an_autoscaler(), id="s1-autoscaler"),
+        pytest.param(with_karpenter(), id="s1-karpenter"),
         pytest.param(templated(), id="s1-templated"),
         pytest.param(with_a_key(), id="s1-key"),
         pytest.param(with_access(), id="s1-access"),

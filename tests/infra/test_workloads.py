@@ -141,7 +141,15 @@ def test_workloads_of_one_resource_are_counted_together() -> None:
     [
         (None, True),
         ({"name": "c", "region": "us-east-1"}, False),
-        ({"name": "c", "region": "us-east-1", "version": "1.34", "autoscaler": {}}, True),
+        (
+            {
+                "name": "c",
+                "region": "us-east-1",
+                "version": "1.34",
+                "autoscaler": "cluster-autoscaler",
+            },
+            True,
+        ),
     ],
     ids=["GKE", "EKS", "EKS with an autoscaler"],
 )

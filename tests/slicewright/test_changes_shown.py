@@ -111,11 +111,22 @@ def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
     for fleet in (without, before, after):
         fleet["cluster"]["version"] = "1.35"
     before["cluster"]["autoscaler"] = {"mode": "cluster-autoscaler"}
-    after["cluster"]["autoscaler"] = {"scale_down": {"unneeded_minutes": 30}}
+    after["cluster"]["autoscaler"] = {
+        "mode": "cluster-autoscaler",
+        "scale_down": {"unneeded_minutes": 30},
+    }
     added = "cluster.autoscaler none -> cluster-autoscaler v1.35.1"
     assert any(added in line for line in told(without, before))
     (line,) = (line for line in told(before, after) if "cluster.autoscaler" in line)
     assert line == "fleet: in place: cluster.autoscaler scale_down unneeded_minutes 10 -> 30"
+
+
+def test_of_karpenter_only_the_difference_is_shown() -> None:
+    before, after = written("s1"), written("s1")
+    before["cluster"]["autoscaler"] = "karpenter"
+    after["cluster"]["autoscaler"] = {"mode": "karpenter", "empty_minutes": 5}
+    (line,) = (line for line in told(before, after) if "cluster.autoscaler" in line)
+    assert line == "fleet: in place: cluster.autoscaler empty_minutes 10 -> 5"
 
 
 def test_only_access_entries_that_change_are_shown() -> None:

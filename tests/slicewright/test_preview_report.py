@@ -124,6 +124,7 @@ def test_a_replaced_pool_is_refused_until_the_stack_file_acknowledges_this_very_
         (step("delete", "ns", "kubernetes:core/v1:Namespace"), True),
         (step("replace", "gpu-operator", "kubernetes:helm.sh/v3:Release"), True),
         (step("delete", "llm", "kubernetes:apps/v1:Deployment"), True),
+        (step("delete", "karpenter-a-nodepool", "kubernetes:karpenter.sh/v1:NodePool"), True),
         (step("replace", "llm-claim", "kubernetes:core/v1:PersistentVolumeClaim"), True),
         (step("update", "train"), False),
         (step("delete", "train", old={"retainOnDelete": True}), False),

@@ -18,6 +18,7 @@ MODES: Mapping[str, str] = {
     "sharing": "time-slicing, mps, fractional, or none",
     "capacity": "on-demand, spot, flex-start, queued, reservation, or capacity-block",
     "in_use": "refuse or wait",
+    "autoscaler": "cluster-autoscaler or karpenter",
     "network": "public, private, or existing",
     "upgrade": "surge or blue-green",
     "workloads": "vllm, triton, or container",

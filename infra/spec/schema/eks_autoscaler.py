@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.constraints import IntRange, NoSupport, Pattern
+from infra.spec.schema.constraints import IntRange, Pattern
 from infra.spec.schema.model import Shorthand, SpecModel
 
 _FAQ = "kubernetes/autoscaler, cluster-autoscaler/FAQ.md"
@@ -49,17 +49,7 @@ class ScaleDown(SpecModel):
 class ClusterAutoscaler(SpecModel):
     """cluster-autoscaler of the Kubernetes project, on the system pool."""
 
-    mode: Annotated[
-        Literal["cluster-autoscaler"],
-        NoSupport(
-            beginning="karpenter",
-            why="Karpenter makes nodes of its own beside the node groups, and takes a GPU for a "
-            "whole one unless it is told of every partition; slicewright does not write its "
-            "NodePools yet",
-            instead="write cluster-autoscaler, which adds nodes to the pools as they are",
-            source="aws/karpenter-provider-aws #8710",
-        ),
-    ] = "cluster-autoscaler"
+    mode: Literal["cluster-autoscaler"] = "cluster-autoscaler"
     chart_version: (
         Annotated[
             str,
@@ -105,4 +95,86 @@ class ClusterAutoscaler(SpecModel):
     scale_down: ScaleDown = ScaleDown()
 
 
-EksAutoscaler = Annotated[ClusterAutoscaler, Shorthand("cluster-autoscaler"), Field()]
+_DISRUPTION = "karpenter.sh docs, disruption"
+
+
+class Karpenter(SpecModel):
+    """Karpenter, on the system pool. It makes the nodes of the pools with `nodes: {min, max}`."""
+
+    mode: Literal["karpenter"]
+    chart_version: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[0-9]+\.[0-9]+\.[0-9]+",
+                is_not="a version of Karpenter's charts: one exact version, not a range",
+                examples=("1.15.1",),
+                source="aws/karpenter-provider-aws, charts/karpenter",
+            ),
+        ]
+        | None
+    ) = None
+    """Of both charts, `karpenter` and `karpenter-crd`. By default the one that the catalog has."""
+    repository: Annotated[
+        str,
+        Pattern(
+            pattern=r"oci://[^/].*[^/]",
+            is_not="the URL of an OCI registry with Karpenter's charts, without a slash at its end",
+            examples=("oci://public.ecr.aws/karpenter", "oci://registry.example.com/karpenter"),
+            source="karpenter.sh docs, getting started",
+        ),
+    ] = "oci://public.ecr.aws/karpenter"
+    interruption_queue: (
+        Annotated[
+            str,
+            Pattern(
+                pattern=r"[A-Za-z0-9_-]{1,80}",
+                is_not="the name of a standard SQS queue",
+                examples=("my-cluster",),
+                source="SQS developer guide, queue names",
+            ),
+        ]
+        | None
+    ) = None
+    """Name of a queue that exists, in the cluster's account and region, for EventBridge's notices
+    of EC2: that spot instances are taken back, and that machines are retired. Spot needs it.
+    """
+    consolidation: Literal["empty", "underutilized"] = "empty"
+    """Which nodes it removes: those without pods, DaemonSets' aside, or also those whose pods fit
+    elsewhere or on a cheaper machine: it evicts them.
+    """
+    empty_minutes: Annotated[
+        int,
+        IntRange(
+            minimum=1,
+            maximum=1440,
+            unit="minute",
+            why_maximum="a GPU node that nobody uses for a day is a day's bill",
+            source=_DISRUPTION,
+        ),
+    ] = 10
+    """How long a node must have been so."""
+    drain_minutes: (
+        Annotated[
+            int,
+            IntRange(
+                minimum=1,
+                maximum=10_080,
+                unit="minute",
+                why_maximum="a node that has not been drained in a week never is",
+                source=_DISRUPTION,
+                alternative="leave it out: then Karpenter waits for as long as it takes",
+            ),
+        ]
+        | None
+    ) = None
+    """After this, pods on a node that is to go end without regard to disruption budgets and
+    `karpenter.sh/do-not-disrupt`. By default Karpenter waits for them, and so does `destroy`.
+    """
+
+
+EksAutoscaler = Annotated[
+    ClusterAutoscaler | Karpenter,
+    Field(discriminator="mode"),
+    Shorthand("cluster-autoscaler", "karpenter"),
+]

@@ -61,7 +61,9 @@ FLEETS: Mapping[str, EksFleetPlan] = {
         nodes={"min": 0, "max": 2},
         instance_tags={"team": "a"},
     ),
-    "autoscaler": fleet_with({"autoscaler": {}, "version": "1.36"}, nodes={"min": 0, "max": 2}),
+    "autoscaler": fleet_with(
+        {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
+    ),
     "existing subnets": fleet_with({"network": {"mode": "existing", "subnets": SUBNETS}}),
     "existing cluster": fleet_with({"existing": True}, zones=["eu-west-1a"], efa=True),
 }
