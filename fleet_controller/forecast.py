@@ -6,6 +6,7 @@ taken to end well: so the forecast follows the same policy, and cannot differ fr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,17 +27,26 @@ class Forecast:
     middle of a change already are the first. The next wave does not always wait for the last node
     of this one.
     """
+    later: tuple[str, ...]
+    """Nodes after these waves, by name."""
     left: tuple[str, ...]
-    """Nodes that would wait for ever as things are: not Ready, or too many others are out."""
+    """Nodes that would wait for ever as things are: not Ready, or too many others are out. Not
+    known, and among `later`, where there are more waves than were asked for.
+    """
+    steps: int
+    """How many waves there are in all; at most so many for those of `later`."""
 
 
 def forecast(
     pool: Pool,
     members: Sequence[Assessed],
     pods: Mapping[str, tuple[NodePod, ...]] | None = None,
+    *,
+    most: int,
 ) -> Forecast:
     """members: the pool's nodes with what each is by itself. pool: as it shall be; what people have
-    asked of its rollout aside.
+    asked of its rollout aside. most: so many waves are worked out, each of which takes one decision
+    over all nodes.
     """
     pool = replace(pool, suspended="")
     now = {node.name: (node, base) for node, base in members}
@@ -45,11 +55,25 @@ def forecast(
         rollout = decide_rollout(pool, list(now.values()), pods or {}, {}, 0.0)
         wave = tuple(name for name in rollout.changing if name not in rollout.failed)
         if not wave:
-            left = (*rollout.waiting, *rollout.failed)
-            return Forecast(waves=tuple(waves), left=tuple(sorted(left)))
+            left = tuple(sorted((*rollout.waiting, *rollout.failed)))
+            return Forecast(waves=tuple(waves), later=(), left=left, steps=len(waves))
+        if len(waves) == most:
+            later = tuple(sorted((*wave, *rollout.waiting)))
+            steps = len(waves) + _steps(pool, [now[name][0] for name in later], len(members))
+            return Forecast(waves=tuple(waves), later=later, left=(), steps=steps)
         waves.append(wave)
         for name in wave:
             now[name] = (_changed(now[name][0], pool), _PROVEN)
+
+
+def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
+    """The waves of `nodes`, one zone after the other where the policy says so. of: nodes of the
+    pool.
+    """
+    limit = pool.policy.limit(of)
+    by_zone = Counter(node.zone if pool.policy.one_zone_at_a_time else "" for node in nodes)
+    # In the worst case the proof is still to be made, one node at a time.
+    return pool.policy.canary + sum(-(-count // limit) for count in by_zone.values())
 
 
 def _changed(node: Node, pool: Pool) -> Node:

@@ -8,6 +8,7 @@ is read once more, live, and checked here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -35,6 +36,7 @@ class GPUPool(pulumi.CustomResource):
     """A class of its own, because Pulumi's generic CustomResource has no `status`."""
 
     metadata: pulumi.Output[Mapping[str, Any]] = pulumi.property("metadata")
+    spec: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("spec")
     status: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("status")
 
     def __init__(
@@ -101,6 +103,10 @@ class GpuPools(pulumi.ComponentResource):
             )
             for pool_name, pool in self.pools.items()
         }
+        if pulumi.runtime.is_dry_run():
+            for planned in pools:
+                read = statuses[planned.name]
+                pulumi.Output.all(read.spec, read.status).apply(partial(_foretell, planned))
         known = {n: pulumi.Output.all(read.status, read.metadata) for n, read in statuses.items()}
         self.verified = pulumi.Output.all(**known).apply(_judge)
         # Registered, so that Pulumi waits for the result.
@@ -147,6 +153,12 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
     return "\n".join(map(spec.plain, lines))
 
 
+def _foretell(pool: PoolPlan, live: Sequence[Any]) -> None:
+    spec_there, status = live
+    for warning in values.rollout_warnings(pool, spec_there, status):
+        pulumi.log.warn(spec.plain(warning))
+
+
 def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
     findings = []
     for pool, (status, metadata) in sorted(known.items()):
@@ -156,7 +168,11 @@ def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
         return True
     text = "\n".join(findings)
     if pulumi.runtime.is_dry_run():
-        pulumi.log.warn(f"{text}\n`pulumi up` will wait for verification, and fail without it.")
+        pulumi.log.warn(
+            f"{text}\n`pulumi up` waits for verification where it creates or changes a pool, and "
+            "fails at once where it does not: `kubectl wait gpupools --all "
+            "--for=condition=Verified` waits in any case."
+        )
         return False
     raise Unverified(
         f"{text}\nNothing was rolled back. Once `kubectl wait gpupools --all "

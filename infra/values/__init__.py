@@ -43,6 +43,7 @@ from infra.values.rights import (
     rights,
 )
 from infra.values.rollout import rollout_policy
+from infra.values.rollout_warnings import rollout_warnings
 from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 from infra.values.workload_heads import WORKLOAD_LABEL
@@ -107,6 +108,7 @@ __all__ = [
     "pod_request",
     "rights",
     "rollout_policy",
+    "rollout_warnings",
     "short_hash",
     "startup_policy",
     "tolerations",

@@ -52,7 +52,7 @@ _OPERATOR_LOG = (
     "read the node's label nvidia.com/mig.config.state and the log of its nvidia-mig-manager pod"
 )
 _PLUGIN_LOG = "read the log of the node's device plugin pod"
-_REPLACE = "delete the node; its pool creates a new one"
+_REPLACE = "delete the node's instance in the cloud; its node pool makes a new one"
 _KERNEL_LOG = "read the host's kernel log for NVRM and Xid lines (`dmesg`)"
 _RESET = (
     "stop the programs that use the GPU, then reset it (`nvidia-smi --gpu-reset -i <GPU>`) or "

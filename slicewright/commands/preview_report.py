@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from infra import plan, spec
-from slicewright.commands import stack_files
+from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.live.access import NoCluster
+from slicewright.live.looking import CannotLook, found_in
 from slicewright.stack_config import texts
 
 
@@ -37,6 +40,13 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="the stack file as it was: tells what rolls, and what it cost",
     )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="ask the cluster, too: which nodes in service roll, in which order, how many pods "
+        "that evicts, and how long it may take",
+    )
+    cluster_options.add_arguments(parser)
     parser.add_argument(
         "preview", metavar="PREVIEW", help="output of `pulumi preview --json`; - reads stdin"
     )
@@ -69,8 +79,19 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         print(f"slicewright preview-report: {parsed.preview}: {why}", file=sys.stderr)
         return CANNOT_RUN
+    if parsed.preview == "-" and parsed.kubeconfig == "-":
+        print(
+            "slicewright preview-report: PREVIEW and --kubeconfig cannot both be stdin",
+            file=sys.stderr,
+        )
+        return BAD_INPUT
+    try:
+        living = _living(parsed, file, after) if parsed.live else ""
+    except (NoCluster, CannotLook) as e:
+        print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
+        return CANNOT_RUN
     found = losses.guard(preview, acknowledged)
-    fleets = markdown.Fleets(after=after, before=before)
+    fleets = markdown.Fleets(after=after, before=before, living=living)
     sys.stdout.write(markdown.report(_stack_name(file), preview, found, fleets))
     if preview.errors:
         print("slicewright preview-report: the preview failed", file=sys.stderr)
@@ -83,6 +104,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         )
         return NOT_PROVEN
     return PROVEN
+
+
+def _living(parsed: argparse.Namespace, file: Path, after: plan.FleetPlan) -> str:
+    """Raises NoCluster or CannotLook."""
+    from slicewright.live.coming import affected, coming
+    from slicewright.preview import living
+
+    access = cluster_options.access_of(parsed, (file, after))
+    found = found_in(access, pods_of=lambda pools, nodes: affected(after.pools, pools, nodes))
+    rolling, shrinking = coming(after.pools, found, time.time())
+    return living.section(rolling, shrinking, found.unread)
 
 
 class _WrongKey(Exception):

@@ -60,6 +60,7 @@ def _rollout(rollout: RolloutView) -> dict[str, Any]:
         "cut": list(rollout.cut),
         "failed": list(rollout.failed),
         "waves": [list(wave) for wave in rollout.waves],
+        "later": list(rollout.later),
         "left": list(rollout.left),
     }
 

@@ -76,7 +76,7 @@ def _follows(verb: Verb, pool: str, rollout: RolloutView | None) -> Sequence[str
                 "old layout is in the stack file, and then up changes back what has changed",
             )
         case "resume":
-            ahead = [name for wave in rollout.waves for name in wave]
+            ahead = [*(name for wave in rollout.waves for name in wave), *rollout.later]
             return (f"nodes to change, in this order: {_names(ahead)}",) if ahead else ()
 
 

@@ -28,6 +28,8 @@ _Look = tuple[str, bool | None, tuple[tuple[str, int], ...]]
 """Of a GPU: model, MIG mode, and the number of instances by profile."""
 
 
+_WAVES = 6
+"""That are worked out: each takes one decision of the controller's over all nodes."""
 _MIG: Mapping[str, bool] = {"enabled": True, "disabled": False, "unsupported": False}
 """By what a report says of a GPU."""
 
@@ -98,7 +100,9 @@ class RolloutView:
     """Of these, nodes whose label is set: they are finished, whatever is asked."""
     failed: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
-    """Nodes that are or will be out together, in their order."""
+    """Nodes that are or will be out together, in their order; the next few."""
+    later: tuple[str, ...]
+    """Nodes after these."""
     left: tuple[str, ...]
     """Nodes that cannot begin as things are."""
 
@@ -164,7 +168,7 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
     rollout = decide_rollout(pool, assessed, pods, {}, now)
     views = tuple(sorted((_node(node, pool, found) for node in nodes), key=_attention))
     state, reason, message = _said(pool, rollout)
-    ahead = forecast(pool, assessed, pods)
+    ahead = forecast(pool, assessed, pods, most=_WAVES)
     return PoolView(
         name=pool.name,
         state=state,
@@ -186,6 +190,7 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
             ),
             failed=rollout.failed,
             waves=ahead.waves,
+            later=ahead.later,
             left=ahead.left,
         )
         if rollout.active

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from kubeapi import ApiError, Unreachable
 from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.fleet import Fleet, fleet_of
-from slicewright.live.reading import NotInstalled, read
+from slicewright.live.reading import Found, NotInstalled, PodsOf, drained, read
 
 _EVERY_S = 2.0
 _SHARE = 10
@@ -23,15 +23,20 @@ class CannotLook(Exception):
 
 def look(access: Access, wanted: Collection[str] | None) -> Fleet:
     """The state now. wanted: names of pools; None for all. Raises CannotLook."""
+    return fleet_of(found_in(access), wanted, time.time())
+
+
+def found_in(access: Access, *, pods_of: PodsOf = drained) -> Found:
+    """pods_of: names of the nodes whose pods are read. Raises CannotLook."""
     try:
         try:
-            found = read(access.client())
+            return read(access.client(), pods_of=pods_of)
         except ApiError as e:
             if e.status != 401:
                 raise
             # A token may end before its time; once more with a new one.
             access.refused()
-            found = read(access.client())
+            return read(access.client(), pods_of=pods_of)
     except NoCluster as e:
         raise CannotLook(str(e)) from None
     except (ApiError, Unreachable) as e:
@@ -42,7 +47,6 @@ def look(access: Access, wanted: Collection[str] | None) -> Fleet:
             "is not installed in this cluster; `pulumi up` does it, or name another cluster with "
             "--context"
         ) from None
-    return fleet_of(found, wanted, time.time())
 
 
 def looks(

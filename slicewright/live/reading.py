@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 
 _PAGE = "500"
+_FEW_NODES = 20
 _CONTROLLER = "fleet-controller"
 
 Raw = Mapping[str, Any]
@@ -44,8 +45,12 @@ class Found:
     """What could not be read, and why: the rest is shown without it."""
 
 
-def read(client: Client, *, pods_of: Sequence[str] | None = None) -> Found:
-    """pods_of: nodes whose pods are read; None for those that are drained, or wait to be.
+PodsOf = Callable[[Sequence[Pool], Sequence[Node]], Sequence[str]]
+"""Names of the nodes whose pods are needed."""
+
+
+def read(client: Client, *, pods_of: PodsOf) -> Found:
+    """pods_of: names of the nodes whose pods are read, `drained` for instance.
 
     Raises NotInstalled, ApiError or Unreachable.
     """
@@ -54,8 +59,7 @@ def read(client: Client, *, pods_of: Sequence[str] | None = None) -> Found:
     nodes = tuple(map(read_node, _all(client, path_of("v1", "nodes"))))
     raw_reports = list(_all(client, path_of(API_VERSION, REPORT_PLURAL)))
     unread: list[str] = []
-    names = drained(pools, nodes) if pods_of is None else pods_of
-    pods = _pods(client, names, unread)
+    pods = _pods(client, pods_of(pools, nodes), unread)
     return Found(
         pools=pools,
         most={
@@ -102,19 +106,25 @@ def _all(client: Client, path: str, **query: str) -> Iterator[Raw]:
 
 
 def _pods(client: Client, names: Sequence[str], unread: list[str]) -> dict[str, tuple[Raw, ...]]:
-    found = {}
-    for name in names:
-        selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-        try:
-            found[name] = tuple(_all(client, path_of("v1", "pods"), fieldSelector=selector))
-        except ApiError as e:
-            if e.status != 403:
-                raise
-            unread.append(
-                "pods: you may not list them, so what holds a node is what its condition says"
-            )
-            break
-    return found
+    """By node. One list for all of them where there are many."""
+    living = "status.phase!=Succeeded,status.phase!=Failed"
+    path = path_of("v1", "pods")
+    try:
+        if len(names) <= _FEW_NODES:
+            return {
+                name: tuple(_all(client, path, fieldSelector=f"spec.nodeName={name},{living}"))
+                for name in names
+            }
+        found: dict[str, list[Raw]] = {name: [] for name in names}
+        for pod in _all(client, path, fieldSelector=living):
+            if (node := pod["spec"].get("nodeName")) in found:
+                found[node].append(pod)
+        return {name: tuple(there) for name, there in found.items()}
+    except ApiError as e:
+        if e.status != 403:
+            raise
+        unread.append("pods: you may not list them, so those that hold a node are not shown")
+        return {}
 
 
 def _budgets(

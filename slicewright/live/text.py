@@ -177,9 +177,9 @@ def _doing(node: NodeView) -> str:
 def _rollout(rollout: RolloutView) -> Iterator[Text]:
     waves = [_names(wave) for wave in rollout.waves]
     ahead = ", then ".join(waves[:_MOST_WAVES])
-    more = len(waves) - _MOST_WAVES
-    if more > 0:
-        ahead += f", then {_many(more, 'more time')}"
+    more = sum(map(len, rollout.waves[_MOST_WAVES:])) + len(rollout.later)
+    if more:
+        ahead += f", then {_many(more, 'more node')}"
     if ahead:
         resumed = f"when it is resumed ({rollout.asked} now)" if rollout.asked else "order"
         yield Text(f"  {resumed}: {ahead}")

@@ -9,9 +9,12 @@ from typing import Final
 from infra import plan
 from infra.plan import ChangeEffect, prices
 from slicewright.change_text import nodes_text, step_text
+from slicewright.preview.escaping import code as _code
+from slicewright.preview.escaping import many as _many
+from slicewright.preview.escaping import text as _text
 from slicewright.preview.losses import Guard, Loss
 from slicewright.preview.steps import Outcome, Preview, Step
-from telemetry.plain import plain, plain_lines
+from telemetry.plain import plain_lines
 
 LONGEST: Final = 60_000
 """Characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""
@@ -28,6 +31,8 @@ _ERROR_LINES = 30
 class Fleets:
     after: plan.FleetPlan
     before: plan.FleetPlan | None
+    living: str = ""
+    """The section on nodes in service; empty where the cluster was not asked."""
 
 
 def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
@@ -51,6 +56,7 @@ def _sections(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> Ite
     yield _losses(guard)
     if fleets.before is not None:
         yield _pools(plan.compare(fleets.before, fleets.after), fleets)
+    yield fleets.living
     yield _cost(fleets)
     guarded = {loss.step.urn for loss in (*guard.open, *guard.acknowledged)}
     for outcome in (
@@ -282,21 +288,3 @@ def _fenced(lines: Sequence[str]) -> str:
 def _leading_ticks(line: str) -> int:
     bare = line.lstrip()
     return len(bare) - len(bare.lstrip("`"))
-
-
-def _code(text: str) -> str:
-    """As code, in a table too: no character of it is Markdown."""
-    shown = plain(text).replace("|", "\\|")
-    fence = "``" if "`" in shown else "`"
-    pad = " " if "`" in shown else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
-
-
-def _text(text: str) -> str:
-    """As text that Markdown and HTML leave as it is."""
-    escaped = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"\\{c}" if c in "\\`*_[]|~#@" else c for c in escaped)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

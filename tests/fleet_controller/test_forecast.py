@@ -39,12 +39,12 @@ def _world(pool: Pool, policy: RolloutPolicy, zones: str | list[str]) -> World:
     return world
 
 
-def _forecast(world: World) -> Forecast:
+def _forecast(world: World, most: int = 99) -> Forecast:
     members = [
         (node, assess(node, world.pool, world.reports.get(node.name), world.now))
         for _, node in sorted(world.nodes.items())
     ]
-    return forecast(world.pool, members)
+    return forecast(world.pool, members, most=most)
 
 
 def _roll(world: World) -> list[str]:
@@ -60,6 +60,18 @@ def _roll(world: World) -> list[str]:
         if not any(change_of(node) or node.mig_config != "new" for node in world.nodes.values()):
             return begun
     raise AssertionError("the rollout does not end")
+
+
+@given(policy=POLICIES, zones=ZONES, most=st.integers(0, 4))
+@settings(max_examples=examples(100), deadline=None)
+def test_a_forecast_that_is_cut_short_tells_the_rest_and_no_fewer_steps(
+    policy: RolloutPolicy, zones: list[str], most: int
+) -> None:
+    world = _world(_pool(), policy, zones)
+    whole, short = _forecast(world), _forecast(world, most)
+    assert short.waves == whole.waves[:most]
+    assert list(short.later) == sorted(name for wave in whole.waves[most:] for name in wave)
+    assert short.steps >= whole.steps == len(whole.waves)
 
 
 @given(policy=POLICIES, zones=ZONES)
@@ -100,7 +112,9 @@ def test_a_node_that_is_not_ready_is_left(world: World) -> None:
     assert told.left == ("n0", "n1", "n2", "n3"), "it takes the one place that the policy has"
     assert told.waves == ()
     world.pool = replace(world.pool, policy=RolloutPolicy(max_unavailable=2))
-    assert _forecast(world) == Forecast(waves=(("n0",), ("n1",), ("n3",)), left=("n2",))
+    assert _forecast(world) == Forecast(
+        waves=(("n0",), ("n1",), ("n3",)), later=(), left=("n2",), steps=3
+    )
 
 
 def test_the_cordon_of_somebody_else_counts_before_and_after(world: World) -> None:
@@ -116,7 +130,8 @@ def test_after_a_failure_no_node_begins(world: World) -> None:
         world.mig_manager_works("n0")
         world.now += 1
     assert [c.phase for node in world.nodes.values() if (c := change_of(node))] == ["Failed"]
-    assert _forecast(world) == Forecast(waves=(), left=("n0", "n1", "n2", "n3"))
+    assert _forecast(world).waves == ()
+    assert _forecast(world).left == ("n0", "n1", "n2", "n3")
 
 
 def test_a_pause_is_no_end(world: World) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 from tests.fleet_controller.test_api_server import Clock, running
 
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"1g.5gb": 7}
 A100 = "NVIDIA A100-SXM4-40GB"
 _PODS = "/api/v1/namespaces/default/pods"
@@ -205,3 +207,24 @@ class TestRollout:
         assert say("rollout", "pause", pool).code == PROVEN
         assert len(set(tries)) >= 2
         assert _asked(api_server, pool) == "paused"
+
+
+def test_a_report_on_a_preview_names_nodes_and_pods(
+    say: Command, pool: str, api_server: Any, tmp_path: Path
+) -> None:
+    """S1's file wants one node of all-1g.5gb; the cluster has two of old-1, and a bare pod."""
+    api_server.make_pod("llm-0", "d1", namespace="default", gpus=1)
+    stack = tmp_path / "Pulumi.s1.yaml"
+    written = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
+    stack.write_text(written.replace("name: demo-gpu-workers", f"name: {pool}"))
+    (tmp_path / "preview.json").write_text('{"steps": []}')
+    before = api_server.admin.get(f"{POOLS}/{pool}")["spec"]
+    said = say("preview-report", "-s", str(stack), "--live", str(tmp_path / "preview.json"))
+    assert said.code == PROVEN, said
+    assert "Pool `day2`: 2 nodes roll from `old-1` to" in said.out
+    assert "1. `d1`\n2. `d2`" in said.out
+    assert "0 pods are evicted, and 1 pod cannot be now" in said.out
+    assert "- on `d1`: `default/llm-0`: no controller would make it anew" in said.out
+    assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes" in said.out
+    assert "0 to 1 pods with GPUs end with it" in said.out
+    assert api_server.admin.get(f"{POOLS}/{pool}")["spec"] == before, "it only reads"

@@ -279,3 +279,26 @@ def _reported(raw: list[dict[str, Any]]) -> tuple[str, losses.Guard]:
 
 
 FLEETS = markdown.Fleets(after=plan.read(json.dumps(FLEET), spec.Source("dev", FLEET)), before=None)
+
+
+def test_two_files_cannot_both_be_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"steps": []}')))
+    arguments = ["preview-report", "-s", stack_file(tmp_path), "--live", "--kubeconfig", "-", "-"]
+    assert cli.main(arguments) == cli.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cannot both be stdin" in err
+
+
+def test_a_cluster_that_cannot_be_asked_ends_it_without_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "preview.json").write_text('{"steps": []}')
+    where = ["--live", "--kubeconfig", str(tmp_path / "nosuch"), str(tmp_path / "preview.json")]
+    assert cli.main(["preview-report", "-s", stack_file(tmp_path), *where]) == cli.CANNOT_RUN
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "--live: " in err
+    assert "nosuch: No such file or directory" in err

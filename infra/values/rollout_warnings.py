@@ -1,0 +1,76 @@
+"""What a preview says of nodes in service, from the pool as it is in the cluster.
+
+The engine previews the object: a changed field. What follows from it are cordons and evictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.plan import PoolPlan
+
+_CUT_MINUTES = 30
+"""As the fleet controller has it (`node_change.APPLY_LIMIT_S`); a test compares the two."""
+_WHO = {
+    "gpu": "pods that use their GPUs are evicted, within their disruption budgets",
+    "all": "their pods are evicted, but those of DaemonSets, within their disruption budgets",
+    "none": "each waits until the pods that use its GPUs have ended",
+}
+
+
+def rollout_warnings(
+    pool: PoolPlan, live: Mapping[str, Any] | None, status: Mapping[str, Any] | None
+) -> list[str]:
+    """Sentences; none where nothing changes for nodes that are there.
+
+    live, status: of the GPUPool in the cluster; None where it is not there.
+    """
+    # The engine's numbers are floats.
+    total = int(((status or {}).get("nodes") or {}).get("total") or 0)
+    if live is None or total == 0:
+        return []
+    said = []
+    before = live.get("migConfig")
+    if pool.mig_config is not None and before and before != pool.mig_config:
+        said.append(_rolls(pool, str(before), total))
+    if total > pool.nodes.max:
+        going = total - pool.nodes.max
+        said.append(
+            f"pool {pool.name} has {_nodes(total)} and may have {pool.nodes.max}: {_nodes(going)} "
+            f"of the cloud's choice {'goes' if going == 1 else 'go'}, undrained, and the pods on "
+            f"{'it' if going == 1 else 'them'} end. To choose, and to let disruption budgets "
+            "count, drain and delete instances first (docs/how-to/day-two.md)"
+        )
+    return said
+
+
+def _rolls(pool: PoolPlan, before: str, total: int) -> str:
+    rollout = pool.rollout
+    percent = rollout.max_unavailable_percent
+    together = rollout.max_unavailable if percent is None else max(1, total * percent // 100)
+    first = min(rollout.canary, total)
+    steps = _times(first, together) + _times(total - first, together)
+    drains = 2 if rollout.on_drain_timeout == "force" else 1
+    minutes = steps * (drains * rollout.drain_timeout_minutes + _CUT_MINUTES)
+    proof = f"{first} first as a proof, then " if first and first < total else ""
+    return (
+        f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
+        f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: {proof}at most {together} at a "
+        f"time; {_WHO[rollout.evict]}. It takes {_span(minutes)} at most, if every drain and cut "
+        "takes the whole time that it may. `slicewright preview-report --live` names the nodes "
+        "in their order, and the pods"
+    )
+
+
+def _times(count: int, together: int) -> int:
+    return -(-count // together)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _span(minutes: int) -> str:
+    hours, rest = divmod(minutes, 60)
+    return " ".join([*([f"{hours} h"] if hours else []), *([f"{rest} min"] if rest else [])])

@@ -1,0 +1,161 @@
+"""What a stack file would do to nodes in service: which roll, in which order, with what pods. Pure.
+
+Pulumi's preview knows the pool's object and not its nodes: so the cluster is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fleet_controller.assess import assess
+from fleet_controller.drain import read_pod
+from fleet_controller.forecast import forecast
+from fleet_controller.membership import memberships
+from fleet_controller.node_change import APPLY_LIMIT_S
+from fleet_controller.rollout_policy import RolloutPolicy, read_policy
+from fleet_controller.state import Node, Pool
+from infra import plan, values
+from slicewright.live.blockers import Blocker, blockers
+from slicewright.live.reading import Found
+
+_WAVES = 12
+"""That are worked out and shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rolling:
+    """A change of the layout of nodes in service."""
+
+    pool: str
+    before: str
+    """Value of nvidia.com/mig.config that the pool has in the cluster; empty: none."""
+    after: str
+    waves: tuple[tuple[str, ...], ...]
+    later: tuple[str, ...]
+    """Nodes after these."""
+    left: tuple[str, ...]
+    """Nodes that cannot begin as things are."""
+    evicted: int
+    """Pods that leave and are made anew elsewhere, as things are now."""
+    kept: tuple[tuple[str, Blocker], ...]
+    """(node, pod): those that nobody may evict now."""
+    pods_known: bool
+    at_most_s: float
+    """If every drain and every cut takes the whole time that it may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shrinking:
+    """A pool that has more nodes than it may have."""
+
+    pool: str
+    nodes: int
+    """That it has now."""
+    most: int
+    """That it may have."""
+    pods: tuple[tuple[str, int], ...]
+    """(node, pods that use GPUs), of every node; the cloud chooses which of them go."""
+    pods_known: bool
+
+    @property
+    def going(self) -> int:
+        return self.nodes - self.most
+
+    @property
+    def pods_that_end(self) -> tuple[int, int]:
+        """The fewest and the most that the cloud's choice can end."""
+        counts = sorted(count for _, count in self.pods)
+        return sum(counts[: self.going]), sum(counts[len(counts) - self.going :])
+
+
+def affected(
+    pools: Sequence[plan.PoolPlan], found: Sequence[Pool], nodes: Sequence[Node]
+) -> list[str]:
+    """Nodes whose pods matter: of pools whose layout or number of nodes would change."""
+    wanted = {pool.name: pool for pool in pools}
+    return [
+        node.name
+        for pool, members in memberships(found, nodes)
+        if pool.name in wanted
+        and (_rolls(wanted[pool.name], pool) or len(members) > wanted[pool.name].nodes.max)
+        for node in members
+    ]
+
+
+def coming(
+    pools: Sequence[plan.PoolPlan], found: Found, now: float
+) -> tuple[tuple[Rolling, ...], tuple[Shrinking, ...]]:
+    """What the stack file's `pools` would do to the cluster as it was found.
+
+    found: with the pods of `affected`.
+    """
+    wanted = {pool.name: pool for pool in pools}
+    rolling, shrinking = [], []
+    for pool, members in memberships(found.pools, found.nodes):
+        planned = wanted.get(pool.name)
+        if planned is None:
+            continue
+        if _rolls(planned, pool) and members:
+            rolling.append(_rolling(planned, pool, members, found, now))
+        if len(members) > planned.nodes.max:
+            shrinking.append(_shrinking(planned, members, found))
+    return tuple(rolling), tuple(shrinking)
+
+
+def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
+    return planned.mig_config is not None and planned.mig_config != pool.mig_config
+
+
+def _rolling(
+    planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], found: Found, now: float
+) -> Rolling:
+    policy = read_policy(values.rollout_policy(planned))
+    after = replace(
+        pool, mig_config=planned.mig_config, layout_hash=planned.layout_hash, policy=policy
+    )
+    assessed = [(node, assess(node, after, found.reports.get(node.name), now)) for node in members]
+    pods = {
+        node.name: tuple(map(read_pod, found.pods[node.name]))
+        for node in members
+        if node.name in found.pods
+    }
+    ahead = forecast(after, assessed, pods, most=_WAVES)
+    changing = {*(name for wave in ahead.waves for name in wave), *ahead.later}
+    each = [
+        (name, one)
+        for name in sorted(changing)
+        for one in blockers(found.pods.get(name, ()), found.budgets, policy.drain)
+    ]
+    return Rolling(
+        pool=pool.name,
+        before=pool.mig_config or "",
+        after=planned.mig_config or "",
+        waves=ahead.waves,
+        later=ahead.later,
+        left=ahead.left,
+        evicted=sum(one.leaves for _, one in each),
+        kept=tuple((name, one) for name, one in each if not one.leaves),
+        pods_known=all(node.name in found.pods for node in members),
+        at_most_s=ahead.steps * longest_turn_s(policy),
+    )
+
+
+def longest_turn_s(policy: RolloutPolicy) -> float:
+    """The most that the change of one node may take before it has failed, in seconds."""
+    drains = 2 if policy.drain.on_timeout == "Force" else 1
+    return drains * policy.drain.timeout_s + APPLY_LIMIT_S
+
+
+def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], found: Found) -> Shrinking:
+    counts = tuple(
+        (node.name, sum(read_pod(pod).gpus for pod in found.pods.get(node.name, ())))
+        for node in members
+    )
+    return Shrinking(
+        pool=planned.name,
+        nodes=len(members),
+        most=planned.nodes.max,
+        pods=counts,
+        pods_known=all(node.name in found.pods for node in members),
+    )

@@ -1,0 +1,91 @@
+"""What a change does to nodes in service, as a section of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slicewright.live.coming import Rolling, Shrinking
+from slicewright.preview.escaping import code, many, text
+
+_NAMES = 8
+_PODS = 10
+
+
+def section(
+    rolling: Sequence[Rolling], shrinking: Sequence[Shrinking], notes: Sequence[str]
+) -> str:
+    """Empty where nothing changes for nodes in service."""
+    parts = [*map(_rolls, rolling), *map(_shrinks, shrinking)]
+    if not parts:
+        return ""
+    said = [f"*{text(note)}*" for note in notes]
+    return "\n\n".join(("### Nodes in service, by the cluster", *parts, *said))
+
+
+def _rolls(one: Rolling) -> str:
+    count = sum(map(len, one.waves)) + len(one.later)
+    change = f"from {code(one.before or 'none')} to {code(one.after)}"
+    if not one.waves:
+        return (
+            f"🔴 Pool {code(one.pool)}: no node can begin to change {change} as things are: "
+            f"{_names(one.left)}."
+            if one.left
+            else f"🟢 Pool {code(one.pool)}: no node in service changes {change}."
+        )
+    lines = [
+        f"🟡 Pool {code(one.pool)}: {many(count, 'node')} roll{'s' if count == 1 else ''} "
+        f"{change}, in this order:",
+        "",
+        *(f"{n}. {_names(wave)}" for n, wave in enumerate(one.waves, start=1)),
+    ]
+    if one.later:
+        lines.append(f"\n*and then {many(len(one.later), 'more node')}*")
+    if one.left:
+        lines.append(f"\n🔴 Cannot begin as things are: {_names(one.left)}.")
+    lines.append(
+        f"\n{_pods(one)} It takes {span(one.at_most_s)} at most, if every drain and every "
+        "cut takes the whole time that it may."
+    )
+    lines += [
+        f"- on {code(node)}: {code(blocker.pod)}: {text(blocker.why)}"
+        for node, blocker in one.kept[:_PODS]
+    ]
+    if len(one.kept) > _PODS:
+        lines.append(f"- and {many(len(one.kept) - _PODS, 'more pod')}")
+    return "\n".join(lines)
+
+
+def _pods(one: Rolling) -> str:
+    if not one.pods_known:
+        return "How many pods it evicts is not known: they could not be listed."
+    evicted = f"{many(one.evicted, 'pod')} {'is' if one.evicted == 1 else 'are'} evicted"
+    if not one.kept:
+        return f"{evicted}, as things are now."
+    return f"{evicted}, and {many(len(one.kept), 'pod')} cannot be now and would hold it:"
+
+
+def _shrinks(one: Shrinking) -> str:
+    fewest, most = one.pods_that_end
+    if not one.pods_known:
+        ends = "the pods on them end"
+    elif fewest == most:
+        ends = f"{many(most, 'pod')} with GPUs end with {'it' if one.going == 1 else 'them'}"
+    else:
+        ends = f"{fewest} to {most} pods with GPUs end with {'it' if one.going == 1 else 'them'}"
+    return (
+        f"🔴 Pool {code(one.pool)} has {many(one.nodes, 'node')} and may have {one.most}: "
+        f"{many(one.going, 'node')} of the cloud's choice {'goes' if one.going == 1 else 'go'}, "
+        f"undrained, and {ends}."
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES
+    return ", ".join(map(code, names[:_NAMES])) + (f" and {more} more" if more > 0 else "")
+
+
+def span(seconds: float) -> str:
+    """`45 min`, `2 h`, `3 h 30 min`; rounded up to minutes."""
+    hours, minutes = divmod(-(-int(seconds) // 60), 60)
+    parts = [f"{hours} h"] if hours else []
+    return " ".join([*parts, *([f"{minutes} min"] if minutes or not hours else [])])

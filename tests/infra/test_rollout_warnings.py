@@ -1,0 +1,105 @@
+"""What a preview says of nodes in service."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from fleet_controller import node_change
+from infra import plan
+from infra.components.gpu_pool import GpuPools
+from infra.values.rollout_warnings import _CUT_MINUTES, rollout_warnings
+from tests.recorder import VERIFIED, Recorder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def pool() -> plan.PoolPlan:
+    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    return replace(pool, nodes=plan.NodeCount(min=8, max=8, autoscaled=False))
+
+
+def _with(pool: plan.PoolPlan, **rollout: Any) -> plan.PoolPlan:
+    return replace(pool, rollout=pool.rollout.model_copy(update=rollout))
+
+
+def _said(pool: plan.PoolPlan, *, nodes: float, layout: str | None = "old") -> list[str]:
+    return rollout_warnings(pool, {"migConfig": layout}, {"nodes": {"total": nodes}})
+
+
+def test_another_layout_says_how_many_roll_and_how_long(pool: plan.PoolPlan) -> None:
+    (said,) = _said(pool, nodes=8.0)
+    assert f"from old to {pool.mig_config}, so its 8 nodes roll: 1 first as a proof, then" in said
+    assert "at most 1 at a time; pods that use their GPUs are evicted" in said
+    assert "It takes 12 h at most" in said, "8 times an hour and a half"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "span"),
+    [
+        ({"max_unavailable": 4, "canary": 1}, "4 h 30 min"),
+        ({"max_unavailable": 4, "canary": 0}, "3 h"),
+        ({"max_unavailable": 8, "canary": 8}, "1 h 30 min"),
+        ({"max_unavailable_percent": 25, "canary": 0}, "6 h"),
+        ({"max_unavailable": 8, "canary": 0, "on_drain_timeout": "force"}, "2 h 30 min"),
+        ({"max_unavailable": 8, "canary": 0, "drain_timeout_minutes": 5}, "35 min"),
+    ],
+)
+def test_the_time_follows_from_the_policy(
+    rollout: dict[str, Any], span: str, pool: plan.PoolPlan
+) -> None:
+    (said,) = _said(_with(pool, **rollout), nodes=8)
+    assert f"It takes {span} at most" in said
+
+
+def test_the_same_layout_a_new_pool_and_an_empty_one_are_nothing(pool: plan.PoolPlan) -> None:
+    assert _said(pool, nodes=8, layout=pool.mig_config) == []
+    assert _said(pool, nodes=0) == []
+    assert rollout_warnings(pool, None, None) == []
+    assert _said(replace(pool, mig_config=None), nodes=8) == []
+
+
+def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
+    one = replace(pool, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
+    (said,) = _said(one, nodes=2, layout=pool.mig_config)
+    assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes, undrained" in said
+    assert "the pods on it end" in said
+
+
+def test_the_time_to_cut_is_the_controllers() -> None:
+    assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+
+
+class _Living(Recorder):
+    """The engine in a preview, where every pool is in the cluster with another layout."""
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        _, outputs = super().new_resource(args)
+        if args.typ.endswith(":GPUPool"):
+            outputs |= {"spec": {"migConfig": "old"}}
+        return args.resource_id or f"{args.name}-id", outputs
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_preview_reads_the_pool_and_warns(
+    pool: plan.PoolPlan, preview: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    status = {**VERIFIED, "nodes": {"total": 8.0}}
+    engine = _Living(status=status, preview=preview)
+    pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=preview)
+
+    def declare() -> None:
+        GpuPools("p", pools=[pool], timeout_minutes=1, cluster=None, after={pool.name: []})
+
+    pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
+    rolls = [text for text in said if "so its 8 nodes roll" in text]
+    assert len(rolls) == (1 if preview else 0), "an `up` does it, and need not foretell it"

@@ -1,0 +1,135 @@
+"""What a stack file would do to nodes in service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
+from fleet_controller.state import Pool
+from infra import plan
+from slicewright.live.coming import affected, coming, longest_turn_s
+from slicewright.live.reading import Found
+from slicewright.preview.living import section, span
+from tests.fleet_controller.rollout_world import START, World
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def planned() -> plan.PoolPlan:
+    """S1's pool, of up to three nodes."""
+    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    assert pool.mig_config is not None
+    return replace(pool, nodes=plan.NodeCount(min=3, max=3, autoscaled=False))
+
+
+@pytest.fixture
+def world(planned: plan.PoolPlan) -> World:
+    pool = Pool(
+        name=planned.name,
+        uid="pool",
+        generation=1,
+        created=START,
+        selector={"slicewright.io/pool": planned.name},
+        layout_hash="hash-old",
+        fewest=3,
+        mig_config="old",
+        status={},
+    )
+    world = World(pool)
+    for name in ("n0", "n1", "n2"):
+        world.make_node(name)
+    return world
+
+
+def _pod(name: str, node: str, *, owner: bool = True) -> dict[str, Any]:
+    owners = [{"kind": "ReplicaSet", "controller": True}] if owner else []
+    resources = {"requests": {"nvidia.com/mig-1g.5gb": "1"}}
+    return {
+        "metadata": {"namespace": "ai", "name": name, "uid": name, "ownerReferences": owners},
+        "spec": {"nodeName": node, "containers": [{"resources": resources}]},
+    }
+
+
+def _found(world: World, pods: dict[str, tuple[Any, ...]]) -> Found:
+    return Found(
+        pools=(world.pool,),
+        most={world.pool.name: 3},
+        nodes=tuple(world.nodes.values()),
+        reports=world.reports,
+        gpus={},
+        pods=pods,
+        budgets=(),
+        controller=1,
+        unread=(),
+    )
+
+
+def test_another_layout_says_the_order_the_pods_and_the_time(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    pods = {
+        "n0": (_pod("a", "n0"), _pod("b", "n0")),
+        "n1": (_pod("c", "n1", owner=False),),
+        "n2": (),
+    }
+    (rolling,), shrinking = coming([planned], _found(world, pods), world.now)
+    assert shrinking == ()
+    assert rolling.waves == (("n0",), ("n1",), ("n2",))
+    assert (rolling.before, rolling.after) == ("old", planned.mig_config)
+    assert rolling.evicted == 2
+    assert [(node, one.pod) for node, one in rolling.kept] == [("n1", "ai/c")]
+    assert rolling.at_most_s == 3 * (3600 + 1800)
+    shown = section([rolling], [], [])
+    assert "3 nodes roll from `old` to" in shown
+    assert "1. `n0`\n2. `n1`\n3. `n2`" in shown
+    assert "2 pods are evicted, and 1 pod cannot be now" in shown
+    assert "- on `n1`: `ai/c`: no controller would make it anew" in shown
+    assert "4 h 30 min at most" in shown
+
+
+def test_the_policy_is_the_one_that_comes(planned: plan.PoolPlan, world: World) -> None:
+    rollout = planned.rollout.model_copy(update={"max_unavailable": 3, "canary": 1})
+    (rolling,), _ = coming([replace(planned, rollout=rollout)], _found(world, {}), world.now)
+    assert rolling.waves == (("n0",), ("n1", "n2"))
+    assert not rolling.pods_known
+    assert "could not be listed" in section([rolling], [], [])
+
+
+def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> None:
+    world.pool = replace(world.pool, mig_config=planned.mig_config)
+    assert coming([planned], _found(world, {}), world.now) == ((), ())
+    assert affected([planned], [world.pool], list(world.nodes.values())) == []
+    assert section([], [], ["unread"]) == ""
+
+
+def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    world.pool = replace(world.pool, mig_config=planned.mig_config)
+    fewer = replace(planned, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
+    pods = {"n0": tuple(_pod(f"p{n}", "n0") for n in range(4)), "n1": (_pod("q", "n1"),), "n2": ()}
+    rolling, (shrinking,) = coming([fewer], _found(world, pods), world.now)
+    assert rolling == ()
+    assert affected([fewer], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
+    assert (shrinking.going, shrinking.pods_that_end) == (2, (1, 5))
+    shown = section([], [shrinking], [])
+    assert "has 3 nodes and may have 1: 2 nodes of the cloud's choice go, undrained" in shown
+    assert "1 to 5 pods with GPUs end with them" in shown
+
+
+def test_a_forced_drain_has_the_time_twice() -> None:
+    drain = DrainPolicy(timeout_s=600, on_timeout="Force")
+    assert longest_turn_s(RolloutPolicy(drain=drain)) == 2 * 600 + 1800
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(30, "1 min"), (3600, "1 h"), (5400, "1 h 30 min"), (0, "0 min"), (5401, "1 h 31 min")],
+)
+def test_spans_are_rounded_up(seconds: float, said: str) -> None:
+    assert span(seconds) == said
