@@ -112,14 +112,15 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
 ) -> None:
     world.pool = replace(world.pool, mig_config=planned.mig_config)
     fewer = replace(planned, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
-    pods = {"n0": tuple(_pod(f"p{n}", "n0") for n in range(4)), "n1": (_pod("q", "n1"),), "n2": ()}
+    counts = {"n0": 4, "n1": 1, "n2": 2}
+    pods = {node: tuple(_pod(f"p{n}", node) for n in range(c)) for node, c in counts.items()}
     rolling, (shrinking,) = coming([fewer], _found(world, pods), world.now)
     assert rolling == ()
     assert affected([fewer], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
-    assert (shrinking.going, shrinking.pods_that_end) == (2, (1, 5))
+    assert (shrinking.going, shrinking.pods_that_end) == (2, (3, 6))
     shown = section([], [shrinking], [])
     assert "has 3 nodes and may have 1: 2 nodes of the cloud's choice go, undrained" in shown
-    assert "1 to 5 pods with GPUs end with them" in shown
+    assert "3 to 6 pods with GPUs end with them" in shown
 
 
 def test_a_forced_drain_has_the_time_twice() -> None:
