@@ -25,6 +25,8 @@ AGENT_SERVICE_ACCOUNT: Final = "node-agent"
 CONTROLLER_SERVICE_ACCOUNT: Final = "fleet-controller"
 AGENT_PORT: Final = 9470
 CONTROLLER_PORT: Final = 9471
+CONTROLLER_LEASE: Final = "fleet-controller"
+"""Of the controller's replicas the one acts that holds this Lease in NAMESPACE."""
 ATTRIBUTION_PORT: Final = 9472
 
 POOL_LABEL: Final = "slicewright.io/pool"

@@ -1,7 +1,8 @@
-"""The controller's command: exit code 0 after SIGTERM or SIGINT, 2 where it cannot start.
+"""The controller's command: exit code 0 after SIGTERM or SIGINT, 1 where it can no longer follow
+the cluster, 2 where it cannot start.
 
-It runs as one replica with strategy Recreate. There is no leader election: two at once would only
-do the same things twice.
+It runs as two replicas, of which one acts: the holder of the Lease. The other has read the cluster
+and takes over within seconds.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 
 from fleet_controller import metrics
-from fleet_controller.api import CONTROLLER_PORT
+from fleet_controller.api import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
 from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from kubeapi import Client, Unreachable
+from fleet_controller.observe import Cluster, error_text
+from kubeapi import ApiError, Client, Unreachable
+from kubeapi.election import Election
 from telemetry import log
 from telemetry.endpoints import serve
 from telemetry.plain import plain
 
 # One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0
+_LEASE_TIMEOUT_S = 4.0
+_USER_AGENT = "slicewright-fleet-controller"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.start()
     stop = threading.Event()
     try:
-        cluster = Cluster.of(Client.in_cluster(user_agent="slicewright-fleet-controller"))
+        cluster = Cluster.of(Client.in_cluster(user_agent=_USER_AGENT))
+        # Whoever cannot renew the lease must know it before the deadline.
+        election = _election(
+            Client.in_cluster(timeout_s=_LEASE_TIMEOUT_S, user_agent=_USER_AGENT), cluster
+        )
     except Unreachable as e:
         print(f"fleet_controller: {plain(str(e))}", file=sys.stderr)
         return 2
@@ -54,10 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    loop = Loop(cluster)
+    loop = Loop(cluster, leads=election.leads)
     address = os.environ.get("POD_IP", "127.0.0.1")
 
+    over = threading.Event()
+    electing = threading.Thread(target=election.follow, args=(over,), name="lease", daemon=True)
+
     def alive() -> str | None:
+        if electing.ident and not electing.is_alive():
+            return "the thread that holds the lease has ended"
         age = time.monotonic() - loop.progress.last_turn
         return None if age < _STALLED_S else f"the control loop has been stuck for {age:.0f} s"
 
@@ -65,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cluster.incomplete() or cluster.outdated() or loop.progress.error
 
     def page() -> str:
-        return metrics.text(loop.progress, list(cluster.pools.all().values()))
+        pools = list(cluster.pools.all().values())
+        return metrics.text(loop.progress, pools, leads=election.leads())
 
     try:
         server = serve(address, options.port, alive=alive, ready=ready, metrics=page)
@@ -77,7 +92,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     cluster.follow(stop)
     log.info("watching", server=cluster.client.server, http=server.host_and_port)
+    electing.start()
     loop.run(stop)
+    why = None if stop.is_set() else cluster.ended()
+    stop.set()
+    # Not before: until the last action has ended, nobody else may begin.
+    over.set()
+    electing.join()
+    try:
+        election.release()
+    except (ApiError, Unreachable) as e:
+        log.warning("the lease is not given up; it expires", error=error_text(e))
     server.shutdown()
-    log.info("stopped")
-    return 0
+    log.info("stopped", why=why or "")
+    return 1 if why else 0
+
+
+def _election(client: Client, cluster: Cluster) -> Election:
+    def changed(leads: bool) -> None:
+        log.info("this replica acts" if leads else "this replica stands by")
+        cluster.changed.set()  # wakes the loop
+
+    return Election(
+        client,
+        namespace=os.environ.get("POD_NAMESPACE", NAMESPACE),
+        name=CONTROLLER_LEASE,
+        # A container that is made anew in its pod is another process.
+        identity=f"{os.environ.get('POD_NAME', 'replica')}_{uuid.uuid4().hex[:8]}",
+        on_change=changed,
+        on_error=lambda why: log.warning("lease not readable", error=why),
+    )

@@ -43,6 +43,8 @@ RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
+_STANDBY_S = 1.0
+"""Between two looks at whether this process leads."""
 _ASKED_AGAIN_S = 15.0
 """Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
 operands, to see why nodes are not verified.
@@ -58,7 +60,8 @@ class Progress:
     passes: int = 0
     pass_s: float = 0.0
     """Seconds spent in all passes."""
-    error: str | None = "no pass yet"
+    error: str | None = None
+    """Why the last pass failed."""
     done: dict[tuple[str, str], int] = field(default_factory=dict)
     """(action, result) -> count."""
 
@@ -68,10 +71,19 @@ class Progress:
 
 
 class Loop:
-    """`cluster` must be followed by its threads. `clock`: seconds since the epoch."""
+    """`cluster` must be followed by its threads. `clock`: seconds since the epoch. `leads`: whether
+    this process may act at this moment; another one may do so otherwise.
+    """
 
-    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Callable[[], float] = time.time,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.progress = Progress()
+        self._may_act = leads
         self._cluster = cluster
         self._clock = clock
         self._warnings: dict[str, WarningEvent] | None = None
@@ -84,13 +96,24 @@ class Loop:
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Runs until `stop` is set. Errors of the API server are logged and retried."""
-        changed = self._cluster.changed
-        while not stop.is_set():
+        """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
+        server are logged and retried.
+        """
+        changed, leads = self._cluster.changed, self._may_act
+        self._may_act = lambda: leads() and not stop.is_set()
+        current = False
+        while not stop.is_set() and not self._cluster.ended():
             self.progress.last_turn = time.monotonic()
-            if self._cluster.incomplete():
-                changed.wait(1.0)
+            if self._cluster.incomplete() or not leads():
+                # What is known by the time it leads again is what another one has done.
+                current, self._warnings = False, None
+                self._failures, self.progress.error = 0, None
+                changed.wait(_STANDBY_S)
                 changed.clear()
+                continue
+            if not current:
+                current = self._catch_up()
+                stop.wait(0.0 if current else _STANDBY_S)
                 continue
             look_again = self.turn()
             pause = (
@@ -105,6 +128,17 @@ class Loop:
                 stop.wait(DEBOUNCE_S)
             changed.clear()
 
+    def _catch_up(self) -> bool:
+        """Lists everything once more: what an earlier leader has done last, a watch may not have
+        shown yet, and how many nodes are out is counted from it.
+        """
+        try:
+            self._cluster.list_again()
+        except (ApiError, Unreachable) as e:
+            self._fail(f"cannot read the cluster: {error_text(e)}")
+            return False
+        return True
+
     def turn(self) -> float | None:
         """One pass. Returns when the next one is due without a change: seconds since the epoch."""
         started = time.monotonic()
@@ -115,6 +149,8 @@ class Loop:
             return None
         failed: dict[str, str] = {}
         for action in decision.actions:
+            if not self._may_act():
+                return None
             about = subject(action)
             if about not in failed:
                 error = self._do(action)

@@ -9,13 +9,23 @@ from fleet_controller.state import Pool
 from telemetry.prometheus import Family, Sample, labels, lines
 
 
-def text(progress: Progress, pools: Sequence[Pool]) -> str:
-    return "".join(f"{line}\n" for family in _families(progress, pools) for line in lines(family))
+def text(progress: Progress, pools: Sequence[Pool], *, leads: bool) -> str:
+    """leads: whether this process acts. Of the pools only the one that does speaks, so that a sum
+    over all counts each node once.
+    """
+    families = _families(progress, pools if leads else (), leads)
+    return "".join(f"{line}\n" for family in families for line in lines(family))
 
 
-def _families(progress: Progress, pools: Sequence[Pool]) -> tuple[Family, ...]:
+def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[Family, ...]:
     pools = sorted(pools, key=lambda pool: pool.name)
     return (
+        Family(
+            "slicewright_controller_leads",
+            "gauge",
+            "1 if this replica acts, 0 if it stands by.",
+            (Sample("", float(leads)),),
+        ),
         Family(
             "slicewright_pool_nodes",
             "gauge",

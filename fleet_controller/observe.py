@@ -74,6 +74,21 @@ class Collection(Generic[T]):
                 self._items[name] = (version, item)
         self._changed.set()
 
+    def list_again(self, client: Client) -> None:
+        """Takes over what there is at this moment. Raises ApiError or Unreachable."""
+        listed = client.get(self.path)
+        at = int(listed["metadata"]["resourceVersion"])
+        found = {one[0]: one[1:] for one in map(self._parsed, listed.get("items") or ()) if one}
+        with self._lock:
+            # A watch may have shown what is newer than the list.
+            newer = {
+                name: known
+                for name, known in self._items.items()
+                if known[0] > (found[name][0] if name in found else at)
+            }
+            self._items = {**found, **newer}
+        self._changed.set()
+
     def follow(self, client: Client, stop: threading.Event) -> None:
         """Keeps the collection current until `stop` is set, whatever happens."""
         while not stop.is_set():
@@ -163,6 +178,20 @@ class Cluster:
                 daemon=True,
             )
             collection.thread.start()
+
+    def list_again(self) -> None:
+        """What there is at this moment, whatever the watches have shown. Raises ApiError or
+        Unreachable.
+        """
+        for collection in (self.pools, self.nodes, self.reports):
+            collection.list_again(self.client)
+
+    def ended(self) -> str | None:
+        """Which collection is not followed any more, for good; None where all are."""
+        for collection in (self.pools, self.nodes, self.reports):
+            if collection.thread and not collection.thread.is_alive():
+                return f"the thread that follows {collection.path} has ended"
+        return None
 
     def incomplete(self) -> str | None:
         """Which collection has not been listed yet, and why; None when all have."""

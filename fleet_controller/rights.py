@@ -7,6 +7,7 @@ from typing import Final
 
 from fleet_controller.api import (
     CLUSTER_POLICY_PLURAL,
+    CONTROLLER_LEASE,
     EVENTS_NAMESPACE,
     GROUP,
     NAMESPACE,
@@ -15,6 +16,7 @@ from fleet_controller.api import (
 )
 
 Rule = dict[str, list[str]]
+_LEASES: Final = "coordination.k8s.io"
 
 AGENT_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -51,9 +53,19 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             "verbs": ["get", "list", "create", "patch", "delete"],
         },
     ),
-    # To quote why an agent's DaemonSet cannot make its pods.
-    NAMESPACE: ({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},),
+    NAMESPACE: (
+        # To quote why an agent's DaemonSet cannot make its pods.
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+        # Which of its replicas acts. RBAC cannot limit a creation to one name.
+        {"apiGroups": [_LEASES], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": [_LEASES],
+            "resources": ["leases"],
+            "resourceNames": [CONTROLLER_LEASE],
+            "verbs": ["get", "update"],
+        },
+    ),
 }
-"""Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools.
-No leases, because there is no leader election.
+"""Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools,
+and holds its Lease.
 """

@@ -13,6 +13,7 @@ from infra import delivery
 from infra.components import admission, code_map, network, pods, quota
 from infra.spec import MetricsSource
 
+_REPLICAS = 2
 _LABELS = {"app.kubernetes.io/name": "fleet-controller", **pods.PART_OF}
 
 
@@ -74,6 +75,19 @@ class FleetController(pulumi.ComponentResource):
             admission_policies.pool_policy(),
             pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*self.kinds])),
         )
+        k8s.policy.v1.PodDisruptionBudget(
+            f"{name}-budget",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name="fleet-controller", namespace=self.namespace, labels=_LABELS
+            ),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+                max_unavailable=1,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
+                # A replica that does not get ready must not keep its node from being drained.
+                unhealthy_pod_eviction_policy="AlwaysAllow",
+            ),
+            opts=child,
+        )
         zipapp = delivery.fleet_controller()
         delivered = code_map.delivered(
             name, zipapp, title="fleet-controller", namespace=self.namespace, opts=child
@@ -84,9 +98,15 @@ class FleetController(pulumi.ComponentResource):
                 name="fleet-controller", namespace=self.namespace, labels=_LABELS
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=1,
-                # Two controllers would undo each other's work; a minute without one does no harm.
-                strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
+                # One acts, by its Lease; the other takes over within seconds.
+                replicas=_REPLICAS,
+                strategy=k8s.apps.v1.DeploymentStrategyArgs(
+                    type="RollingUpdate",
+                    # On a system pool that is full there is no room for a third.
+                    rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(
+                        max_surge=0, max_unavailable=1
+                    ),
+                ),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=_LABELS),
@@ -162,6 +182,16 @@ def _pod(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
         node_selector=dict(node_selector) or None,
+        topology_spread_constraints=[
+            k8s.core.v1.TopologySpreadConstraintArgs(
+                max_skew=1,
+                topology_key=key,
+                # A system pool of one node, or in one zone, is no reason to have one replica.
+                when_unsatisfiable="ScheduleAnyway",
+                label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
+            )
+            for key in ("kubernetes.io/hostname", api.ZONE_LABEL)
+        ],
         security_context=pods.unprivileged(),
         containers=[
             k8s.core.v1.ContainerArgs(
@@ -170,6 +200,7 @@ def _pod(
                 command=pods.command(zipapp),
                 env=[
                     pods.field("POD_IP", "status.podIP"),
+                    pods.field("POD_NAME", "metadata.name"),
                     pods.field("POD_NAMESPACE", "metadata.namespace"),
                 ],
                 ports=[
@@ -198,5 +229,8 @@ def _pod(
 
 def _rule(rule: dict[str, Any]) -> k8s.rbac.v1.PolicyRuleArgs:
     return k8s.rbac.v1.PolicyRuleArgs(
-        api_groups=rule["apiGroups"], resources=rule["resources"], verbs=rule["verbs"]
+        api_groups=rule["apiGroups"],
+        resources=rule["resources"],
+        resource_names=rule.get("resourceNames"),
+        verbs=rule["verbs"],
     )

@@ -8,6 +8,7 @@ refused for another reason.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from fleet_controller import api
 from kubeapi import ApiError, Client
+from kubeapi.election import Election, Record
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
@@ -175,7 +177,12 @@ _NOT_FOR_AGENTS = (
         "patch", "gpupools/status", f"{POOLS}/rights/status", {"status": {"nodes": {"verified": 1}}}
     ),
 )
+_COORDINATION = "coordination.k8s.io"
+_LEASES = f"/apis/{_COORDINATION}/v1/namespaces/{api.NAMESPACE}/leases"
 _NOT_FOR_THE_CONTROLLER = (
+    Deed("get", f"{_LEASES}/another", group=_COORDINATION, resource="leases"),
+    Deed("delete", f"{_LEASES}/another", group=_COORDINATION, resource="leases"),
+    Deed("list", _LEASES, group=_COORDINATION, resource="leases"),
     _core("get", "pods", f"{SYSTEM}/pods/agent-own"),
     _core("patch", "pods", f"{SYSTEM}/pods/agent-own", {"metadata": {"labels": {"a": "b"}}}),
     _ours(
@@ -196,6 +203,7 @@ def nodes(api_server: Any) -> dict[str, Any]:
         api_server.make_pod(f"agent-{name}", name, account=api.AGENT_SERVICE_ACCOUNT)
     api_server.make_pod("controller", "own", account=api.CONTROLLER_SERVICE_ACCOUNT)
     api_server.admin.create(f"{SYSTEM}/secrets", {"metadata": {"name": "a-secret"}})
+    api_server.admin.create(_LEASES, {"metadata": {"name": "another"}, "spec": {}})
     api_server.admin.create(POOLS, objects.pool("rights"))
     bound = _agent(api_server, "own")
 
@@ -490,6 +498,20 @@ class TestTheController:
         assert controller.get(f"{events}/taken-back")["count"] == 2
         controller.delete(f"{events}/taken-back")
 
+    def test_it_takes_renews_and_gives_up_its_own_lease(
+        self, controller: Client, api_server: Any
+    ) -> None:
+        with suppress(ApiError):  # of replicas that another test has killed
+            api_server.admin.delete(f"{_LEASES}/{api.CONTROLLER_LEASE}")
+        election = Election(
+            controller, namespace=api.NAMESPACE, name=api.CONTROLLER_LEASE, identity="one"
+        )
+        assert election.attempt()
+        assert election.attempt()
+        election.release()
+        lease = Record.of(controller.get(f"{_LEASES}/{api.CONTROLLER_LEASE}"))
+        assert (lease.holder, lease.lease_s, lease.transitions) == ("", 1.0, 0)
+
     @pytest.mark.parametrize("deed", [*_FOR_NOBODY, *_NOT_FOR_THE_CONTROLLER], ids=str)
     def test_it_may_not(self, deed: Deed, controller: Client, api_server: Any) -> None:
         _refused(deed, controller, api.CONTROLLER_SERVICE_ACCOUNT)
@@ -505,7 +527,10 @@ class TestTheController:
                 "", "events", ("get", "list", "create", "patch", "delete")
             ),
             # Why the agents' DaemonSets make no pods.
-            api.NAMESPACE: _triples("", "events", ("list",)),
+            api.NAMESPACE: {
+                *_triples("", "events", ("list",)),
+                *_triples(_COORDINATION, "leases", ("create", "get", "update")),
+            },
         }
         assert _rights(controller, namespace) - _rights(anybody, namespace) == {
             *_triples("", "nodes", ("get", "list", "watch", "patch")),

@@ -388,21 +388,14 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
         ("node-agent", rights.AGENT_RULES),
     ):
         given = one(made, ":ClusterRole", f"{name}-role")["rules"]
-        assert given == [
-            {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
-            for r in rules
-        ]
+        assert given == list(rules)
     roles = {
         m.inputs["metadata"]["namespace"]: m.inputs["rules"]
         for m in made
         if m.type.endswith(":Role") and m.name.startswith("fleet-controller")
     }
     assert roles == {
-        namespace: [
-            {"apiGroups": r["apiGroups"], "resources": r["resources"], "verbs": r["verbs"]}
-            for r in rules
-        ]
-        for namespace, rules in rights.CONTROLLER_NAMESPACE_RULES.items()
+        namespace: list(rules) for namespace, rules in rights.CONTROLLER_NAMESPACE_RULES.items()
     }
     assert {
         m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")
@@ -410,6 +403,30 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
         f"{api.REPORT_PLURAL}.{api.GROUP}",
         f"{api.POOL_PLURAL}.{api.GROUP}",
     }
+
+
+@pytest.mark.parametrize("stack", BUILT)
+def test_of_two_controllers_one_stays_when_a_node_is_drained_or_the_program_is_new(
+    record: Record, stack: str
+) -> None:
+    made = record(stack)
+    spec = one(made, ":Deployment", "controller")["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["replicas"] == 2
+    assert spec["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
+    budget = one(made, ":PodDisruptionBudget", "fleet-controller")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == {"matchLabels": labels}
+    spread = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert [one["topologyKey"] for one in spread] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    assert all(one["labelSelector"] == {"matchLabels": labels} for one in spread)
+    assert {one["whenUnsatisfiable"] for one in spread} == {"ScheduleAnyway"}
 
 
 @pytest.mark.parametrize("stack", BUILT)

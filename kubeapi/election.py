@@ -1,0 +1,196 @@
+"""Which of several replicas acts: a Lease of coordination.k8s.io, as client-go's leaderelection
+uses it, so that the two understand each other.
+
+A replica takes a lease only after it has itself watched it unchanged for as long as its holder
+asked for: the clocks of two machines are never compared. A holder that cannot renew it stops acting
+at the renew deadline, before anybody else may begin. Source: k8s.io/client-go v0.36,
+tools/leaderelection/leaderelection.go.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
+
+_API = "coordination.k8s.io/v1"
+_KIND = "Lease"
+_JITTER = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """Seconds. Those of client-go's users, Kubernetes' own controllers among them."""
+
+    lease: float = 15.0
+    """How long a lease that is not renewed is respected."""
+    renew: float = 10.0
+    """For how long a holder acts without having renewed it."""
+    retry: float = 2.0
+    """Between two tries."""
+
+    def __post_init__(self) -> None:
+        if not self.lease > self.renew > self.retry * (1 + _JITTER):
+            raise ValueError("a lease must outlast its renewal, and that a few tries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The spec of a Lease, in which any change is a sign of life."""
+
+    holder: str = ""
+    lease_s: float = 0.0
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+
+    @classmethod
+    def of(cls, lease: Mapping[str, Any]) -> Record:
+        spec = lease.get("spec") or {}
+        return cls(
+            holder=spec.get("holderIdentity") or "",
+            lease_s=float(spec.get("leaseDurationSeconds") or 0),
+            acquired=spec.get("acquireTime") or "",
+            renewed=spec.get("renewTime") or "",
+            transitions=int(spec.get("leaseTransitions") or 0),
+        )
+
+    def spec(self) -> JsonObject:
+        return {
+            "holderIdentity": self.holder,
+            # The API server refuses 0.
+            "leaseDurationSeconds": max(1, int(self.lease_s)),
+            "acquireTime": self.acquired or None,
+            "renewTime": self.renewed or None,
+            "leaseTransitions": self.transitions,
+        }
+
+
+class Election:
+    """One replica's part. `follow` runs in a thread of its own; `leads` may be asked by any."""
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: Times = Times(),
+        clock: Callable[[], float] = time.monotonic,
+        utc: Callable[[], datetime] = lambda: datetime.now(UTC),
+        on_change: Callable[[bool], None] = lambda _: None,
+        on_error: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """client: with a timeout of less than the renew deadline. identity: another one for every
+        process. on_change: called with whether it leads now, soon after that changes.
+        """
+        self.identity = identity
+        self.holder = ""
+        """Who held the lease when it was last seen."""
+        self._client, self._times, self._clock, self._utc = client, times, clock, utc
+        self._on_change, self._on_error = on_change, on_error
+        self._leases = path_of(_API, "leases", namespace=namespace)
+        self._name, self._namespace = name, namespace
+        self._seen: Record | None = None
+        self._seen_at = float("-inf")
+        """By this process's clock, when it last saw the record change."""
+        self._renewed_at = float("-inf")
+        """By this process's clock, when the last renewal that succeeded was sent."""
+        self._led = False
+
+    def leads(self) -> bool:
+        """Whether this process may act at this moment."""
+        return self._clock() < self._renewed_at + self._times.renew
+
+    def follow(self, stop: threading.Event) -> None:
+        """Takes the lease when it is free, and renews it, until `stop` is set; then gives it up."""
+        while not stop.is_set():
+            try:
+                self.attempt()
+            except (ApiError, Unreachable) as e:
+                self._on_error(str(e))
+            self._tell()
+            pause = self._times.retry * random.uniform(1, 1 + _JITTER)  # noqa: S311 - not a secret
+            left = self._renewed_at + self._times.renew - self._clock()
+            # Not later than the deadline, so that it is known when it is over.
+            stop.wait(min(pause, left) if left > 0 else pause)
+            self._tell()
+
+    def attempt(self) -> bool:
+        """Takes or renews the lease, if that is allowed now. Whether this process holds it.
+
+        Raises ApiError or Unreachable.
+        """
+        sent = self._clock()
+        try:
+            lease = self._client.get(f"{self._leases}/{self._name}")
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            lease = None
+        record = Record.of(lease) if lease else Record()
+        if record != self._seen:
+            # Seen when the answer came: later than it was written, so it is respected for longer.
+            self._seen, self._seen_at, self.holder = record, self._clock(), record.holder
+        ours = record.holder == self.identity
+        if record.holder and not ours and self._clock() < self._seen_at + record.lease_s:
+            return False
+        now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        wanted = Record(
+            holder=self.identity,
+            lease_s=self._times.lease,
+            acquired=record.acquired if ours else now,
+            renewed=now,
+            transitions=record.transitions + (lease is not None and not ours),
+        )
+        if not self._write(lease, wanted):
+            return False
+        self._seen, self._seen_at, self.holder = wanted, self._clock(), self.identity
+        self._renewed_at = sent
+        return True
+
+    def release(self) -> None:
+        """Gives the lease up, if this process holds it: another one may take it at once.
+
+        Only when nothing is done any more. Raises ApiError or Unreachable.
+        """
+        self._renewed_at = float("-inf")
+        self._tell()
+        lease = self._client.get(f"{self._leases}/{self._name}")
+        record = Record.of(lease)
+        if record.holder != self.identity:
+            return
+        now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self._write(
+            lease,
+            Record(lease_s=1.0, acquired=now, renewed=now, transitions=record.transitions),
+        )
+
+    def _write(self, lease: JsonObject | None, wanted: Record) -> bool:
+        """False where somebody else was quicker."""
+        body: JsonObject = {"apiVersion": _API, "kind": _KIND, "spec": wanted.spec()}
+        try:
+            if lease is None:
+                body["metadata"] = {"name": self._name, "namespace": self._namespace}
+                self._client.create(self._leases, body)
+            else:
+                # With its resourceVersion: of two that try, one is refused.
+                body["metadata"] = lease["metadata"]
+                self._client.replace(f"{self._leases}/{self._name}", body)
+        except ApiError as e:
+            if e.status == 409:
+                return False
+            raise
+        return True
+
+    def _tell(self) -> None:
+        if self._led != self.leads():
+            self._led = not self._led
+            self._on_change(self._led)

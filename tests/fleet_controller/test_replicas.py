@@ -1,0 +1,205 @@
+"""Two replicas as they ship, on a real API server: one acts, whoever is killed, and a layout change
+goes on as if nothing had been. mig-manager and the agents are played by the test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from fleet_controller import api
+from fleet_controller.layout_change import change_of
+from fleet_controller.state import Node, read_node
+from kubeapi import ApiError, Client, list_and_watch
+from kubeapi.client import path_of
+from kubeapi.election import Record
+from tests.fleet_controller import objects
+from tests.fleet_controller.objects import POOLS, REPORTS
+
+_ROOT = Path(__file__).parents[2]
+_LEASE = path_of("coordination.k8s.io/v1", "leases", api.CONTROLLER_LEASE, api.NAMESPACE)
+_POOL = "replicated"
+_NAMES = ("r0", "r1", "r2")
+_KILLS = 4
+
+
+class Replicas:
+    """Processes by the name that their pods would have, each with its own log."""
+
+    def __init__(self, api_server: Any, directory: Path) -> None:
+        self._admin: Client = api_server.admin
+        self._directory = directory
+        account = directory / "account"
+        account.mkdir()
+        (account / "token").write_text(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT))
+        (account / "ca.crt").write_bytes(api_server.endpoint.ca_pem)
+        server = urlsplit(api_server.endpoint.server)
+        self._arguments = [str(server.hostname), str(server.port), str(account)]
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._made = 0
+
+    def start(self) -> None:
+        self._made += 1
+        name = f"replica-{self._made}"
+        command = [sys.executable, "-m", "tests.fleet_controller.replica", *self._arguments, name]
+        with (self._directory / f"{name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(command, cwd=_ROOT, stdout=log, stderr=log)
+
+    def holder(self) -> str:
+        """The replica that holds the lease; empty: none."""
+        try:
+            return Record.of(self._admin.get(_LEASE)).holder.partition("_")[0]
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            return ""
+
+    def acts(self) -> bool:
+        holder = self._running.get(self.holder())
+        return holder is not None and holder.poll() is None
+
+    def kill_the_one_that_acts(self) -> str:
+        name = self.holder()
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        return name
+
+    def end(self, name: str) -> int:
+        """Exit code after SIGTERM."""
+        process = self._running.pop(name)
+        process.terminate()
+        return process.wait(timeout=120)
+
+    def end_all(self) -> None:
+        for name in list(self._running):
+            self._running[name].kill()
+            self._running.pop(name).wait()
+
+    def log(self, name: str) -> str:
+        return (self._directory / f"{name}.log").read_text()
+
+
+@dataclass
+class Watcher:
+    """Sees every version of every node of the pool, from outside, and plays mig-manager."""
+
+    admin: Client
+    stop: threading.Event = field(default_factory=threading.Event)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    most_out: int = 0
+    phases: list[tuple[str, str]] = field(default_factory=list)
+    """(node, phase) as they came, each once in a row."""
+    wrong: list[str] = field(default_factory=list)
+
+    def follow(self) -> None:
+        for event in list_and_watch(self.admin, "/api/v1/nodes", stop=self.stop, window_s=20):
+            for raw in event.items or ((event.object,) if event.object else ()):
+                if raw.get("metadata", {}).get("name") in _NAMES:
+                    self._see(read_node(raw))
+
+    def _see(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        change = change_of(node)
+        phase = (node.name, change.phase if change else "")
+        if phase not in self.phases[-1:] and (change or self.phases):
+            self.phases.append(phase)
+        out = sum(bool(one.change) or one.unschedulable for one in self.nodes.values())
+        self.most_out = max(self.most_out, out)
+        if node.unschedulable and not change:
+            self.wrong.append(f"{node.name} is cordoned, and nothing says why")
+        if node.mig_config == "new-2" and node.mig_state is None:
+            if not node.held:
+                self.wrong.append(f"{node.name} is cut and open to pods")
+            done = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+            self.admin.patch(f"/api/v1/nodes/{node.name}", done, kind="merge")
+
+
+@pytest.fixture
+def replicas(api_server: Any, tmp_path: Path) -> Iterator[Replicas]:
+    made = Replicas(api_server, tmp_path)
+    yield made
+    made.end_all()
+
+
+@pytest.fixture
+def pool(api_server: Any) -> Iterator[str]:
+    """Three nodes in service with the layout `old-1`."""
+    admin = api_server.admin
+    admin.create(POOLS, objects.pool(_POOL, migConfig="old-1"))
+    done = {api.MIG_CONFIG_LABEL: "old-1", api.MIG_STATE_LABEL: "success"}
+    for name in _NAMES:
+        node = api_server.make_node(name, _POOL)
+        admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": done}}, kind="merge")
+        api_server.apply(REPORTS, objects.report(node, _POOL))
+    yield f"{POOLS}/{_POOL}"
+    admin.delete(f"{POOLS}/{_POOL}")
+    for name in _NAMES:
+        admin.delete(f"{REPORTS}/{name}")
+        admin.delete(f"/api/v1/nodes/{name}")
+
+
+def _in_service(api_server: Any, layout: str) -> bool:
+    nodes = [api_server.node(name) for name in _NAMES]
+    return all(
+        (node.mig_config, node.held, node.unschedulable, node.change) == (layout, False, False, "")
+        for node in nodes
+    )
+
+
+def test_one_acts_and_the_other_takes_over_at_once_when_it_ends(
+    api_server: Any, replicas: Replicas, pool: str
+) -> None:
+    for _ in range(2):
+        replicas.start()
+    api_server.wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
+    first = replicas.holder()
+    assert replicas.end(first) == 0
+    assert "this replica stands by" in replicas.log(first)
+    # Given up, not expired: the other one asks every two seconds.
+    api_server.wait(replicas.acts, "the other acts")
+    lease = Record.of(api_server.admin.get(_LEASE))
+    assert lease.holder.partition("_")[0] != first
+    assert lease.transitions >= 1
+
+
+def test_a_layout_change_survives_the_death_of_whoever_makes_it(
+    api_server: Any, replicas: Replicas, pool: str
+) -> None:
+    admin, wait = api_server.admin, api_server.wait
+    for _ in range(2):
+        replicas.start()
+    wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
+    watcher = Watcher(admin)
+    watching = threading.Thread(target=watcher.follow)
+    watching.start()
+    try:
+        wait(lambda: len(watcher.nodes) == len(_NAMES), "the nodes are watched")
+        admin.patch(pool, {"spec": {"migConfig": "new-2"}}, kind="merge")
+        killed = []
+        for _ in range(_KILLS):
+            seen = len(watcher.phases)
+            wait(
+                lambda seen=seen: len(watcher.phases) > seen or _in_service(api_server, "new-2"),
+                "a step of the change",
+            )
+            wait(replicas.acts, "somebody acts")
+            killed.append(replicas.kill_the_one_that_acts())
+            replicas.start()
+        wait(lambda: _in_service(api_server, "new-2"), "the change is complete", timeout_s=600)
+    finally:
+        watcher.stop.set()
+        watching.join()
+    assert len(set(killed)) == _KILLS
+    assert watcher.wrong == []
+    assert watcher.most_out == 1
+    changed = [name for name, phase in watcher.phases if phase == "Applying"]
+    assert sorted(changed) == list(_NAMES), "each node is changed once"

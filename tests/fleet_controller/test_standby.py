@@ -1,0 +1,173 @@
+"""Only the replica that leads acts, and it begins with what is so at that moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from fleet_controller import loop as loop_module
+from fleet_controller.actions import Action
+from fleet_controller.loop import Loop
+from fleet_controller.observe import Cluster
+from fleet_controller.state import Node, Pool, Report
+from kubeapi import Client, Unreachable
+
+
+@dataclass
+class Api:
+    """An API server's lists, as they are and as a watch has shown them."""
+
+    asked: list[str] = field(default_factory=list)
+    broken: bool = False
+    items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    version: int = 10
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        self.asked.append(path)
+        if self.broken:
+            raise Unreachable("nobody answers")
+        listed = self.items.get(path, [])
+        return {"metadata": {"resourceVersion": str(self.version)}, "items": listed}
+
+
+@dataclass
+class Run:
+    """A loop in a thread, which leads when the test says so."""
+
+    cluster: Cluster
+    leads: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
+    done: list[Action] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for each in (self.cluster.nodes, self.cluster.pools, self.cluster.reports):
+            each.listed.set()
+        self.loop = Loop(self.cluster, leads=self.leads.is_set, clock=lambda: 1_800_000_000.0)
+        self._thread = threading.Thread(target=self.loop.run, args=(self.stop,))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self.stop.set()
+        self.cluster.changed.set()
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
+
+
+def _until(holds: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(3000):
+        if holds():
+            return
+        pause.wait(0.01)
+    pytest.fail("it does not come to hold")
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def run(api: Api, monkeypatch: pytest.MonkeyPatch, pool: Pool, node: Node, report: Report) -> Any:
+    made = Run(Cluster.of(cast(Client, api)))
+    monkeypatch.setattr(loop_module, "_STANDBY_S", 0.01)
+    monkeypatch.setattr(loop_module, "execute", lambda _, action: made.done.append(action))
+    known = made.cluster
+    for collection, one in ((known.pools, pool), (known.nodes, node), (known.reports, report)):
+        monkeypatch.setattr(collection, "all", lambda one=one: {one.name: one})
+    yield made
+    made.end()
+
+
+def test_who_does_not_lead_does_nothing_and_lists_nothing(api: Api, run: Run) -> None:
+    run.start()
+    turns = run.loop.progress.last_turn
+    _until(lambda: run.loop.progress.last_turn > turns + 0.05)
+    assert (run.done, api.asked, run.loop.progress.passes) == ([], [], 0)
+    assert run.loop.progress.error is None, "it is ready to take over"
+
+
+def test_who_begins_to_lead_lists_everything_before_the_first_pass(api: Api, run: Run) -> None:
+    run.start()
+    run.leads.set()
+    _until(lambda: run.done)
+    kinds = [path.rpartition("/")[2] for path in api.asked[:3]]
+    assert kinds == ["gpupools", "nodes", "gpunodereports"]
+
+
+def test_without_these_lists_there_is_no_pass(api: Api, run: Run) -> None:
+    api.broken = True
+    run.start()
+    run.leads.set()
+    _until(lambda: run.loop.progress.error)
+    assert run.done == []
+    api.broken = False
+    _until(lambda: run.done)
+
+
+def test_who_leads_no_more_ends_in_the_middle_of_a_pass(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(_: Cluster, action: Action) -> None:
+        run.done.append(action)
+        run.leads.clear()
+
+    monkeypatch.setattr(loop_module, "execute", execute)
+    run.start()
+    run.leads.set()
+    _until(lambda: run.done and run.loop.progress.passes == 0 and not run.leads.is_set())
+    turns = run.loop.progress.last_turn
+    _until(lambda: run.loop.progress.last_turn > turns + 0.05)
+    assert len(run.done) == 1
+    run.leads.set()
+    _until(lambda: len(run.done) == 2)
+
+
+def test_a_signal_ends_it_in_the_middle_of_a_pass(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(_: Cluster, action: Action) -> None:
+        run.done.append(action)
+        run.stop.set()
+
+    monkeypatch.setattr(loop_module, "execute", execute)
+    run.leads.set()
+    run.start()
+    _until(lambda: run.done)
+    run.end()
+    assert len(run.done) == 1
+
+
+def _raw(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+def test_a_list_replaces_what_is_older_and_keeps_what_a_watch_has_shown_since(api: Api) -> None:
+    nodes = Cluster.of(cast(Client, api)).nodes
+    for raw in (_raw("gone", 5), _raw("changed", 6), _raw("newer", 12), _raw("joined", 11)):
+        nodes.put(raw)
+    api.items[nodes.path] = [_raw("changed", 9), _raw("newer", 8), _raw("other", 3)]
+    nodes.list_again(cast(Client, api))
+    assert {node.name: node.version for node in nodes.all().values()} == {
+        "changed": "9",
+        "newer": "12",
+        "joined": "11",
+        "other": "3",
+    }
+
+
+def test_a_loop_ends_where_the_cluster_is_not_followed_any_more(run: Run) -> None:
+    ended = threading.Thread(target=lambda: None)
+    ended.start()
+    ended.join()
+    run.cluster.nodes.thread = ended
+    run.start()
+    _until(lambda: not run._thread.is_alive())
+    assert not run.stop.is_set()
+    assert run.cluster.ended() == "the thread that follows /api/v1/nodes has ended"
