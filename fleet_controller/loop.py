@@ -43,6 +43,7 @@ RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
+_LONGEST_RETRY_AFTER_S = 60.0
 _STANDBY_S = 1.0
 """Between two looks at whether this process leads."""
 _ASKED_AGAIN_S = 15.0
@@ -94,6 +95,8 @@ class Loop:
         self._no_operands: Mapping[str, str] = {}
         self._refusals = Refusals()
         self._failures = 0
+        self._retry_after = 0.0
+        """Seconds for which the API server wants to be left alone; asked in the last pass."""
 
     def run(self, stop: threading.Event) -> None:
         """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
@@ -123,6 +126,7 @@ class Loop:
             )
             if self._failures:
                 pause = min(pause, _BACKOFF_MAX_S, 0.1 * 2.0**self._failures)
+                pause = max(pause, self._retry_after)
                 stop.wait(pause)
             elif changed.wait(pause):
                 stop.wait(DEBOUNCE_S)
@@ -141,16 +145,19 @@ class Loop:
 
     def turn(self) -> float | None:
         """One pass. Returns when the next one is due without a change: seconds since the epoch."""
-        started = time.monotonic()
+        started, self._retry_after = time.monotonic(), 0.0
         try:
             decision = self._decide()
         except (ApiError, Unreachable) as e:
+            self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
         failed: dict[str, str] = {}
         for action in decision.actions:
             if not self._may_act():
                 return None
+            if self._retry_after:
+                break
             about = subject(action)
             if about not in failed:
                 error = self._do(action)
@@ -234,6 +241,7 @@ class Loop:
                 self.progress.count(action, "refused")
                 return None
             if not _overtaken(action, e):
+                self._heed(e)
                 self.progress.count(action, "failed")
                 return error_text(e)
             # The object is gone or has changed: the next pass decides again.
@@ -250,6 +258,11 @@ class Loop:
             elif isinstance(action, RetractEvent):
                 self._warnings.pop(action.name, None)
         return None
+
+    def _heed(self, error: ApiError | Unreachable) -> None:
+        """An API server that is overloaded says when it may be asked again."""
+        if isinstance(error, ApiError) and error.retry_after_s:
+            self._retry_after = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
 
     def _fail(self, error: str) -> None:
         self._failures += 1

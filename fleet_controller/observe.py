@@ -30,12 +30,14 @@ from fleet_controller.state import (
     read_report,
     read_warning,
 )
-from kubeapi import ApiError, Client, Event, JsonObject, Unreachable, list_and_watch
+from kubeapi import ApiError, Client, Event, JsonObject, Unreachable, list_all, list_and_watch
 from kubeapi.client import path_of
 from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
 _BACKOFF_MAX_S = 5.0
+_TOMBSTONES = 1000
+"""Deleted objects that are remembered: a request takes 30 s at most."""
 
 T = TypeVar("T")
 
@@ -57,6 +59,8 @@ class Collection(Generic[T]):
         self._changed = changed
         self._lock = threading.Lock()
         self._items: dict[str, tuple[int, T]] = {}
+        self._deleted: dict[str, int] = {}
+        """Name -> version, of the last few."""
 
     def all(self) -> dict[str, T]:
         with self._lock:
@@ -70,24 +74,15 @@ class Collection(Generic[T]):
         name, version, item = parsed
         with self._lock:
             known = self._items.get(name)
-            if known is None or known[0] < version:
+            # The answer to a write may come after the news that the object is gone.
+            newest = max(known[0] if known else 0, self._deleted.get(name, 0))
+            if newest < version:
                 self._items[name] = (version, item)
         self._changed.set()
 
     def list_again(self, client: Client) -> None:
         """Takes over what there is at this moment. Raises ApiError or Unreachable."""
-        listed = client.get(self.path)
-        at = int(listed["metadata"]["resourceVersion"])
-        found = {one[0]: one[1:] for one in map(self._parsed, listed.get("items") or ()) if one}
-        with self._lock:
-            # A watch may have shown what is newer than the list.
-            newer = {
-                name: known
-                for name, known in self._items.items()
-                if known[0] > (found[name][0] if name in found else at)
-            }
-            self._items = {**found, **newer}
-        self._changed.set()
+        self._take(list_all(client, self.path, keep=self._parsed))
 
     def follow(self, client: Client, stop: threading.Event) -> None:
         """Keeps the collection current until `stop` is set, whatever happens."""
@@ -100,6 +95,7 @@ class Collection(Generic[T]):
                     backoff_max_s=_BACKOFF_MAX_S,
                     on_error=self._failed,
                     on_open=self._opened,
+                    keep=self._parsed,
                 ):
                     self._apply(event)
             except Exception as e:  # noqa: BLE001 - a thread that ends here would end unseen
@@ -117,17 +113,35 @@ class Collection(Generic[T]):
 
     def _apply(self, event: Event) -> None:
         if event.type == "LISTED":
-            parsed = [p for p in map(self._parsed, event.items) if p]
-            with self._lock:
-                self._items = {name: (version, item) for name, version, item in parsed}
+            self._take(event)
             self.listed.set()
-            self._changed.set()
         elif event.type == "DELETED":
+            meta = event.object["metadata"]
             with self._lock:
-                self._items.pop(event.object["metadata"]["name"], None)
+                self._items.pop(meta["name"], None)
+                self._deleted[meta["name"]] = int(meta["resourceVersion"])
+                if len(self._deleted) > _TOMBSTONES:
+                    del self._deleted[next(iter(self._deleted))]
             self._changed.set()
         elif event.type in ("ADDED", "MODIFIED"):
             self.put(event.object)
+
+    def _take(self, listed: Event) -> None:
+        """Replaces what is known, but for what is newer than the list."""
+        at = int(listed.object["metadata"]["resourceVersion"])
+        found = {name: (version, item) for name, version, item in filter(None, listed.items)}
+        with self._lock:
+            newer = {
+                name: known
+                for name, known in self._items.items()
+                if known[0] > (found[name][0] if name in found else at)
+            }
+            self._items = {
+                name: one
+                for name, one in {**found, **newer}.items()
+                if one[0] > self._deleted.get(name, 0)
+            }
+        self._changed.set()
 
     def _parsed(self, raw: Mapping[str, Any]) -> tuple[str, int, T] | None:
         """None for an object that cannot be parsed: it must not hide the others."""

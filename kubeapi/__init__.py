@@ -6,6 +6,6 @@ memory, and lightkube needs compiled packages.
 """
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable
-from kubeapi.watch import Event, list_and_watch
+from kubeapi.watch import Event, list_all, list_and_watch
 
-__all__ = ["ApiError", "Client", "Event", "JsonObject", "Unreachable", "list_and_watch"]
+__all__ = ["ApiError", "Client", "Event", "JsonObject", "Unreachable", "list_all", "list_and_watch"]

@@ -11,7 +11,7 @@ import pytest
 
 from fleet_controller import observe
 from fleet_controller.observe import Cluster
-from kubeapi import Client, Unreachable
+from kubeapi import Client, Event, Unreachable
 
 LISTED = {"metadata": {"resourceVersion": "1"}, "items": []}
 
@@ -112,3 +112,37 @@ def test_a_thread_that_has_ended_is_told(cluster: Cluster) -> None:
     dead.join()
     cluster.nodes.thread = dead
     assert cluster.outdated() == "the thread that follows /api/v1/nodes has ended"
+
+
+def _node(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
+    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes.put(_node("n", 104))
+    nodes._apply(Event("DELETED", _node("n", 106)))
+    nodes.put(_node("n", 105))
+    assert nodes.all() == {}
+    nodes._take(
+        Event("LISTED", {"metadata": {"resourceVersion": "105"}}, (nodes._parsed(_node("n", 105)),))
+    )
+    assert nodes.all() == {}, "a list from before its end"
+    nodes.put(_node("n", 107))
+    assert nodes.all()["n"].version == "107", "another node of its name"
+
+
+def test_few_deleted_objects_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "_TOMBSTONES", 2)
+    nodes = Cluster.of(cast(Client, Api())).nodes
+    for version in range(5, 9):
+        nodes._apply(Event("DELETED", _node(f"n{version}", version)))
+    assert list(nodes._deleted) == ["n7", "n8"]
+
+
+def test_a_list_that_is_older_than_what_is_known_takes_nothing_back() -> None:
+    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes.put(_node("n", 20))
+    old = Event("LISTED", {"metadata": {"resourceVersion": "10"}}, ())
+    nodes._apply(old)
+    assert [node.version for node in nodes.all().values()] == ["20"]

@@ -14,7 +14,7 @@ from fleet_controller.actions import Action
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from fleet_controller.state import Node, Pool, Report
-from kubeapi import Client, Unreachable
+from kubeapi import ApiError, Client, Unreachable
 
 
 @dataclass
@@ -47,9 +47,9 @@ class Run:
         for each in (self.cluster.nodes, self.cluster.pools, self.cluster.reports):
             each.listed.set()
         self.loop = Loop(self.cluster, leads=self.leads.is_set, clock=lambda: 1_800_000_000.0)
-        self._thread = threading.Thread(target=self.loop.run, args=(self.stop,))
 
     def start(self) -> None:
+        self._thread = threading.Thread(target=self.loop.run, args=(self.stop,))
         self._thread.start()
 
     def end(self) -> None:
@@ -171,3 +171,32 @@ def test_a_loop_ends_where_the_cluster_is_not_followed_any_more(run: Run) -> Non
     _until(lambda: not run._thread.is_alive())
     assert not run.stop.is_set()
     assert run.cluster.ended() == "the thread that follows /api/v1/nodes has ended"
+
+
+class Waits(threading.Event):
+    """Ends with the first wait for anything, and remembers for how long it was to."""
+
+    asked = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout:
+            self.asked = timeout
+            self.set()
+        return self.is_set()
+
+
+def test_an_overloaded_api_server_is_left_alone_for_as_long_as_it_says(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: Cluster, action: Action) -> None:
+        run.done.append(action)
+        raise ApiError(429, {"message": "too many requests"}, retry_after_s=17)
+
+    monkeypatch.setattr(loop_module, "execute", busy)
+    run.leads.set()
+    run.stop = Waits()
+    run.start()
+    _until(run.stop.is_set)
+    assert run.stop.asked == 17
+    assert len(run.done) == 1, "the rest of the pass would only add to its load"
+    assert "too many requests" in (run.loop.progress.error or "")

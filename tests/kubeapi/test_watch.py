@@ -137,3 +137,82 @@ def test_it_ends_once_stop_is_set(server: Any, answer: Any) -> None:
         if event.type == "ADDED":
             stop.set()
     assert stop.is_set()
+
+
+def test_a_list_is_read_in_pages_and_only_what_is_kept_of_it_stays(
+    server: Any, answer: Any
+) -> None:
+    first = _listed("5", "a", "b")
+    first["metadata"]["continue"] = "token"
+    server.answers = [answer(body=first), answer(body=_listed("5", "c")), answer(body=b"")]
+    events = list_and_watch(
+        server.client(),
+        "/x",
+        stop=threading.Event(),
+        keep=lambda raw: raw["metadata"]["name"],
+        labelSelector="app=x",
+    )
+    listed = next(events)
+    assert (listed.items, listed.object["metadata"]["resourceVersion"]) == (("a", "b", "c"), "5")
+    assert [asked.path for asked in server.asked] == [
+        "/x?labelSelector=app%3Dx&limit=500",
+        "/x?labelSelector=app%3Dx&limit=500&continue=token",
+    ]
+    next(events)
+    assert "limit" not in server.asked[2].path, "a watch has no pages"
+
+
+def test_a_list_that_expires_between_two_pages_is_read_from_the_beginning(
+    server: Any, answer: Any
+) -> None:
+    first = _listed("5", "a")
+    first["metadata"]["continue"] = "token"
+    gone = answer(status=410, body={"message": "too old", "reason": "Expired"})
+    server.answers = [answer(body=first), gone, answer(body=_listed("9", "c"))]
+    (listed,) = islice(list_and_watch(server.client(), "/x", stop=threading.Event()), 1)
+    assert [one["metadata"]["name"] for one in listed.items] == ["c"]
+
+
+class Waits(threading.Event):
+    """Waits for nothing, and remembers for how long it was to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.asked.append(timeout)
+        return self.is_set()
+
+
+def test_it_asks_again_no_sooner_than_the_server_says(server: Any, answer: Any) -> None:
+    busy = answer(status=429, body={"message": "busy"}, headers={"Retry-After": "17"})
+    for_ever = answer(status=503, body={"message": "down"}, headers={"Retry-After": "86400"})
+    server.answers = [busy, for_ever, answer(body=_listed("1"))]
+    stop = Waits()
+    next(list_and_watch(server.client(), "/x", stop=stop, backoff_max_s=0.01))
+    assert stop.asked == [17.0, 60.0]
+
+
+def test_a_second_410_in_a_row_is_not_answered_at_once(server: Any, answer: Any) -> None:
+    gone = answer(status=410, body={"message": "too old", "reason": "Expired"})
+    server.answers = [answer(body=_listed("5")), gone, answer(body=_listed("6")), gone] * 2 + [
+        answer(body=_listed("9", "c"))
+    ]
+    stop = Waits()
+    list(islice(list_and_watch(server.client(), "/x", stop=stop), 4))
+    assert len(stop.asked) == 2, "the first at once, the others after a pause"
+
+
+def test_a_version_that_the_server_does_not_know_yet_is_forgotten(server: Any, answer: Any) -> None:
+    """A server that was restored has gone back, and would refuse it for ever."""
+    ahead = {"message": "Too large resource version: 5, current: 2", "reason": "Timeout"}
+    server.answers = [
+        answer(body=_listed("5")),
+        answer(status=504, body=ahead),
+        answer(body=_listed("2", "a")),
+    ]
+    stop = Waits()
+    seen = list(islice(list_and_watch(server.client(), "/x", stop=stop), 2))
+    assert [event.type for event in seen] == ["LISTED", "LISTED"]

@@ -122,6 +122,7 @@ class WatchedObjects:
             backoff_max_s=_BACKOFF_MAX_S,
             on_error=lambda _: None,  # the wait's own timeout bounds an outage
             on_open=lambda: None,
+            keep=lambda raw: raw,
             **collection.query,
         )
         for event in events:
