@@ -270,7 +270,7 @@ def test_names_that_only_begin_like_a_token_are_not_tokens() -> None:
             'kind: "vlm" is not one of vllm, triton, container; did you mean vllm?',
         ),
         ([("kind", "tgi")], "is not one of vllm, triton, container; write vllm, triton, or cont"),
-        ([("kind", None)], "gpu_share: is missing"),
+        ([("kind", None)], "kind: is missing; write kind: vllm, triton, or container"),
         ([("run_as_user", 0)], "run_as_user: must be at least 1, but is 0: 0 is root"),
     ],
 )

@@ -15,7 +15,10 @@ ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
 
 
 def _tag(value: Any) -> str:
-    return "kind" if isinstance(value, dict) and "kind" in value else "share"
+    """`kind` also where that key is misspelled: only servers have an image, or a pool."""
+    if not isinstance(value, dict) or "gpu_share" in value:
+        return "share"
+    return "kind" if {"kind", "image", "pool"} & value.keys() else "share"
 
 
 AnyWorkload = Annotated[
