@@ -29,6 +29,7 @@ from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import status_after_reboot
+from rehearsal.cluster.kubelet.services.proxy import ADDRESS, ServiceProxy
 from rehearsal.cluster.kubelet.timestamps import timestamp
 from rehearsal.cluster.node import container_runtime
 from rehearsal.cluster.node.fake_dbus import SystemBus
@@ -41,7 +42,7 @@ _RETRY_S = 1.0
 
 
 class ClusterKubelet:
-    """Runs in one event loop; two threads wait for the API server's watches."""
+    """Runs in one event loop; three threads wait for the API server's watches."""
 
     def __init__(
         self,
@@ -66,6 +67,9 @@ class ClusterKubelet:
         self._api = Api(client)
         self._sources = ApiSources(client)
         self._addresses = AddressBlock(f"{environment}/{cluster}")
+        self._services = ServiceProxy(
+            self._addresses, lambda: (run.pod for run in self._pods.values()), self._publish
+        )
         address = urlsplit(client.server)
         shims = write_shims(self._directory / "shims")
         stand_ins.write(shims)
@@ -131,12 +135,14 @@ class ClusterKubelet:
         watches: tuple[tuple[str, Callable[[Event], None], dict[str, str]], ...] = (
             ("/api/v1/nodes", self._on_node, {}),
             ("/api/v1/pods", self._on_pod, {"fieldSelector": "spec.nodeName!="}),
+            ("/api/v1/services", self._on_service, {}),
         )
         for watch in watches:
             threading.Thread(target=feed, name=f"watch {watch[0]}", args=watch, daemon=True).start()
         started()
         await stopping.wait()
         self._stop.set()
+        self._services.close()
         for operands in self._operands.values():
             operands.stop()
         for run in self._pods.values():
@@ -417,6 +423,35 @@ class ClusterKubelet:
                 if isinstance(problem, ApiError) and problem.status < 500:
                     return  # it is gone, or another pod has its name
             await asyncio.sleep(_RETRY_S)
+
+    # -- services
+    # ----------------------------------------------------------------------------------------------
+
+    def _on_service(self, event: Event) -> None:
+        if event.type == "LISTED":
+            for uid in self._services.known() - {s["metadata"]["uid"] for s in event.items}:
+                self._services.drop(uid)
+            for service in event.items:
+                self._services.see(service)
+        elif event.type == "DELETED":
+            self._services.drop(event.object["metadata"]["uid"])
+        elif event.type in ("ADDED", "MODIFIED"):
+            self._services.see(event.object)
+
+    async def _publish(self, service: JsonObject, address: str) -> None:
+        """Writes where a Service is reached. Raises ApiError, Unreachable."""
+        of = service["metadata"]
+        path = path_of("v1", "services", of["name"], of["namespace"])
+        # The uid is a precondition: another Service of this name has another address.
+        told = {"uid": of["uid"], "annotations": {ADDRESS: address}}
+        await self._api.run(self._api.client.patch, path, {"metadata": told})
+        if service["spec"].get("type") == "LoadBalancer":
+            ingress = {"ip": address, "ipMode": "Proxy"}
+            body = {
+                "metadata": {"uid": of["uid"]},
+                "status": {"loadBalancer": {"ingress": [ingress]}},
+            }
+            await self._api.patch_status(path, body)
 
     # -- the rest
     # ----------------------------------------------------------------------------------------------

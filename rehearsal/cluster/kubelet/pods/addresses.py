@@ -1,4 +1,4 @@
-"""Pod addresses, each pod's own, from 127.0.0.0/8."""
+"""Addresses of pods and Services, each its own, from 127.0.0.0/8."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AddressBlock:
                 f"{_CLAIM_PORT}"
             )
         self._used: set[str] = set()
-        self._next = 256  # from 127.X.1.0 on; the first /24 is reserved
+        self._next = 256  # from 127.X.1.0 on; the first /24 is for Services
 
     def take(self, preferred: str | None = None) -> str:
         """A free address: `preferred` if it is in the block and free. Raises NoAddress."""
@@ -60,6 +60,19 @@ class AddressBlock:
                 self._used.add(candidate)
                 return candidate
         raise NoAddress(f"all addresses of {self.network} are in use")
+
+    def take_service(self, preferred: str | None = None) -> str:
+        """The same for a Service, from 127.X.0.2 to 127.X.0.254. Raises NoAddress."""
+        free = [
+            address
+            for number in range(2, 255)
+            if (address := str(self.network[number])) not in self._used
+        ]
+        if not free:
+            raise NoAddress(f"all addresses of {self.network} for Services are in use")
+        chosen = preferred if preferred in free else free[0]
+        self._used.add(chosen)
+        return chosen
 
     def give_back(self, address: str) -> None:
         self._used.discard(address)

@@ -29,6 +29,7 @@ PYTHON = (
 PLURALS = {
     "ConfigMap": "configmaps",
     "Secret": "secrets",
+    "Service": "services",
     "Pod": "pods",
     "Node": "nodes",
     "Namespace": "namespaces",

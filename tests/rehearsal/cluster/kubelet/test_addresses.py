@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+import pytest
+
+from rehearsal.cluster.kubelet.pods.addresses import AddressBlock, NoAddress
 
 
 def test_two_stand_ins_never_share_a_block_and_close_releases_it() -> None:
@@ -27,5 +29,22 @@ def test_addresses_are_unique_and_an_earlier_one_can_be_kept() -> None:
         assert block.take(taken[0]) == taken[0]
         assert block.take(taken[0]) not in taken
         assert block.take("10.0.0.1") not in taken
+    finally:
+        block.close()
+
+
+def test_services_have_addresses_that_no_pod_gets() -> None:
+    block = AddressBlock("x")
+    try:
+        services = [block.take_service() for _ in range(253)]
+        pods = [block.take() for _ in range(600)]
+        assert len({*services, *pods}) == 853
+        with pytest.raises(NoAddress, match="for Services are in use"):
+            block.take_service()
+        block.give_back(services[7])
+        assert block.take_service("nonsense") == services[7]
+        block.give_back(services[8])
+        block.give_back(services[9])
+        assert block.take_service(services[9]) == services[9]
     finally:
         block.close()
