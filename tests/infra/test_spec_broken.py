@@ -72,8 +72,8 @@ def generated() -> Iterator[Broken]:
                 fleet = copy.deepcopy(good)
                 at, last = _parent(fleet, path), path[-1]
                 if kind == "misspelled":
-                    if isinstance(last, int):
-                        continue
+                    if isinstance(last, int) or path[-2:-1] == ("secrets",):
+                        continue  # of secrets the user names the keys
                     broken = {(_misspelled(k) if k == last else k): v for k, v in at.items()}
                     at.clear()
                     at.update(broken)
@@ -89,12 +89,19 @@ def generated() -> Iterator[Broken]:
 
 
 # Where a key is optional, null is the same as leaving it out.
-_MAY_BE_NULL = {"fractional", "local_ssd", "zones", "config", "start", "ami_type"}
+_MAY_BE_NULL = {
+    "fractional", "local_ssd", "zones", "config", "start", "ami_type",
+    "attention", "max_model_len", "max_num_seqs", "cpu",
+}  # fmt: skip
+_MEMORY = ("requests", "memory"), ("limits", "memory")
 _TOOLKIT = ("gpu_operator", "toolkit", "enabled")
 GENERATED = [
     b
     for b in generated()
-    if not (b.name.endswith(" null") and (b.path[-1] in _MAY_BE_NULL or b.path == _TOOLKIT))
+    if not (
+        b.name.endswith(" null")
+        and (b.path[-1] in _MAY_BE_NULL or b.path == _TOOLKIT or b.path[-2:] in _MEMORY)
+    )
 ]
 
 
