@@ -15,6 +15,7 @@ _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
 _AUTOSCALER = "rehearsal/clouds/aws/eks/autoscaler.py"
 _OPERATOR = "rehearsal/cluster/gpu_operator"
 _EXISTING = "rehearsal/scenario/existing_cluster"
+_KUBELET = "rehearsal/cluster/kubelet"
 _SILICON = "rehearsal/cluster/silicon"
 
 
@@ -44,8 +45,8 @@ def check_stack(stack: str) -> FleetPlan:
 def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
     if isinstance(fleet, ByoFleetPlan):
-        return [*_existing(fleet), *_mps(fleet)]
-    problems: list[spec.Problem] = []
+        return [*_existing(fleet), *_mps(fleet), *_new_volumes(fleet)]
+    problems: list[spec.Problem] = [*_new_volumes(fleet)]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
         if isinstance(fleet.cluster.autoscaler, KarpenterPlan):
@@ -68,6 +69,17 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
             )
         )
     return problems
+
+
+def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
+    for i, one in enumerate(fleet.deployments):
+        if isinstance(one.asked, spec.VllmWorkload) and isinstance(one.asked.cache, spec.NewVolume):
+            yield spec.Problem(
+                path=("workloads", i, "cache"),
+                reason=f"{_CANNOT} nothing there makes volumes for claims, so the pods would wait",
+                instead="for a rehearsal leave it out: each replica then has a cache of its own",
+                source=_KUBELET,
+            )
 
 
 def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:

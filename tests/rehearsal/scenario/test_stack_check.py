@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from infra import plan, spec
 from rehearsal.scenario import stack_check
 from rehearsal.scenario.errors import NoSuchStack
+from tests.infra import test_workloads
 
 EKS: dict[str, Any] = {
     "cloud": "eks",
@@ -141,3 +143,16 @@ def test_a_stack_file_of_ones_own_is_found_by_its_name(
     stack_check.check_stack("dev")
     with pytest.raises(NoSuchStack, match="there are dev"):
         stack_check.check_stack("s0")
+
+
+def test_a_volume_that_nobody_would_make_is_refused() -> None:
+    text = (Path(test_workloads.__file__).parent / "golden" / "vllm.yaml").read_text()
+    raw = yaml.safe_load(text)["config"]["slicewright:fleet"]
+
+    def refused() -> list[spec.Path]:
+        fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+        return [p.path for p in stack_check.unrehearsable(fleet)]
+
+    assert refused() == [("workloads", 0, "cache")]
+    del raw["workloads"][0]["cache"]
+    assert refused() == [], "the other's claim is there already"

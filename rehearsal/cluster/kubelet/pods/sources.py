@@ -30,7 +30,7 @@ class ApiSources:
         self._found: dict[tuple[str, str, str], tuple[float, JsonObject]] = {}
 
     def find(self, kind: str, namespace: str, name: str) -> JsonObject | None:
-        """The object, or None. kind: `configmaps` or `secrets`."""
+        """The object, or None. kind: `configmaps`, `secrets`, `persistentvolumeclaims`."""
         key = (kind, namespace, name)
         now = time.monotonic()
         with self._lock:

@@ -91,6 +91,8 @@ def _prepare_one(
     name = volume["name"]
     if "hostPath" in volume:
         return _host_path(context.node_root, volume["hostPath"], name)
+    if "persistentVolumeClaim" in volume:
+        return _claimed(context, sources, volume["persistentVolumeClaim"]["claimName"])
     directory: Path = context.directory / "volumes" / name
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     directory.chmod(0o755)
@@ -237,6 +239,23 @@ def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
     finally:
         os.close(descriptor)
     temporary.replace(path)
+
+
+def _claimed(context: VolumeContext, sources: Sources, name: str) -> Path:
+    """A directory for all pods of a claim, on whichever nodes: whatever its volume would be.
+
+    It is empty at first, and goes with the cluster.
+    """
+    found = sources.find("persistentvolumeclaims", context.pod["metadata"]["namespace"], name)
+    if found is None:
+        raise MissingReference(f'persistentvolumeclaim "{name}" not found')
+    if (found.get("status") or {}).get("phase") != "Bound":
+        raise MissingReference(f'persistentvolumeclaim "{name}" is not bound')
+    # node_root is clusters/<cluster>/nodes/<node>/root.
+    directory: Path = context.node_root.parents[2] / "claims" / found["metadata"]["uid"]
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o777)
+    return directory
 
 
 def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:

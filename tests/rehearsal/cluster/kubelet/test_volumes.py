@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,31 @@ def test_host_paths_are_below_the_nodes_root(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_volume_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="nfs"):
         made(tmp_path, {"nfs": {"server": "x"}})
+
+
+def claimed(tmp_path: Path, phase: str, node: str) -> Path:
+    """Where a pod on that node finds the claim `models`."""
+    objects = Objects()
+    claim = {"metadata": {"name": "models", "uid": "c-1"}, "status": {"phase": phase}}
+    objects.objects["persistentvolumeclaims", "models"] = claim
+    root = tmp_path / "nodes" / node / "root"
+    root.mkdir(parents=True)
+    asked = {"name": "v", "persistentVolumeClaim": {"claimName": "models"}}
+    on_node = replace(context(tmp_path, asked), node_root=root)
+    return prepare(on_node, objects).paths["v"]
+
+
+def test_a_bound_claim_is_one_directory_on_all_nodes_that_every_user_may_write(
+    tmp_path: Path,
+) -> None:
+    first, second = (claimed(tmp_path, "Bound", node) for node in ("n1", "n2"))
+    (first / "weights").write_text("w")
+    assert (second / "weights").read_text() == "w"
+    assert mode(first) == 0o777
+
+
+def test_a_claim_that_is_not_bound_or_not_there_is_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(MissingReference, match='"models" is not bound'):
+        claimed(tmp_path, "Pending", "n1")
+    with pytest.raises(MissingReference, match='"none" not found'):
+        made(tmp_path, {"persistentVolumeClaim": {"claimName": "none"}})
