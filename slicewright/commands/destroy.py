@@ -119,7 +119,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         report = teardown.look()
         _show(report, console)
         if not parsed.dry_run:
-            _ask(report, parsed)
+            if not report.obstacles:
+                _ask(report, parsed)
             report = teardown.run(report)
             _show(replace(report, bill=None), console)
     except _NotAsked as e:

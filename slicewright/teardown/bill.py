@@ -80,12 +80,13 @@ def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
         and not p["metadata"]["namespace"].startswith(_SYSTEM)
         and not _of_daemon_set(p)
     )
+    of_others = dict(sorted(others.items()))
     gpu_pods = tuple(_full(p) for p in going if wants_gpu(p))
     if existing:
-        return Bill(gpu_pods=gpu_pods, others=others)
+        return Bill(gpu_pods=gpu_pods, others=of_others)
     return Bill(
         gpu_pods=gpu_pods,
-        others=others,
+        others=of_others,
         claims=tuple(_full(c) for c in objects.claims),
         volumes=tuple(_volume(v) for v in objects.volumes if on_cloud_disk(v)),
         balancers=tuple(f"{kind} {_full(o)}" for kind, o in balancers(objects)),

@@ -39,7 +39,7 @@ class State:
     guarded: Sequence[str]
     """URNs of clusters that their cloud will not delete: deletion protection is on."""
     pending: Sequence[str]
-    """URNs of operations that were cut off."""
+    """URNs of resources whose creation was cut off."""
     kubeconfig: str | None
     """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
 
@@ -76,7 +76,7 @@ def state_of(exported: Mapping[str, Any]) -> State:
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
     own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]
     return State(
-        counts=Counter(r["type"] for r in own),
+        counts=dict(Counter(r["type"] for r in own)),
         networks=frozenset(str(r["id"]) for r in own if r["type"] in _NETWORKS and r.get("id")),
         protected=tuple(r["urn"] for r in own if r.get("protect")),
         guarded=tuple(
@@ -84,7 +84,11 @@ def state_of(exported: Mapping[str, Any]) -> State:
             for r in own
             if r["type"] in _CLUSTERS and (r.get("outputs") or {}).get("deletionProtection") is True
         ),
-        pending=tuple(o["resource"]["urn"] for o in deployment.get("pending_operations") or ()),
+        pending=tuple(
+            o["resource"]["urn"]
+            for o in deployment.get("pending_operations") or ()
+            if o.get("type") == "creating"
+        ),
         kubeconfig=next(
             (
                 found

@@ -149,6 +149,12 @@ class Teardown:
                 "file and run `pulumi up`"
                 for urn in state.guarded
             ),
+            *(
+                f"the creation of {urn} was cut off: the cloud may have it, and Pulumi would not "
+                f"delete it; take it over with: slicewright recover --stack {self.stack} (or, if "
+                "the cloud does not have it: pulumi refresh --clear-pending-creates)"
+                for urn in state.pending
+            ),
         ]
 
     def _with_bill(self, report: Report, state: State, there: bool | NotAnswered) -> Report:
@@ -238,7 +244,8 @@ class Teardown:
         def meanwhile() -> None:
             nonlocal swept_at
             if sweep is not None and self.clock.now() - swept_at >= _SWEEP_EVERY_S:
-                sweep.once(self._networks)
+                if self._there() is False:
+                    sweep.once(self._networks)
                 swept_at = self.clock.now()
 
         for attempt in range(1, _ATTEMPTS + 1):

@@ -11,6 +11,7 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
 from rehearsal.clouds.gcp.account import write_account as write_google_account
 from rehearsal.clouds.service import Cloud
+from slicewright.doctor import google_session
 from slicewright.teardown.aws import AwsAccount
 from slicewright.teardown.google import GoogleProject
 from slicewright.teardown.subject import Subject
@@ -24,6 +25,10 @@ def served(
     clouds_over_http: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cloud]:
     write_account(tmp_path, **PROMPT)
+    # Clients try again at once.
+    patience = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(patience, lambda *_: 0.0)
+    monkeypatch.setattr(google_session, "_RETRIES", google_session._RETRIES.new(backoff_factor=0))
     with served_clouds(tmp_path, FakeControlPlanes(tmp_path), monkeypatch) as cloud:
         yield cloud
 

@@ -118,10 +118,23 @@ def test_a_dry_run_changes_nothing(destroy: Command) -> None:
 
 
 def test_json_is_all_of_stdout(destroy: Command) -> None:
+    code, out, _ = destroy("--dry-run", "--json")
+    assert json.loads(out)["state"] == {"aws:iam/role:Role": 1}
     code, out, err = destroy("--yes", "--json")
     told = json.loads(out)
     assert (code, told["version"], told["left"], told["state"]) == (cli.PROVEN, 1, [], {})
     assert "Destroying (dev)" in err
+
+
+def test_what_pulumi_does_not_know_it_made_is_named_first(destroy: Command) -> None:
+    """Nobody is asked, and nothing is deleted, before that is decided."""
+    half = {"type": "creating", "resource": {"urn": "urn:pool"}}
+    written = {"deployment": {"resources": [ROLE], "pending_operations": [half]}}
+    (destroy.directory / "state.json").write_text(json.dumps(written))
+    code, _, err = destroy()
+    assert code == cli.NOT_PROVEN
+    assert "slicewright recover --stack dev" in err
+    assert not destroy.is_empty()
 
 
 def test_a_stack_that_is_gone_is_swept_all_the_same(destroy: Command) -> None:

@@ -1,0 +1,121 @@
+"""What hangs on a cluster, as its API's objects say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from slicewright.teardown.bill import Bill, Objects, bill_of
+from slicewright.teardown.report import Report, lines_of
+from slicewright.teardown.subject import state_of
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}}
+
+
+def pod(name: str, on: str, *, namespace: str = "ml", gpu: str = "", **more: Any) -> dict[str, Any]:
+    limits = {gpu: "1"} if gpu else {}
+    return {
+        "metadata": {"name": name, "namespace": namespace, **more},
+        "spec": {"nodeName": on, "containers": [{"resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+OURS = {"slicewright.io/pool": "gpu"}
+NODES = [node("mine", **OURS), node("theirs")]
+PODS = [
+    pod("train", "mine", gpu="nvidia.com/mig-1g.5gb"),
+    pod("web", "theirs"),
+    pod("big", "theirs", gpu="nvidia.com/gpu"),
+    pod("agent", "mine", namespace="slicewright-system"),
+    pod("dns", "mine", namespace="kube-system"),
+    pod("exporter", "mine", ownerReferences=[{"kind": "DaemonSet"}]),
+    {**pod("done", "mine", gpu="nvidia.com/gpu"), "status": {"phase": "Succeeded"}},
+]
+OBJECTS = Objects(
+    nodes=NODES,
+    pods=PODS,
+    claims=[{"metadata": {"namespace": "ml", "name": "models"}}],
+    volumes=[
+        {
+            "metadata": {"name": "pv"},
+            "spec": {"csi": {"driver": "ebs.csi.aws.com"}, "capacity": {"storage": "5Gi"}},
+        },
+        {"metadata": {"name": "nfs"}, "spec": {"nfs": {"server": "s"}}},
+    ],
+    services=[
+        {"metadata": {"namespace": "ml", "name": "a"}, "spec": {"type": "LoadBalancer"}},
+        {"metadata": {"namespace": "ml", "name": "b"}, "spec": {}},
+    ],
+    ingresses=[{"metadata": {"namespace": "ml", "name": "c"}, "spec": {}}],
+    budgets=[
+        {"metadata": {"namespace": "ml", "name": "d"}, "status": {"disruptionsAllowed": 0}},
+        {"metadata": {"namespace": "ml", "name": "e"}, "status": {"disruptionsAllowed": 1}},
+    ],
+)
+
+
+def bill(*, existing: bool) -> Bill:
+    return bill_of(OBJECTS, existing=existing, own=frozenset({"slicewright-system"}))
+
+
+def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
+    found = bill(existing=False)
+    assert found.gpu_pods == ("ml/train", "ml/big")
+    assert found.others == {"ml": 3}
+    assert found.claims == ("ml/models",)
+    assert found.balancers == ("Service ml/a", "Ingress ml/c")
+    assert found.budgets == ("ml/d",)
+    # A volume that nobody has given a policy is kept: Kubernetes' default.
+    assert [(v.name, v.size, v.retained) for v in found.volumes] == [("pv", "5Gi", True)]
+
+
+def test_of_a_cluster_that_stays_only_what_runs_on_the_stacks_nodes() -> None:
+    assert bill(existing=True) == Bill(gpu_pods=("ml/train",), others={"ml": 1})
+
+
+def test_it_is_told_and_can_be_written_as_json() -> None:
+    report = Report(
+        stack="dev", cluster="c", dry_run=True, state={"a:b:C": 2}, bill=bill(existing=False)
+    )
+    text = "\n".join(lines_of(report))
+    for words in ("2 a:b:C", "ml/train", "ml (3 pod(s))", "ml/models", "pv 5Gi", "Service ml/a"):
+        assert words in text
+    assert "nothing is left" not in text
+    assert json.loads(json.dumps(asdict(report)))["bill"]["others"] == {"ml": 3}
+
+
+def test_the_state_is_read_without_secrets() -> None:
+    """What was read only, the stack itself and providers are none of it."""
+    vpc = {"urn": "urn:vpc", "type": "aws:ec2/vpc:Vpc", "id": "vpc-1", "custom": True}
+    cluster = {
+        "urn": "urn:cluster",
+        "type": "aws:eks/cluster:Cluster",
+        "custom": True,
+        "protect": True,
+        "outputs": {"deletionProtection": True},
+    }
+    kubernetes = {
+        "urn": "urn:k",
+        "type": "pulumi:providers:kubernetes",
+        "custom": True,
+        "inputs": {"kubeconfig": {"4dabf18193072939515e22adb298388d": "a secret"}},
+    }
+    resources = [
+        {"urn": "urn:stack", "type": "pulumi:pulumi:Stack"},
+        kubernetes,
+        vpc,
+        cluster,
+        {**vpc, "id": "vpc-2", "external": True},
+    ]
+    pending = [{"type": "creating", "resource": {"urn": "urn:half"}}]
+    deployment = {"resources": resources, "pending_operations": pending}
+    found = state_of({"deployment": deployment})
+    assert found.counts == {"aws:ec2/vpc:Vpc": 1, "aws:eks/cluster:Cluster": 1}
+    assert found.networks == {"vpc-1"}
+    assert (found.protected, found.guarded) == (("urn:cluster",), ("urn:cluster",))
+    assert found.pending == ("urn:half",)
+    assert found.kubeconfig is None
