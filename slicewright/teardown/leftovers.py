@@ -25,6 +25,9 @@ ORDER: Final = (
     "log group",
 )
 """In which kinds are deleted: what uses another goes before it."""
+PROOF: Final = "firewall rule"
+PROVEN: Final = frozenset({"forwarding rule", "target pool", "backend service"})
+"""Known by a PROOF only: it must not go before them, nor while it is not known whether they are."""
 _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 """Name of what the service controllers of both clouds make: `a`, and the Service's UID."""
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.account import Account, Held, Refused
-from slicewright.teardown.leftovers import Leftover, in_order
+from slicewright.teardown.leftovers import PROOF, PROVEN, Leftover, in_order
 
 FIRST_WAIT_S: Final = 2.0
 LONGEST_WAIT_S: Final = 30.0
@@ -56,6 +56,9 @@ class Sweep:
             return self._swept(left, [*unknown, *found.not_asked])
         left = []
         for one in in_order(found.left):
+            if one.kind == PROOF and (found.not_asked or any(o.kind in PROVEN for o in left)):
+                left.append(replace(one, held="deleted last: the rest is known by it"))
+                continue
             after = self._handled(one)
             if after is not None:
                 left.append(after)

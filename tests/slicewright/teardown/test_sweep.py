@@ -1,0 +1,132 @@
+"""One sweep: in which order, what is kept, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.sweep import LONGEST_WAIT_S, Sweep, Swept
+
+MINE = "tag kubernetes.io/cluster/ml=owned"
+
+
+def one(kind: str, identity: str = "x", proof: str = MINE, held: str = "") -> Leftover:
+    return Leftover(kind=kind, id=identity, proof=proof, held=held)
+
+
+@dataclass
+class Account:
+    left: list[Leftover]
+    there: Answer[bool] = False
+    not_asked: Sequence[NotAnswered] = ()
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    """Kind -> what its deletions come to, one after the other; then they succeed."""
+    asked: list[str] = field(default_factory=list)
+
+    def cluster_is_there(self) -> Answer[bool]:
+        return self.there
+
+    def look(self, networks: frozenset[str]) -> Found:
+        return Found(left=list(self.left), not_asked=self.not_asked)
+
+    def delete(self, leftover: Leftover) -> Outcome:
+        self.asked.append(leftover.kind)
+        outcome = (self.outcomes.get(leftover.kind) or [None]).pop(0)
+        if outcome is None:
+            self.left.remove(leftover)
+        return outcome
+
+
+@dataclass
+class Time:
+    now_s: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+
+def sweep(account: Account, *, wait_s: float = 600.0, disks: bool = True) -> tuple[Swept, Time]:
+    time = Time()
+    swept = Sweep(account, delete_disks=disks).until_clean(
+        frozenset(), wait_s=wait_s, clock=lambda: time.now_s, sleep=time.sleep
+    )
+    return swept, time
+
+
+def test_what_proves_the_rest_goes_last() -> None:
+    held: list[Outcome] = [Held(why="busy"), Held(why="busy")]
+    account = Account(
+        [one("firewall rule"), one("forwarding rule")], outcomes={"forwarding rule": held}
+    )
+    swept, _ = sweep(account)
+    assert swept.clean
+    assert account.asked == ["forwarding rule"] * 3 + ["firewall rule"]
+
+
+def test_what_proves_the_rest_stays_while_the_rest_is_not_known() -> None:
+    unknown = (NotAnswered(why="the right compute.forwardingRules.list is missing"),)
+    account = Account([one("firewall rule"), one("disk")], not_asked=unknown)
+    swept, _ = sweep(account, wait_s=60)
+    assert account.asked == ["disk"]
+    assert [left.kind for left in swept.left] == ["firewall rule"]
+    assert not swept.clean
+
+
+def test_nothing_is_deleted_while_the_cluster_is_there_or_that_is_not_known() -> None:
+    for there in (True, NotAnswered(why="the right eks:DescribeCluster is missing")):
+        account = Account([one("disk")], there=there)
+        swept, _ = sweep(account, wait_s=60)
+        assert account.asked == []
+        assert not swept.clean
+
+
+def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
+    account = Account([one("security group", proof=""), one("disk")])
+    swept, time = sweep(account, disks=False)
+    assert account.asked == []
+    assert len(swept.left) == 2
+    # Waiting would change neither.
+    assert time.slept == []
+
+
+def test_a_missing_right_is_not_waited_for() -> None:
+    refused: list[Outcome] = [Refused(why="AccessDenied"), Refused(why="AccessDenied")]
+    swept, time = sweep(Account([one("disk")], outcomes={"disk": refused}))
+    assert "AccessDenied" in swept.left[0].held
+    assert time.slept == []
+
+
+def test_what_is_held_is_tried_until_time_is_over_and_less_and_less_often() -> None:
+    account = Account([one("security group")], outcomes={"security group": [Held(why="x")] * 99})
+    swept, time = sweep(account, wait_s=600)
+    assert swept.left[0].held == "x"
+    assert sum(time.slept) == 600
+    assert time.slept[0] < LONGEST_WAIT_S == max(time.slept)
+
+
+def test_an_interface_in_use_is_left_to_its_owner() -> None:
+    account = Account([one("network interface", held="in-use: ELB a1")])
+    sweep(account, wait_s=10)
+    assert account.asked == []
+
+
+def test_what_comes_back_is_deleted_again() -> None:
+    """A log group, by the last lines of its control plane."""
+    account = Account([one("log group")])
+    time = Time()
+
+    def sleep(seconds: float) -> None:
+        if not time.slept:
+            account.left.append(one("log group"))
+        time.sleep(seconds)
+
+    swept = Sweep(account, delete_disks=True).until_clean(
+        frozenset(), wait_s=60, clock=lambda: time.now_s, sleep=sleep
+    )
+    assert swept.clean
+    assert account.asked == ["log group"] * 2
