@@ -42,6 +42,8 @@ class Sweep:
     dry_run: bool = False
     on_deleted: Callable[[Leftover], None] = lambda _: None
     _deleted: dict[tuple[str, str], Leftover] = field(default_factory=dict)
+    _deletions: int = 0
+    """Also of what came back."""
 
     def once(self, networks: frozenset[str]) -> Swept:
         """One look, and one attempt at each that belongs to the cluster. Raises CannotAsk.
@@ -76,9 +78,9 @@ class Sweep:
         deadline = clock() + wait_s
         pause_s, settled = FIRST_WAIT_S, 0
         while True:
-            before = len(self._deleted)
+            before = self._deletions
             swept = self.once(networks)
-            moved = len(self._deleted) > before
+            moved = self._deletions > before
             settled = settled + 1 if swept.clean and not moved else 0
             if settled >= _SETTLED or self.dry_run:
                 return swept
@@ -100,6 +102,7 @@ class Sweep:
             return one  # its load balancer or instance takes it along
         match self.account.delete(one):
             case None:
+                self._deletions += 1
                 if (one.kind, one.id) not in self._deleted:
                     self._deleted[one.kind, one.id] = one
                     self.on_deleted(one)

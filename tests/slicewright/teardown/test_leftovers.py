@@ -113,12 +113,14 @@ def test_a_firewall_rule_is_the_clusters_by_its_network_tag() -> None:
     found = network(
         firewall(f"k8s-fw-{BALANCER}", "gke-ml-0123abcd-node"),
         firewall("k8s-2", "gke-ml-2-0123abcd-node"),
+        firewall("k8s-3", "gke-ml-0123abcd-nodes"),
         firewall("a-persons", ""),
         rules=(BALANCER, "a1111111111111111111111111111111"),
     )
     assert proven(found) == {
         f"k8s-fw-{BALANCER}": True,
         "k8s-2": False,
+        "k8s-3": False,
         "a-persons": False,
         BALANCER: True,
     }
