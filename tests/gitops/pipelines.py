@@ -1,0 +1,85 @@
+"""The commands of the pipelines in `gitops/`, as GitHub and GitLab would run them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+GITHUB = ROOT / "gitops" / "github"
+GITLAB = ROOT / "gitops" / "gitlab" / ".gitlab-ci.yml"
+JOBS = ("preview", "deploy", "drift", "recover")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one job runs on a stack: commands of ours, and their variables."""
+
+    commands: tuple[str, ...]
+    variables: Mapping[str, str]
+    """As the file has them, with the platform's expressions."""
+
+    def expanded(self, known: Mapping[str, str]) -> dict[str, str]:
+        """Their values, where `known` are the expressions that the platform resolves."""
+        return {name: _resolved(value, known) for name, value in self.variables.items()}
+
+
+def github(job: str, stack: str) -> Job:
+    file = yaml.safe_load((GITHUB / "workflows" / f"{job}.yaml").read_text())["jobs"][job]
+    runs = (step.get("run", "") for step in file["steps"])
+    return Job(tuple(run for run in runs if run.startswith("gitops/bin/")), file["env"])
+
+
+def gitlab(job: str, stack: str) -> Job:
+    file = yaml.safe_load(GITLAB.read_text())
+    name = job if job == "recover" else f"{job}-{stack}"
+    merged = _extended(file, name)
+    return Job(tuple(merged["script"]), merged["variables"])
+
+
+def known(platform: str, *, stack: str, base: str, before: str) -> dict[str, str]:
+    """What the platform would put in place of its expressions for a push or request of `main`."""
+    if platform == "github":
+        return {
+            "matrix.stack": stack,
+            "matrix.policy": stack,
+            "inputs.stack": stack,
+            "inputs.confirm": stack,
+            "github.base_ref": base,
+            "github.event.before": before,
+        }
+    return {
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": base,
+        "CI_COMMIT_BEFORE_SHA": before,
+        "STACK": stack,
+        "CONFIRM": stack,
+    }
+
+
+def _extended(file: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """As GitLab merges a job with the one that it extends: mappings deeply, all else replaced."""
+    job = dict(file[name])
+    parent = job.pop("extends", None)
+    return _merged(_extended(file, parent), job) if parent else job
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _resolved(value: str, known: Mapping[str, str]) -> str:
+    def one(found: re.Match[str]) -> str:
+        # The backend is the test's own: what is not known stays out of the environment.
+        return known.get((found["github"] or found["gitlab"]).strip(), "")
+
+    return re.sub(r"\$\{\{(?P<github>[^}]*)\}\}|\$(?P<gitlab>\w+)", one, value)
