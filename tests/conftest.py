@@ -4,6 +4,7 @@ skipped; and no stop-watch.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NoReturn
 
 import pytest
@@ -269,6 +270,25 @@ def _interruptible() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.fixture(scope="session")
+def policy_environment() -> Path:
+    """The Python of the pack's environment, which `make policy` builds from its lock file."""
+    root = Path(__file__).resolve().parents[1]
+    # Two workers may ask for it at once.
+    with Path(gettempdir(), "slicewright-policy-environment.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = subprocess.run(
+            ["make", "--no-print-directory", "policy"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+    assert built.returncode == 0, built.stderr
+    return root / "policy" / ".venv" / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,10 @@
-"""The pack in its own environment, and as the server that the engine talks to."""
+"""The pack as the server that the engine talks to."""
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import grpc
@@ -15,24 +13,6 @@ from pulumi.runtime.proto import analyzer_pb2_grpc
 
 ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / "policy"
-
-
-@pytest.fixture(scope="session")
-def policy_environment() -> Path:
-    """The Python of the pack's environment, which `make policy` builds from its lock file."""
-    # Two workers may ask for it at once.
-    with Path(gettempdir(), "slicewright-policy-environment.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        built = subprocess.run(
-            ["make", "--no-print-directory", "policy"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=500,
-        )
-    assert built.returncode == 0, built.stderr
-    return PACK / ".venv" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
