@@ -87,17 +87,6 @@ ONE_WORKER = (
     "tests/rehearsal/plugins/providers/kubernetes",
 )
 # Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.
-SDK_FILES = (
-    "tests/infra/test_adopted_operator.py",
-    "tests/infra/test_changes_in_clouds.py",
-    "tests/infra/test_eks_reality.py",
-    "tests/infra/test_eks_subnets.py",
-    "tests/infra/test_existing_cluster.py",
-    "tests/infra/test_gke_operator.py",
-    "tests/infra/test_policy.py",
-    "tests/infra/test_program.py",
-    "tests/infra/test_verified_start.py",
-    "tests/rehearsal/plugins/bridge/test_schema.py",
 SDK_FILES = frozenset(
     (
         "tests/rehearsal/plugins/bridge/test_schema.py",
@@ -127,6 +116,7 @@ SDK_FILES = frozenset(
                 "gke_monitoring",
                 "gke_network",
                 "gke_operator",
+                "policy",
                 "program",
                 "rights",
                 "verified_start",
