@@ -4,7 +4,7 @@ controller's actions as an API server takes them, and what must hold at each.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from fleet_controller.actions import (
@@ -77,6 +77,8 @@ class World:
     """By a node's uid and layout since it was last verified with it: when an operand was restarted
     there.
     """
+    view: dict[str, Node] | None = None
+    """The nodes as the controller knows them while its watch is lost; None: as they are."""
     made: int = 0
 
     # What others do.
@@ -220,36 +222,68 @@ class World:
 
     # What the controller does.
 
+    def lose_watch(self) -> None:
+        """From now on the controller knows of nodes what it knew, and the answers to its writes."""
+        if self.view is None:
+            self.view = dict(self.nodes)
+
     def passes(
-        self, *, killed_after: int | None = None, conflicts: Collection[str] = ()
+        self,
+        *,
+        killed_after: int | None = None,
+        conflicts: Collection[str] = (),
+        refused: Collection[int] = (),
+        unanswered: Collection[int] = (),
     ) -> Decision:
-        """One pass. conflicts: nodes that somebody else writes after the decision."""
-        inspected = to_inspect([self.pool], list(self.nodes.values()), self.now)
+        """One pass. conflicts: nodes that somebody else writes after the decision. refused: places
+        of the actions that the API server answers with 429 or 500. unanswered: of those that it
+        carries out, and whose answer is lost.
+        """
+        known = self.nodes if self.view is None else self.view
+        inspected = to_inspect([self.pool], list(known.values()), self.now)
         decision = decide(
             [self.pool],
-            list(self.nodes.values()),
+            list(known.values()),
             self.reports,
-            {name: (*self.pods[name], self._mig_manager_of(name)) for name in inspected},
+            {name: self._pods_of(name) for name in inspected},
             self.warnings,
             self.now,
             refusals=self.refusals,
         )
-        self._stays_within_its_budget(decision)
+        self._stays_within_its_budget(decision, known)
+        limit = self.policy.limit(len(known))
         for name in conflicts:
             if name in self.nodes:
                 self.change(name)
         failed = set()
-        for action in decision.actions[:killed_after]:
-            if subject(action) not in failed:
-                try:
+        for place, action in enumerate(decision.actions[:killed_after]):
+            if subject(action) in failed:
+                continue
+            try:
+                if place not in refused:
                     self._do(action)
-                except Conflict:
-                    failed.add(subject(action))
-        if killed_after is None:
-            self.unseen &= set(conflicts)
-        else:
+                    if isinstance(action, CordonNode):
+                        noted = [node for node in self.nodes.values() if node.change]
+                        assert len(noted) <= limit, "more nodes in a change than the policy allows"
+            except Conflict:
+                failed.add(subject(action))
+                continue
+            if place in refused or place in unanswered:
+                failed.add(subject(action))
+            elif self.view is not None and (name := getattr(action, "node", "")) in self.nodes:
+                self.view[name] = self.nodes[name]
+        if killed_after is not None:
+            # The next one lists everything before it acts.
+            self.view = None
             self.refusals.clear()
+        elif self.view is None:
+            self.unseen &= set(conflicts)
         return decision
+
+    def _pods_of(self, name: str) -> tuple[NodePod, ...]:
+        if name not in self.nodes:
+            return ()
+        return (*self.pods[name], self._mig_manager_of(name))
 
     def _mig_manager_of(self, name: str) -> NodePod:
         return NodePod(
@@ -261,11 +295,12 @@ class World:
             app=MIG_MANAGER,
         )
 
-    def out(self) -> set[str]:
+    @staticmethod
+    def out(known: Mapping[str, Node]) -> set[str]:
         """Nodes that take no pods, or of which nobody knows that they are right."""
         return {
             node.name
-            for node in self.nodes.values()
+            for node in known.values()
             if node.held or node.unschedulable or not node.ready or node.change
         }
 
@@ -273,25 +308,25 @@ class World:
     def policy(self) -> RolloutPolicy:
         return self.pool.policy
 
-    def _stays_within_its_budget(self, decision: Decision) -> None:
-        limit = self.policy.limit(len(self.nodes))
-        out = self.out()
+    def _stays_within_its_budget(self, decision: Decision, known: Mapping[str, Node]) -> None:
+        limit = self.policy.limit(len(known))
+        out = self.out(known)
         begin = {
             action.node
             for action in decision.actions
-            if isinstance(action, CordonNode) and not self.nodes[action.node].change
+            if isinstance(action, CordonNode) and not known[action.node].change
         }
         if not begin:
             return
         assert not self.pool.suspended
-        noted = {node.name for node in self.nodes.values() if node.change}
+        noted = {node.name for node in known.values() if node.change}
         assert len(noted | begin) <= limit
         if begin - out:
             assert len(out | begin) <= limit, "more nodes out than the policy allows"
-        failed = [n for n in self.nodes.values() if (c := change_of(n)) and c.phase == "Failed"]
+        failed = [n for n in known.values() if (c := change_of(n)) and c.phase == "Failed"]
         assert len(failed) < self.policy.max_failures, "it goes on after a failure"
         if self.policy.one_zone_at_a_time:
-            assert len({self.nodes[name].zone for name in noted | begin}) == 1
+            assert len({known[name].zone for name in noted | begin}) == 1
 
     def _versioned(self, name: str, version: str) -> Node:
         if name not in self.nodes or self.nodes[name].version != version:
@@ -317,10 +352,13 @@ class World:
                 self.change(name, verified_boot=boot_id, verified_layout=layout or "")
             case HealNode():
                 self._heal(action)
-            case LiftTaint(node=name):
+            case LiftTaint(node=name, boot_id=boot_id):
                 self._exists(name)
                 node = self.nodes[name]
-                assert self.cut[name] == self.pool.mig_config, "released with a wrong layout"
+                if node.boot_id != boot_id or not node.held:
+                    raise Conflict
+                right = self.cut[name] == self.pool.mig_config
+                assert right or self.view is not None, "released with a wrong layout"
                 kept = tuple(key for key in node.taint_keys if key != TAINT)
                 self.change(name, taint_keys=kept)
             case HoldNode(node=name, version=version):

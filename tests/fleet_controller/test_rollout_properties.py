@@ -55,9 +55,33 @@ class AnyHistory(RuleBasedStateMachine):
     def _there(self, name: str) -> bool:
         return name in self.world.nodes
 
-    @rule(killed_after=st.none() | st.integers(0, 4), conflicts=st.sets(names, max_size=2))
-    def controller_passes(self, killed_after: int | None, conflicts: set[str]) -> None:
-        self.world.passes(killed_after=killed_after, conflicts=conflicts)
+    @rule(
+        killed_after=st.none() | st.integers(0, 4),
+        conflicts=st.sets(names, max_size=2),
+        refused=st.sets(st.integers(0, 5), max_size=2),
+        unanswered=st.sets(st.integers(0, 5), max_size=2),
+    )
+    def controller_passes(
+        self,
+        killed_after: int | None,
+        conflicts: set[str],
+        refused: set[int],
+        unanswered: set[int],
+    ) -> None:
+        self.world.passes(
+            killed_after=killed_after,
+            conflicts=conflicts,
+            refused=refused,
+            unanswered=unanswered,
+        )
+
+    @rule()
+    def the_watch_is_lost(self) -> None:
+        self.world.lose_watch()
+
+    @rule()
+    def the_watch_is_there_again(self) -> None:
+        self.world.view = None
 
     @rule()
     def all_is_well_for_a_while(self) -> None:
@@ -190,6 +214,7 @@ class AnyHistory(RuleBasedStateMachine):
     def settle(self) -> None:
         """Everybody does his part for hours, and nothing else happens."""
         world = self.world
+        world.view = None
         for name, node in list(world.nodes.items()):
             if not node.ready:
                 world.change(name, ready=True)
