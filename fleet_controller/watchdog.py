@@ -29,7 +29,8 @@ PAUSES_S: Final = (600.0, 1200.0, 1200.0)
 """At least so long after each try."""
 NOTED_AFTER_S: Final = 120.0
 """How long a node must not have been verified before a note is worth two requests."""
-_POSTPONED_S = 120.0
+_POSTPONED_S = 600.0
+"""Until the pods of a node in the way are looked at again; each time is a write."""
 _AT_ONCE = 10
 """Nodes whose pods are listed in one pass."""
 

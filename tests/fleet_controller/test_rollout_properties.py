@@ -12,6 +12,7 @@ from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
 from fleet_controller.layout_change import change_of
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
+from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.rollout_world import START, World
 from tests.properties import examples
 
@@ -206,9 +207,12 @@ class AnyHistory(RuleBasedStateMachine):
             world.mig_manager_works(name)
             world.agent_reports(name)
         decision = world.passes()
-        # Reports grow old and `up` is told something, however quiet it is.
+        # Reports grow old and `up` is told something, however quiet it is; and where pods keep a
+        # stuck node from being healed, that is looked at again for ever.
         self.acted = any(
-            not isinstance(a, SetPoolStatus | EmitEvent | RetractEvent) for a in decision.actions
+            not isinstance(a, SetPoolStatus | EmitEvent | RetractEvent)
+            and not (isinstance(a, HealNode) and a.stuck and a.stuck.held_by and not a.restart)
+            for a in decision.actions
         )
 
     def settle(self) -> None:

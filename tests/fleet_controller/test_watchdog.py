@@ -252,7 +252,7 @@ class TestSafety:
         held = watch(stuck, pool, WRONG, None, (*OPERANDS, USER), at)
         assert restarted(held) == []
         later = noted(stuck, held)
-        assert (note(later).tries, note(later).next) == (0, at + 120)
+        assert (note(later).tries, note(later).next) == (0, at + 600)
         said = watch(later, pool, WRONG, None, None, at + 1).said
         assert said is not None
         assert said.message == "GPU 0; not restarted: ai/llm-0"
