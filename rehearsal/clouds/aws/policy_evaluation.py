@@ -6,10 +6,9 @@ policy elements. A policy with anything else is refused rather than misread.
 
 from __future__ import annotations
 
-import re
+import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from rehearsal.clouds.core.errors import not_simulated
@@ -95,14 +94,7 @@ def _equal(value: str, wanted: str) -> bool:
 
 
 def _like(value: str, pattern: str) -> bool:
-    return _wildcards(pattern).fullmatch(value) is not None
-
-
-@lru_cache(maxsize=4096)  # the same policies are asked about many actions
-def _wildcards(pattern: str) -> re.Pattern[str]:
-    """`*` is any text, `?` any one character, and nothing else is special."""
-    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.compile(escaped, re.DOTALL)
+    return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
 def _same_flag(value: str, wanted: str) -> bool:
