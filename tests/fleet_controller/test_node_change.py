@@ -1,0 +1,232 @@
+"""Single steps of the change of one node's layout: what is done and said, and when it is next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
+from fleet_controller.api import MIG_STATE_LABEL as STATE
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.assess import Assessment
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.drain import NodePod
+from fleet_controller.layout_change import Change, Phase
+from fleet_controller.node_change import Turn, fail, go_on, waits
+from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
+from fleet_controller.state import Node, Pool
+
+NOW = 1_800_009_000.0
+BASE = Assessment(status="True", reason="PartitionsMatch", message="m")
+WRONG = Assessment(
+    status="False", reason="GpuLost", message="GPU 3 is lost", mismatch=True, expires=NOW + 900
+)
+DRAINING = "the layout changes from old to new when the node's pods have left"
+POD = NodePod(namespace="ai", name="a", uid="u", gpus=True)
+
+
+def node(config: str = "old", state: str = "success", **facts: Any) -> Node:
+    return Node(
+        **{
+            "name": "n",
+            "uid": "n",
+            "version": "7",
+            "created": NOW,
+            "boot_id": "b",
+            "verified_boot": "b",
+            "ready": True,
+            "labels": {CONFIG: config, STATE: state},
+            "taint_keys": (),
+            "condition": None,
+            "leaving": False,
+            "unschedulable": True,
+            **facts,
+        }
+    )
+
+
+def pool(suspended: str = "", config: str | None = "new", **drain: Any) -> Pool:
+    return Pool(
+        name="p",
+        uid="u",
+        generation=1,
+        created=NOW,
+        selector={},
+        layout_hash="h",
+        fewest=1,
+        mig_config=config,
+        status={},
+        policy=RolloutPolicy(drain=DrainPolicy(**{"timeout_s": 600.0, **drain})),
+        suspended=suspended,
+    )
+
+
+def change(phase: Phase = "Draining", **facts: Any) -> Change:
+    fixed = Change(
+        node_uid="n", target="new", phase=phase, since=NOW - 60, started=NOW - 90, cordoned=True
+    )
+    return replace(fixed, **facts)
+
+
+def step(
+    of: Node,
+    wants: Pool,
+    at: Change,
+    base: Assessment = WRONG,
+    pods: tuple[NodePod, ...] | None = (),
+) -> Turn:
+    return go_on(of, wants, at, base, pods, {}, NOW)
+
+
+def noted(at: Change) -> tuple[NoteChange, ...]:
+    return (NoteChange(node="n", version="7", change=at),)
+
+
+def planned(message: str, reason: str = "Draining") -> Assessment:
+    """Of WRONG: what is wrong by itself stays known."""
+    return Assessment(
+        status="Unknown",
+        reason=reason,
+        message=message,
+        settles=True,
+        mismatch=True,
+        expires=NOW + 900,
+        planned=True,
+    )
+
+
+class TestTheWayOut:
+    def test_a_pool_without_layouts_ends_the_change(self) -> None:
+        done = FinishChange(node="n", version="7", uncordon=True)
+        assert step(node(), pool(config=None), change()) == Turn(actions=(done,))
+
+    def test_a_cordon_that_is_gone_or_somebody_elses_is_not_taken_away(self) -> None:
+        for of, at in ((node(unschedulable=False), change()), (node(), change(cordoned=False))):
+            (action,) = step(of, pool(config=None), at).actions
+            assert action == FinishChange(node="n", version="7", uncordon=False)
+
+    def test_a_verified_node_goes_back_into_service(self) -> None:
+        said = step(node(), pool(), change(), BASE).said
+        assert said is not None
+        assert (said.reason, said.status) == ("InChange", "Unknown")
+        assert said.message == "layout new is verified; the node goes back into service"
+
+    def test_aborted_before_the_label_it_ends_and_after_it_goes_on(self) -> None:
+        turn = step(node(), pool("aborted"), change())
+        assert turn.actions == (FinishChange(node="n", version="7", uncordon=True),)
+        assert turn.said == WRONG
+        applying = step(node("new"), pool("aborted"), change("Applying"))
+        assert applying.actions == ()
+
+
+class TestAnotherLayout:
+    @pytest.mark.parametrize(("config", "phase"), [("third", "Applying"), ("old", "Draining")])
+    def test_the_change_begins_anew_from_where_the_node_is(self, config: str, phase: Phase) -> None:
+        at = change("Failed", reason="DrainTimedOut", message="m")
+        again = replace(at, target="third", phase=phase, since=NOW, reason="", message="")
+        turn = step(node(config), pool(config="third"), at)
+        assert turn == Turn(actions=noted(again), said=replace(WRONG, planned=True))
+
+    @pytest.mark.parametrize("phase", ["Draining", "Paused"])
+    def test_set_by_somebody_else_it_is_awaited(self, phase: Phase) -> None:
+        turn = step(node("new"), pool(), change(phase))
+        assert turn == Turn(actions=noted(change("Applying", since=NOW)), said=WRONG)
+
+    def test_taken_back_by_somebody_else_the_node_is_drained_anew(self) -> None:
+        turn = step(node("old"), pool(), change("Applying"))
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=WRONG)
+
+
+class TestPaused:
+    def test_it_is_noted_once_and_said(self) -> None:
+        said = planned(f"{DRAINING}: the rollout of the pool is paused")
+        turn = step(node(), pool("paused"), change())
+        assert turn == Turn(actions=noted(change("Paused", since=NOW)), said=said)
+        assert step(node(), pool("paused"), change("Paused")) == Turn(said=said)
+
+    def test_resumed_the_time_begins_anew(self) -> None:
+        said = planned(f"{DRAINING}: the rollout of the pool is resumed")
+        turn = step(node(), pool(), change("Paused"))
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=said)
+
+
+class TestDraining:
+    AGAIN = (NOW + 540, NOW + 540, NOW + 3)
+
+    def test_uncordoned_by_somebody_it_is_cordoned_again_as_ours(self) -> None:
+        turn = step(node(unschedulable=False), pool(), change(cordoned=False))
+        cordon = CordonNode(node="n", version="7", change=change(cordoned=True))
+        assert turn == Turn(actions=(cordon,), said=WRONG)
+
+    def test_with_pods_unknown_it_waits(self) -> None:
+        turn = step(node(), pool(), change(), pods=None)
+        assert turn == Turn(said=planned(DRAINING), again=self.AGAIN)
+
+    def test_pods_are_asked_to_leave_where_the_node_is_ready(self) -> None:
+        turn = step(node(), pool(), change(), pods=(POD,))
+        evict = EvictPod(node="n", namespace="ai", pod="a", uid="u")
+        assert turn == Turn(actions=(evict,), said=planned(f"{DRAINING}: ai/a"), again=self.AGAIN)
+        assert step(node(ready=False), pool(), change(), pods=(POD,)).actions == ()
+
+    @pytest.mark.parametrize("facts", [{"ready": False}, {"state": "pending"}])
+    def test_without_pods_it_waits_for_the_node(self, facts: dict[str, Any]) -> None:
+        assert step(node(**facts), pool(), change()) == Turn(said=WRONG, again=self.AGAIN)
+
+    def test_out_of_time_it_says_for_how_many_minutes(self) -> None:
+        turn = step(node(), pool(timeout_s=60.0), change(), pods=(POD,))
+        (action,) = turn.actions
+        assert isinstance(action, NoteChange)
+        assert (action.change.phase, action.change.since) == ("Failed", NOW)
+        assert action.change.message.startswith("after 1 minutes pods still run on the node: ai/a.")
+        assert turn.said is not None
+        assert (turn.said.status, turn.said.reason) == ("False", "ChangeHeldByPods")
+        assert turn.said.message == f"{DRAINING}; still running: ai/a"
+        assert step(node(), pool(timeout_s=60.0), change()).hold, "with none left it goes on"
+
+    def test_held_and_empty_it_gets_the_label(self) -> None:
+        turn = step(node(taint_keys=(TAINT,)), pool(), change())
+        applying = change("Applying", since=NOW)
+        assert turn.actions == (ApplyLayout(node="n", version="7", change=applying),)
+
+
+class TestFailed:
+    AT = change("Failed", reason="DrainTimedOut", message="why")
+    SAID = Assessment(status="False", reason="DrainTimedOut", message="why")
+
+    def test_it_says_why_and_is_looked_at_every_half_minute(self) -> None:
+        stays = Turn(said=self.SAID, again=(NOW + 30,))
+        assert step(node("new"), pool(), self.AT) == stays
+        assert step(node(), pool(), self.AT, pods=None) == stays
+        assert step(node(), pool(), self.AT, pods=(POD,)) == stays
+        assert step(node(), pool("paused"), self.AT) == stays
+
+    def test_without_a_reason_the_change_has_failed(self) -> None:
+        said = step(node("new"), pool(), change("Failed")).said
+        assert said == Assessment(status="False", reason="ChangeFailed", message="")
+
+    def test_free_of_pods_it_goes_on(self) -> None:
+        turn = step(node(), pool(), self.AT)
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=self.SAID)
+
+    def test_the_message_is_kept_short(self) -> None:
+        found = fail(node(), change(), "R", "x" * 1000, NOW).change
+        assert (found.message, found.since) == ("x" * 900, NOW)
+
+
+def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
+    assert waits(node(), pool(), WRONG) is WRONG
+    bare = node(labels={})
+    old = Assessment(status="False", reason="WrongLayout", message="m", mismatch=True)
+    for of, has in ((node(), "old"), (bare, "none")):
+        said = waits(of, pool(), old)
+        assert said.reason == "WaitsForItsTurn"
+        assert said.message.startswith(f"has layout {has} until its turn in the change to new;")
+        assert not said.mismatch
