@@ -121,7 +121,9 @@ def _fleet(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[
     budget = float(settings["usd_per_hour"])
     if not budget:
         return
-    priced = {pool.name: _usd_per_hour(pool) for pool in found}
+    # What a preview does not know yet is seen by the next one, or by `up`.
+    stated = [pool for pool in found if pool.machine_types and pool.region and pool.most_nodes]
+    priced = {pool.name: _usd_per_hour(pool) for pool in stated}
     unknown = sorted(name for name, usd in priced.items() if usd is None)
     total = sum(usd for usd in priced.values() if usd is not None)
     if total > budget:

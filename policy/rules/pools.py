@@ -102,7 +102,9 @@ def _gke(resource: Resource) -> Pool:
     scaling = at(props, "autoscaling")
     fixed = whole(at(props, "nodeCount"))
     # Per zone, if it is no total. Source: the provider's documentation of container.NodePool.
-    per_zone = whole(at(scaling, "maxNodeCount")) if scaling else fixed
+    # Of a preview, outputs that nobody states are unknown: a pool with a count has no autoscaling.
+    autoscaled = isinstance(scaling, Mapping) or (scaling is UNKNOWN and fixed is None)
+    per_zone = whole(at(scaling, "maxNodeCount")) if autoscaled else fixed
     total = whole(at(scaling, "totalMaxNodeCount"))
     region = at(resource.provider, "region")
     return Pool(
@@ -120,8 +122,7 @@ def _gke(resource: Resource) -> Pool:
         ),
         spot=at(config, "spot") is True or at(config, "preemptible") is True,
         most_nodes=total if total is not None else _times(per_zone, locations),
-        autoscaled_without_limit=bool(scaling)
-        and scaling is not UNKNOWN
+        autoscaled_without_limit=isinstance(scaling, Mapping)
         and at(scaling, "maxNodeCount") is None
         and at(scaling, "totalMaxNodeCount") is None,
         labels=texts(at(config, "labels")),
