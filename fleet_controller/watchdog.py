@@ -69,7 +69,7 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
         restart=MIG_MANAGER,
         reason="PartitioningStuck",
         meaning="nvidia.com/mig.config.state stays pending",
-        remedy=f"{_SEE_MIG_MANAGER}, end what holds the GPUs, or delete the node",
+        remedy=f"{_SEE_MIG_MANAGER}, end what holds the GPUs, or end its instance in the cloud",
     ),
     # A restart of mig-manager would only make it failed: it reboots once.
     "RebootStuck": Trouble(
@@ -77,7 +77,7 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
         reason="RebootStuck",
         meaning="nvidia.com/mig.config.state stays rebooting: the reboot failed, or the node does "
         "not come back from it",
-        remedy="reboot the node by the cloud's API, or delete it",
+        remedy="reboot the node by the cloud's API, or end its instance there",
     ),
     "MigManagerFailed": Trouble(after_s=0, restart=MIG_MANAGER),
     "OperandsPaused": Trouble(

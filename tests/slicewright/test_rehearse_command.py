@@ -53,7 +53,7 @@ def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
     code, told = _run(capsys, "--stack", name, "--directory", tmp_path / "r")
     assert code == cli.BAD_INPUT
     assert "no stack" in told
-    assert "s0, s1" in told
+    assert "s0, s0-serving, s1" in told
     assert not (tmp_path / "r").exists()
 
 
