@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -268,8 +269,15 @@ def test_a_cordoned_node_keeps_its_pods_and_takes_no_more(
         until(lambda: is_ready("before"))
         admin.patch(f"{NODES}/cordoned", {"spec": {"unschedulable": True}})
         until(lambda: admin.get(f"{NODES}/cordoned")["spec"].get("taints"))
-        admin.create(pods, pod("later", None, **only_here))
-        until(lambda: conditions(admin.get(f"{pods}/later")).get("PodScheduled") == "False")
+
+        def turned_away(name: str) -> bool:
+            admin.create(pods, pod(name, None, **only_here))
+            until(lambda: conditions(admin.get(f"{pods}/{name}")).get("PodScheduled"))
+            return conditions(admin.get(f"{pods}/{name}"))["PodScheduled"] == "False"
+
+        # The scheduler, too, has to hear of the taint.
+        later = (f"later-{number}" for number in itertools.count())
+        until(lambda: turned_away(next(later)))
         assert is_ready("before")
     finally:
         admin.delete(f"{NODES}/cordoned")

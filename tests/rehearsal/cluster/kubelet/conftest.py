@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.clouds.gcp.gke import addons
 from rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 
@@ -17,3 +18,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> I
     with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
         made.add_node("n1")
         yield made
+
+
+@pytest.fixture(scope="session")
+def gke_device_plugin(cluster: Any) -> None:
+    """GKE's DaemonSet of its device plugin, for all nodes that are labelled for it."""
+    cluster.create(addons.device_plugin())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from infra import delivery
-from rehearsal.clouds.gcp.gke import addons
 
 MACHINE = {
     "cloud": "gke",
@@ -32,8 +31,7 @@ def gpus(node: dict[str, Any] | None, field: str = "allocatable") -> str:
 
 
 @pytest.fixture(scope="module")
-def nodes(cluster: Any) -> dict[str, str]:
-    cluster.create(addons.device_plugin())
+def nodes(cluster: Any, gke_device_plugin: None) -> dict[str, str]:
     fault = {"kind": "wrong-layout", "gpu": 3, "profile": "1g.10gb"}
     return {
         "good": cluster.add_node("gke-good", MACHINE, LABELS),

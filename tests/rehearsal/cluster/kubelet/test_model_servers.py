@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.gcp.gke import addons
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from tests.rehearsal.cluster.kubelet.test_gke_node import LABELS, MACHINE, gpus
 
@@ -23,9 +22,8 @@ SECRET = {
 
 
 @pytest.fixture(scope="module")
-def node(cluster: Any) -> str:
+def node(cluster: Any, gke_device_plugin: None) -> str:
     """Two GPUs, each cut in two."""
-    cluster.create(addons.device_plugin())
     cluster.create(SECRET)
     path = cluster.add_node("gke-serving", {**MACHINE, "gpu_count": 2}, LABELS)
     cluster.until(path, lambda found: gpus(found) == "4")
