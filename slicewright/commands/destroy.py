@@ -205,7 +205,10 @@ def _say(problem: str, code: int) -> int:
 
 
 def _minutes(text: str) -> float:
-    found = float(text)
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
     if not 0 <= found < float("inf"):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes from 0 on")
     return found

@@ -179,3 +179,13 @@ def test_a_wrong_stack_file_is_refused(destroy: Command, tmp_path: Path) -> None
     code = cli.main(["destroy", "-s", "dev", "--yes", "--file", str(file)])
     assert code == cli.BAD_INPUT
     assert not destroy.is_empty()
+
+
+@pytest.mark.parametrize("minutes", ["-3", "nan", "inf", "soon"])
+def test_a_wait_that_is_no_time_is_told_so(
+    capsys: pytest.CaptureFixture[str], minutes: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["destroy", "-s", "s0", f"--wait={minutes}"])
+    assert ended.value.code == cli.BAD_INPUT
+    assert f"{minutes!r} is not a number of minutes from 0 on" in capsys.readouterr().err
