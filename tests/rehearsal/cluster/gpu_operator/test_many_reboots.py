@@ -74,7 +74,8 @@ def _partitioned(node: dict[str, Any] | None, not_boot: str) -> dict[str, Any] |
     labels, allocatable = _labels(node), node["status"]["allocatable"]
     done = labels.get("nvidia.com/mig.config.state") == "success"
     plugin = labels.get("nvidia.com/gpu.deploy.device-plugin") == "true"
-    offered = (allocatable.get(PARTITION), allocatable.get("nvidia.com/gpu"))
+    # A plugin that first started after the partitioning never registered whole GPUs.
+    offered = (allocatable.get(PARTITION), allocatable.get("nvidia.com/gpu", "0"))
     return node if done and plugin and offered == ("14", "0") else None
 
 
