@@ -140,7 +140,11 @@ def _deploy_eks(fleet: EksFleetPlan) -> None:
             site = dataclasses.replace(site, pools={**site.pools, **karpenter.pools})
         case None:
             pass
-    _deploy_with_operator(fleet, fleet.operator, site)
+    if fleet.operator is not None:
+        _deploy_with_operator(fleet, fleet.operator, site)
+        return
+    # Bottlerocket partitions and advertises by itself.
+    _deploy_in_cluster(fleet, site, _guard(fleet, site, operator_account=None), [])
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:

@@ -24,8 +24,10 @@ from typing import Any, Literal, get_args
 
 VERSION = "v1"
 
-Partitioner = Literal["gke", "mig-manager", "none"]
-"""What partitions the pool's GPUs: GKE's node set-up, NVIDIA's mig-manager, or nothing."""
+Partitioner = Literal["gke", "bottlerocket", "mig-manager", "none"]
+"""What partitions the GPUs: GKE's node set-up, Bottlerocket at boot, NVIDIA's mig-manager, or
+nothing.
+"""
 SharingStrategy = Literal["time-slicing", "mps"]
 
 _PROFILE = re.compile(

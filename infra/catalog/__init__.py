@@ -6,6 +6,7 @@ from infra.catalog.autoscaler import (
     autoscaler_releases,
     karpenter_release,
 )
+from infra.catalog.bottlerocket import BottlerocketMig, bottlerocket_mig
 from infra.catalog.catalog import (
     Catalog,
     CatalogError,
@@ -56,6 +57,7 @@ __all__ = [
     "Aws",
     "AwsRegion",
     "Behind",
+    "BottlerocketMig",
     "Calling",
     "Capacity",
     "Catalog",
@@ -85,6 +87,7 @@ __all__ = [
     "aws",
     "aws_region",
     "aws_rights",
+    "bottlerocket_mig",
     "config_name",
     "driver_order",
     "gcp",

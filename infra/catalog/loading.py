@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from infra.catalog.gpus import Gpu
 from infra.catalog.loading_gpus import build_family, build_gpu, check_products
 from infra.catalog.machines import (
     Accelerator,
-    Architecture,
     Attachable,
     Cloud,
     Image,
@@ -49,11 +48,11 @@ def load() -> Catalog:
     check_products(gpus)
     prices = _prices(prices_file["list"])
     images = keyed(
-        [build(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.architecture
+        [build(lambda r: Image(**r), r) for r in drivers_file["image"]], lambda i: i.name
     )
     machines = keyed(
         [
-            build(lambda r: _machine(r, gpus, prices, images), {**series, **own})
+            build(lambda r: _machine(r, gpus, prices, [*images.values()]), {**series, **own})
             for series in _series(machines_file)
             for own in series["machines"]
         ],
@@ -142,24 +141,22 @@ def _machine(
     raw: Row,
     gpus: Mapping[str, Gpu],
     prices: Mapping[tuple[Cloud, str], list[Price]],
-    images: Mapping[Architecture, Image],
+    images: Sequence[Image],
 ) -> Machine:
     if raw["cloud"] not in ("gke", "eks"):
         raise ValueError(f"cloud {raw['cloud']!r}")
     raw.pop("machines")
-    image = (
-        images.get(raw.get("architecture", "amd64"))
-        if raw["cloud"] == "eks" and "gpu" in raw
-        else None
-    )
-    if raw["cloud"] == "eks" and "gpu" in raw and image is None:
-        raise ValueError(f"no AMI with NVIDIA's driver for {raw['architecture']}")
+    architecture = raw.get("architecture", "amd64")
+    with_driver = raw["cloud"] == "eks" and "gpu" in raw
+    fitting = tuple(i for i in images if with_driver and i.architecture == architecture)
+    if with_driver and not fitting:
+        raise ValueError(f"no AMI with NVIDIA's driver for {architecture}")
     attachable = tuple(
         Attachable(gpu=gpus[a["gpu"]], accelerator=a["accelerator"], counts=tuple(a["counts"]))
         for a in raw.pop("attachable", [])
     )
     return Machine(
-        image=image,
+        images=fitting,
         gpu=gpus[raw.pop("gpu")] if "gpu" in raw else None,
         attachable=attachable,
         capacity=_optional_tuple(raw.pop("capacity", None)),

@@ -32,10 +32,16 @@ class Image:
     name: str
     """The AMI type."""
     architecture: Architecture
-    release: str
+    release: str | None = None
     """The date in its release version, 20260714; newer AMIs have this driver or a newer one."""
-    driver: str
+    driver: str | None = None
+    """None, and no `release`: which one it has is not known before a node is up."""
     source: str
+
+    @property
+    def bottlerocket(self) -> bool:
+        """Whether it is Bottlerocket, which partitions its GPUs itself; else Amazon Linux."""
+        return self.name.startswith("BOTTLEROCKET_")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,8 +89,8 @@ class Machine:
     """EKS: index of the first network card that can have one; the following have one each."""
     pods: int | None = None
     """EKS: maximum pods by network interfaces; None: unknown, or GKE, where the pool sets it."""
-    image: Image | None = None
-    """EKS: the AMI with NVIDIA's driver for its architecture; None without GPUs."""
+    images: tuple[Image, ...] = ()
+    """EKS: the AMIs with NVIDIA's driver for its architecture, the usual one first."""
     capacity: tuple[Capacity, ...] | None = None
     """Capacity modes in which it is offered; None: unknown."""
     zones: tuple[str, ...] | None = None

@@ -12,6 +12,10 @@ from infra.plan import EksTemplate, ReservedCapacity
 
 _ROOT_DEVICE = "/dev/xvda"
 """Of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
+_BOTTLEROCKET_DATA_DEVICE = "/dev/xvdb"
+"""With containers and images; the root device holds the operating system only, and keeps its size.
+Source: bottlerocket-os/bottlerocket, README, default volumes.
+"""
 _TAGGED = ("instance", "volume")
 
 
@@ -41,7 +45,7 @@ def launch_template(
         capacity_reservation_specification=_reserved(template.reserved),
         block_device_mappings=[
             aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
-                device_name=_ROOT_DEVICE,
+                device_name=_BOTTLEROCKET_DATA_DEVICE if template.bottlerocket else _ROOT_DEVICE,
                 ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
                     volume_size=template.disk_gb,
                     volume_type="gp3",

@@ -18,13 +18,21 @@ import pulumi_kubernetes as k8s
 from fleet_controller import admission_policies, api, rights
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
-from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
 from infra.spec import NodeAgent
 
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
 """Where GKE installs the driver on the host. Source:
 GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
 """
+
+
+_BY_MOUNT = "/var/run/nvidia-container-devices"
+"""Where NVIDIA's runtime looks for mounts that name a container's devices. Bottlerocket's does so,
+and ignores the variable of containers without privileges. Source: bottlerocket.dev,
+settings.nvidia-container-runtime; NVIDIA/k8s-device-plugin, internal/plugin/server.go.
+"""
+_ALL_GPUS = f"{_BY_MOUNT}/all"
 
 
 class NodeAgents(pulumi.ComponentResource):
@@ -202,6 +210,17 @@ def _pod(
                 ),
             )
         )
+    by_mount = isinstance(pool, EksPoolPlan) and pool.bottlerocket
+    if by_mount:
+        mounts.append(
+            k8s.core.v1.VolumeMountArgs(name="all-gpus", mount_path=_ALL_GPUS, read_only=True)
+        )
+        volumes.append(
+            k8s.core.v1.VolumeArgs(
+                name="all-gpus",
+                host_path=k8s.core.v1.HostPathVolumeSourceArgs(path="/dev/null", type="CharDevice"),
+            )
+        )
     others = []
     if settings.attribution:
         mounts.append(attribution.token_mount())
@@ -230,7 +249,7 @@ def _pod(
                 env=[
                     pods.field("NODE_NAME", "spec.nodeName"),
                     pods.field("POD_IP", "status.podIP"),
-                    *_driver_environment(by_gke=by_gke),
+                    *_driver_environment(by_gke=by_gke, by_mount=by_mount),
                 ],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.AGENT_PORT)],
                 readiness_probe=pods.readiness(),
@@ -268,11 +287,12 @@ def _gke_security() -> k8s.core.v1.SecurityContextArgs:
     return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
 
 
-def _driver_environment(*, by_gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
+def _driver_environment(*, by_gke: bool, by_mount: bool) -> list[k8s.core.v1.EnvVarArgs]:
+    visible = _BY_MOUNT if by_mount else "all"
     wanted = (
         {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
         if by_gke
-        else {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+        else {"NVIDIA_VISIBLE_DEVICES": visible, "NVIDIA_DRIVER_CAPABILITIES": "utility"}
     )
     return [k8s.core.v1.EnvVarArgs(name=name, value=value) for name, value in wanted.items()]
 

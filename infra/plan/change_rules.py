@@ -228,6 +228,7 @@ EKS: Final[tuple[Rule, ...]] = (
             "template.kms_key": "block_device_mappings",
             "template.hop_limit": "metadata_options",
             "template.instance_store": "user_data",
+            "template.bottlerocket": "user_data",
             "template.tags": "tag_specifications",
             "template.reserved": "capacity_reservation_specification",
             "template.interfaces": "network_interfaces",

@@ -49,6 +49,11 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
     """
     day = release.rsplit("-", 1)[-1] if release else None
     of = f"{image.name} {f'of {day}' if day else 'in its newest release'}"
+    if image.release is None:
+        of = f"{image.name} {release or 'in its newest release'}"
+        return Driver(
+            version=None, exact=False, of=of, source=image.source, key=(*path, "release_version")
+        )
     # Dates as YYYYMMDD: their order is that of the text.
     known = day is None or day >= image.release
     return Driver(
@@ -92,8 +97,8 @@ def gke_driver(channel: str) -> Driver:
 def driver_of(pool: PoolPlan, fleet: FleetPlan) -> Driver:
     """The driver of a planned pool's nodes."""
     if isinstance(pool, EksPoolPlan):
-        assert pool.machine.image is not None, "the catalog has one for every EKS GPU machine"
-        return image_driver(pool.machine.image, pool.release_version, ())
+        image = next(i for i in pool.machine.images if i.name == pool.ami_type)
+        return image_driver(image, pool.release_version, ())
     if isinstance(pool, GkePoolPlan) and not pool.operated:
         return gke_driver(pool.driver)
     assert fleet.operator is not None, "mig-manager belongs to the operator"

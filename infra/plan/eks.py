@@ -86,7 +86,9 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         ),
         system=system,
         pools=built,
-        operator=resolved(fleet.gpu_operator, "eks"),
+        operator=resolved(fleet.gpu_operator, "eks")
+        if any(not pool.bottlerocket for pool in built)
+        else None,
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from infra import spec
-from infra.catalog import AwsRegion
+from infra.catalog import AwsRegion, Image, Machine
+from infra.plan.bottlerocket import check_system, settings_of, with_bottlerocket
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
 from infra.plan.eks_efa import interfaces_of
@@ -23,6 +25,7 @@ from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_aws_zones, check_offered_there
 
 _MOST_TAGS = 50
+_DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 
 
 def eks_pool(
@@ -35,8 +38,9 @@ def eks_pool(
     yield from check_capacity(pool.capacity, "eks", path, zones)
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     others = yield from other_machines(pool, path, found, region, zones, stated)
-    image = found.machine.image if found else None
-    yield from _check_release(pool.release_version, fleet.cluster.version, path)
+    yield from check_system(pool, path)
+    image = _image(pool, found.machine) if found else None
+    yield from _check_release(pool, fleet.cluster.version, path)
     interfaces = (
         (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
     )
@@ -44,7 +48,9 @@ def eks_pool(
     asked = by_karpenter(fleet, pool)
     if asked is not None:
         yield from check_karpenter_pool(pool, path, asked)
-    template = yield from template_of(pool, path, region, interfaces, always=asked is not None)
+    template = yield from template_of(
+        pool, path, region, interfaces, always=asked is not None or with_bottlerocket(pool)
+    )
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
     common = yield from pool_plan(
@@ -59,7 +65,7 @@ def eks_pool(
     )
     if found is None:
         return None
-    assert image is not None, "the catalog has one for every EKS GPU machine"
+    assert image is not None, "the machine was found"
     yield from check_offered(pool.capacity, found.machine, path)
     yield from check_offered_there(found.machine, region, zones, path, stated)
     if pool.ami_type not in (None, image.name):
@@ -89,6 +95,9 @@ def eks_pool(
         if karpenter is None:
             return None
         common = replace(common, taints=karpenter_taints(common))
+    if template is not None and with_bottlerocket(pool):
+        settings = settings_of(pool, common.gpu, common.sharing)
+        template = replace(template, bottlerocket=settings)
     scaled = common.nodes.autoscaled and karpenter is None
     tags = {**pool.tags, **(_node_template(common.resources) if scaled else {})}
     if len(tags) > _MOST_TAGS:
@@ -116,8 +125,32 @@ def eks_pool(
     )
 
 
-def _check_release(release: str | None, version: str | None, path: spec.Path) -> Checked[None]:
-    if release is not None and version is not None and not release.startswith(f"{version}."):
+def _image(pool: spec.EksPool, machine: Machine) -> Image:
+    """The one that the stack file asks for, of the machine's architecture."""
+    return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
+
+
+def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> Checked[None]:
+    release = pool.release_version
+    if release is None:
+        return
+    if with_bottlerocket(pool):
+        if _DATED.fullmatch(release):
+            yield refuse(
+                (*path, "release_version"),
+                f"{release} is a release of Amazon Linux's images",
+                "write Bottlerocket's version with its commit, like 1.54.0-5ed15786, or leave it "
+                "out",
+                "EKS API, releaseVersion",
+            )
+    elif not _DATED.fullmatch(release):
+        yield refuse(
+            (*path, "release_version"),
+            f"{release} does not end in the day of a release of Amazon Linux's images",
+            "write it like 1.34.0-20260714, or leave it out",
+            "EKS API, releaseVersion",
+        )
+    elif version is not None and not release.startswith(f"{version}."):
         yield refuse(
             (*path, "release_version"),
             f"{release} has Kubernetes {'.'.join(release.split('.')[:2])}, and the cluster has "

@@ -35,6 +35,18 @@ class ReservedCapacity:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BottlerocketSettings:
+    """What Bottlerocket's user data says of a node's GPUs, for its own tools."""
+
+    mig: tuple[str, int] | None
+    """Bottlerocket's name of the GPU model, and the partitions of each GPU; None: whole GPUs."""
+    replicas: int | None
+    """Pods that take turns on each device; None: one pod has it."""
+    rename_by_default: bool
+    fail_requests_greater_than_one: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class EksTemplate:
     """The data of a launch template."""
 
@@ -54,6 +66,8 @@ class EksTemplate:
     """Whether the pool has a placement group of its own, with this strategy."""
     block: bool
     """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
+    bottlerocket: BottlerocketSettings | None
+    """None: Amazon Linux."""
 
 
 def template_of(
@@ -100,6 +114,7 @@ def template_of(
         interfaces=interfaces,
         placement=pool.placement,
         block=isinstance(pool.capacity, spec.CapacityBlock),
+        bottlerocket=None,
     )
 
 

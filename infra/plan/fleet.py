@@ -329,6 +329,11 @@ class EksPoolPlan(CloudPoolPlan):
         return (self.machine.name, *(machine.name for machine in self.other_machines))
 
     @property
+    def bottlerocket(self) -> bool:
+        """Whether its nodes run Bottlerocket, which partitions and shares GPUs itself."""
+        return self.ami_type.startswith("BOTTLEROCKET_")
+
+    @property
     def templated(self) -> bool:
         """Whether the program makes a launch template for it; Karpenter makes its own."""
         return self.template is not None and self.karpenter is None
@@ -547,7 +552,8 @@ class EksFleetPlan(CommonPlan):
     cluster: EksClusterPlan
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
-    operator: GpuOperator
+    operator: GpuOperator | None
+    """None where all pools run Bottlerocket, which needs none."""
 
     @property
     def node_groups(self) -> tuple[EksPoolPlan, ...]:
@@ -561,8 +567,8 @@ class EksFleetPlan(CommonPlan):
 
     @property
     def operated(self) -> tuple[EksPoolPlan, ...]:
-        """The pools that the operator manages: all."""
-        return self.pools
+        """The pools that the operator manages."""
+        return tuple(pool for pool in self.pools if not pool.bottlerocket)
 
     @property
     def node_subnets(self) -> str | tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from infra import spec
+from infra.plan.bottlerocket import with_bottlerocket
 from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import WHOLE_GPU, KarpenterPool, PoolPlan, Taint
 from infra.plan.karpenter import NO_WHOLE_GPU
@@ -27,6 +28,13 @@ def check_karpenter_pool(
     """What Karpenter cannot do, or not as it is asked. path: of the pool."""
     yield from _check_count(pool, path)
     yield from _check_capacity(pool, path, asked)
+    if with_bottlerocket(pool):
+        yield refuse(
+            (*path, "ami_type"),
+            "slicewright makes no EC2NodeClass for Bottlerocket",
+            f"write an AL2023 type, or {_NODE_GROUP}",
+            _NODE_CLASS,
+        )
     if pool.release_version is None:
         yield refuse(
             (*path, "release_version"),

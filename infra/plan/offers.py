@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra import spec
+from infra.plan.bottlerocket import (
+    bottlerocket_partitioning,
+    bottlerocket_sharing,
+    with_bottlerocket,
+)
 from infra.plan.feature_labels import feature_labels
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import AnyCloud, MigStrategy, Offer, ReplicatedResource
 from infra.plan.fractional import fractional_resources
 from infra.plan.machines import GpuMachine, Gpus
-from infra.plan.nodes import NO_GKE_PLUGIN_LABEL, PLUGIN_CONFIG_LABEL, AnyPool
+from infra.plan.nodes import (
+    NO_GKE_PLUGIN_LABEL,
+    OPERANDS_LABEL,
+    PLUGIN_CONFIG_LABEL,
+    AnyPool,
+)
 from infra.plan.partitions import (
     Partitioning,
     check_ways,
@@ -48,11 +58,7 @@ def offer_of(
     )
     sharing: tuple[ReplicatedResource, ...] | None = ()
     resources: Mapping[str, int] | None = None
-    labels = (
-        {NO_GKE_PLUGIN_LABEL: "true"}
-        if cloud == "gke" and isinstance(pool.partition, spec.Operator)
-        else {}
-    )
+    labels = _kept_away(pool, cloud)
     match pool.sharing:
         case spec.Exclusive():
             pass
@@ -68,7 +74,13 @@ def offer_of(
             if fractional is not None and found is not None:
                 resources = fractional_resources(fractional, found.gpu, found.count)
         case spec.TimeSlicing() | spec.Mps() as asked:
-            if cloud == "gke" and not stated.has((*at_partition, "mode")):
+            if with_bottlerocket(pool):
+                sharing = (
+                    (yield from bottlerocket_sharing(asked, at, devices))
+                    if isinstance(asked, spec.TimeSlicing)
+                    else None
+                )
+            elif cloud == "gke" and not stated.has((*at_partition, "mode")):
                 sharing = None  # GKE's plugin or NVIDIA's: the partition decides
             elif cloud == "gke" and not isinstance(pool.partition, spec.Operator):
                 sharing = yield from gke_sharing(asked, at, devices)
@@ -86,7 +98,11 @@ def offer_of(
     if found is None or partitioning is None or sharing is None:
         return None
     # GPU feature discovery comes with the operator, and HAMi takes the place of its device plugin.
-    discovered = resources is None and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
+    discovered = (
+        resources is None
+        and not with_bottlerocket(pool)
+        and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
+    )
     result = outcome(
         pool.name,
         found,
@@ -110,6 +126,13 @@ def offer_of(
     return offer, labels
 
 
+def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:
+    """The labels that keep one of two device plugins off the nodes."""
+    if cloud == "gke" and isinstance(pool.partition, spec.Operator):
+        return {NO_GKE_PLUGIN_LABEL: "true"}
+    return {OPERANDS_LABEL: "false"} if with_bottlerocket(pool) else {}
+
+
 def _partitioning(
     pool: AnyPool,
     path: spec.Path,
@@ -122,15 +145,20 @@ def _partitioning(
         yield from check_ways(pool.partition, path)
     if found is None:
         return None
+    if with_bottlerocket(pool):
+        if isinstance(pool.partition, spec.Operator):
+            return None  # refused elsewhere
+        native = pool.partition if isinstance(pool.partition, spec.Native) else None
+        return (yield from bottlerocket_partitioning(native, path, found))
     match pool.partition:
         case spec.Unpartitioned():
             # HAMi's device plugin takes the place of NVIDIA's, and nobody changes MIG there.
             fractional = isinstance(pool.sharing, spec.FractionalSharing)
             return unpartitioned(found, by_mig_manager=cloud != "gke" and not fractional)
         case spec.Native() as asked:
-            assert isinstance(found, GpuMachine), (
-                "only GKE pools may be native, and they have machines"
-            )
+            if cloud != "gke":
+                return None  # refused elsewhere
+            assert isinstance(found, GpuMachine), "GKE pools have machines"
             return (yield from gke_partitioning(asked, path, found))
         case spec.Operator() as cut_by_operator:
             return (

@@ -67,7 +67,7 @@ def gke_partitioning(
 ) -> Checked[Partitioning | None]:
     """GKE makes as many partitions of one profile as fit, and advertises all as nvidia.com/gpu."""
     profile, at = asked.profile, (*path, "profile")
-    if not (yield from _supports_mig(found.gpu, path)) or not (
+    if not (yield from check_mig(found.gpu, path)) or not (
         yield from _fits(found.gpu, {profile: 1}, at)
     ):
         return None
@@ -110,7 +110,7 @@ def operator_partitioning(
 
     A layout that is stated in two ways is checked in both.
     """
-    if not (yield from _supports_mig(found.gpu, path)):
+    if not (yield from check_mig(found.gpu, path)):
         return None
     stated_layouts = yield from each(
         _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
@@ -199,7 +199,8 @@ def outcome(
     return Outcome(resources=offered, desired=text, layout_hash=digest(text))
 
 
-def _supports_mig(gpu: Gpu, path: Path) -> Checked[bool]:
+def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
+    """Whether the GPU has MIG; refuses one that has not."""
     if gpu.family is None:
         yield refuse(
             path,

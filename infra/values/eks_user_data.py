@@ -1,7 +1,8 @@
-"""The user data of EKS nodes with Amazon Linux 2023, which nodeadm reads at their first boot.
+"""The user data of EKS nodes, which nodeadm or Bottlerocket reads when they boot.
 
-EKS appends a part of its own, with the cluster; nodeadm merges the parts. Sources: EKS user guide,
-customize managed nodes with launch templates; awslabs/amazon-eks-ami, nodeadm.
+EKS adds its own, with the cluster: for Amazon Linux 2023 as one more part of the MIME message, for
+Bottlerocket as more settings of the TOML. Sources: EKS user guide, customize managed nodes with
+launch templates; awslabs/amazon-eks-ami, nodeadm; bottlerocket.dev, settings.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ _STRATEGIES: Final[Mapping[str, str]] = {"raid0": "RAID0"}
 
 
 def eks_user_data(template: EksTemplate) -> str | None:
-    """MIME multipart text in base64; None where nodeadm needs nothing beyond EKS's part."""
-    if template.instance_store is None:
+    """MIME multipart text or TOML, in base64; None where nodeadm needs nothing beyond EKS's."""
+    if template.bottlerocket is not None:
+        text = _TEMPLATES.get_template("bottlerocket-user-data.toml.j2").render(
+            gpus=template.bottlerocket
+        )
+    elif template.instance_store is not None:
+        text = _TEMPLATES.get_template("eks-user-data.txt.j2").render(
+            local_storage=_STRATEGIES[template.instance_store]
+        )
+    else:
         return None
-    text = _TEMPLATES.get_template("eks-user-data.txt.j2").render(
-        local_storage=_STRATEGIES[template.instance_store]
-    )
     return base64.b64encode(text.encode()).decode()

@@ -51,6 +51,18 @@ _GKE_LOG = "read the log of the node's nvidia-gpu-device-plugin pod in kube-syst
 _OPERATOR_LOG = (
     "read the node's label nvidia.com/mig.config.state and the log of its nvidia-mig-manager pod"
 )
+_BOTTLEROCKET_LOG = (
+    "read the log of nvidia-migmanager in the node's admin container: `sheltie journalctl -u "
+    "nvidia-migmanager`"
+)
+_HOST_PLUGIN_LOG = (
+    "read the log of the node's own device plugin in its admin container: `sheltie journalctl -u "
+    "nvidia-k8s-device-plugin`"
+)
+_RESTART_HOST_PLUGIN = (
+    "restart the node's own device plugin in its admin container: `sheltie systemctl restart "
+    "nvidia-k8s-device-plugin`"
+)
 _PLUGIN_LOG = "read the log of the node's device plugin pod"
 _REPLACE = "delete the node's instance in the cloud; its node pool makes a new one"
 _KERNEL_LOG = "read the host's kernel log for NVRM and Xid lines (`dmesg`)"
@@ -140,6 +152,8 @@ _ALL = (
         meaning="a GPU has other partitions than wanted",
         causes={
             "gke": "GKE's node set-up partitioned it for another size, and does not check which",
+            "bottlerocket": "the node booted with other settings than the pool has now, or with a "
+            "profile that Bottlerocket does not know",
             "mig-manager": "mig-manager applied another layout, or something changed the GPU "
             "afterwards",
             "none": "somebody partitioned it by hand",
@@ -147,6 +161,9 @@ _ALL = (
         advices={
             "gke": "compare /etc/nvidia/gpu_config.json on the node with the pool, then "
             f"{_REPLACE}",
+            "bottlerocket": "compare `apiclient get settings.kubelet-device-plugins` on the node "
+            f"with the pool; a node of an earlier launch template goes as EKS updates the pool, "
+            f"else {_REPLACE}",
             "mig-manager": "compare the node's label nvidia.com/mig.config with the pool, then "
             "delete its nvidia-mig-manager pod",
             "none": "apply the layout again",
@@ -186,10 +203,16 @@ _ALL = (
         causes={
             "gke": "GKE's node set-up has not partitioned it yet, or could not read "
             "/etc/nvidia/gpu_config.json",
+            "bottlerocket": "the node's settings ask for none, or its nvidia-migmanager failed",
             "mig-manager": "mig-manager has not applied the layout yet",
             "none": "it has not been partitioned yet",
         },
-        advices={"gke": _GKE_LOG, "mig-manager": _OPERATOR_LOG, "none": "apply the layout"},
+        advices={
+            "gke": _GKE_LOG,
+            "bottlerocket": _BOTTLEROCKET_LOG,
+            "mig-manager": _OPERATOR_LOG,
+            "none": "apply the layout",
+        },
     ),
     Reason(
         code="LayoutIncomplete",
@@ -197,7 +220,12 @@ _ALL = (
         settles=True,
         meaning="a GPU has some of the wanted partitions and no others",
         cause="partitioning is in progress, or stopped half way",
-        advices={"gke": _GKE_LOG, "mig-manager": _OPERATOR_LOG, "none": "apply the layout again"},
+        advices={
+            "gke": _GKE_LOG,
+            "bottlerocket": _BOTTLEROCKET_LOG,
+            "mig-manager": _OPERATOR_LOG,
+            "none": "apply the layout again",
+        },
     ),
     Reason(
         code="ResourcesNotAdvertised",
@@ -206,6 +234,7 @@ _ALL = (
         meaning="the GPUs are right, but the kubelet advertises none of a wanted resource",
         cause="the device plugin has not registered yet",
         advice=_PLUGIN_LOG,
+        advices={"bottlerocket": _HOST_PLUGIN_LOG},
     ),
     Reason(
         code="WrongResources",
@@ -215,6 +244,7 @@ _ALL = (
         "resource",
         cause="the device plugin has not enumerated the GPUs again since they were partitioned",
         advice="restart the node's device plugin pod",
+        advices={"bottlerocket": _RESTART_HOST_PLUGIN},
     ),
     Reason(
         code="UnexpectedResources",
@@ -224,6 +254,7 @@ _ALL = (
         cause="it is left over from an earlier layout, or the device plugin runs with another "
         "MIG strategy",
         advice="restart the node's device plugin pod, and check its MIG strategy",
+        advices={"bottlerocket": _RESTART_HOST_PLUGIN},
     ),
     Reason(
         code="ResourcesWithheld",
@@ -232,6 +263,7 @@ _ALL = (
         meaning="less of a resource is allocatable than the node's capacity",
         cause="the device plugin reports devices as unhealthy, or is restarting",
         advice=f"{_PLUGIN_LOG} for Xid errors",
+        advices={"bottlerocket": f"{_HOST_PLUGIN_LOG}, for Xid errors"},
     ),
     Reason(
         code="WrongLabels",

@@ -10,7 +10,13 @@ from node_agent.xids.meanings import MEANINGS as XIDS
 from node_agent.xids.meanings import RECOVERY_CHANGED
 
 _REASON_OF = {"none": "", "reset": "`GpuResetRequired`", "lost": "`GpuLost`"}
-_WHO = {"gke": "GKE", "mig-manager": "mig-manager", "none": "none", "host": "bare host"}
+_WHO = {
+    "gke": "GKE",
+    "bottlerocket": "Bottlerocket",
+    "mig-manager": "mig-manager",
+    "none": "none",
+    "host": "bare host",
+}
 
 
 def page() -> str:

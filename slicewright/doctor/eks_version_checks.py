@@ -56,11 +56,14 @@ def version_of(fleet: EksFleetPlan, versions: Answer[Versions]) -> str | None:
 
 
 def images_needed(fleet: EksFleetPlan) -> Mapping[str, Image]:
-    """Pool to the image of its release_version; a pool without one gets the newest."""
+    """Pool to the image of its release_version; a pool without one gets the newest.
+
+    Not Bottlerocket's, which AWS lists elsewhere.
+    """
     return {
         pool.name: _image(pool, pool.release_version)
         for pool in fleet.pools
-        if pool.release_version is not None
+        if pool.release_version is not None and not pool.bottlerocket
     }
 
 

@@ -243,7 +243,7 @@ def test_pci_ids_are_written_as_nvml_gives_them_and_belong_to_one_gpu() -> None:
 
 
 def test_drivers_are_versions_and_profiles_need_no_older_one_than_their_gpu() -> None:
-    written = [image.driver for image in {m.image for m in MACHINES if m.image}]
+    written = [image.driver for m in MACHINES for image in m.images if image.driver]
     written += [chart.driver for chart in CATALOG.charts.values()]
     written += [driver for issue in CATALOG.driver_issues for driver in issue.drivers]
     for gpu in CATALOG.gpus.values():
@@ -439,7 +439,7 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
             'cloud = "eks"\narchitecture = "arm"',
             "no AMI",
         ),
-        ("drivers.toml", 'architecture = "arm64"', 'architecture = "amd64"', "duplicate row"),
+        ("drivers.toml", 'name = "AL2023_ARM', 'name = "AL2023_x86', "duplicate row"),
         ("drivers.toml", 'gpus = ["RTX-PRO-6000"]', 'gpus = ["RTX"]', "RTX"),
         ("machines.toml", 'name = "n1-standard-8"', 'name = "n1-standard-4"', "duplicate row"),
         ("machines.toml", "vcpus = 12, memory_gib = 85", "vcpu = 12, memory_gib = 85", "vcpu"),

@@ -723,6 +723,16 @@ def eks() -> Iterator[Row]:
         "node_pools.0.partition": "none",
     }
     yield Row("node_pools.ami_type", {"node_pools.0.ami_type": "AL2023_x86_64_NVIDIA"}, None, arm)
+    bottlerocket: Changes = {
+        "node_pools.0.ami_type": "BOTTLEROCKET_x86_64_NVIDIA",
+        "node_pools.0.partition": {"mode": "native", "profile": "1g.5gb"},
+    }
+    yield Row(
+        "node_pools.partition.profile",
+        {"node_pools.0.partition.profile": "3g.20gb"},
+        ROLL,
+        bottlerocket,
+    )
     yield Row(
         "node_pools.release_version", {"node_pools.0.release_version": "1.34.0-20260714"}, ROLL
     )

@@ -105,9 +105,10 @@ def test_the_driver_of_an_unknown_chart_or_of_the_nodes_is_not_checked() -> None
 @pytest.mark.parametrize("machine", EKS_MACHINES, ids=lambda m: m.name)
 def test_the_newest_eks_image_supports_mig_on_every_gpu_of_eks(machine: Machine) -> None:
     assert machine.gpu is not None
-    assert machine.image is not None
+    newest = machine.images[0]
+    assert newest.driver is not None
     for name in machine.gpu.profiles:
-        assert driver_order(machine.image.driver) >= driver_order(
+        assert driver_order(newest.driver) >= driver_order(
             geometry.minimum_driver(machine.gpu, [name])
         )
 

@@ -257,7 +257,7 @@ def test_the_agent_is_privileged_only_on_gke(record: Record, stack: str) -> None
 
 
 def _fleet_of_image(image: str) -> str:
-    if image.startswith("AL2023"):
+    if image.startswith(("AL2023", "BOTTLEROCKET")):
         # No machine with ARM processors can be built yet.
         return f"""\
 cloud: eks
@@ -305,16 +305,32 @@ def test_on_eks_the_agent_gets_the_gpus_from_the_nodes_default_runtime(
     }
 
 
+def test_on_bottlerocket_the_agent_asks_for_all_gpus_by_a_mount(record: Record) -> None:
+    """Bottlerocket ignores the variable of a container without privileges."""
+    made = record("bottlerocket", fleet=_fleet_of_image("BOTTLEROCKET_x86_64_NVIDIA"))
+    pod = pod_of(made, ":DaemonSet", "node-agent")
+    (container,) = pod["containers"]
+    directory = "/var/run/nvidia-container-devices"
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": directory} in container["env"]
+    (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == f"{directory}/all"]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == mount["name"]]
+    assert volume["hostPath"] == {"path": "/dev/null", "type": "CharDevice"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not [m for m in made if m.type.endswith(":Release")], "no operator for these nodes"
+
+
 def test_every_image_that_a_stack_file_may_name_has_its_way_to_the_gpus() -> None:
     named = {
         *get_args(GkePool.model_fields["image_type"].annotation),
-        *get_args(get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0])[0]),
+        *get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0]),
     }
     assert named == {
         "COS_CONTAINERD",
         "UBUNTU_CONTAINERD",
         "AL2023_x86_64_NVIDIA",
         "AL2023_ARM_64_NVIDIA",
+        "BOTTLEROCKET_x86_64_NVIDIA",
+        "BOTTLEROCKET_ARM_64_NVIDIA",
     }, "a new image needs a row in docs/reference/agent.md and a test here"
 
 

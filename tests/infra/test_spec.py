@@ -83,9 +83,9 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         "machine_type: p4d.24xlarge",
         "machine_type: p4d.24xlarge\n  ami_type: BOTTLEROCKET_x86_64_NVIDIA",
         (
-            'node_pools[0].ami_type (pool a): "BOTTLEROCKET_x86_64_NVIDIA" is not supported: '
-            "Bottlerocket partitions GPUs itself when it boots",
-            "write AL2023_x86_64_NVIDIA",
+            "node_pools[0].partition.mode (pool a): Bottlerocket partitions GPUs itself when it "
+            "boots",
+            "write {mode: native, profile: …}, or another ami_type",
             "[source: bottlerocket.dev, settings.kubelet-device-plugins]",
             "1 problem,",
         ),
@@ -263,7 +263,7 @@ REFUSED: list[tuple[str, str, str, tuple[str, ...]]] = [
         EKS,
         "mode: operator, config: all-1g.5gb",
         "mode: native, profile: 1g.5gb",
-        ("native is not supported for this pool", "only GKE", "write operator"),
+        ("EKS's Amazon Linux does not partition GPUs itself", "write mode: operator"),
     ),
     (EKS, "p4d.24xlarge", "g4dn.xlarge", ("T4 has no MIG", "write partition: none")),
     (EKS, "machine_type", "instance_type", ("did you mean machine_type?", "1 problem,")),

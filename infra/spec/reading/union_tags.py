@@ -26,7 +26,7 @@ MODES: Mapping[str, str] = {
 """Key of a union -> its modes, for remedies."""
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"
 _OTHER_PLACE: Mapping[str, str] = {
-    "native": "only GKE partitions GPUs itself",
+    "native": "only GKE, and Bottlerocket on EKS, partition GPUs themselves",
     "bare": "it is for machines without Kubernetes, which are listed under hosts",
 }
 """Partition mode of another kind of pool -> why it is not allowed here."""

@@ -131,29 +131,6 @@ class FreeText(Pattern):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoSupport(Constraint):
-    """Values that exist elsewhere but not here, refused with the reason why."""
-
-    beginning: str
-    """Of each of these values."""
-    why: str
-    instead: str
-    source: str
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(self.check, handler(source))
-
-    def check(self, value: Any) -> Any:
-        if isinstance(value, str) and value.startswith(self.beginning):
-            raise ConstraintError(
-                f"{{value}} is not supported: {self.why}", self.instead, self.source
-            )
-        return value
-
-
-@dataclass(frozen=True, kw_only=True)
 class NotEmpty(Constraint):
     """A list or mapping of at least one item."""
 

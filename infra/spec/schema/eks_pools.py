@@ -12,12 +12,11 @@ from infra.spec.schema.constraints import (
     DnsLabel,
     FreeText,
     IntRange,
-    NoSupport,
     Pattern,
 )
 from infra.spec.schema.field_types import MAX_NODES, NODE_LIMIT, KmsKeyArn, Tags, ZoneNames
 from infra.spec.schema.model import SpecModel
-from infra.spec.schema.partition import OperatorPartition, Unpartitioned
+from infra.spec.schema.partition import CloudPartition, Unpartitioned
 from infra.spec.schema.pools import CloudPool
 
 
@@ -135,27 +134,25 @@ class EksPool(CloudPool):
     zones: ZoneNames | None = None
     """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
     capacity: EksCapacity = OnDemand()
-    partition: OperatorPartition = Unpartitioned()
+    partition: CloudPartition = Unpartitioned()
     ami_type: (
-        Annotated[
-            Literal["AL2023_x86_64_NVIDIA", "AL2023_ARM_64_NVIDIA"],
-            NoSupport(
-                beginning="BOTTLEROCKET_",
-                why="Bottlerocket partitions GPUs itself when it boots, by its setting "
-                "kubelet-device-plugins.nvidia.mig.profile, and has its own device plugin; "
-                "mig-manager and the GPU operator's plugin would work against both",
-                instead="write AL2023_x86_64_NVIDIA, or AL2023_ARM_64_NVIDIA for Arm processors",
-                source="bottlerocket.dev, settings.kubelet-device-plugins",
-            ),
+        Literal[
+            "AL2023_x86_64_NVIDIA",
+            "AL2023_ARM_64_NVIDIA",
+            "BOTTLEROCKET_x86_64_NVIDIA",
+            "BOTTLEROCKET_ARM_64_NVIDIA",
         ]
         | None
     ) = None
-    """The EKS AMI type with NVIDIA's driver. By default the one for the machine's architecture."""
+    """The EKS AMI type with NVIDIA's driver. By default Amazon Linux 2023 for the machine's
+    architecture. Bottlerocket partitions its GPUs itself when it boots, by `mode: native`, and has
+    a device plugin of its own: the GPU operator leaves its nodes alone.
+    """
     release_version: (
         Annotated[
             str,
             Pattern(
-                pattern=r"[0-9]+\.[0-9]+\.[0-9]+-[0-9]{8}",
+                pattern=r"[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{8}",
                 is_not="a release version of the EKS AMI",
                 examples=("1.34.0-20260714",),
                 source="EKS API, releaseVersion",
@@ -163,7 +160,9 @@ class EksPool(CloudPool):
         ]
         | None
     ) = None
-    """Version of the AMI, for example 1.34.0-20260714. By default the newest."""
+    """Version of the AMI, for example 1.34.0-20260714, or 1.54.0-5ed15786 of Bottlerocket. By
+    default the newest.
+    """
     disk: EksDisk = EksDisk()
     instance_metadata: InstanceMetadata | None = None
     """By default as EKS sets it up for AL2023: version 2, one hop."""

@@ -12,7 +12,7 @@ from infra.spec.schema.gke_capacity import GkeCapacity, GkeOnDemand
 from infra.spec.schema.gke_upgrade import Surge, Upgrade
 from infra.spec.schema.hosts import GpuChoice
 from infra.spec.schema.model import SpecModel
-from infra.spec.schema.partition import GkePartition, Unpartitioned
+from infra.spec.schema.partition import CloudPartition, Unpartitioned
 from infra.spec.schema.pools import CloudPool
 
 
@@ -75,7 +75,7 @@ class GkePool(CloudPool):
     capacity: GkeCapacity = GkeOnDemand()
     gpu: GpuChoice | None = None
     """GPUs to attach to a machine type that comes without GPUs (N1)."""
-    partition: GkePartition = Unpartitioned()
+    partition: CloudPartition = Unpartitioned()
     driver: Literal["DEFAULT", "LATEST"] = "DEFAULT"
     """Which of the drivers available for the node version GKE installs."""
     image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = "COS_CONTAINERD"

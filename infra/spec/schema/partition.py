@@ -19,7 +19,9 @@ class Unpartitioned(SpecModel):
 
 
 class Native(SpecModel):
-    """GKE partitions every GPU into as many instances of one profile as fit."""
+    """GKE, or on EKS the operating system Bottlerocket, partitions every GPU into as many instances
+    of one profile as fit.
+    """
 
     mode: Literal["native"]
     profile: ProfileName
@@ -102,7 +104,7 @@ class Operator(SpecModel):
     """Earlier values of `gpus` that nodes may still have: kept for mig-manager."""
 
 
-GkePartition = Annotated[
+CloudPartition = Annotated[
     Unpartitioned | Native | Operator, Field(discriminator="mode"), Shorthand("none")
 ]
 OperatorPartition = Annotated[

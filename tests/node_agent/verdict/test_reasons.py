@@ -269,7 +269,7 @@ def test_every_reason_has_its_finding(reason: str, scene: Scene) -> None:
     assert REASONS[reason].verdict == outcome
 
 
-@pytest.mark.parametrize("partitioner", ["gke", "mig-manager", "none"])
+@pytest.mark.parametrize("partitioner", ["gke", "bottlerocket", "mig-manager", "none"])
 @pytest.mark.parametrize(
     "reason", [code for code in CASES if code not in ("PartitionsMatch", "PartitioningUnderWay")]
 )
