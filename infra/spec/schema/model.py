@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -11,9 +15,41 @@ from pydantic_core import core_schema
 
 class SpecModel(BaseModel):
     # Strict: a count written as "2" or true is a mistake, not a number.
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """With the docstrings of the fields as their descriptions.
+
+        pydantic's `use_attribute_docstrings` reads them from the source when a class is made: a
+        seventh of the time of each start, and only the JSON Schema shows them.
+        """
+        made = handler(core)
+        properties = handler.resolve_ref_schema(made).get("properties", {})
+        for name, text in _field_docstrings(cls).items():
+            properties[name]["description"] = text
+        return made
+
+
+def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Of a model's fields and of those that it has from its bases."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if one is not SpecModel and issubclass(one, SpecModel):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+            assert isinstance(tree, ast.ClassDef)
+            for stated, after in pairwise(tree.body):
+                if (
+                    isinstance(stated, ast.AnnAssign)
+                    and isinstance(stated.target, ast.Name)
+                    and isinstance(after, ast.Expr)
+                    and isinstance(after.value, ast.Constant)
+                    and isinstance(after.value.value, str)
+                ):
+                    found[stated.target.id] = inspect.cleandoc(after.value.value)
+    return found
 
 
 WORD_TAG, MAPPING_TAG = "<word>", "<mapping>"
