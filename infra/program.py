@@ -28,6 +28,7 @@ from infra.components.gke import GkeCluster
 from infra.components.gpu_operator import GpuOperator
 from infra.components.gpu_pool import GpuPools
 from infra.components.karpenter import Karpenter
+from infra.components.monitoring import Monitoring
 from infra.components.node_agent import NodeAgents
 from infra.components.workloads import Workloads
 from infra.plan import (
@@ -286,6 +287,8 @@ def _deploy_in_cluster(
         },
         opts=inside,
     )
+    if fleet.monitoring is not None:
+        Monitoring("monitoring", fleet, cluster=site.cluster, after=site.system, opts=inside)
     if fleet.deployments:
         # Not before all pools are verified: else `up` would wait for pods that have no partition.
         Workloads(

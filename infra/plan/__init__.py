@@ -40,6 +40,7 @@ from infra.plan.fleet import (
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.hosts import HostGpuPlan, HostPlan
+from infra.plan.monitoring import MonitoringPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "KarpenterPlan",
     "KarpenterPool",
     "Layout",
+    "MonitoringPlan",
     "NodeCount",
     "PartChange",
     "PoolPlan",

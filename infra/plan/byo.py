@@ -14,6 +14,7 @@ from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
+from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import fleet_workloads, pool_plan
 from infra.plan.workloads import plan_deployments
@@ -40,6 +41,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
+    monitoring = yield from monitoring_of(fleet, "byo")
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
@@ -56,11 +58,12 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
-        metrics_from=fleet.metrics_from,
+        metrics_from=readers(fleet.metrics_from, monitoring),
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
         deployments=deployments,
+        monitoring=monitoring,
     )
 
 

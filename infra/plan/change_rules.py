@@ -679,4 +679,11 @@ FLEET: Final[tuple[Rule, ...]] = (
         "slicewright",
         {"deployments": "Deployment"},
     ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "nodes and the pods on GPUs stay; what a Prometheus of the stack has kept goes where its "
+        "namespace or release changes, or nothing stores it",
+        "pulumi-kubernetes helm.v3.Release",
+        {"monitoring": "helm.v3.Release, PodMonitor, PrometheusRule"},
+    ),
 )

@@ -13,6 +13,7 @@ from infra.plan.eks_identities import identities_of
 from infra.plan.eks_pools import eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
+from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import (
@@ -63,6 +64,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
+    monitoring = yield from monitoring_of(fleet, "eks")
     if len(built) != len(pools) or system is None:
         return None
     used = (*system.zones, *(zone for pool in built for zone in pool.zones))
@@ -92,11 +94,12 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
-        metrics_from=fleet.metrics_from,
+        metrics_from=readers(fleet.metrics_from, monitoring),
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
         deployments=deployments,
+        monitoring=monitoring,
     )
 
 

@@ -13,6 +13,7 @@ from infra.plan.eks_identities import AddonIdentity
 from infra.plan.eks_templates import EksTemplate
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
+from infra.plan.monitoring import MonitoringPlan
 from infra.spec import (
     Capacity,
     CapacityBlock,
@@ -525,6 +526,8 @@ class CommonPlan:
     """Requests for fractions of GPUs."""
     deployments: tuple[DeploymentPlan, ...]
     """Servers that the stack makes."""
+    monitoring: MonitoringPlan | None
+    """None: nothing is made for metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

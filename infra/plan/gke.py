@@ -16,6 +16,7 @@ from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_monitoring import plan_logging, plan_monitoring
 from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
+from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_gke_driver, check_operator, resolved
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
@@ -82,6 +83,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
+    monitoring_plan = yield from monitoring_of(fleet, "gke")
     if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(
@@ -108,11 +110,12 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         image=fleet.image,
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
-        metrics_from=fleet.metrics_from,
+        metrics_from=readers(fleet.metrics_from, monitoring_plan),
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,
         workloads=workloads,
         deployments=deployments,
+        monitoring=monitoring_plan,
     )
 
 

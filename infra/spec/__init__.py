@@ -62,6 +62,12 @@ from infra.spec.schema.gke_pools import GkeDisk, GkeFeatures, GkePool, LocalSsd,
 from infra.spec.schema.gke_upgrade import BlueGreen, Surge, Upgrade
 from infra.spec.schema.gpu_operator import ComponentSwitch, GpuOperator, MigManager
 from infra.spec.schema.hosts import GpuChoice, Host, HostGpu, Instance, Refuse, Wait
+from infra.spec.schema.monitoring import (
+    ExistingPrometheus,
+    ManagedPrometheus,
+    Monitoring,
+    PrometheusStack,
+)
 from infra.spec.schema.partition import (
     Exclusive,
     FractionalSharing,
@@ -118,6 +124,7 @@ __all__ = [
     "EksUpdate",
     "Exclusive",
     "ExistingNetwork",
+    "ExistingPrometheus",
     "Fixed",
     "Fleet",
     "FlexStart",
@@ -149,6 +156,7 @@ __all__ = [
     "LocalSsd",
     "LogsComponent",
     "MaintenanceExclusion",
+    "ManagedPrometheus",
     "Management",
     "MetricsComponent",
     "MetricsNamespace",
@@ -156,6 +164,7 @@ __all__ = [
     "MetricsSource",
     "MigManager",
     "ModelShare",
+    "Monitoring",
     "Mps",
     "Native",
     "NewVolume",
@@ -169,6 +178,7 @@ __all__ = [
     "PodIdentity",
     "PrivateNetwork",
     "Problem",
+    "PrometheusStack",
     "PublicNetwork",
     "Queued",
     "RecoveredFleet",

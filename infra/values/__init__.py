@@ -30,6 +30,7 @@ from infra.values.karpenter import (
 )
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
+from infra.values.monitoring import monitoring_chart, monitoring_values
 from infra.values.operator_chart import chart_of, operator_account, operator_values
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
@@ -98,6 +99,8 @@ __all__ = [
     "metrics_csv",
     "mig_parted_config",
     "mismatches",
+    "monitoring_chart",
+    "monitoring_values",
     "node_class",
     "node_overlay",
     "node_pool",

@@ -173,6 +173,7 @@ def common(cloud: str) -> Iterator[Row]:
     yield from servers(cloud)
     yield from triton()
     yield from container()
+    yield from monitoring()
 
     yield Row("node_pools.name", {}, None)  # one gone, one new; see test_plan_changes
     yield Row("node_pools.nodes.count", {"node_pools.0.nodes.count": 3}, IN_PLACE)
@@ -372,6 +373,50 @@ def container() -> Iterator[Row]:
     yield Row("workloads.health.port", named, IN_PLACE, there, **fleet)
     whole = {"node_pools.0.partition": "none"} | there
     yield Row("workloads.gpus", {"workloads.0.gpus": 2}, IN_PLACE, whole, **fleet)
+
+
+def monitoring() -> Iterator[Row]:
+    """A Prometheus, none of whose changes reaches a node."""
+    fleet: dict[str, Any] = {"where": "fleet"}
+    stack: Changes = {
+        "monitoring": {
+            "prometheus": "stack",
+            "create_namespace": False,
+            "storage": {"size": "20Gi", "storage_class": "a"},
+            "grafana": {"admin_secret": "a"},
+            "alertmanager": {"config_secret": "a"},
+        }
+    }
+    for name, value in (
+        ("namespace", "other"),
+        ("release", "other"),
+        ("repository", "oci://example.com/charts"),
+        ("chart_version", "88.5.2"),
+        ("chart_path", "charts/kube-prometheus-stack-88.5.3.tgz"),
+        ("registry", "registry.example.com"),
+        ("image_pull_secrets", ["mirror"]),
+        ("retention_days", 3),
+        ("storage.size", "30Gi"),
+        ("storage.storage_class", "b"),
+        ("grafana.admin_secret", "b"),
+        ("alertmanager.config_secret", "b"),
+        ("scrape_interval", "30s"),
+        ("alerts", False),
+        ("dashboards", False),
+        ("runbooks", "https://git.example.com/slicewright/docs"),
+    ):
+        path = f"monitoring.{name}"
+        yield Row(path, {path: value}, IN_PLACE, stack, **fleet)
+    there: Changes = {
+        "monitoring": {"prometheus": "existing", "url": "http://prometheus.monitoring.svc:9090"}
+    }
+    made = {"monitoring": {"prometheus": "stack"}}
+    yield Row("monitoring.prometheus", made, IN_PLACE, there, **fleet)
+    own = {"monitoring.create_namespace": False}
+    yield Row("monitoring.create_namespace", own, IN_PLACE, made, **fleet)
+    for name, value in (("url", "http://p.m.svc:9090"), ("selector_labels", {"team": "gpu"})):
+        path = f"monitoring.{name}"
+        yield Row(path, {path: value}, IN_PLACE, there, **fleet)
 
 
 def operator(operated: Changes) -> Iterator[Row]:

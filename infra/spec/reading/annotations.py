@@ -160,7 +160,7 @@ def _union_members(annotation: Any) -> dict[str, Any]:
 
 def _tag_of(model: Any) -> str:
     if is_model(model):
-        for name in ("mode", "cloud", "kind"):
+        for name in ("mode", "cloud", "kind", "prometheus"):
             if (
                 name in model.model_fields
                 and get_origin(model.model_fields[name].annotation) is Literal

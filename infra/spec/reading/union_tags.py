@@ -22,6 +22,7 @@ MODES: Mapping[str, str] = {
     "network": "public, private, or existing",
     "upgrade": "surge or blue-green",
     "workloads": "vllm, triton, or container",
+    "monitoring": "stack, existing, or managed (GKE)",
 }
 """Key of a union -> its modes, for remedies."""
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"

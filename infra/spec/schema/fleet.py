@@ -25,6 +25,7 @@ from infra.spec.schema.gke_pools import GkePool
 from infra.spec.schema.gpu_operator import GpuOperator
 from infra.spec.schema.hosts import Host
 from infra.spec.schema.model import SpecModel
+from infra.spec.schema.monitoring import Monitoring
 from infra.spec.schema.pools import ByoPool, Fixed, Nodes
 from infra.spec.schema.workloads import AnyWorkload
 
@@ -90,7 +91,11 @@ class _Fleet(SpecModel):
     label nvidia.com/mig.config and remove the startup taint.
     """
     metrics_from: tuple[MetricsSource, ...] = ()
-    """Who may read the metrics of agents and fleet controller. By default nobody."""
+    """Who may read the metrics of agents and fleet controller, besides the Prometheus of
+    `monitoring`. By default nobody.
+    """
+    monitoring: Monitoring | None = None
+    """A Prometheus for the fleet: what it scrapes, alerts, dashboards. None: nothing is made."""
     fractional: Fractional | None = None
     """The scheduler that allocates fractions of GPUs, for pools with `sharing: fractional`."""
     workloads: tuple[AnyWorkload, ...] = ()

@@ -1,0 +1,81 @@
+"""What a fleet's metrics need: Prometheus where the stack installs it, and the objects it selects.
+
+Nothing of the fleet waits for it: a registry that does not answer must not keep GPUs from being
+proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra import values
+from infra.plan import FleetPlan
+from infra.spec import PrometheusStack
+
+_RELEASE_TIMEOUT_S = 600
+"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
+
+
+class Monitoring(pulumi.ComponentResource):
+    """Output: `ready`, what must be there before a Prometheus answers, as far as the stack makes
+    it.
+    """
+
+    ready: Sequence[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        fleet: FleetPlan,
+        *,
+        cluster: pulumi.Resource | None,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """fleet: with monitoring. after: the nodes that it runs on."""
+        super().__init__("slicewright:index:Monitoring", name, {}, opts)
+        assert fleet.monitoring is not None
+        self._name, self._cluster = name, cluster
+        asked = fleet.monitoring.asked
+        self.ready = (
+            [self._stack(fleet, asked, after)] if isinstance(asked, PrometheusStack) else []
+        )
+        self.register_outputs({})
+
+    def _stack(
+        self, fleet: FleetPlan, asked: PrometheusStack, after: Sequence[pulumi.Resource]
+    ) -> pulumi.Resource:
+        namespace: pulumi.Input[str] = asked.namespace
+        if asked.create_namespace:
+            made = k8s.core.v1.Namespace(
+                f"{self._name}-namespace",
+                metadata=k8s.meta.v1.ObjectMetaArgs(
+                    name=asked.namespace,
+                    labels={
+                        "pod-security.kubernetes.io/enforce": "baseline",
+                        "pod-security.kubernetes.io/warn": "restricted",
+                    },
+                ),
+                opts=pulumi.ResourceOptions(parent=self, deleted_with=self._cluster),
+            )
+            namespace = made.metadata.name
+        chart, repository = values.monitoring_chart(asked)
+        release: pulumi.Resource = k8s.helm.v3.Release(
+            self._name,
+            name=asked.release,
+            namespace=namespace,
+            chart=chart,
+            version=asked.chart_version,
+            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
+            values=values.monitoring_values(fleet),
+            atomic=False,
+            cleanup_on_fail=True,
+            timeout=_RELEASE_TIMEOUT_S,
+            opts=pulumi.ResourceOptions(
+                parent=self, deleted_with=self._cluster, depends_on=list(after)
+            ),
+        )
+        return release

@@ -1,0 +1,79 @@
+"""What the stack makes for a fleet's metrics, decided to the last value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from infra.spec import ExistingPrometheus, ManagedPrometheus, Monitoring, PrometheusStack
+
+_CHART: Final = "kube-prometheus-stack"
+_LONGEST_NAME: Final = 26
+_PORT: Final = 9090
+DCGM_INTERVAL_S: Final = 30
+"""How often DCGM's exporter has new values (NVIDIA/dcgm-exporter, DCGM_EXPORTER_INTERVAL)."""
+_LEAST_WINDOW_S: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringPlan:
+    """Of one fleet, with a cluster."""
+
+    asked: Monitoring
+
+    @property
+    def prometheus_url(self) -> str:
+        """Where pods of the cluster ask PromQL; empty where nothing in the cluster answers."""
+        match self.asked:
+            case PrometheusStack(release=release, namespace=namespace):
+                return f"http://{chart_name(release)}-prometheus.{namespace}.svc:{_PORT}"
+            case ExistingPrometheus(url=url):
+                return url.rstrip("/")
+            case ManagedPrometheus(url=url):
+                return (url or "").rstrip("/")
+
+    @property
+    def namespace(self) -> str | None:
+        """Of Prometheus and of the objects that are made for it; None: each beside its pods."""
+        return None if isinstance(self.asked, ManagedPrometheus) else self.asked.namespace
+
+    @property
+    def selector_labels(self) -> Mapping[str, str]:
+        """By which Prometheus selects monitors and rules."""
+        match self.asked:
+            case PrometheusStack(release=release):
+                return {"release": release}
+            case ExistingPrometheus(selector_labels=labels):
+                return dict(sorted(labels.items()))
+            case ManagedPrometheus():
+                return {}
+
+    @property
+    def dashboards(self) -> bool:
+        return not isinstance(self.asked, ManagedPrometheus) and self.asked.dashboards
+
+    @property
+    def interval_s(self) -> int:
+        """Between two scrapes of agents, fleet controller and workloads."""
+        return 60 if self.asked.scrape_interval == "1m" else int(self.asked.scrape_interval[:-1])
+
+    @property
+    def dcgm_interval_s(self) -> int:
+        return max(self.interval_s, DCGM_INTERVAL_S)
+
+    @property
+    def window_s(self) -> int:
+        """Over which rates are computed: four scrapes, so that one may be lost."""
+        return max(_LEAST_WINDOW_S, 4 * self.interval_s)
+
+
+def chart_name(release: str) -> str:
+    """What the names of the chart's objects begin with.
+
+    Source: prometheus-community/helm-charts, kube-prometheus-stack, templates/_helpers.tpl
+    (kube-prometheus-stack.fullname): with the release's name before the chart's, unless it contains
+    that, cut to 26 characters.
+    """
+    name = release if _CHART in release else f"{release}-{_CHART}"
+    return name[:_LONGEST_NAME].removesuffix("-")

@@ -1,0 +1,188 @@
+"""Values of the chart kube-prometheus-stack: Prometheus with its operator, and what it is told.
+
+Small, and with few rights: one Prometheus, its operator and kube-state-metrics, which sees the few
+kinds that rules and dashboards ask about. No node exporter: its pods would be on GPU nodes. No
+webhooks: their jobs may patch webhooks and write Secrets, and the rules are tested before. No
+scrapes of the control plane or the kubelets: managed clusters hide the one, and nothing here asks
+for the other. All keys are in the chart's values.yaml, or in those of its two parts
+kube-state-metrics and grafana: Helm ignores unknown ones.
+
+Source: prometheus-community/helm-charts, charts/kube-prometheus-stack.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan, FleetPlan, MonitoringPlan
+from infra.spec import PrometheusStack
+from infra.values.text import JsonObject
+
+_CHART: Final = "kube-prometheus-stack"
+GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
+_NODE_LABELS: Final = (POOL_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, GPU_PRESENT_LABEL)
+"""Which become labels of kube_node_labels."""
+_COLLECTORS: Final = (
+    "daemonsets",
+    "deployments",
+    "horizontalpodautoscalers",
+    "nodes",
+    "pods",
+    "statefulsets",
+)
+"""Kinds that kube-state-metrics may list, and no others."""
+_NOT_SCRAPED: Final = (
+    "kubeApiServer",
+    "kubelet",
+    "kubeControllerManager",
+    "coreDns",
+    "kubeDns",
+    "kubeEtcd",
+    "kubeScheduler",
+    "kubeProxy",
+)
+_EVALUATION_S: Final = 30
+_TIMEOUT_S: Final = 10
+
+
+def monitoring_chart(asked: PrometheusStack) -> tuple[str, str | None]:
+    """The chart, and its repository if that is separate: a file or an OCI chart is one address."""
+    if asked.chart_path is not None:
+        return asked.chart_path, None
+    if asked.repository.startswith("oci://"):
+        return f"{asked.repository.rstrip('/')}/{_CHART}", None
+    return _CHART, asked.repository
+
+
+def monitoring_values(fleet: FleetPlan) -> JsonObject:
+    """The values for a fleet whose stack installs Prometheus."""
+    plan = fleet.monitoring
+    assert plan is not None
+    assert isinstance(plan.asked, PrometheusStack)
+    asked, placed = plan.asked, placement(fleet)
+    values: JsonObject = {
+        "defaultRules": {"create": False},
+        **{part: {"enabled": False} for part in _NOT_SCRAPED},
+        "nodeExporter": {"enabled": False},
+        "prometheusOperator": {
+            "admissionWebhooks": {"enabled": False},
+            # Its certificate is the webhooks'.
+            "tls": {"enabled": False},
+            "kubeletService": {"enabled": False},
+            # It has rights in all namespaces: nobody who may make a Prometheus elsewhere gets them.
+            "prometheusInstanceNamespaces": [asked.namespace],
+            "alertmanagerInstanceNamespaces": [asked.namespace],
+            "alertmanagerConfigNamespaces": [asked.namespace],
+            "thanosRulerInstanceNamespaces": [asked.namespace],
+            "resources": _resources("50m", "96Mi", "256Mi"),
+            **placed,
+        },
+        "prometheus": {"prometheusSpec": _prometheus(plan, asked) | placed},
+        "kube-state-metrics": {
+            "collectors": list(_COLLECTORS),
+            "metricLabelsAllowlist": [f"nodes=[{','.join(_NODE_LABELS)}]"],
+            "resources": _resources("20m", "64Mi", "256Mi"),
+            **placed,
+        },
+        "grafana": _grafana(asked, placed),
+        "alertmanager": _alertmanager(asked, placed),
+    }
+    if asked.registry is not None:
+        values["global"] = {"imageRegistry": asked.registry}
+    if asked.image_pull_secrets:
+        pulled = [{"name": name} for name in asked.image_pull_secrets]
+        values.setdefault("global", {})["imagePullSecrets"] = pulled
+    return values
+
+
+def placement(fleet: FleetPlan) -> JsonObject:
+    """On the system pool, or where there is none, on no GPU node: no toleration, and an affinity.
+
+    A node that is not yet in its pool has the GPU operator's label, or its taints.
+    """
+    if isinstance(fleet, EksFleetPlan) or (
+        not isinstance(fleet, ByoFleetPlan) and fleet.system is not None
+    ):
+        return {"nodeSelector": dict(SYSTEM_LABELS)}
+    away = [
+        {"key": POOL_LABEL, "operator": "DoesNotExist"},
+        {"key": GPU_PRESENT_LABEL, "operator": "NotIn", "values": ["true"]},
+    ]
+    required = {"nodeSelectorTerms": [{"matchExpressions": away}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
+
+
+def _prometheus(plan: MonitoringPlan, asked: PrometheusStack) -> JsonObject:
+    spec: JsonObject = {
+        "replicas": 1,
+        "scrapeInterval": f"{plan.interval_s}s",
+        # Prometheus refuses a timeout that is longer than the interval.
+        "scrapeTimeout": f"{min(_TIMEOUT_S, plan.interval_s)}s",
+        "evaluationInterval": f"{min(_EVALUATION_S, plan.interval_s)}s",
+        "retention": f"{asked.retention_days}d",
+        "resources": _resources("100m", "512Mi", "2Gi"),
+        # Whoever may make a monitor cannot send the pod's token to a target of his own.
+        "arbitraryFSAccessThroughSMs": {"deny": True},
+    }
+    if asked.storage is not None:
+        claim: JsonObject = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": asked.storage.size}},
+        }
+        if asked.storage.storage_class is not None:
+            claim["storageClassName"] = asked.storage.storage_class
+        spec["storageSpec"] = {"volumeClaimTemplate": {"spec": claim}}
+        # Else it would not know when the volume is full.
+        spec["retentionSize"] = f"{_kept_mib(asked.storage.size)}MiB"
+    return spec
+
+
+def _kept_mib(size: str) -> int:
+    """85 % of a volume: Prometheus' own advice, for the write-ahead log and compaction."""
+    mib = int(size[:-2]) * (1024 if size.endswith("Gi") else 1)
+    return mib * 85 // 100
+
+
+def _grafana(asked: PrometheusStack, placed: JsonObject) -> JsonObject:
+    if asked.grafana is None:
+        return {"enabled": False}
+    return {
+        "enabled": True,
+        "admin": {
+            "existingSecret": asked.grafana.admin_secret,
+            "userKey": "admin-user",
+            "passwordKey": "admin-password",
+        },
+        # A Role in place of a ClusterRole: its sidecars read ConfigMaps of this namespace.
+        "rbac": {"namespaced": True},
+        "sidecar": {
+            "dashboards": {"searchNamespace": asked.namespace},
+            "datasources": {"searchNamespace": asked.namespace},
+        },
+        # They ask for node exporters and kubelets.
+        "defaultDashboardsEnabled": False,
+        "testFramework": {"enabled": False},
+        "resources": _resources("50m", "128Mi", "512Mi"),
+        **placed,
+    }
+
+
+def _alertmanager(asked: PrometheusStack, placed: JsonObject) -> JsonObject:
+    if asked.alertmanager is None:
+        return {"enabled": False}
+    return {
+        "enabled": True,
+        "alertmanagerSpec": {
+            "useExistingSecret": True,
+            "configSecret": asked.alertmanager.config_secret,
+            "resources": _resources("20m", "64Mi", "128Mi"),
+            **placed,
+        },
+    }
+
+
+def _resources(cpu: str, memory: str, most: str) -> JsonObject:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": most}}
