@@ -52,8 +52,8 @@ mutate: $(SETUP)  ## changes the code in small ways to see whether its tests not
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake, writes docs/gpu-check/
 	@$(BIN)/python -m rehearsal.cluster.gpu_check
 
-toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per machine (10 to 20 minutes)
-	@$(BIN)/python -m rehearsal.host.toolchain
+toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per machine (20 to 40 minutes), that of some tests only included
+	@$(BIN)/python -m rehearsal.host.toolchain --with all
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 

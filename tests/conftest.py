@@ -22,7 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import rehearsal.host.toolchain as toolchain_package
 from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.host.toolchain import Toolchain, ensure, go_sdk
+from rehearsal.host.toolchain import Toolchain, ensure, go_sdk, workload_tools
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.cache import Cache
 from rehearsal.host.toolchain.go_sdk import Sdk
@@ -63,7 +63,15 @@ settings.load_profile("any machine")
 # unit test. Every fixture that starts a cluster or an engine asks for one of them.
 TOOL_FIXTURES = frozenset(
     {
-        *("toolchain", "one_tool", "go", "cross_check", "fake_library", "library"),
+        *(
+            "toolchain",
+            "whole_toolchain",
+            "one_tool",
+            "go",
+            "cross_check",
+            "fake_library",
+            "library",
+        ),
         "policy_environment",
     }
 )
@@ -303,6 +311,12 @@ def toolchain() -> Iterator[Toolchain]:
 
 
 @pytest.fixture(scope="session")
+def whole_toolchain(toolchain: Toolchain) -> Toolchain:
+    """With the tools that only some rehearsals need, for tests of several of those."""
+    return toolchain if TOOLCHAIN_VARIABLE in os.environ else ensure(print, workload_tools.GROUPS)
+
+
+@pytest.fixture(scope="session")
 def one_tool() -> Callable[[str], Path]:
     """A single tool by its field of Toolchain, for tests that need no other: those that they do not
     run are not built.
@@ -314,7 +328,8 @@ def one_tool() -> Callable[[str], Path]:
             path = getattr(Toolchain.load(Path(given)), field)
             assert isinstance(path, Path)
             return path
-        tools = tuple(tool for tool in TOOLS if field in {binary.field for binary in tool.binaries})
+        every = (*TOOLS, *workload_tools.TOOLS)
+        tools = tuple(tool for tool in every if field in {binary.field for binary in tool.binaries})
         (found,) = obtain(tools, from_environment(os.environ), print)
         return found.paths[field].absolute()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from rehearsal.host.toolchain import workload_tools
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.found import Found
@@ -28,18 +30,19 @@ __all__ = [
 ]
 
 
-def ensure(report: Report) -> Toolchain:
-    """Every tool, obtained where it is missing: up to 20 minutes once, then a fraction of a second.
+def ensure(report: Report, groups: Collection[str] = ()) -> Toolchain:
+    """The tools of every rehearsal and those of `groups` (see workload_tools.py), obtained where
+    they are missing: up to 20 minutes once, then a fraction of a second.
 
     report: prints one line; pass `reporter(console)` for progress in place on a terminal. Raises
     ToolchainError.
     """
-    return assemble(survey(report))
+    return assemble(survey(report, groups))
 
 
-def survey(report: Report) -> tuple[Found, ...]:
+def survey(report: Report, groups: Collection[str] = ()) -> tuple[Found, ...]:
     """As `ensure`, with where each tool came from and how long it took to obtain."""
-    return obtain(TOOLS, from_environment(os.environ), report)
+    return obtain((*TOOLS, *workload_tools.of(groups)), from_environment(os.environ), report)
 
 
 def reporter(console: Console) -> Reporter:

@@ -1,4 +1,4 @@
-"""`python -m rehearsal.host.toolchain`: obtains every tool and prints where each is.
+"""`python -m rehearsal.host.toolchain`: obtains the tools and prints where each is.
 
 Exit codes: 0 every tool is there; 1 a tool cannot be obtained; 2 wrong usage; 3 the machine lacks a
 prerequisite (C compiler, Go and every way to install it, disk space); 130 interrupted. Progress
@@ -16,12 +16,15 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from rehearsal.host.toolchain import workload_tools
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import ToolchainError
 from rehearsal.host.toolchain.found import Found
 from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
 from rehearsal.host.toolchain.terminal import reporter
 from rehearsal.host.toolchain.tools import TOOLS
+
+_ALL = "all"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +34,16 @@ def main(arguments: Sequence[str]) -> int:
         "releases, or by building them.",
         epilog=f"Environment: {DOWNLOAD}=never, {MIRROR}=URL in place of https://github.com, "
         f"{CLEAR}=1, XDG_CACHE_HOME.",
+    )
+    parser.add_argument(
+        "--with",
+        dest="groups",
+        metavar="GROUP",
+        action="append",
+        default=[],
+        choices=(*workload_tools.GROUPS, _ALL),
+        help="obtain the tools of this group too, which only some rehearsals need; may be repeated:"
+        f" {', '.join(workload_tools.GROUPS)}, or {_ALL}",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
@@ -48,7 +61,9 @@ def main(arguments: Sequence[str]) -> int:
             settings = replace(settings, download=False)
         if parsed.clear_go_cache:
             settings = replace(settings, clear_go_cache=True)
-        found = obtain(TOOLS, settings, reporter(Console(stderr=True, highlight=False)))
+        groups = workload_tools.GROUPS if _ALL in parsed.groups else parsed.groups
+        tools = (*TOOLS, *workload_tools.of(groups))
+        found = obtain(tools, settings, reporter(Console(stderr=True, highlight=False)))
     except ToolchainError as e:
         print(f"toolchain: {e}", file=sys.stderr)
         return e.exit_code

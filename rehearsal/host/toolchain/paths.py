@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 
 from rehearsal.host.toolchain.errors import ToolchainError
@@ -31,11 +31,27 @@ class Toolchain:
     fake_nvml: Path
     """The fake libnvidia-ml.so.1, in a directory of its own."""
 
+    # Of workload_tools.py; None where an environment was made without their group.
+    prometheus: Path | None = None
+    promtool: Path | None = None
+    prometheus_operator: Path | None = None
+    config_reloader: Path | None = None
+    """Fills in Prometheus's configuration file and has it read again, beside it in its pod."""
+    keda: Path | None = None
+    """KEDA's operator."""
+    keda_adapter: Path | None = None
+    """KEDA's server of the API external.metrics.k8s.io."""
+    k6: Path | None = None
+
     def dump(self, path: Path) -> None:
         """Replaces `path` atomically."""
         beside = path.with_name(path.name + ".new")
         beside.write_text(
-            json.dumps({name: str(value) for name, value in asdict(self).items()}, indent=2) + "\n"
+            json.dumps(
+                {name: str(value) for name, value in asdict(self).items() if value is not None},
+                indent=2,
+            )
+            + "\n"
         )
         beside.replace(path)
 
@@ -44,7 +60,13 @@ class Toolchain:
         """Raises ToolchainError if `path` is not a valid toolchain.json."""
         try:
             read = json.loads(path.read_text())
-            return cls(**{field.name: Path(read[field.name]) for field in fields(cls)})
+            return cls(
+                **{
+                    field.name: Path(read[field.name])
+                    for field in fields(cls)
+                    if field.default is MISSING or field.name in read
+                }
+            )
         except OSError as e:
             raise ToolchainError(f"{path}: {e.strerror}") from e
         except (ValueError, KeyError, TypeError) as e:

@@ -1,4 +1,4 @@
-"""The tools of the rehearsal: their versions, official releases, and builds from source.
+"""The tools of every rehearsal: their versions, official releases, and builds from source.
 
 The Go modules that are built are in `go/`, one per dependency graph, each with its go.sum: what is
 built is exactly what was tested. Durations were measured 2026-11-22 on 2 cores with little else
@@ -31,7 +31,8 @@ class Binary:
     """The field of Toolchain that holds its path."""
     name: str
     package: str = ""
-    """Go import path of its main package; empty for a C library."""
+    """Go import path of its main package; empty for a C library. Of several that are built
+    together, its last element must be `name`."""
     ask: tuple[str, ...] = ()
     """Arguments that print its version; empty if there are none."""
 
@@ -83,6 +84,8 @@ class Tool:
     expected_s: float
     """Seconds that a build takes on 2 cores with Go's caches empty."""
     release: Release | None = None
+    group: str = ""
+    """What it is for; empty for what every rehearsal runs. See workload_tools.py."""
 
     @property
     def title(self) -> str:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Iterable
 
 import pytest
 
 from rehearsal.host import toolchain
-from rehearsal.host.toolchain import versions
-from rehearsal.host.toolchain.tools import TOOLS
+from rehearsal.host.toolchain import Toolchain, versions, workload_tools
+from rehearsal.host.toolchain.tools import TOOLS, Tool
 
 pytestmark = pytest.mark.rehearsal
 
@@ -20,10 +21,24 @@ def test_every_tool_is_there_says_its_pinned_version_and_the_second_time_costs_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tools = toolchain.ensure(print)
-    for tool in TOOLS:
+    _require_versions(TOOLS, tools)
+    assert ctypes.CDLL(str(tools.fake_nvml)).nvmlInit_v2
+    lines: list[str] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    assert toolchain.ensure(lines.append) == tools
+    assert lines == []
+
+
+def test_so_is_every_tool_of_the_groups(whole_toolchain: Toolchain) -> None:
+    _require_versions(workload_tools.TOOLS, whole_toolchain)
+
+
+def _require_versions(tools: Iterable[Tool], toolchain: Toolchain) -> None:
+    for tool in tools:
         for binary in tool.binaries:
-            path = getattr(tools, binary.field)
+            path = getattr(toolchain, binary.field)
             assert path.is_absolute()
+            assert path.is_file()
             if binary.ask:
                 said = subprocess.run(
                     [path, *binary.ask], check=True, capture_output=True, text=True
@@ -35,8 +50,3 @@ def test_every_tool_is_there_says_its_pinned_version_and_the_second_time_costs_n
                 assert version is not None
                 assert wanted is not None
                 assert versions.serves(version, wanted)
-    assert ctypes.CDLL(str(tools.fake_nvml)).nvmlInit_v2
-    lines: list[str] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
-    assert toolchain.ensure(lines.append) == tools
-    assert lines == []

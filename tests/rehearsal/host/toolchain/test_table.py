@@ -5,26 +5,50 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble
+from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble, workload_tools
 from rehearsal.host.toolchain.__main__ import main
 from rehearsal.host.toolchain.found import Found
 from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
 from rehearsal.host.toolchain.tools import TOOLS, CLibrary, GoModule, Tool
 
 PROJECT = Path(__file__).resolve().parents[4]
-MODULES = [tool for tool in TOOLS if isinstance(tool.source, GoModule)]
+ALL = (*TOOLS, *workload_tools.TOOLS)
+MODULES = [tool for tool in ALL if isinstance(tool.source, GoModule)]
 
 
 def test_the_tools_fill_every_field_of_the_toolchain_once() -> None:
-    assert sorted(b.field for tool in TOOLS for b in tool.binaries) == sorted(
+    assert sorted(b.field for tool in ALL for b in tool.binaries) == sorted(
         f.name for f in fields(Toolchain)
     )
+    always = {f.name for f in fields(Toolchain) if f.default is MISSING}
+    assert {b.field for tool in TOOLS for b in tool.binaries} == always
+
+
+def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
+    assert all(not tool.group for tool in TOOLS)
+    assert all(tool.group for tool in workload_tools.TOOLS)
+    assert workload_tools.of(()) == ()
+    fields_of = {
+        group: {b.field for tool in workload_tools.of([group]) for b in tool.binaries}
+        for group in workload_tools.GROUPS
+    }
+    assert fields_of["load"] == {"k6"}
+    assert "promtool" in fields_of["monitoring"]
+    assert not fields_of["monitoring"] & fields_of["autoscaling"]
+    with pytest.raises(ToolchainError, match="no group of tools is called loads; there are"):
+        workload_tools.of(["load", "loads"])
+
+
+@pytest.mark.parametrize("tool", MODULES, ids=lambda tool: tool.name)
+def test_programs_that_are_built_together_are_named_after_their_packages(tool: Tool) -> None:
+    if len(tool.binaries) > 1:
+        assert all(b.package.rpartition("/")[2] == b.name for b in tool.binaries)
 
 
 @pytest.mark.parametrize("tool", MODULES, ids=lambda tool: tool.name)
@@ -35,7 +59,10 @@ def test_every_module_is_there_with_the_pinned_version_in_its_go_mod(tool: Tool)
         if binary.package != ".":
             assert binary.package in go_mod
     if tool.version != "own":
-        assert re.search(rf"^\s*(require )?\S+ v{re.escape(tool.version)}\b", go_mod, re.MULTILINE)
+        # Prometheus 3.13.5 is v0.313.5 of its Go module.
+        first, second, third = tool.version.split(".")
+        wanted = f"0.{first}{second}.{third}" if tool.name == "prometheus" else tool.version
+        assert re.search(rf"^\s*(require )?\S+ v{re.escape(wanted)}\b", go_mod, re.MULTILINE)
 
 
 def test_the_engine_and_its_sdk_are_of_one_version() -> None:
@@ -47,7 +74,7 @@ def test_the_engine_and_its_sdk_are_of_one_version() -> None:
 
 
 def test_every_release_has_a_digest() -> None:
-    for release in (tool.release for tool in TOOLS if tool.release is not None):
+    for release in (tool.release for tool in ALL if tool.release is not None):
         assert all(url.startswith("https://github.com/") for url in release.files.values())
         assert all(machine in release.sha256 or release.checksums for machine in release.files)
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in release.sha256.values())
@@ -67,8 +94,9 @@ def some_toolchain(root: Path) -> Toolchain:
     )
 
 
-def test_a_toolchain_is_written_and_read_back(tmp_path: Path) -> None:
-    toolchain = some_toolchain(tmp_path)
+@pytest.mark.parametrize("more", [{}, {"promtool": Path("/tools/promtool")}])
+def test_a_toolchain_is_written_and_read_back(tmp_path: Path, more: dict[str, Path]) -> None:
+    toolchain = replace(some_toolchain(tmp_path), **more)
     toolchain.dump(tmp_path / "toolchain.json")
     assert Toolchain.load(tmp_path / "toolchain.json") == toolchain
     assert json.loads((tmp_path / "toolchain.json").read_text())["kwok"] == str(tmp_path / "kwok")
@@ -125,6 +153,25 @@ def test_the_command_prints_a_table_or_json(
     assert captured.err == ""
 
 
+def test_the_command_obtains_a_group_only_when_asked(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", ())
+    load = replace(bench.tool(), group="load")
+    monkeypatch.setattr("rehearsal.host.toolchain.workload_tools.TOOLS", (load,))
+    monkeypatch.setattr(
+        "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
+    )
+    for arguments, rows in (
+        ([], 0),
+        (["--with", "monitoring"], 0),
+        (["--with", "monitoring", "--with", "load"], 1),
+        (["--with", "all"], 1),
+    ):
+        assert main(["--json", *arguments]) == 0
+        assert len(json.loads(capsys.readouterr().out)) == rows
+
+
 def test_the_command_ends_with_a_message_and_an_exit_code(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +185,9 @@ def test_the_command_ends_with_a_message_and_an_exit_code(
     (bench.bin / "fail").write_text("no space left on device\n")
     assert main([]) == 3
     monkeypatch.undo()
+    with pytest.raises(SystemExit, match="2"):
+        main(["--with", "everything"])
+    assert "choose from" in capsys.readouterr().err
     monkeypatch.setenv(DOWNLOAD, "perhaps")
     assert main([]) == 1
     assert capsys.readouterr().err.endswith("is not one of auto, never\n")

@@ -1,0 +1,117 @@
+"""The tools that only some rehearsals and tests need, in groups by what they are for.
+
+Each is built as those of `tools.py` are. Building them all takes about as long as building those,
+so they are obtained only where a group is asked for: never for stacks that monitor nothing and
+scale nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from rehearsal.host.toolchain.errors import ToolchainError
+from rehearsal.host.toolchain.tools import Binary, GoModule, Tool
+
+_GO = Path(__file__).resolve().parent / "go"
+_PROMETHEUS = "3.13.5"
+_PROMETHEUS_OPERATOR = "0.85.0"
+_KEDA = "2.21.0"
+_K6 = "1.8.1"
+_REPORTED_VERSION = "github.com/prometheus/common/version.Version"
+
+
+def _of_prometheus_operator(name: str, *, field: str, package: str, expected_s: float) -> Tool:
+    return Tool(
+        name=name,
+        version=_PROMETHEUS_OPERATOR,
+        group="monitoring",
+        binaries=(
+            Binary(
+                field=field,
+                name=name,
+                package=f"github.com/prometheus-operator/prometheus-operator/cmd/{package}",
+                ask=("--version",),
+            ),
+        ),
+        source=GoModule(
+            directory=_GO / "prometheus_operator",
+            ldflags=f"-s -w -X {_REPORTED_VERSION}={_PROMETHEUS_OPERATOR}",
+        ),
+        expected_s=expected_s,
+    )
+
+
+def _of_keda(name: str, *, field: str, package: str, expected_s: float) -> Tool:
+    return Tool(
+        name=name,
+        version=_KEDA,
+        group="autoscaling",
+        # They have no flag that only reports a version.
+        binaries=(
+            Binary(field=field, name=name, package=f"github.com/kedacore/keda/v2/cmd/{package}"),
+        ),
+        source=GoModule(
+            directory=_GO / "keda",
+            ldflags=f"-s -w -X github.com/kedacore/keda/v2/version.Version=v{_KEDA}",
+        ),
+        expected_s=expected_s,
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="prometheus",
+        # As a Go module it is v0.313.5: its path would have to end in /v3 otherwise.
+        version=_PROMETHEUS,
+        group="monitoring",
+        binaries=tuple(
+            Binary(
+                field=name,
+                name=name,
+                package=f"github.com/prometheus/prometheus/cmd/{name}",
+                ask=("--version",),
+            )
+            for name in ("prometheus", "promtool")
+        ),
+        source=GoModule(
+            directory=_GO / "prometheus",
+            # Without the SDKs of the two dozen clouds in which it could look for targets.
+            tags="remove_all_sd,enable_kubernetes_sd",
+            ldflags=f"-s -w -X {_REPORTED_VERSION}={_PROMETHEUS}",
+        ),
+        expected_s=240,
+    ),
+    _of_prometheus_operator(
+        "prometheus-operator", field="prometheus_operator", package="operator", expected_s=150
+    ),
+    _of_prometheus_operator(
+        "prometheus-config-reloader",
+        field="config_reloader",
+        package="prometheus-config-reloader",
+        expected_s=20,
+    ),
+    Tool(
+        name="k6",
+        version=_K6,
+        group="load",
+        binaries=(Binary(field="k6", name="k6", package="go.k6.io/k6", ask=("version",)),),
+        source=GoModule(directory=_GO / "k6"),
+        expected_s=150,
+    ),
+    # Its scalers import every cloud's SDK, and no build tag leaves them out.
+    _of_keda("keda", field="keda", package="operator", expected_s=430),
+    _of_keda("keda-adapter", field="keda_adapter", package="adapter", expected_s=80),
+)
+
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(tool.group for tool in TOOLS))
+"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA."""
+
+
+def of(groups: Collection[str]) -> tuple[Tool, ...]:
+    """The tools of these groups. Raises ToolchainError for a group that does not exist."""
+    if unknown := sorted(set(groups) - set(GROUPS)):
+        raise ToolchainError(
+            f"no group of tools is called {', '.join(unknown)}; there are {', '.join(GROUPS)}"
+        )
+    return tuple(tool for tool in TOOLS if tool.group in groups)
