@@ -30,6 +30,7 @@ from infra.components.gpu_pool import GpuPools
 from infra.components.karpenter import Karpenter
 from infra.components.monitoring import Monitoring
 from infra.components.node_agent import NodeAgents
+from infra.components.pod_autoscaling import PodAutoscaling
 from infra.components.workloads import Workloads
 from infra.plan import (
     SYSTEM_LABELS,
@@ -291,12 +292,22 @@ def _deploy_in_cluster(
         Monitoring("monitoring", fleet, cluster=site.cluster, after=site.system, opts=inside)
     if fleet.deployments:
         # Not before all pools are verified: else `up` would wait for pods that have no partition.
-        Workloads(
+        workloads = Workloads(
             "workload",
             fleet,
             after={name: [pools.proven(pool)] for name, pool in pools.pools.items()},
             opts=inside,
         )
+        if fleet.pod_autoscaling is not None:
+            PodAutoscaling(
+                "pod-autoscaling",
+                fleet,
+                fleet.pod_autoscaling,
+                deployments=workloads.deployments,
+                cluster=site.cluster,
+                after=site.system,
+                opts=inside,
+            )
     # No output waits for verification: they are needed to look into a pool that fails.
     for name, value in site.outputs.items():
         pulumi.export(name, value)

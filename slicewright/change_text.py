@@ -29,6 +29,8 @@ def step_text(before: Any, after: Any) -> str:
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.KarpenterPlan) and isinstance(after, plan.KarpenterPlan):
         return step_text(vars(before), vars(after))
+    if isinstance(before, plan.KedaPlan) and isinstance(after, plan.KedaPlan):
+        return step_text(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
@@ -84,7 +86,9 @@ def value_text(value: Any) -> str:
                 f"{instances or without}{'' if value.persistence else ', no persistence mode'}"
             )
         case plan.DeploymentPlan():
-            return f"{value.name} ({value.asked.replicas} x {value.asked.kind})"
+            return f"{value.name} ({_replicas(value)} x {value.asked.kind})"
+        case plan.KedaPlan():
+            return "the cluster's KEDA" if value.existing else f"KEDA {value.chart_version}"
         case plan.WorkloadPlan():
             return (
                 f"{value.name} "
@@ -104,6 +108,11 @@ def value_text(value: Any) -> str:
             )
         case _:
             return str(value)
+
+
+def _replicas(of: plan.DeploymentPlan) -> str:
+    """`16`, or `1 to 7`."""
+    return str(of.most) if of.autoscaling is None else f"{of.at_first} to {of.most}"
 
 
 def nodes_text(nodes: plan.NodeCount) -> str:

@@ -152,7 +152,8 @@ def _deployment(one: plan.DeploymentPlan) -> JsonObject:
         "resource": one.resource,
         "per_pod": one.devices,
         "profiles": list(one.profiles),
-        "replicas": one.asked.replicas,
+        "replicas": one.at_first,
+        "autoscaling": _autoscaling(one),
         "run": one.runs,
         "pending": one.pending,
         "awaited": one.awaited,
@@ -165,6 +166,22 @@ def _deployment(one: plan.DeploymentPlan) -> JsonObject:
         }
         if memory
         else None,
+    }
+
+
+def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
+    scaling = one.autoscaling
+    if scaling is None:
+        return None
+    return {
+        "min": scaling.min,
+        "max": scaling.max,
+        "metric": scaling.asked.metric,
+        "target": scaling.target,
+        "unit": "us" if scaling.metric.unit == "duration" else scaling.metric.unit,
+        "per_replica": not scaling.metric.mean,
+        "query": values.scaling_query(one),
+        "fallback_replicas": scaling.fallback_replicas,
     }
 
 

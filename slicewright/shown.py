@@ -17,6 +17,7 @@ from infra.plan.fleet import by_index
 from slicewright.change_text import nodes_text, step_text
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
+from slicewright.scaling_text import scaling_lines
 
 _STYLES = {
     ChangeEffect.NONE: "dim",
@@ -64,14 +65,16 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
 def _deployment(one: plan.DeploymentPlan, console: Console) -> None:
     asked = one.asked
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
-    count = f"{asked.replicas} replica{'s' if asked.replicas != 1 else ''}"
+    count = f"{one.most} replica{'s' if one.most != 1 else ''}"
+    if one.at_first != one.most:
+        count = f"{one.at_first} to {count}"
     _line(
         console,
         f"workload {one.namespace}/{one.name}: {count} of {asked.kind} on pool {asked.pool}",
         "bold",
     )
     waiting = f", {one.pending} Pending" if one.pending else ""
-    taken = one.wanted - asked.replicas * one.devices
+    taken = one.wanted - one.most * one.devices
     beside = f", {taken} by other workloads" if taken else ""
     _line(
         console,
@@ -86,6 +89,8 @@ def _deployment(one: plan.DeploymentPlan, console: Console) -> None:
             f"{one.memory.weights_mib}, context {one.memory.context_mib or 'not known'}, about "
             f"{one.memory.overhead_mib} of the server's own",
         )
+    for line in scaling_lines(one):
+        _line(console, line)
 
 
 def show_written(files: Sequence[Path], console: Console) -> None:

@@ -71,6 +71,7 @@ class Workloads(pulumi.ComponentResource):
                 objects,
                 [namespaces[plan.namespace]] if plan.namespace in namespaces else [],
                 after[plan.asked.pool],
+                scaled=plan.autoscaling is not None,
             )
             for plan, objects in values.workloads_of(fleet)
         }
@@ -82,6 +83,8 @@ class Workloads(pulumi.ComponentResource):
         objects: values.WorkloadObjects,
         namespace: Sequence[pulumi.Resource],
         verified: Sequence[pulumi.Input[pulumi.Resource]],
+        *,
+        scaled: bool,
     ) -> pulumi.Resource:
         before = [
             _declare(
@@ -100,6 +103,9 @@ class Workloads(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{objects.start_minutes}m", update=f"{objects.update_minutes}m"
                 ),
+                # Then they are the autoscaler's. Not left out: who begins to scale what has sixteen
+                # replicas would else be back at Kubernetes' one.
+                ignore_changes=["spec.replicas"] if scaled else None,
             ),
         )
         if objects.service is not None:

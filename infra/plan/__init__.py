@@ -1,5 +1,6 @@
 """A fleet's plan: one frozen value, a pure function of stack file and catalog, without a cloud."""
 
+from infra.plan.autoscaling import AutoscalingPlan
 from infra.plan.build import build, read, read_file
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
@@ -42,6 +43,7 @@ from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.monitoring import MonitoringPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
+from infra.plan.pod_autoscaling import KedaPlan
 
 __all__ = [
     "EVERYWHERE",
@@ -53,6 +55,7 @@ __all__ = [
     "AccessEntryPlan",
     "AccessPolicyPlan",
     "AddonIdentity",
+    "AutoscalingPlan",
     "ByoClusterPlan",
     "ByoFleetPlan",
     "ByoPoolPlan",
@@ -77,6 +80,7 @@ __all__ = [
     "HostPlan",
     "KarpenterPlan",
     "KarpenterPool",
+    "KedaPlan",
     "Layout",
     "MonitoringPlan",
     "NodeCount",

@@ -16,6 +16,7 @@ from infra.plan.hosts import gpu_of, plan_hosts
 from infra.plan.machines import Gpus
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
+from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads, pool_plan
 from infra.plan.workloads import plan_deployments
 
@@ -42,6 +43,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
     monitoring = yield from monitoring_of(fleet, "byo")
+    scaler = yield from plan_pod_autoscaling(fleet, deployments, stated)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
@@ -64,6 +66,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         workloads=workloads,
         deployments=deployments,
         monitoring=monitoring,
+        pod_autoscaling=scaler,
     )
 
 

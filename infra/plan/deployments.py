@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infra.plan.autoscaling import AutoscalingPlan
 from infra.plan.model_memory import ModelMemory
 from infra.spec import ServedWorkload, VllmWorkload
 
@@ -41,7 +42,7 @@ class DeploymentPlan:
     offered: int = field(compare=False)
     """Devices of the resource on as many nodes as the pool may have."""
     wanted: int = field(compare=False)
-    """Devices that all workloads together ask of it."""
+    """Devices that all workloads together ask of it, with as many replicas as they may have."""
     room: int | None = field(compare=False)
     """Replicas for which those nodes have processor and memory, if nothing else ran there; None:
     not known, or nothing is requested.
@@ -50,6 +51,8 @@ class DeploymentPlan:
     """Whether `up` waits until all replicas are ready: there are nodes for them, or will be."""
     memory: ModelMemory | None = field(compare=False)
     """None: nothing is known of what it needs."""
+    autoscaling: AutoscalingPlan | None
+    """None: it has as many replicas as are asked for."""
 
     @property
     def name(self) -> str:
@@ -60,16 +63,26 @@ class DeploymentPlan:
         return self.asked.namespace
 
     @property
+    def at_first(self) -> int:
+        """Replicas with which it is made."""
+        return self.asked.replicas if self.autoscaling is None else self.autoscaling.min
+
+    @property
+    def most(self) -> int:
+        """Replicas that it may have."""
+        return self.asked.replicas if self.autoscaling is None else self.autoscaling.max
+
+    @property
     def runs(self) -> int:
         """Replicas that find a place where no other workload takes it first."""
         places = self.offered // self.devices
-        return min(self.asked.replicas, places, places if self.room is None else self.room)
+        return min(self.most, places, places if self.room is None else self.room)
 
     @property
     def pending(self) -> int:
         """Replicas, of this and of all other workloads of the resource, for which there is none."""
         without_device = max(self.wanted - self.offered, 0) // self.devices
-        return max(without_device, self.asked.replicas - self.runs)
+        return max(without_device, self.most - self.runs)
 
     @property
     def usable_mib(self) -> int | None:

@@ -15,6 +15,7 @@ from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
+from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import (
     aws_region,
@@ -65,6 +66,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
     monitoring = yield from monitoring_of(fleet, "eks")
+    scaler = yield from plan_pod_autoscaling(fleet, deployments, stated)
     if len(built) != len(pools) or system is None:
         return None
     used = (*system.zones, *(zone for pool in built for zone in pool.zones))
@@ -100,6 +102,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         workloads=workloads,
         deployments=deployments,
         monitoring=monitoring,
+        pod_autoscaling=scaler,
     )
 
 

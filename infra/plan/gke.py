@@ -18,6 +18,7 @@ from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_gke_driver, check_operator, resolved
+from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
 from infra.plan.workloads import plan_deployments
@@ -84,6 +85,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
     monitoring_plan = yield from monitoring_of(fleet, "gke")
+    scaler = yield from plan_pod_autoscaling(fleet, deployments, stated)
     if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(
@@ -116,6 +118,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         workloads=workloads,
         deployments=deployments,
         monitoring=monitoring_plan,
+        pod_autoscaling=scaler,
     )
 
 

@@ -19,6 +19,7 @@ from infra.plan.fleet import (
     GkePoolPlan,
     PoolPlan,
 )
+from infra.plan.pod_autoscaling import pod_autoscaling_notes
 from infra.plan.workload_notes import workload_notes
 
 NO_STARTUP_TAINT: Final = (
@@ -57,6 +58,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _partitioned_by_index(pool)
         found += _shared_memory(pool)
     found += workload_notes(fleet.deployments)
+    found += pod_autoscaling_notes(fleet.deployments)
     return tuple(found)
 
 

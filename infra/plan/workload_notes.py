@@ -16,17 +16,16 @@ def workload_notes(deployments: Sequence[DeploymentPlan]) -> list[str]:
 
 def _of(plan: DeploymentPlan) -> list[str]:
     asked, at, found = plan.asked, f"workload {plan.name}:", []
-    if plan.room is not None and plan.room < min(asked.replicas, plan.offered // plan.devices):
+    if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
         found.append(
             f"{at} by what it requests of processor and memory, nodes of pool {asked.pool} have "
-            f"room for {plan.room} of its {asked.replicas} replicas at most: "
-            f"{_replicas(plan.pending)} Pending, and `pulumi up` does not wait for this workload"
+            f"room for {plan.room} of its {plan.most} replicas at most: "
+            f"{_replicas(plan.pending)} Pending{_unawaited(plan)}"
         )
     elif plan.pending:
         found.append(
             f"{at} {plan.wanted} {plan.resource} are asked for and pool {asked.pool} offers "
-            f"{plan.offered} at most, so {_replicas(plan.pending)} Pending, and `pulumi up` does "
-            "not wait for this workload"
+            f"{plan.offered} at most, so {_replicas(plan.pending)} Pending{_unawaited(plan)}"
         )
     elif not plan.awaited:
         found.append(
@@ -34,7 +33,7 @@ def _of(plan: DeploymentPlan) -> list[str]:
             "`pulumi up` does not wait for this workload"
         )
     if isinstance(asked, VllmWorkload):
-        found += _vllm(asked)
+        found += _vllm(plan, asked)
     if asked.secrets:
         names = sorted({one.name for one in asked.secrets.values()})
         found.append(
@@ -44,8 +43,8 @@ def _of(plan: DeploymentPlan) -> list[str]:
     return found
 
 
-def _vllm(asked: VllmWorkload) -> list[str]:
-    at, found = f"workload {asked.name}:", _download(asked)
+def _vllm(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
+    at, found = f"workload {asked.name}:", _download(plan, asked)
     if asked.max_model_len is None or asked.model.attention is None:
         missing = [
             key
@@ -67,15 +66,19 @@ def _vllm(asked: VllmWorkload) -> list[str]:
     return found
 
 
-def _download(asked: VllmWorkload) -> list[str]:
-    if asked.cache is not None or asked.replicas < 2:
+def _download(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
+    if asked.cache is not None or plan.most < 2:
         return []
     # As downloaded: two bytes for a parameter, whatever it is loaded as.
     each = parameters(asked.model.parameters) * 2 / 1e9
     return [
-        f"workload {asked.name}: each of {asked.replicas} replicas downloads its own copy of the "
-        f"model, some {each * asked.replicas:.0f} GB together at every start: write cache"
+        f"workload {asked.name}: each of {plan.most} replicas downloads its own copy of the "
+        f"model, some {each * plan.most:.0f} GB together at every start: write cache"
     ]
+
+
+def _unawaited(plan: DeploymentPlan) -> str:
+    return "" if plan.awaited else ", and `pulumi up` does not wait for this workload"
 
 
 def _replicas(count: int) -> str:

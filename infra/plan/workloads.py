@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fleet_controller.api import NAMESPACE
 from infra import spec
+from infra.plan.autoscaling import AutoscalingPlan, Demand, check_autoscaling, plan_autoscaling
 from infra.plan.deployments import DeploymentPlan, Devices
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.fleet import WHOLE_GPU, CloudPoolPlan, GkePoolPlan, PoolPlan
@@ -32,6 +33,7 @@ def plan_deployments(
             continue
         yield from check_texts(asked, path, stated)
         yield from _check_host(asked, path)
+        yield from check_autoscaling(asked, path, stated)
         match asked:
             case spec.VllmWorkload():
                 yield from check_vllm(asked, path, stated)
@@ -57,18 +59,68 @@ def plan_deployments(
                 yield from check_gpus(asked.gpus, (*path, "gpus"), pool, devices)
                 yield from check_gpu_memory(asked, path, pool, devices, stated)
         placed.append((path, asked, pool, devices))
-    wanted: dict[tuple[str, str], int] = defaultdict(int)
-    for _, asked, pool, devices in placed:
-        wanted[pool.name, devices.resource] += asked.replicas * _devices(asked)
-    return tuple(
-        _deployment(fleet, asked, pool, devices, wanted[pool.name, devices.resource])
+    demands = [
+        ((pool.name, devices.resource), Demand(asked=asked, devices=_devices(asked)))
         for _, asked, pool, devices in placed
+    ]
+    scaled = []
+    for i, (path, asked, pool, devices) in enumerate(placed):
+        on_one = _room_on_a_node(asked, pool)
+        scaled.append(
+            (
+                yield from plan_autoscaling(
+                    demands[i][1],
+                    path,
+                    pool=pool.name,
+                    resource=devices.resource,
+                    offered=pool.resources[devices.resource] * pool.nodes.max,
+                    room=None if on_one is None else on_one * pool.nodes.max,
+                    others=[
+                        other
+                        for j, (of, other) in enumerate(demands)
+                        if j != i and of == demands[i][0]
+                    ],
+                    stated=stated,
+                )
+            )
+        )
+    most: dict[tuple[str, str], int] = defaultdict(int)
+    at_first: dict[tuple[str, str], int] = defaultdict(int)
+    for (of, demand), autoscaling in zip(demands, scaled, strict=True):
+        most[of] += demand.most if autoscaling is None else autoscaling.max * demand.devices
+        at_first[of] += _at_first(demand.asked) * demand.devices
+    return tuple(
+        _deployment(
+            fleet,
+            asked,
+            pool,
+            devices,
+            autoscaling,
+            wanted=most[pool.name, devices.resource],
+            at_first=at_first[pool.name, devices.resource],
+        )
+        for (_, asked, pool, devices), autoscaling in zip(placed, scaled, strict=True)
     )
 
 
+def _at_first(asked: spec.ServedWorkload) -> int:
+    """Replicas with which it is made."""
+    return asked.replicas if asked.autoscaling is None else asked.autoscaling.min
+
+
 def _deployment(
-    fleet: spec.Fleet, asked: spec.ServedWorkload, pool: PoolPlan, devices: Devices, wanted: int
+    fleet: spec.Fleet,
+    asked: spec.ServedWorkload,
+    pool: PoolPlan,
+    devices: Devices,
+    autoscaling: AutoscalingPlan | None,
+    *,
+    wanted: int,
+    at_first: int,
 ) -> DeploymentPlan:
+    """wanted, at_first: devices that all workloads of the resource have at most, and when they are
+    made.
+    """
     each, on_one = pool.resources[devices.resource], _room_on_a_node(asked, pool)
     nodes = _nodes_that_come(pool, fleet)
     return DeploymentPlan(
@@ -83,8 +135,9 @@ def _deployment(
         offered=each * pool.nodes.max,
         wanted=wanted,
         room=None if on_one is None else on_one * pool.nodes.max,
-        awaited=wanted <= each * nodes and (on_one is None or asked.replicas <= on_one * nodes),
+        awaited=at_first <= each * nodes and (on_one is None or _at_first(asked) <= on_one * nodes),
         memory=model_memory(asked) if isinstance(asked, spec.VllmWorkload) else None,
+        autoscaling=autoscaling,
     )
 
 
@@ -278,7 +331,7 @@ def _check_against_node(
         isinstance(cache, spec.NewVolume)
         and cache.access_mode == "ReadWriteOnce"
         and pool.nodes.max > 1
-        and asked.replicas > 1
+        and (asked.replicas > 1 if asked.autoscaling is None else asked.autoscaling.max != 1)
     ):
         yield refuse(
             (*path, "cache", "access_mode"),

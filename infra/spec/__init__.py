@@ -8,6 +8,14 @@ from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
 from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource
+from infra.spec.schema.autoscaling import (
+    Autoscaling,
+    Fallback,
+    Keda,
+    Pace,
+    microseconds,
+    seconds,
+)
 from infra.spec.schema.capacity import (
     FLEX_START_HOURS,
     Capacity,
@@ -101,6 +109,7 @@ __all__ = [
     "AnyWorkload",
     "AuthorizedNetwork",
     "Autoscaled",
+    "Autoscaling",
     "BlueGreen",
     "ByoCluster",
     "ByoFleet",
@@ -125,6 +134,7 @@ __all__ = [
     "Exclusive",
     "ExistingNetwork",
     "ExistingPrometheus",
+    "Fallback",
     "Fixed",
     "Fleet",
     "FlexStart",
@@ -153,6 +163,7 @@ __all__ = [
     "Instance",
     "InstanceMetadata",
     "Karpenter",
+    "Keda",
     "LocalSsd",
     "LogsComponent",
     "MaintenanceExclusion",
@@ -174,6 +185,7 @@ __all__ = [
     "OnDemand",
     "OnDestroy",
     "Operator",
+    "Pace",
     "Path",
     "PodIdentity",
     "PrivateNetwork",
@@ -204,9 +216,11 @@ __all__ = [
     "Workload",
     "format_path",
     "mebibytes",
+    "microseconds",
     "parse",
     "parse_file",
     "plain",
     "read",
+    "seconds",
     "unreadable",
 ]

@@ -34,6 +34,7 @@ from infra.values.monitoring import monitoring_chart, monitoring_values
 from infra.values.operator_chart import chart_of, operator_account, operator_values
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
+from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
 from infra.values.pods import pod_request, tolerations
 from infra.values.rights import (
     READING,
@@ -45,6 +46,7 @@ from infra.values.rights import (
 )
 from infra.values.rollout import rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
+from infra.values.scaling_queries import scaling_query, waking_query
 from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
 from infra.values.workload_heads import WORKLOAD_LABEL
@@ -95,6 +97,8 @@ __all__ = [
     "karpenter_chart",
     "karpenter_policy",
     "karpenter_values",
+    "keda_chart",
+    "keda_values",
     "kubeconfig",
     "metrics_csv",
     "mig_parted_config",
@@ -112,10 +116,13 @@ __all__ = [
     "rights",
     "rollout_policy",
     "rollout_warnings",
+    "scaled_object",
+    "scaling_query",
     "short_hash",
     "startup_policy",
     "tolerations",
     "unfit_gke_cluster",
+    "waking_query",
     "what_to_change",
     "workload_namespaces",
     "workload_objects",

@@ -67,7 +67,7 @@ def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
     """pool: that of the plan."""
     asked, server = plan.asked, _server(plan)
     minutes = asked.startup_minutes + _IMAGE_MINUTES
-    rounds = max(-(-asked.replicas // asked.max_unavailable), 1)
+    rounds = max(-(-plan.most // asked.max_unavailable), 1)
     return WorkloadObjects(
         before=(
             {
@@ -104,7 +104,8 @@ def _deployment(
     return {
         **_awaited(plan, head(plan, "apps/v1", "Deployment")),
         "spec": {
-            "replicas": asked.replicas,
+            # Of a workload that is scaled only when it is made: then they are the autoscaler's.
+            "replicas": plan.at_first,
             "selector": {"matchLabels": selector(plan)},
             # No extra pod: where the partitions are all taken, it would never start.
             "strategy": {

@@ -49,6 +49,24 @@ def workloads(fleet: plan.FleetPlan) -> Mapping[str, str]:
             f"{one.name}.yaml": "---\n".join(map(values.as_flow_yaml, objects.all))
             for one, objects in values.workloads_of(fleet)
         },
+        **scaling(fleet),
+    }
+
+
+def scaling(fleet: plan.FleetPlan) -> Mapping[str, str]:
+    """KEDA's values, and what it is told of each workload."""
+    scaler = fleet.pod_autoscaling
+    if scaler is None:
+        return {}
+    return {
+        "keda.yaml": values.as_flow_yaml(values.keda_values(fleet)),
+        **{
+            f"{one.name}-scaled.yaml": values.as_flow_yaml(
+                values.scaled_object(one, scaler.prometheus_url)
+            )
+            for one in fleet.deployments
+            if one.autoscaling is not None
+        },
     }
 
 

@@ -174,6 +174,7 @@ def common(cloud: str) -> Iterator[Row]:
     yield from triton()
     yield from container()
     yield from monitoring()
+    yield from autoscaled()
 
     yield Row("node_pools.name", {}, None)  # one gone, one new; see test_plan_changes
     yield Row("node_pools.nodes.count", {"node_pools.0.nodes.count": 3}, IN_PLACE)
@@ -417,6 +418,57 @@ def monitoring() -> Iterator[Row]:
     for name, value in (("url", "http://p.m.svc:9090"), ("selector_labels", {"team": "gpu"})):
         path = f"monitoring.{name}"
         yield Row(path, {path: value}, IN_PLACE, there, **fleet)
+def autoscaled() -> Iterator[Row]:
+    """Keys of workloads that are scaled, and of what scales them."""
+    fleet: dict[str, Any] = {"where": "fleet"}
+    asked = {"metric": "queue-time", "target": "50ms", "max": 2}
+    there: Changes = {
+        "workloads": [TRITON | {"autoscaling": asked}],
+        "pod_autoscaling": {"prometheus_url": "http://prometheus:9090"},
+    }
+    pace = {"replicas": 1, "per": "1m"}
+    paces: Changes = {
+        "workloads.0.autoscaling.scale_up": pace,
+        "workloads.0.autoscaling.scale_down": pace,
+    }
+    for name, value in (
+        ("min", 2),
+        ("max", 3),
+        ("target", "51ms"),
+        ("model", "m"),
+        ("window", "2m"),
+        ("fallback.failures", 4),
+        ("fallback.replicas", 2),
+        ("fallback.behavior", "static"),
+        *((f"scale_{way}.stabilization", "2m") for way in ("up", "down")),
+        *((f"scale_{way}.replicas", 2) for way in ("up", "down")),
+        *((f"scale_{way}.per", "2m") for way in ("up", "down")),
+    ):
+        path = f"workloads.0.autoscaling.{name}"
+        before = there | (paces if name.startswith("scale") else {})
+        yield Row(f"workloads.autoscaling.{name}", {path: value}, IN_PLACE, before, **fleet)
+    server = {key: value for key, value in SERVER.items() if key != "replicas"}
+    own = {"metric": "query", "query": "sum(a)", "target": 5, "min": 0, "max": 2, "wake": "sum(b)"}
+    queried = there | {"workloads": [server | {"autoscaling": own}]}
+    for name, value in (("query", "sum(c)"), ("wake", "sum(c)"), ("cooldown", "6m")):
+        path = f"workloads.0.autoscaling.{name}"
+        yield Row(f"workloads.autoscaling.{name}", {path: value}, IN_PLACE, queried, **fleet)
+    waiting = {"metric": "requests-waiting", "target": 5, "max": 2}
+    followed = there | {"workloads": [server | {"autoscaling": waiting}]}
+    other = {"workloads.0.autoscaling.metric": "cache-usage"}
+    yield Row("workloads.autoscaling.metric", other, IN_PLACE, followed, **fleet)
+    yield Row("pod_autoscaling.by", {}, None)
+    for name, value in (
+        ("existing", True),
+        ("namespace", "scaler"),
+        ("release", "scaler"),
+        ("repository", "https://charts.example.com"),
+        ("chart_version", "2.20.1"),
+        ("prometheus_url", "http://other:9090"),
+    ):
+        yield Row(
+            f"pod_autoscaling.{name}", {f"pod_autoscaling.{name}": value}, IN_PLACE, there, **fleet
+        )
 
 
 def operator(operated: Changes) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from infra.spec.schema.access import AdminGroup, MetricsSource
+from infra.spec.schema.autoscaling import Keda
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
     DnsLabel,
@@ -102,6 +103,8 @@ class _Fleet(SpecModel):
     """What runs on the pools: with `kind`, servers that the stack makes; with `gpu_share`, requests
     for fractions of GPUs.
     """
+    pod_autoscaling: Keda = Keda()
+    """What changes the replicas of workloads with `autoscaling`; without any it is not made."""
 
 
 _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at least one pool")

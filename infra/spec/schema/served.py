@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from infra.spec.schema.autoscaling import Autoscaling
 from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
 from infra.spec.schema.field_types import (
     Image,
@@ -156,6 +157,9 @@ class Served(SpecModel):
     replicas: Annotated[
         int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1
+    """Not beside `autoscaling`, which changes it."""
+    autoscaling: Autoscaling | None = None
+    """None: there are `replicas`, whatever is asked of them."""
     image: Image
     """With a tag or a digest."""
     env: Mapping[VariableName, Line] = Field(default_factory=dict)

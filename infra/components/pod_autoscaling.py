@@ -1,0 +1,104 @@
+"""KEDA, pinned, and a ScaledObject for each workload that is scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra import values
+from infra.plan import FleetPlan, KedaPlan
+
+_RELEASE_TIMEOUT_S: Final = 300
+"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
+_READY_MINUTES: Final = 5
+_READY: Final = {"pulumi.com/waitFor": "condition=Ready"}
+"""KEDA has made the HorizontalPodAutoscaler."""
+
+
+class PodAutoscaling(pulumi.ComponentResource):
+    """Output: `scaled_objects` by workload."""
+
+    scaled_objects: Mapping[str, pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        fleet: FleetPlan,
+        plan: KedaPlan,
+        *,
+        deployments: Mapping[str, pulumi.Resource],
+        cluster: pulumi.Resource | None,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """deployments: by workload. after: the nodes on which KEDA runs."""
+        super().__init__("slicewright:index:PodAutoscaling", name, {}, opts)
+        keda = [] if plan.existing else [self._release(name, fleet, plan, cluster, after)]
+        # KEDA is deleted after them: else nobody would take their finalizer away.
+        self.scaled_objects = {
+            one.name: self._scaled_object(
+                f"{name}-{one.name}",
+                values.scaled_object(one, plan.prometheus_url),
+                [*keda, deployments[one.name]],
+            )
+            for one in fleet.deployments
+            if one.autoscaling is not None
+        }
+        self.register_outputs({})
+
+    def _release(
+        self,
+        name: str,
+        fleet: FleetPlan,
+        plan: KedaPlan,
+        cluster: pulumi.Resource | None,
+        after: Sequence[pulumi.Resource],
+    ) -> pulumi.Resource:
+        child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
+        namespace = k8s.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=plan.namespace, labels={"pod-security.kubernetes.io/enforce": "restricted"}
+            ),
+            opts=child,
+        )
+        chart, repository = values.keda_chart(fleet)
+        made: pulumi.Resource = k8s.helm.v3.Release(
+            f"{name}-keda",
+            name=plan.release,
+            namespace=namespace.metadata.name,
+            chart=chart,
+            version=plan.chart_version,
+            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
+            values=values.keda_values(fleet),
+            atomic=False,
+            cleanup_on_fail=True,
+            timeout=_RELEASE_TIMEOUT_S,
+            opts=pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(depends_on=list(after))
+            ),
+        )
+        return made
+
+    def _scaled_object(
+        self, name: str, manifest: values.JsonObject, after: Sequence[pulumi.Resource]
+    ) -> pulumi.Resource:
+        minutes = f"{_READY_MINUTES}m"
+        made: pulumi.Resource = k8s.apiextensions.CustomResource(
+            name,
+            api_version=manifest["apiVersion"],
+            kind=manifest["kind"],
+            metadata={**manifest["metadata"], "annotations": _READY},
+            spec=manifest["spec"],
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                custom_timeouts=pulumi.CustomTimeouts(
+                    create=minutes, update=minutes, delete=minutes
+                ),
+            ),
+        )
+        return made

@@ -1,0 +1,144 @@
+"""Workloads that are scaled: what KEDA is told, and the values of its chart.
+
+Sources: kedacore/keda v2.21.0, apis/keda/v1alpha1 and pkg/scalers/prometheus_scaler.go;
+kedacore/charts, keda/values.yaml of 2.21.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.plan import SYSTEM_LABELS, AutoscalingPlan, ByoFleetPlan, DeploymentPlan, FleetPlan
+from infra.spec import Pace, seconds
+from infra.values.scaling_queries import scaling_query, waking_query
+from infra.values.text import JsonObject
+from infra.values.workload_heads import head
+
+_CHART: Final = "keda"
+_POLL_S: Final = 15
+"""As often as Kubernetes' own controller asks."""
+_DOWN_S: Final = 300
+"""Kubernetes' default of scaleDown.stabilizationWindowSeconds."""
+
+
+def keda_chart(fleet: FleetPlan) -> tuple[str, str | None]:
+    """The chart, and its repository if that is separate: an OCI chart is one address."""
+    plan = fleet.pod_autoscaling
+    assert plan is not None
+    if plan.repository.startswith("oci://"):
+        return f"{plan.repository.rstrip('/')}/{_CHART}", None
+    return _CHART, plan.repository
+
+
+def keda_values(fleet: FleetPlan) -> JsonObject:
+    """It may scale Deployments of the watched namespaces, and read no Secret of any but its own."""
+    plan = fleet.pod_autoscaling
+    assert plan is not None
+    values: JsonObject = {
+        "watchNamespace": ",".join(plan.watched),
+        "crds": {"install": True},
+        # The plan has checked what they would refuse; they are asked at each write of the cluster.
+        "webhooks": {"enabled": False},
+        "permissions": {
+            "operator": {"restrict": {"secret": True}},
+            "metricServer": {"restrict": {"secret": True}},
+        },
+        "rbac": {"aggregateToDefaultRoles": False, "enabledCustomScaledRefKinds": False},
+        "resources": {
+            "operator": {
+                "requests": {"cpu": "100m", "memory": "100Mi"},
+                "limits": {"memory": "1000Mi"},
+            },
+            "metricServer": {
+                "requests": {"cpu": "100m", "memory": "100Mi"},
+                "limits": {"memory": "1000Mi"},
+            },
+        },
+    }
+    if not isinstance(fleet, ByoFleetPlan):
+        # Not on a GPU node, which may go while it scales.
+        values["nodeSelector"] = dict(SYSTEM_LABELS)
+    return values
+
+
+def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
+    """Of a workload that is scaled: by it, KEDA makes and owns a HorizontalPodAutoscaler."""
+    scaling = plan.autoscaling
+    assert scaling is not None
+    made = head(plan, "keda.sh/v1alpha1", "ScaledObject")
+    spec: JsonObject = {
+        "scaleTargetRef": {"name": plan.name},
+        "pollingInterval": _POLL_S,
+        "minReplicaCount": scaling.min,
+        "maxReplicaCount": scaling.max,
+        "advanced": {
+            # Else the replicas of a day would be those of its first minute, when it goes.
+            "restoreToOriginalReplicaCount": False,
+            "horizontalPodAutoscalerConfig": {"behavior": _behavior(scaling)},
+        },
+        "triggers": _triggers(plan, scaling, prometheus_url),
+        "fallback": {
+            "failureThreshold": scaling.asked.fallback.failures,
+            "replicas": scaling.fallback_replicas,
+            "behavior": scaling.asked.fallback.behavior,
+        },
+    }
+    if scaling.min == 0:
+        spec["cooldownPeriod"] = seconds(scaling.asked.cooldown)
+    return {**made, "spec": spec}
+
+
+def _triggers(
+    plan: DeploymentPlan, scaling: AutoscalingPlan, prometheus_url: str
+) -> list[JsonObject]:
+    triggers = [
+        _trigger(
+            scaling.asked.metric,
+            scaling_query(plan),
+            prometheus_url,
+            threshold=scaling.target,
+            mean=scaling.metric.mean,
+        )
+    ]
+    if scaling.asked.wake is not None:
+        # Its value is 0 or 1, and its target 1: it asks for one replica, and for no more.
+        triggers.append(
+            _trigger(
+                "wake", waking_query(scaling.asked.wake), prometheus_url, threshold=1, mean=False
+            )
+        )
+    return triggers
+
+
+def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> JsonObject:
+    return {
+        "type": "prometheus",
+        "name": name,
+        # Value: replicas times metric over target. AverageValue: metric over target.
+        "metricType": "Value" if mean else "AverageValue",
+        "metadata": {
+            "serverAddress": url,
+            "query": query,
+            "threshold": str(threshold),
+            # By default an empty answer is 0, and replicas would go while Prometheus is blind.
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def _behavior(scaling: AutoscalingPlan) -> JsonObject:
+    asked = scaling.asked
+    return {
+        "scaleUp": _pace(asked.scale_up, default_s=0),
+        "scaleDown": _pace(asked.scale_down, default_s=_DOWN_S),
+    }
+
+
+def _pace(pace: Pace, *, default_s: int) -> JsonObject:
+    wait = pace.stabilization
+    made: JsonObject = {"stabilizationWindowSeconds": default_s if wait is None else seconds(wait)}
+    if pace.replicas is not None:
+        made["policies"] = [
+            {"type": "Pods", "value": pace.replicas, "periodSeconds": seconds(pace.per)}
+        ]
+    return made

@@ -1,0 +1,51 @@
+"""How a workload's replicas follow a metric, for people."""
+
+from __future__ import annotations
+
+from infra import plan, values
+
+
+def scaling_lines(one: plan.DeploymentPlan) -> list[str]:
+    """The formula, why the largest number is what it is, what happens without an answer, and the
+    query. Empty where replicas are fixed.
+    """
+    scaling = one.autoscaling
+    if scaling is None:
+        return []
+    metric, asked = scaling.metric, scaling.asked
+    target = f"{asked.target} %" if metric.unit == "percent" else str(asked.target)
+    formula = (
+        f"replicas x {metric.called} / {target}"
+        if metric.mean
+        else f"{metric.called} / {target} for each replica"
+    )
+    most = (
+        "all partitions that are left for it"
+        if asked.max == "partitions"
+        else f"stated; there is room for {scaling.places}"
+    )
+    span = f"{scaling.min} to {scaling.max} replicas ({most})"
+    found = [
+        f"  is scaled       {span}: {formula}, rounded up",
+        f"  of              {values.scaling_query(one)}",
+    ]
+    if asked.wake is not None:
+        found.append(f"  wakes while     {asked.wake} is above 0; sleeps {asked.cooldown} after")
+    found.append(f"  without answer  {_fallback(scaling)}")
+    return found
+
+
+def _fallback(scaling: plan.AutoscalingPlan) -> str:
+    """The first `failures` times nothing changes, as with any autoscaler."""
+    fallback, count = scaling.asked.fallback, scaling.fallback_replicas
+    replicas = "1 replica" if count == 1 else f"{count} replicas"
+    after = f"nothing changes; after {fallback.failures} times it has {replicas}"
+    match fallback.behavior:
+        case "currentReplicasIfHigher":
+            return f"{after}, or as many as there are if they are more"
+        case "currentReplicasIfLower":
+            return f"{after}, or as many as there are if they are fewer"
+        case "currentReplicas":
+            return "nothing changes"
+        case "static":
+            return after
