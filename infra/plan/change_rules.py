@@ -685,6 +685,9 @@ FLEET: Final[tuple[Rule, ...]] = (
         "namespace or release changes, or nothing stores it",
         "pulumi-kubernetes helm.v3.Release",
         {"monitoring": "helm.v3.Release, PodMonitor, PrometheusRule"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "nodes and pods stay; while KEDA is away or changes, replicas stay as they are",
         "keda.sh docs",
         {"pod_autoscaling": "KEDA"},

@@ -418,6 +418,8 @@ def monitoring() -> Iterator[Row]:
     for name, value in (("url", "http://p.m.svc:9090"), ("selector_labels", {"team": "gpu"})):
         path = f"monitoring.{name}"
         yield Row(path, {path: value}, IN_PLACE, there, **fleet)
+
+
 def autoscaled() -> Iterator[Row]:
     """Keys of workloads that are scaled, and of what scales them."""
     fleet: dict[str, Any] = {"where": "fleet"}
