@@ -48,7 +48,7 @@ from infra.values.rollout import rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
 from infra.values.scaling_queries import scaling_query, waking_query
 from infra.values.startup_policy import startup_policy
-from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash
+from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash, words_as_flow_yaml
 from infra.values.workload_heads import WORKLOAD_LABEL
 from infra.values.workloads import (
     WorkloadObjects,
@@ -124,6 +124,7 @@ __all__ = [
     "unfit_gke_cluster",
     "waking_query",
     "what_to_change",
+    "words_as_flow_yaml",
     "workload_namespaces",
     "workload_objects",
     "workloads_of",

@@ -18,7 +18,7 @@ from infra import catalog
 from infra.plan import FleetPlan
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.plugin_configs import plugin_configs
-from infra.values.text import as_flow_yaml, as_yaml, short_hash
+from infra.values.text import as_yaml, short_hash, words_as_flow_yaml
 
 METRICS_KEY: Final = "dcgm-metrics.csv"
 """The key that the operator mounts. Source: NVIDIA/gpu-operator, controllers/object_controls.go."""
@@ -64,7 +64,7 @@ def operator_files(plan: FleetPlan) -> OperatorFiles:
     clients = {"version": "v1", "systemd-services": list(services)}
     return OperatorFiles(
         mig_layouts=_files(
-            "mig-layouts", {MIG_CONFIG_KEY: as_flow_yaml(mig_parted_config(plan.operated))}
+            "mig-layouts", {MIG_CONFIG_KEY: words_as_flow_yaml(mig_parted_config(plan.operated))}
         ),
         plugin_configs=_files("plugin-configs", {k: as_yaml(v) for k, v in shared.items()})
         if shared

@@ -20,6 +20,15 @@ def as_flow_yaml(data: JsonObject) -> str:
     return _dump(data, sort_keys=False, default_flow_style=None, width=1_000)
 
 
+def words_as_flow_yaml(data: JsonObject) -> str:
+    """As `as_flow_yaml`, and by libyaml, where it is there, in a fifth of the time.
+
+    Only for data whose strings are words of letters, digits and `-._+`, at least one character: of
+    other strings libyaml writes some in another way, and equal data would not give equal text.
+    """
+    return _dump(data, _InFullByLibyaml, sort_keys=False, default_flow_style=None, width=1_000)
+
+
 def short_hash(text: str) -> str:
     """Eight hexadecimal digits, for names that must change with their content."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -32,5 +41,14 @@ class _InFull(yaml.SafeDumper):
         return True
 
 
-def _dump(data: JsonObject, **style: Any) -> str:
-    return str(yaml.dump(data, Dumper=_InFull, **style))
+# PyYAML is built without libyaml where there is no wheel of it.
+_Libyaml: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _InFullByLibyaml(_Libyaml):  # type: ignore[misc] # a class that may not be there
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dump(data: JsonObject, dumper: Any = _InFull, **style: Any) -> str:
+    return str(yaml.dump(data, Dumper=dumper, **style))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet_controller.api import STARTUP_TAINT_KEY
 from infra import catalog, plan, spec, values
 from infra.plan import EksFleetPlan, Taint
 from rehearsal.plugins.charts.gpu_operator import values as chart
+from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -181,6 +186,45 @@ def test_the_same_plan_gives_the_same_text(fleet: EksFleetPlan) -> None:
     assert values.as_yaml(values.mig_parted_config(fleet.pools)) == values.as_yaml(
         values.mig_parted_config(tuple(fleet.pools))
     )
+
+
+WORDS = st.text(f"{ascii_letters}{digits}-._+", min_size=1, max_size=140) | st.sampled_from(
+    ("all", "0x20B010DE", "1g.5gb+me", "1e3", "0x1", "0o7", "null", "true", "no", ".inf", "-", "1.")
+)
+
+
+@given(
+    st.dictionaries(
+        WORDS,
+        st.recursive(
+            st.booleans() | st.integers() | WORDS,
+            lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+            max_leaves=12,
+        ),
+        max_size=5,
+    )
+)
+@settings(max_examples=examples(60))
+def test_words_are_written_alike_with_and_without_libyaml(data: dict[str, Any]) -> None:
+    assert values.words_as_flow_yaml(data) == values.as_flow_yaml(data)
+
+
+@pytest.mark.parametrize("stack", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=str)
+def test_layouts_are_written_alike_with_and_without_libyaml(stack: Path) -> None:
+    config = values.mig_parted_config(plan.read_file(stack).pools)
+    assert values.words_as_flow_yaml(config) == values.as_flow_yaml(config)
+    assert words_only(config)
+
+
+def words_only(data: Any) -> bool:
+    match data:
+        case dict():
+            return all(words_only(k) and words_only(v) for k, v in data.items())
+        case list():
+            return all(map(words_only, data))
+        case str():
+            return re.fullmatch("[-a-zA-Z0-9._+]+", data) is not None
+    return True
 
 
 def test_a_kubeconfig_has_no_secret_and_asks_the_clouds_own_command() -> None:
