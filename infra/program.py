@@ -288,8 +288,7 @@ def _deploy_in_cluster(
         },
         opts=inside,
     )
-    if fleet.monitoring is not None:
-        Monitoring("monitoring", fleet, cluster=site.cluster, after=site.system, opts=inside)
+    servers: Sequence[pulumi.Resource] = []
     if fleet.deployments:
         # Not before all pools are verified: else `up` would wait for pods that have no partition.
         workloads = Workloads(
@@ -298,6 +297,7 @@ def _deploy_in_cluster(
             after={name: [pools.proven(pool)] for name, pool in pools.pools.items()},
             opts=inside,
         )
+        servers = workloads.namespaces
         if fleet.pod_autoscaling is not None:
             PodAutoscaling(
                 "pod-autoscaling",
@@ -308,6 +308,15 @@ def _deploy_in_cluster(
                 after=site.system,
                 opts=inside,
             )
+    if fleet.monitoring is not None:
+        Monitoring(
+            "monitoring",
+            fleet,
+            cluster=site.cluster,
+            after=site.system,
+            scraped=[*controller.ready_for_pods, *partitioners, *servers],
+            opts=inside,
+        )
     # No output waits for verification: they are needed to look into a pool that fails.
     for name, value in site.outputs.items():
         pulumi.export(name, value)

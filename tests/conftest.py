@@ -124,6 +124,7 @@ SDK_FILES = frozenset(
                 "gke_monitoring",
                 "gke_network",
                 "gke_operator",
+                "monitoring_objects",
                 "policy",
                 "program",
                 "rights",

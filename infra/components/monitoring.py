@@ -13,16 +13,15 @@ import pulumi_kubernetes as k8s
 
 from infra import values
 from infra.plan import FleetPlan
-from infra.spec import PrometheusStack
+from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
+from infra.values import JsonObject
 
 _RELEASE_TIMEOUT_S = 600
 """Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Output: `ready`, what must be there before a Prometheus answers, as far as the stack makes
-    it.
-    """
+    """Output: `ready`, what must be there before a Prometheus can be told what to scrape."""
 
     ready: Sequence[pulumi.Resource]
 
@@ -33,16 +32,25 @@ class Monitoring(pulumi.ComponentResource):
         *,
         cluster: pulumi.Resource | None,
         after: Sequence[pulumi.Resource],
+        scraped: Sequence[pulumi.Input[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """fleet: with monitoring. after: the nodes that it runs on."""
+        """fleet: with monitoring. after: the nodes that it runs on. scraped: the namespaces of what
+        it scrapes, where GKE's objects lie.
+        """
         super().__init__("slicewright:index:Monitoring", name, {}, opts)
         assert fleet.monitoring is not None
         self._name, self._cluster = name, cluster
-        asked = fleet.monitoring.asked
-        self.ready = (
-            [self._stack(fleet, asked, after)] if isinstance(asked, PrometheusStack) else []
-        )
+        match fleet.monitoring.asked:
+            case PrometheusStack() as asked:
+                self.ready = [self._stack(fleet, asked, after)]
+            case ExistingPrometheus():
+                self.ready = self._kinds()
+            case ManagedPrometheus():
+                self.ready = []
+        before = scraped if isinstance(fleet.monitoring.asked, ManagedPrometheus) else self.ready
+        for one in values.monitoring_objects(fleet):
+            self._object(one, before)
         self.register_outputs({})
 
     def _stack(
@@ -79,3 +87,34 @@ class Monitoring(pulumi.ComponentResource):
             ),
         )
         return release
+
+    def _kinds(self) -> Sequence[pulumi.Resource]:
+        """The Prometheus operator's kinds, read at every run, in a preview too: where one is not
+        there, the run fails with this name before it makes any object of it.
+        """
+        return [
+            k8s.apiextensions.v1.CustomResourceDefinition.get(
+                f"the-prometheus-operator-must-be-installed-{kind}",
+                f"{kind}.{values.OPERATOR_GROUP}",
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for kind in values.OPERATOR_KINDS
+        ]
+
+    def _object(self, one: JsonObject, before: Sequence[pulumi.Input[pulumi.Resource]]) -> None:
+        metadata = one["metadata"]
+        name = f"{self._name}-{one['kind'].lower()}-{metadata['name']}"
+        opts = pulumi.ResourceOptions(
+            parent=self, deleted_with=self._cluster, depends_on=list(before)
+        )
+        if one["kind"] == "ConfigMap":
+            k8s.core.v1.ConfigMap(name, metadata=metadata, data=one["data"], opts=opts)
+            return
+        k8s.apiextensions.CustomResource(
+            name,
+            api_version=one["apiVersion"],
+            kind=one["kind"],
+            metadata=metadata,
+            spec=one["spec"],
+            opts=opts,
+        )

@@ -43,9 +43,10 @@ _INPUTS: Mapping[str, str] = {
 
 
 class Workloads(pulumi.ComponentResource):
-    """Output: `deployments` by name."""
+    """Outputs: `deployments` by name; `namespaces`, those that are made."""
 
     deployments: Mapping[str, pulumi.Resource]
+    namespaces: Sequence[pulumi.Resource]
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Workloads(pulumi.ComponentResource):
             )
             for made in values.workload_namespaces(fleet)
         }
+        self.namespaces = list(namespaces.values())
         self.deployments = {
             plan.name: self._workload(
                 f"{name}-{plan.name}",

@@ -30,7 +30,13 @@ from infra.values.karpenter import (
 )
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
-from infra.values.monitoring import monitoring_chart, monitoring_values
+from infra.values.monitoring import (
+    OPERATOR_GROUP,
+    OPERATOR_KINDS,
+    monitoring_chart,
+    monitoring_objects,
+    monitoring_values,
+)
 from infra.values.operator_chart import chart_of, operator_account, operator_values
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
@@ -68,6 +74,8 @@ __all__ = [
     "NODE_API",
     "NOT_SHARED",
     "OLDEST_KUBERNETES",
+    "OPERATOR_GROUP",
+    "OPERATOR_KINDS",
     "OVERLAY_API",
     "READING",
     "RUNTIME_CLASS",
@@ -104,6 +112,7 @@ __all__ = [
     "mig_parted_config",
     "mismatches",
     "monitoring_chart",
+    "monitoring_objects",
     "monitoring_values",
     "node_class",
     "node_overlay",

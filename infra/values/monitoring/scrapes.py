@@ -1,0 +1,219 @@
+"""What Prometheus is to scrape, and the monitors that tell it: of its operator, or of GKE.
+
+Labels that all samples get: `node`, and `pool` or `workload` where the pod has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller import api
+from infra.plan import DeploymentPlan, FleetPlan, GkeFleetPlan, MonitoringPlan
+from infra.spec import ContainerWorkload, TritonWorkload, VllmWorkload
+from infra.values.text import JsonObject
+from infra.values.workload_heads import WORKLOAD_LABEL
+
+_NAME: Final = "app.kubernetes.io/name"
+_TIMEOUT_S: Final = 10
+DCGM: Final = "dcgm-exporter"
+_DCGM_PORT: Final = 9400
+_OWN: Final[Mapping[str, str]] = {api.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
+"""Label of a pod -> label of its samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One page of metrics of a pod, at /metrics."""
+
+    port: str
+    """Its name; of `Scrape.service`, that of the Service's port."""
+    number: int | None = None
+    """None where the container's port has the name, too."""
+    interval_s: int
+    honor_labels: bool = False
+    """Whether all of its samples say `namespace`, `pod` and `container` themselves, of another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """The pods of one kind in one namespace."""
+
+    name: str
+    namespace: str
+    selector: Mapping[str, str]
+    endpoints: tuple[Endpoint, ...]
+    service: bool = False
+    """Whether the pods are found by a Service, which has these labels, and so have they."""
+
+
+def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
+    """Agents, fleet controller, DCGM's exporter where the GPU operator runs it, and servers."""
+    plan = fleet.monitoring
+    assert plan is not None
+    of_controller = Endpoint(port="http", interval_s=plan.interval_s)
+    of_agents = [of_controller]
+    if fleet.node_agent.attribution:
+        of_agents.append(
+            Endpoint(port="attribution", interval_s=plan.interval_s, honor_labels=True)
+        )
+    found = [
+        Scrape(
+            name="node-agent",
+            namespace=api.NAMESPACE,
+            selector={_NAME: "node-agent"},
+            endpoints=tuple(of_agents),
+        ),
+        Scrape(
+            name="fleet-controller",
+            namespace=api.NAMESPACE,
+            selector={_NAME: "fleet-controller"},
+            endpoints=(of_controller,),
+        ),
+    ]
+    operator = fleet.operator
+    if operator is not None and fleet.operated and operator.dcgm_exporter.enabled:
+        found.append(
+            Scrape(
+                name=DCGM,
+                namespace=operator.namespace,
+                # Source: NVIDIA/gpu-operator, assets/state-dcgm-exporter, service.
+                selector={"app": "nvidia-dcgm-exporter"},
+                endpoints=(
+                    Endpoint(
+                        port="gpu-metrics", number=_DCGM_PORT, interval_s=plan.dcgm_interval_s
+                    ),
+                ),
+                service=True,
+            )
+        )
+    found += [
+        Scrape(
+            name=f"workload-{one.namespace}-{one.name}",
+            namespace=one.namespace,
+            selector={WORKLOAD_LABEL: one.name},
+            endpoints=(Endpoint(port=port, interval_s=plan.interval_s),),
+        )
+        for one in fleet.deployments
+        if (port := metrics_port(one)) is not None
+    ]
+    return tuple(found)
+
+
+def metrics_port(plan: DeploymentPlan) -> str | None:
+    """The port of a server's metrics, by name; None where it is not known to have any."""
+    match plan.asked:
+        case TritonWorkload():
+            return "metrics"
+        case VllmWorkload():
+            return "http"
+        case ContainerWorkload():
+            return None
+
+
+def monitors(fleet: FleetPlan) -> list[JsonObject]:
+    """The scrapes as objects of the Prometheus operator, or of GKE's managed collection."""
+    plan = fleet.monitoring
+    assert plan is not None
+    if plan.namespace is None:
+        assert isinstance(fleet, GkeFleetPlan)
+        return [_pod_monitoring(one) for one in scrapes(fleet)]
+    return [_monitor(one, plan, plan.namespace) for one in scrapes(fleet)]
+
+
+def _monitor(scrape: Scrape, plan: MonitoringPlan, namespace: str) -> JsonObject:
+    """A PodMonitor or ServiceMonitor. Source: monitoring.coreos.com/v1."""
+    kind, listed = (
+        ("ServiceMonitor", "endpoints") if scrape.service else ("PodMonitor", "podMetricsEndpoints")
+    )
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": kind,
+        "metadata": {
+            "name": scrape.name,
+            "namespace": namespace,
+            "labels": dict(plan.selector_labels),
+        },
+        "spec": {
+            "selector": {"matchLabels": dict(scrape.selector)},
+            "namespaceSelector": {"matchNames": [scrape.namespace]},
+            listed: [_endpoint(one, scrape) for one in scrape.endpoints],
+        },
+    }
+
+
+def _endpoint(endpoint: Endpoint, scrape: Scrape) -> JsonObject:
+    written: JsonObject = {
+        "port": endpoint.port,
+        "path": "/metrics",
+        "interval": f"{endpoint.interval_s}s",
+        # Prometheus refuses a timeout that is longer than the interval.
+        "scrapeTimeout": f"{min(_TIMEOUT_S, endpoint.interval_s)}s",
+        "relabelings": [
+            {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
+            *(
+                {
+                    "sourceLabels": [f"__meta_kubernetes_pod_label_{_sanitized(label)}"],
+                    "targetLabel": target,
+                }
+                for label, target in _labels(scrape).items()
+            ),
+        ],
+    }
+    if endpoint.honor_labels:
+        written["honorLabels"] = True
+    return written
+
+
+def _pod_monitoring(scrape: Scrape) -> JsonObject:
+    """It selects pods of its own namespace.
+
+    Source: GoogleCloudPlatform/prometheus-engine, doc/api.md, PodMonitoring.
+    """
+    labels = [{"from": label, "to": target} for label, target in _labels(scrape).items()]
+    return {
+        "apiVersion": "monitoring.googleapis.com/v1",
+        "kind": "PodMonitoring",
+        "metadata": {"name": scrape.name, "namespace": scrape.namespace},
+        "spec": {
+            "selector": {"matchLabels": dict(scrape.selector)},
+            "endpoints": [
+                {
+                    "port": endpoint.number or endpoint.port,
+                    "path": "/metrics",
+                    "interval": f"{endpoint.interval_s}s",
+                    "timeout": f"{min(_TIMEOUT_S, endpoint.interval_s)}s",
+                }
+                for endpoint in scrape.endpoints
+            ],
+            "targetLabels": {
+                "metadata": ["pod", "container", "node"],
+                **({"fromPod": labels} if labels else {}),
+            },
+        },
+    }
+
+
+def _labels(scrape: Scrape) -> Mapping[str, str]:
+    """Of the pods' labels, those that they have."""
+    if WORKLOAD_LABEL in scrape.selector:
+        return {WORKLOAD_LABEL: _OWN[WORKLOAD_LABEL]}
+    return {api.POOL_LABEL: _OWN[api.POOL_LABEL]} if scrape.name == "node-agent" else {}
+
+
+def _sanitized(label: str) -> str:
+    """As Prometheus' service discovery writes the name of a label."""
+    return "".join(c if c.isalnum() else "_" for c in label)
+
+
+def scraped_jobs(fleet: FleetPlan) -> Sequence[str]:
+    """The label `job` of their samples, by the operator's rule: `<namespace>/<name>`."""
+    plan = fleet.monitoring
+    assert plan is not None
+    if plan.namespace is None:
+        return [one.name for one in scrapes(fleet)]
+    return [
+        f"nvidia-{one.name}" if one.service else f"{plan.namespace}/{one.name}"
+        for one in scrapes(fleet)
+    ]

@@ -1,0 +1,196 @@
+"""What a fleet with `monitoring` declares: chart, monitors, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from fleet_controller import api
+from infra import plan, values
+from infra.values.monitoring.scrapes import metrics_port, scrapes
+from tests.infra.test_monitoring import CLOUDS, EXISTING, STACK, planned
+
+Record = Callable[..., list[Any]]
+TRITON: dict[str, Any] = {
+    "name": "tritonserver",
+    "kind": "triton",
+    "pool": "a",
+    "image": "nvcr.io/nvidia/tritonserver:23.05-py3",
+    "model_repository": {"server": "10.0.0.1", "path": "/models"},
+}
+VLLM: dict[str, Any] = {
+    "name": "llm",
+    "kind": "vllm",
+    "namespace": "models",
+    "pool": "a",
+    "image": "vllm/vllm-openai:v0.6.2",
+    "model": {"name": "org/small", "parameters": "500M"},
+}
+SERVER: dict[str, Any] = {
+    "name": "server",
+    "kind": "container",
+    "pool": "a",
+    "image": "example.com/server:1",
+    "ports": {"http": 8000},
+}
+SERVERS = [TRITON, VLLM, SERVER]
+
+
+def made(record: Record, monitoring: dict[str, Any], cloud: str = "byo", **more: Any) -> list[Any]:
+    raw = {"cloud": cloud, **CLOUDS[cloud], "monitoring": monitoring, **more}
+    return record("x", fleet=yaml.safe_dump(raw))
+
+
+def releases(resources: list[Any]) -> dict[str, Any]:
+    return {r.name: r for r in resources if r.type == "kubernetes:helm.sh/v3:Release"}
+
+
+def by_name(fleet: plan.FleetPlan) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one for one in values.monitoring_objects(fleet)}
+
+
+def test_one_monitor_per_server_with_the_port_that_its_container_has() -> None:
+    fleet = planned(STACK, workloads=SERVERS)
+    containers = {
+        one.name: objects.deployment["spec"]["template"]
+        for one, objects in values.workloads_of(fleet)
+    }
+    found = by_name(fleet)
+    for one in fleet.deployments:
+        name = f"workload-{one.namespace}-{one.name}"
+        port = metrics_port(one)
+        if one.name == "server":
+            assert port is None
+            assert name not in found
+            continue
+        monitor, template = found[name], containers[one.name]
+        assert monitor["kind"] == "PodMonitor"
+        assert monitor["metadata"]["namespace"] == "monitoring"
+        assert monitor["metadata"]["labels"] == {"release": "kube-prom-stack"}
+        assert monitor["spec"]["namespaceSelector"] == {"matchNames": [one.namespace]}
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= template["metadata"]["labels"].items()
+        (container,) = template["spec"]["containers"]
+        assert port in [p["name"] for p in container["ports"]]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] == port
+        assert endpoint["interval"] == endpoint["scrapeTimeout"] == "10s"
+        assert {"node", "workload"} == {r["targetLabel"] for r in endpoint["relabelings"]}
+
+
+def test_monitors_select_the_pods_of_agents_and_controller_by_their_ports(record: Record) -> None:
+    resources = made(record, STACK, node_agent={"attribution": True})
+    fleet = planned(STACK, node_agent={"attribution": True})
+    found = by_name(fleet)
+    for name, kind in (("node-agent", "DaemonSet"), ("fleet-controller", "Deployment")):
+        (workload,) = [
+            r
+            for r in resources
+            if r.type.endswith(f":{kind}") and r.inputs["metadata"]["name"].startswith(name)
+        ]
+        template = workload.inputs["spec"]["template"]
+        monitor = found[name]
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= template["metadata"]["labels"].items()
+        assert monitor["spec"]["namespaceSelector"] == {"matchNames": [api.NAMESPACE]}
+        ports = {p["name"] for c in template["spec"]["containers"] for p in c["ports"]}
+        assert {e["port"] for e in monitor["spec"]["podMetricsEndpoints"]} == ports
+    own, of_pods = found["node-agent"]["spec"]["podMetricsEndpoints"]
+    assert "honorLabels" not in own
+    assert of_pods["honorLabels"] is True, "its samples name the pod that has a partition"
+    assert {r["targetLabel"] for r in own["relabelings"]} == {"node", "pool"}
+
+
+def test_dcgms_exporter_is_scraped_where_the_operator_runs_it_and_no_more_often_than_it_reads() -> (
+    None
+):
+    for cloud, there in (("byo", True), ("eks", True), ("gke", False)):
+        assert ("dcgm-exporter" in by_name(planned(STACK, cloud))) is there
+    off = {"dcgm_exporter": {"enabled": False}}
+    assert "dcgm-exporter" not in by_name(planned(STACK, gpu_operator=off))
+    monitor = by_name(planned(STACK, gpu_operator={"namespace": "nvidia"}))["dcgm-exporter"]
+    assert monitor["kind"] == "ServiceMonitor"
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["nvidia"]}
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["interval"]) == ("gpu-metrics", "30s")
+
+
+def test_an_adopted_operators_exporter_is_scraped_too() -> None:
+    adopted = {"existing": True, "namespace": "nvidia"}
+    assert "dcgm-exporter" in by_name(planned(EXISTING, gpu_operator=adopted))
+
+
+def test_an_existing_prometheus_selects_by_its_own_labels() -> None:
+    asked = EXISTING | {"namespace": "metrics", "selector_labels": {"team": "gpu", "a": "b"}}
+    for one in values.monitoring_objects(planned(asked, workloads=SERVERS)):
+        assert one["metadata"]["namespace"] == "metrics"
+        assert one["metadata"]["labels"].items() >= {"team": "gpu", "a": "b"}.items()
+
+
+def test_managed_collection_has_its_objects_beside_the_pods() -> None:
+    fleet = planned({"prometheus": "managed", "scrape_interval": "30s"}, "gke", workloads=SERVERS)
+    found = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): one
+        for one in values.monitoring_objects(fleet)
+        if one["kind"] == "PodMonitoring"
+    }
+    assert set(found) == {(one.namespace, one.name) for one in scrapes(fleet)}
+    agents = found[api.NAMESPACE, "node-agent"]["spec"]
+    assert agents["targetLabels"]["fromPod"] == [{"from": api.POOL_LABEL, "to": "pool"}]
+    (endpoint,) = found["models", "workload-models-llm"]["spec"]["endpoints"]
+    assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s", "timeout": "10s"}
+
+
+def test_names_are_unique() -> None:
+    twins = [VLLM, VLLM | {"namespace": "others", "name": "llm2"}]
+    objects = values.monitoring_objects(planned(STACK, workloads=twins))
+    names = [
+        (one["kind"], one["metadata"]["namespace"], one["metadata"]["name"]) for one in objects
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_the_stacks_chart_is_installed_and_what_it_knows_waits_for_it(record: Record) -> None:
+    resources = made(record, STACK, workloads=SERVERS)
+    release = releases(resources)["monitoring"]
+    assert release.inputs["chart"] == "kube-prometheus-stack"
+    assert release.inputs["version"] == "88.5.3"
+    namespaces = [r.inputs["metadata"]["name"] for r in resources if r.type.endswith(":Namespace")]
+    assert namespaces.count("monitoring") == 1
+    objects = values.monitoring_objects(planned(STACK, workloads=SERVERS))
+    declared = [r for r in resources if r.name.startswith("monitoring-")]
+    assert {one["metadata"]["name"] for one in objects} <= {
+        r.inputs["metadata"]["name"] for r in declared
+    }
+
+
+def test_a_namespace_that_exists_is_not_made(record: Record) -> None:
+    resources = made(record, STACK | {"create_namespace": False})
+    namespaces = [r.inputs["metadata"]["name"] for r in resources if r.type.endswith(":Namespace")]
+    assert "monitoring" not in namespaces
+
+
+def test_an_existing_prometheus_gets_no_chart_and_its_kinds_must_be_there(record: Record) -> None:
+    resources = made(record, EXISTING)
+    assert "monitoring" not in releases(resources)
+    read = {r.name for r in resources if r.name.startswith("the-prometheus-operator-must-be-")}
+    assert read == {
+        f"the-prometheus-operator-must-be-installed-{kind}" for kind in values.OPERATOR_KINDS
+    }
+
+
+def test_managed_collection_gets_no_chart(record: Record) -> None:
+    resources = made(record, {"prometheus": "managed"}, "gke")
+    assert "monitoring" not in releases(resources)
+    kinds = {r.type for r in resources if r.name.startswith("monitoring-")}
+    assert "kubernetes:monitoring.googleapis.com/v1:PodMonitoring" in kinds
+
+
+@pytest.mark.parametrize("cloud", list(CLOUDS))
+def test_without_the_key_nothing_is_declared(cloud: str, record: Record) -> None:
+    raw = {"cloud": cloud, **CLOUDS[cloud]}
+    resources = record("x", fleet=yaml.safe_dump(raw))
+    assert not [r for r in resources if "monitoring" in r.name]
