@@ -85,7 +85,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
     monitoring_plan = yield from monitoring_of(fleet, "gke")
-    scaler = yield from plan_pod_autoscaling(fleet, deployments, stated)
+    scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring_plan, stated)
     if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(

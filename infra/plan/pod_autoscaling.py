@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from infra import spec
 from infra.plan.deployments import DeploymentPlan
-from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.findings import Checked, Finding, Stated, refuse
+from infra.plan.monitoring import MonitoringPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,32 +27,34 @@ class KedaPlan:
 
 
 def plan_pod_autoscaling(
-    fleet: spec.Fleet, deployments: Sequence[DeploymentPlan], stated: Stated
+    fleet: spec.Fleet,
+    deployments: Sequence[DeploymentPlan],
+    monitoring: MonitoringPlan | None,
+    stated: Stated,
 ) -> Checked[KedaPlan | None]:
     """None where no workload is scaled."""
     asked, scaled = fleet.pod_autoscaling, False
-    url = prometheus_url(fleet)
+    url = (asked.prometheus_url or "").rstrip("/")
+    url = url or (monitoring.prometheus_url if monitoring is not None else "")
     for i, workload in enumerate(fleet.workloads):
         at = ("workloads", i, "autoscaling")
         if isinstance(workload, spec.Workload) or workload.autoscaling is None:
             continue
         scaled = True
-        if url is None and stated.has(at, ("pod_autoscaling",)):
-            yield refuse(
-                at,
-                "no Prometheus is stated that could tell how many replicas it takes",
-                "add pod_autoscaling: {prometheus_url: …}, or leave it out",
-                in_key=True,
-            )
+        if not url and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
+            yield _without_prometheus(at, monitoring)
+        if monitoring is not None and asked.prometheus_url is None and stated.has(at):
+            yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
     taken = {one.namespace for one in deployments} | {"default"}
+    if monitoring is not None and monitoring.namespace is not None:
+        taken.add(monitoring.namespace)
     if scaled and not asked.existing and asked.namespace in taken:
         yield refuse(
             ("pod_autoscaling", "namespace"),
-            f"{asked.namespace} is a namespace of workloads, and KEDA's own objects are made and "
-            "deleted with its namespace",
+            f"{asked.namespace} is a namespace of others, and KEDA's is made and deleted with it",
             "write another, for example keda",
         )
-    if not scaled or url is None:
+    if not scaled or not url:
         return None
     return KedaPlan(
         existing=asked.existing,
@@ -64,10 +67,37 @@ def plan_pod_autoscaling(
     )
 
 
-def prometheus_url(fleet: spec.Fleet) -> str | None:
-    """Of the Prometheus that has the workloads' metrics, without a slash at its end."""
-    url = fleet.pod_autoscaling.prometheus_url
-    return url.rstrip("/") if url is not None else None
+def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Finding:
+    if monitoring is None:
+        return refuse(
+            at,
+            "no Prometheus is stated that could tell how many replicas it takes",
+            "add monitoring: {prometheus: stack}, or one that is there: monitoring: {prometheus: "
+            "existing, url: …}",
+            in_key=True,
+        )
+    return refuse(
+        at,
+        "nothing in the cluster answers for Google's managed Prometheus",
+        "run its frontend, and add monitoring.url",
+        "Google Cloud docs, Managed Service for Prometheus: querying using PromQL",
+        in_key=True,
+    )
+
+
+def _check_window(
+    scaled: spec.Autoscaling, at: spec.Path, monitoring: MonitoringPlan
+) -> Checked[None]:
+    """A rate is of two samples at least, and one of them may come late."""
+    window, interval = spec.seconds(scaled.window), monitoring.interval_s
+    if scaled.metric == "query" or window >= 2 * interval:
+        return
+    yield refuse(
+        at,
+        f"in {scaled.window} there are not two samples: metrics are read every {interval} seconds",
+        f"write {4 * interval}s or more, or a shorter monitoring.scrape_interval",
+        "Prometheus docs, rate()",
+    )
 
 
 def pod_autoscaling_notes(deployments: Sequence[DeploymentPlan]) -> list[str]:

@@ -278,6 +278,44 @@ def test_without_a_prometheus_nothing_could_be_scaled() -> None:
     assert planned(raw).pod_autoscaling is None
 
 
+def test_the_prometheus_of_the_stack_is_asked_unless_another_is_stated() -> None:
+    raw = written()
+    del raw["pod_autoscaling"]
+    raw["monitoring"] = {"prometheus": "stack"}
+    assert told_url(raw) == URL
+    raw["monitoring"] = {"prometheus": "existing", "url": "http://there:9090/"}
+    assert told_url(raw) == "http://there:9090"
+    raw["pod_autoscaling"] = {"prometheus_url": "http://other:9090/"}
+    assert told_url(raw) == "http://other:9090"
+
+
+def told_url(raw: dict[str, Any]) -> str:
+    fleet = planned(raw)
+    assert fleet.pod_autoscaling is not None
+    return fleet.pod_autoscaling.prometheus_url
+
+
+def test_a_managed_prometheus_that_nobody_can_ask_is_refused() -> None:
+    raw = stack("vllm")
+    raw["monitoring"] = {"prometheus": "managed"}
+    raw["workloads"] = [{k: v for k, v in raw["workloads"][0].items() if k != "replicas"}]
+    raw["workloads"][0]["autoscaling"] = {"metric": "requests-waiting", "target": 4}
+    assert "add monitoring.url" in refusal(raw)
+    raw["monitoring"]["url"] = "http://frontend.monitoring.svc:9090"
+    assert told_url(raw) == "http://frontend.monitoring.svc:9090"
+
+
+def test_a_window_without_two_samples_is_refused() -> None:
+    raw = written(("window", "30s"))
+    del raw["pod_autoscaling"]
+    raw["monitoring"] = {"prometheus": "stack", "scrape_interval": "15s"}
+    assert planned(raw).pod_autoscaling is not None
+    raw["monitoring"]["scrape_interval"] = "16s"
+    said = refusal(raw)
+    assert "workloads[0].autoscaling.window: in 30s there are not two samples" in said
+    assert "write 64s or more" in said
+
+
 def test_keda_is_not_made_where_nothing_is_scaled() -> None:
     raw = written(("..autoscaling", None))
     assert planned(raw).pod_autoscaling is None
@@ -296,7 +334,7 @@ def test_keda_may_only_what_it_needs() -> None:
 def test_kedas_namespace_is_not_one_of_the_workloads() -> None:
     raw = copy.deepcopy(FLEET)
     raw["pod_autoscaling"]["namespace"] = "ai"
-    assert "pod_autoscaling.namespace: ai is a namespace of workloads" in refusal(raw)
+    assert "pod_autoscaling.namespace: ai is a namespace of others" in refusal(raw)
     raw["pod_autoscaling"]["existing"] = True
     assert planned(raw).pod_autoscaling is not None
 
