@@ -18,8 +18,9 @@ from collections.abc import Sequence
 
 from fleet_controller import metrics
 from fleet_controller.api import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
+from fleet_controller.collection import error_text
 from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster, error_text
+from fleet_controller.observe import Cluster
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.election import Election
 from telemetry import log
@@ -79,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cluster.incomplete() or cluster.outdated() or loop.progress.error
 
     def page() -> str:
-        pools = list(cluster.pools.all().values())
-        return metrics.text(loop.progress, pools, leads=election.leads())
+        pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
+        return metrics.text(loop.progress, pools, nodes, time.time(), leads=election.leads())
 
     try:
         server = serve(address, options.port, alive=alive, ready=ready, metrics=page)

@@ -20,9 +20,9 @@ _SHOWN = 3
 _LONGEST = 200
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodePod:
-    """A pod on a node that has not ended."""
+    """A pod on a node that has not ended. A controller knows tens of thousands of them."""
 
     namespace: str
     name: str
@@ -42,6 +42,7 @@ class NodePod:
     """Being deleted."""
     app: str = ""
     """Its label `app`, by which NVIDIA's operands are known."""
+    node: str = ""
 
     @property
     def path(self) -> str:
@@ -123,6 +124,7 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         ),
         leaving="deletionTimestamp" in meta,
         app=(meta.get("labels") or {}).get("app", ""),
+        node=spec.get("nodeName") or "",
     )
 
 

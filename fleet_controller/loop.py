@@ -7,31 +7,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet_controller import absent_agents, absent_operands
-from fleet_controller.actions import (
-    Action,
-    EmitEvent,
-    HoldNode,
-    LiftTaint,
-    RecordBoot,
-    RetractEvent,
-    SetMigConfig,
-    SetNodeCondition,
-    SetPoolStatus,
-)
+from fleet_controller import absent_agents, absent_operands, action_log
+from fleet_controller.actions import Action, EmitEvent, HoldNode, LiftTaint, RetractEvent
 from fleet_controller.backoff import Refusals
-from fleet_controller.change_actions import (
-    ApplyLayout,
-    CordonNode,
-    EvictPod,
-    FinishChange,
-    NoteChange,
-)
+from fleet_controller.change_actions import EvictPod, FinishChange
+from fleet_controller.collection import error_text
 from fleet_controller.decide import Decision, decide, silent, to_inspect, unproven
-from fleet_controller.execute import execute, subject
-from fleet_controller.membership import JoinNode
-from fleet_controller.observe import Cluster, error_text
-from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.durations import Durations
+from fleet_controller.execute import execute
+from fleet_controller.lanes import Lanes
+from fleet_controller.observe import Cluster
+from fleet_controller.release import ReleaseNode
 from fleet_controller.state import Node, WarningEvent
 from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError, Unreachable
@@ -44,6 +30,8 @@ RESYNC_S = 30.0
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
 _LONGEST_RETRY_AFTER_S = 60.0
+_OVERTAKEN_S = 1.0
+"""Until what an object's change has kept from being done is decided again."""
 _STANDBY_S = 1.0
 """Between two looks at whether this process leads."""
 _ASKED_AGAIN_S = 15.0
@@ -63,8 +51,11 @@ class Progress:
     """Seconds spent in all passes."""
     error: str | None = None
     """Why the last pass failed."""
+    left: int = 0
+    """Actions that the last pass has left to the next one."""
     done: dict[tuple[str, str], int] = field(default_factory=dict)
     """(action, result) -> count."""
+    durations: Durations = field(default_factory=Durations)
 
     def count(self, action: Action, result: str) -> None:
         key = (type(action).__name__, result)
@@ -94,6 +85,12 @@ class Loop:
         self._operands_asked = float("-inf")
         self._no_operands: Mapping[str, str] = {}
         self._refusals = Refusals()
+        self._nodes: Mapping[str, Node] = {}
+        """As the last decision knew them."""
+        self._lock = threading.Lock()
+        """Of what is written down about actions: several are carried out at a time."""
+        self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
+        self._overtaken = False
         self._failures = 0
         self._retry_after = 0.0
         """Seconds for which the API server wants to be left alone; asked in the last pass."""
@@ -131,6 +128,7 @@ class Loop:
             elif changed.wait(pause):
                 stop.wait(DEBOUNCE_S)
             changed.clear()
+        self._lanes.close()
 
     def _catch_up(self) -> bool:
         """Lists everything once more: what an earlier leader has done last, a watch may not have
@@ -145,24 +143,17 @@ class Loop:
 
     def turn(self) -> float | None:
         """One pass. Returns when the next one is due without a change: seconds since the epoch."""
-        started, self._retry_after = time.monotonic(), 0.0
+        started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
         try:
             decision = self._decide()
         except (ApiError, Unreachable) as e:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
-        failed: dict[str, str] = {}
-        for action in decision.actions:
-            if not self._may_act():
-                return None
-            if self._retry_after:
-                break
-            about = subject(action)
-            if about not in failed:
-                error = self._do(action)
-                if error:
-                    failed[about] = error
+        outcome = self._lanes.carry_out(decision.actions)
+        if not self._may_act():
+            return None
+        failed = outcome.failed
         if failed:
             about, error = next(iter(failed.items()))
             self._fail(
@@ -171,8 +162,14 @@ class Loop:
         else:
             self._failures, self.progress.error = 0, None
         self.progress.passes += 1
+        self.progress.left = outcome.left
         self.progress.pass_s += time.monotonic() - started
-        return decision.look_again
+        due = [decision.look_again] if decision.look_again is not None else []
+        if outcome.left:
+            due.append(self._clock())
+        if self._overtaken:
+            due.append(self._clock() + _OVERTAKEN_S)
+        return min(due, default=None)
 
     def _decide(self) -> Decision:
         cluster = self._cluster
@@ -180,7 +177,10 @@ class Loop:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
         now = self._clock()
-        pods = {name: cluster.pods(name) for name in to_inspect(pools, nodes, now)}
+        asked = to_inspect(pools, nodes, now)
+        cluster.bound.ask_about(asked)
+        self._nodes = {node.name: node for node in nodes}
+        pods = {name: cluster.pods(self._nodes[name]) for name in asked}
         self._refusals.keep(pod.uid for there in pods.values() for pod in there)
         reports = cluster.reports.all()
         return decide(
@@ -230,34 +230,52 @@ class Loop:
         """Carries out one action. Returns why it failed, or None."""
         try:
             execute(self._cluster, action)
-        except ApiError as e:
-            if isinstance(action, EvictPod) and not _overtaken(action, e):
-                # A disruption budget has none left: the answer of an ordinary day.
-                self._refusals.add(action.uid, e, self._clock())
-                self.progress.count(action, "refused")
-                return None
-            if isinstance(action, HealNode) and e.status == 429:
-                # A disruption budget protects the operand; that was a try, too.
-                self.progress.count(action, "refused")
-                return None
-            if not _overtaken(action, e):
-                self._heed(e)
-                self.progress.count(action, "failed")
-                return error_text(e)
-            # The object is gone or has changed: the next pass decides again.
-            self.progress.count(action, "overtaken")
-        except Unreachable as e:
-            self.progress.count(action, "failed")
-            return error_text(e)
-        else:
+        except (ApiError, Unreachable) as e:
+            with self._lock:
+                return self._not_done(action, e)
+        with self._lock:
             self.progress.count(action, "done")
-            _log(action)
-        if self._warnings is not None:
-            if isinstance(action, EmitEvent):
-                self._warnings[action.name] = WarningEvent(name=action.name, last_seen=action.now)
-            elif isinstance(action, RetractEvent):
-                self._warnings.pop(action.name, None)
+            self._time(action)
+            if self._warnings is not None:
+                if isinstance(action, EmitEvent):
+                    event = WarningEvent(name=action.name, last_seen=action.now)
+                    self._warnings[action.name] = event
+                elif isinstance(action, RetractEvent):
+                    self._warnings.pop(action.name, None)
+        action_log.tell(action)
         return None
+
+    def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
+        """Why it failed; None where that is no failure."""
+        if isinstance(error, ApiError) and _overtaken(action, error):
+            # The object is gone or has changed: the next pass decides again.
+            self._overtaken = True
+            self.progress.count(action, "overtaken")
+            if isinstance(action, RetractEvent) and self._warnings is not None:
+                self._warnings.pop(action.name, None)
+            return None
+        if isinstance(error, ApiError) and isinstance(action, EvictPod):
+            # A disruption budget has none left: the answer of an ordinary day.
+            self._refusals.add(action.uid, error, self._clock())
+            self.progress.count(action, "refused")
+            return None
+        if isinstance(error, ApiError) and isinstance(action, HealNode) and error.status == 429:
+            # A disruption budget protects the operand; that was a try, too.
+            self.progress.count(action, "refused")
+            return None
+        self._heed(error)
+        self.progress.count(action, "failed")
+        return error_text(error)
+
+    def _time(self, action: Action) -> None:
+        """How long it took until a node was in service, or in service again."""
+        node = self._nodes.get(getattr(action, "node", ""))
+        if node is None:
+            return
+        if isinstance(action, LiftTaint):
+            self.progress.durations.released(node, self._clock())
+        elif isinstance(action, FinishChange):
+            self.progress.durations.changed(node, self._clock())
 
     def _heed(self, error: ApiError | Unreachable) -> None:
         """An API server that is overloaded says when it may be asked again."""
@@ -277,58 +295,3 @@ def _overtaken(action: Action, error: ApiError) -> bool:
     return error.status in (404, 409) or (
         error.status == 422 and isinstance(action, LiftTaint | HoldNode | ReleaseNode)
     )
-
-
-def _log(action: Action) -> None:
-    match action:
-        case SetNodeCondition(node=node, status=status, reason=reason, message=message):
-            log.info("node condition", node=node, status=status, reason=reason, message=message)
-        case LiftTaint(node=node):
-            log.info("node released", node=node)
-        case HoldNode(node=node, why=why):
-            log.info("node held", node=node, why=why)
-        case RecordBoot(node=node, boot_id=boot_id, layout=layout):
-            log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
-        case SetMigConfig(node=node, value=value):
-            log.info("layout requested", node=node, mig_config=value)
-        case CordonNode(node=node, change=change):
-            log.info("node cordoned", node=node, for_layout=change.target)
-        case NoteChange(node=node, change=change):
-            log.info("layout change", node=node, phase=change.phase, reason=change.reason)
-        case EvictPod(node=node, namespace=namespace, pod=pod):
-            log.info("pod evicted", node=node, pod=f"{namespace}/{pod}")
-        case ApplyLayout(node=node, change=change):
-            log.info("layout requested", node=node, mig_config=change.target)
-        case FinishChange(node=node, uncordon=uncordon):
-            log.info("layout change ended", node=node, uncordoned=uncordon)
-        case HealNode(node=node, stuck=stuck, restart=restart, labels=changed):
-            log.info(
-                "node is no longer stuck" if stuck is None else "node is stuck",
-                node=node,
-                what=stuck.what if stuck else "",
-                tries=stuck.tries if stuck else 0,
-                restarted=restart.path if restart else "",
-                labels=dict(changed),
-            )
-        case JoinNode(node=node, labels=labels):
-            log.info("node labelled for its pool", node=node, labels=dict(labels))
-        case ClearNodeCondition(node=node):
-            log.info("node condition removed", node=node)
-        case ReleaseNode(node=node, labels=labels):
-            log.info("node left its pool", node=node, labels=dict(labels))
-        case LetPoolGo(pool=pool):
-            log.info("pool let go", pool=pool)
-        case SetPoolStatus(pool=pool, status=status):
-            verified, nodes = status["conditions"][0], status["nodes"]
-            proven = f"{nodes['verified']} of {nodes['total']}"
-            log.info(
-                "pool status",
-                pool=pool,
-                verified=verified["status"],
-                reason=verified["reason"],
-                proven=proven,
-            )
-        case EmitEvent(pool=pool, reason=reason, message=message):
-            log.info("warning event", pool=pool, reason=reason, message=message)
-        case RetractEvent(name=name):
-            log.info("warning deleted", event=name)

@@ -35,15 +35,22 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     """
     ordered = sorted((pool for pool in pools if not pool.leaving), key=lambda pool: pool.name)
     by_name = {pool.name: pool for pool in ordered}
+    # Of pools that were created with their nodes, which are the most, the label says it all.
+    by_label = {pool.name for pool in ordered if pool.selector == {POOL_LABEL: pool.name}}
+    others = [pool for pool in ordered if pool.name not in by_label]
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
     for node in sorted(nodes, key=lambda node: node.name):
         if node.leaving:
             continue
-        pool = by_name.get(node.labels.get(POOL_LABEL, ""))
-        if pool is None or not pool.selects(node):
-            pool = next((pool for pool in ordered if pool.selects(node)), None)
-        if pool is not None:
-            members[pool.name].append(node)
+        name = node.labels.get(POOL_LABEL, "")
+        if name not in by_label:
+            pool = by_name.get(name)
+            if pool is None or not pool.selects(node):
+                pool = next((pool for pool in others if pool.selects(node)), None)
+            if pool is None:
+                continue
+            name = pool.name
+        members[name].append(node)
     return [(pool, members[pool.name]) for pool in ordered]
 
 

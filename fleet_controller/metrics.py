@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from fleet_controller.layout_change import change_of
 from fleet_controller.loop import Progress
-from fleet_controller.state import Pool
+from fleet_controller.membership import memberships
+from fleet_controller.state import Node, Pool
 from telemetry.prometheus import Family, Sample, labels, lines
 
+_STATES: Final = ("verified", "failing", "unknown", "changing", "failed")
+"""Of nodes. The last two are of a rollout; a node is in one of the first three besides."""
+_OF_STATUS: Final = {"True": "verified", "False": "failing", "Unknown": "unknown"}
 
-def text(progress: Progress, pools: Sequence[Pool], *, leads: bool) -> str:
-    """leads: whether this process acts. Of the pools only the one that does speaks, so that a sum
-    over all counts each node once.
+
+def text(
+    progress: Progress, pools: Sequence[Pool], nodes: Sequence[Node], now: float, *, leads: bool
+) -> str:
+    """leads: whether this process acts. Of pools and nodes only the one that does speaks, so that a
+    sum over all counts each node once. now: seconds since the epoch.
     """
-    families = _families(progress, pools if leads else (), leads)
+    families = (
+        *_families(progress, pools if leads else (), leads),
+        *(_ages(pools, nodes, now) if leads else ()),
+    )
     return "".join(f"{line}\n" for family in families for line in lines(family))
+
+
+def _ages(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> Iterable[Family]:
+    oldest: dict[tuple[str, str], float] = {}
+    for pool, members in memberships(pools, nodes):
+        for node in members:
+            for state, since in _states(node):
+                key = (pool.name, state)
+                oldest[key] = max(oldest.get(key, 0.0), now - since)
+    yield Family(
+        "slicewright_pool_state_age_seconds",
+        "gauge",
+        "For how long the node has been in a state that has been longest in it.",
+        tuple(
+            Sample(labels(pool=pool, state=state), round(age))
+            for (pool, state), age in sorted(oldest.items())
+        ),
+    )
+
+
+def _states(node: Node) -> Iterable[tuple[str, float]]:
+    """Each with when it began."""
+    if node.condition is None:
+        yield "unknown", node.created
+    else:
+        yield _OF_STATUS.get(node.condition.status, "unknown"), node.condition.changed
+    if change := change_of(node):
+        yield "changing", change.started
+        if change.phase == "Failed":
+            yield "failed", change.since
 
 
 def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[Family, ...]:
@@ -35,7 +77,7 @@ def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[F
                     labels(pool=pool.name, state=state), pool.status.get("nodes", {}).get(state, 0)
                 )
                 for pool in pools
-                for state in ("verified", "failing", "unknown", "changing", "failed")
+                for state in _STATES
             ),
         ),
         Family(
@@ -49,6 +91,24 @@ def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[F
                 for pool in pools
                 for each in pool.status.get("conditions", ())
             ),
+        ),
+        Family(
+            "slicewright_node_verified_seconds",
+            "histogram",
+            "From the creation of a node to its first release.",
+            progress.durations.to_verified.samples(),
+        ),
+        Family(
+            "slicewright_node_layout_change_seconds",
+            "histogram",
+            "Of a change of the layout of a node in service, from its cordon to its end.",
+            progress.durations.of_changes.samples(),
+        ),
+        Family(
+            "slicewright_controller_actions_left",
+            "gauge",
+            "Actions that the last pass has left to the next one.",
+            (Sample("", progress.left),),
         ),
         Family(
             "slicewright_controller_actions_total",

@@ -29,7 +29,7 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     # To see whether pods still run on a node whose layout must change, and to ask them to leave. It
     # may delete none: an eviction respects the PodDisruptionBudgets.
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
     {
         "apiGroups": [GROUP],

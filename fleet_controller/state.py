@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from fleet_controller.api import (
@@ -120,7 +121,8 @@ class Node:
     def mig_state(self) -> str | None:
         return self.labels.get(MIG_STATE_LABEL)
 
-    @property
+    # Nodes have a hundred labels, and every pass asks every node.
+    @cached_property
     def paused(self) -> tuple[str, ...]:
         """GPU operands that mig-manager has paused, such as `device-plugin`."""
         return tuple(

@@ -32,6 +32,16 @@ def waits_for(pod: Object) -> str | None:
     return None
 
 
+def kept(pod: Object) -> Object:
+    """What of a pod is needed here."""
+    spec = {key: pod["spec"][key] for key in ("nodeName", "affinity") if key in pod["spec"]}
+    return {
+        "metadata": {"name": pod["metadata"]["name"]},
+        "spec": spec,
+        "status": pod.get("status") or {},
+    }
+
+
 def node_of(pod: Object) -> str:
     """Its node, or before it is bound the one that its DaemonSet's controller made it for; empty:
     none yet.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from telemetry.plain import plain
@@ -25,6 +25,34 @@ class Family:
     kind: str
     text: str
     samples: tuple[Sample, ...]
+
+
+class Histogram:
+    """Counts what is observed by upper bounds. Not thread-safe."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._below = [0] * len(self._bounds)
+        self._count = 0
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._count += 1
+        self._sum += value
+        for position, bound in enumerate(self._bounds):
+            self._below[position] += value <= bound
+
+    def samples(self, **pairs: str) -> tuple[Sample, ...]:
+        """pairs: labels of each."""
+        return (
+            *(
+                Sample(labels(**pairs, le=f"{bound:g}"), below, "_bucket")
+                for bound, below in zip(self._bounds, self._below, strict=True)
+            ),
+            Sample(labels(**pairs, le="+Inf"), self._count, "_bucket"),
+            Sample(labels(**pairs), round(self._sum, 6), "_sum"),
+            Sample(labels(**pairs), self._count, "_count"),
+        )
 
 
 def lines(family: Family) -> Iterator[str]:

@@ -13,7 +13,7 @@ from node_agent.nvml.observed import Observation
 from node_agent.reporting import gpu_metrics
 from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
-from telemetry.prometheus import Family, Sample, labels, lines
+from telemetry.prometheus import Family, Histogram, Sample, labels, lines
 
 _PYTHON = sys.version.partition(" ")[0]
 
@@ -27,9 +27,7 @@ class Metrics:
 
     desired: Desired
     text: str = ""
-    _buckets: list[int] = field(default_factory=lambda: [0] * len(_BUCKETS_S))
-    _count: int = 0
-    _sum_s: float = 0.0
+    _probes: Histogram = field(default_factory=lambda: Histogram(_BUCKETS_S))
     _errors: dict[int, int] = field(default_factory=dict)
     _reports: dict[str, int] = field(default_factory=lambda: {"written": 0, "failed": 0})
     _last_success: float | None = None
@@ -56,10 +54,7 @@ class Metrics:
         xid_log_up: whether the kernel log can be read.
         """
         if took_s is not None:
-            self._count += 1
-            self._sum_s += took_s
-            for position, bound in enumerate(_BUCKETS_S):
-                self._buckets[position] += took_s <= bound
+            self._probes.observe(took_s)
             if observation.failure is None:
                 self._last_success = at
         for failure in (observation.failure, *(gpu.failure for gpu in observation.gpus)):
@@ -127,7 +122,7 @@ class Metrics:
             "slicewright_probe_duration_seconds",
             "histogram",
             "Duration of a probe of the GPUs.",
-            self._durations(),
+            self._probes.samples(),
         )
         errors = tuple(
             Sample(labels(code=str(code)), met) for code, met in sorted(self._errors.items())
@@ -176,16 +171,3 @@ class Metrics:
                 f"MIG devices {text}, per GPU and profile.",
                 samples,
             )
-
-    def _durations(self) -> tuple[Sample, ...]:
-        buckets = [
-            Sample(labels(le=f"{bound:g}"), below, "_bucket")
-            for bound, below in zip(_BUCKETS_S, self._buckets, strict=True)
-        ]
-        total = Sample(labels(le="+Inf"), self._count, "_bucket")
-        return (
-            *buckets,
-            total,
-            Sample("", round(self._sum_s, 6), "_sum"),
-            Sample("", self._count, "_count"),
-        )

@@ -22,6 +22,7 @@ from fleet_controller.api import DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.bound_pods import must_list, needed
 from fleet_controller.change_actions import (
     ApplyLayout,
     CordonNode,
@@ -79,6 +80,10 @@ class World:
     """
     view: dict[str, Node] | None = None
     """The nodes as the controller knows them while its watch is lost; None: as they are."""
+    pods_view: dict[str, tuple[NodePod, ...]] | None = None
+    """The pods as its watch of pods has shown them, by node; None: as they are."""
+    was_open: set[str] = field(default_factory=set)
+    """Uids of the nodes that this controller has seen without the taint."""
     made: int = 0
 
     # What others do.
@@ -227,6 +232,10 @@ class World:
         if self.view is None:
             self.view = dict(self.nodes)
 
+    def lose_watch_of_pods(self) -> None:
+        if self.pods_view is None:
+            self.pods_view = {name: tuple(there) for name, there in self.pods.items()}
+
     def passes(
         self,
         *,
@@ -240,12 +249,13 @@ class World:
         carries out, and whose answer is lost.
         """
         known = self.nodes if self.view is None else self.view
+        self.was_open |= {node.uid for node in known.values() if not node.held}
         inspected = to_inspect([self.pool], list(known.values()), self.now)
         decision = decide(
             [self.pool],
             list(known.values()),
             self.reports,
-            {name: self._pods_of(name) for name in inspected},
+            {name: self._known_pods(known[name]) for name in inspected},
             self.warnings,
             self.now,
             refusals=self.refusals,
@@ -274,11 +284,20 @@ class World:
                 self.view[name] = self.nodes[name]
         if killed_after is not None:
             # The next one lists everything before it acts.
-            self.view = None
+            self.view = self.pods_view = None
+            self.was_open.clear()
             self.refusals.clear()
         elif self.view is None:
             self.unseen &= set(conflicts)
         return decision
+
+    def _known_pods(self, node: Node) -> tuple[NodePod, ...]:
+        """As `Cluster.pods`."""
+        there = self.pods if self.pods_view is None else self.pods_view
+        watched = tuple(pod for pod in there.get(node.name, ()) if needed(pod))
+        if must_list(node, watched, was_open=node.uid in self.was_open):
+            return self._pods_of(node.name)
+        return watched
 
     def _pods_of(self, name: str) -> tuple[NodePod, ...]:
         if name not in self.nodes:

@@ -7,13 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet_controller.actions import SetNodeCondition
 from fleet_controller.api import JOINED_ANNOTATION, POOL_LABEL
 from fleet_controller.decide import decide
 from fleet_controller.membership import JoinNode, joining, memberships
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node
+from tests.properties import examples
 
+POOL = Pool(
+    name="p",
+    uid="u",
+    generation=1,
+    created=0.0,
+    selector={},
+    layout_hash="h",
+    fewest=0,
+    mig_config=None,
+    status={},
+)
+NODE = read_node({"metadata": {"name": "n", "uid": "u"}})
 PLUGIN = "nvidia.com/device-plugin.config"
 
 
@@ -155,6 +170,34 @@ def test_a_node_that_its_pool_no_longer_selects_joins_another(existing: Pool, fo
     action = joining(moved, other)
     assert action is not None
     assert action.labels == {POOL_LABEL: "rack8", PLUGIN: None}
+
+
+_pools = st.dictionaries(
+    st.sampled_from("abc"),
+    st.tuples(
+        st.dictionaries(
+            st.sampled_from([POOL_LABEL, "rack"]), st.sampled_from("abc7"), min_size=1, max_size=2
+        ),
+        st.booleans(),
+    ),
+)
+_labels = st.dictionaries(st.sampled_from([POOL_LABEL, "rack"]), st.sampled_from("abc7"))
+
+
+@settings(max_examples=examples(300))
+@given(pools=_pools, labels=_labels)
+def test_a_node_is_in_the_pool_of_its_label_if_that_selects_it_else_in_the_first_that_does(
+    pools: dict[str, tuple[dict[str, str], bool]], labels: dict[str, str]
+) -> None:
+    made = [
+        replace(POOL, name=name, selector=selector, leaving=leaving)
+        for name, (selector, leaving) in pools.items()
+    ]
+    node = replace(NODE, labels=labels)
+    able = sorted(pool.name for pool in made if not pool.leaving and pool.selects(node))
+    named = labels.get(POOL_LABEL)
+    wanted = [named] if named in able else able[:1]
+    assert [pool.name for pool, nodes in memberships(made, [node]) if nodes] == wanted
 
 
 def test_a_pool_that_is_being_deleted_has_no_nodes_and_is_not_listed(

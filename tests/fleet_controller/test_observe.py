@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller import observe
+from fleet_controller import collection
 from fleet_controller.observe import Cluster
 from kubeapi import Client, Event, Unreachable
 
@@ -41,7 +41,7 @@ class Api:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_BACKOFF_MAX_S", 0.01)
+    monkeypatch.setattr(collection, "_BACKOFF_MAX_S", 0.01)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def cluster(api: Api) -> Iterator[Cluster]:
     stop = threading.Event()
     made = Cluster.of(cast(Client, api))
     made.follow(stop)
-    for _ in range(3):
+    for _ in range(4):
         assert api.watching.acquire(timeout=30)
     yield made
     stop.set()
@@ -133,7 +133,7 @@ def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
 
 
 def test_few_deleted_objects_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "_TOMBSTONES", 2)
+    monkeypatch.setattr(collection, "_TOMBSTONES", 2)
     nodes = Cluster.of(cast(Client, Api())).nodes
     for version in range(5, 9):
         nodes._apply(Event("DELETED", _node(f"n{version}", version)))

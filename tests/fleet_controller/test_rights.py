@@ -535,7 +535,7 @@ class TestTheController:
         assert _rights(controller, namespace) - _rights(anybody, namespace) == {
             *_triples("", "nodes", ("get", "list", "watch", "patch")),
             ("patch", "", "nodes/status"),
-            ("list", "", "pods"),
+            *_triples("", "pods", ("list", "watch")),
             ("create", "", "pods/eviction"),
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
             *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),

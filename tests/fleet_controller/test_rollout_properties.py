@@ -85,12 +85,19 @@ class AnyHistory(RuleBasedStateMachine):
         self.world.view = None
 
     @rule()
+    def the_watch_of_pods_is_there_again(self) -> None:
+        self.world.pods_view = None
+
+    @rule()
     def all_is_well_for_a_while(self) -> None:
         for _ in range(4):
             self._minute(5.0)
 
     @rule(layout=st.sampled_from(["old", "new", "new", "other", "bad"]))
     def another_layout_is_wanted(self, layout: str) -> None:
+        self._wants(layout)
+
+    def _wants(self, layout: str) -> None:
         if layout != self.world.pool.mig_config:
             self.world.wants(layout)
 
@@ -113,6 +120,16 @@ class AnyHistory(RuleBasedStateMachine):
         }[kind]
         if self._there(name):
             self.world.bind(name, **facts)
+
+    @rule(name=names, layout=st.sampled_from(["old", "new"]))
+    def a_pod_comes_that_no_watch_shows(self, name: str, layout: str) -> None:
+        """Just before the node's layout is to change."""
+        self.world.lose_watch_of_pods()
+        if self._there(name):
+            self.world.bind(name)
+        self._wants(layout)
+        for _ in range(4):
+            self._minute(5.0)
 
     @rule()
     def pods_end(self) -> None:
@@ -218,7 +235,7 @@ class AnyHistory(RuleBasedStateMachine):
     def settle(self) -> None:
         """Everybody does his part for hours, and nothing else happens."""
         world = self.world
-        world.view = None
+        world.view = world.pods_view = None
         for name, node in list(world.nodes.items()):
             if not node.ready:
                 world.change(name, ready=True)

@@ -11,6 +11,7 @@ import pytest
 
 from fleet_controller import loop as loop_module
 from fleet_controller.actions import Action
+from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from fleet_controller.state import Node, Pool, Report
@@ -42,9 +43,10 @@ class Run:
     leads: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
     done: list[Action] = field(default_factory=list)
+    _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
-        for each in (self.cluster.nodes, self.cluster.pools, self.cluster.reports):
+        for each in self.cluster.followed():
             each.listed.set()
         self.loop = Loop(self.cluster, leads=self.leads.is_set, clock=lambda: 1_800_000_000.0)
 
@@ -55,8 +57,9 @@ class Run:
     def end(self) -> None:
         self.stop.set()
         self.cluster.changed.set()
-        self._thread.join(timeout=60)
-        assert not self._thread.is_alive()
+        if self._thread is not None:
+            self._thread.join(timeout=60)
+            assert not self._thread.is_alive()
 
 
 def _until(holds: Callable[[], object]) -> None:
@@ -97,8 +100,8 @@ def test_who_begins_to_lead_lists_everything_before_the_first_pass(api: Api, run
     run.start()
     run.leads.set()
     _until(lambda: run.done)
-    kinds = [path.rpartition("/")[2] for path in api.asked[:3]]
-    assert kinds == ["gpupools", "nodes", "gpunodereports"]
+    kinds = [path.rpartition("/")[2] for path in api.asked[:4]]
+    assert kinds == ["gpupools", "nodes", "gpunodereports", "pods"], "pods after nodes"
 
 
 def test_without_these_lists_there_is_no_pass(api: Api, run: Run) -> None:
@@ -168,7 +171,7 @@ def test_a_loop_ends_where_the_cluster_is_not_followed_any_more(run: Run) -> Non
     ended.join()
     run.cluster.nodes.thread = ended
     run.start()
-    _until(lambda: not run._thread.is_alive())
+    _until(lambda: run._thread and not run._thread.is_alive())
     assert not run.stop.is_set()
     assert run.cluster.ended() == "the thread that follows /api/v1/nodes has ended"
 
@@ -200,3 +203,29 @@ def test_an_overloaded_api_server_is_left_alone_for_as_long_as_it_says(
     assert run.stop.asked == 17
     assert len(run.done) == 1, "the rest of the pass would only add to its load"
     assert "too many requests" in (run.loop.progress.error or "")
+
+
+def test_what_an_objects_change_has_kept_from_being_done_is_decided_again_soon(
+    api: Api, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next version may be no news, and wake nobody."""
+
+    def conflict(_: Cluster, action: Action) -> None:
+        raise ApiError(409, {"message": "the object has been modified", "reason": "Conflict"})
+
+    monkeypatch.setattr(loop_module, "execute", conflict)
+    run.leads.set()
+    assert run.loop.turn() == 1_800_000_001.0
+    assert run.loop.progress.error is None
+    monkeypatch.setattr(loop_module, "execute", lambda *_: None)
+    again = run.loop.turn()
+    assert again is None or again > 1_800_000_001.0
+
+
+def test_a_pass_that_leaves_something_is_followed_by_another_at_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run.loop._lanes, "carry_out", lambda _: Outcome(failed={}, left=3))
+    run.leads.set()
+    assert run.loop.turn() == 1_800_000_000.0
+    assert run.loop.progress.left == 3

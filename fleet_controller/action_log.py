@@ -1,0 +1,81 @@
+"""What the log says of an action that was carried out."""
+
+from __future__ import annotations
+
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+)
+from fleet_controller.change_actions import (
+    ApplyLayout,
+    CordonNode,
+    EvictPod,
+    FinishChange,
+    NoteChange,
+)
+from fleet_controller.membership import JoinNode
+from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.watchdog import HealNode
+from telemetry import log
+
+
+def tell(action: Action) -> None:
+    match action:
+        case SetNodeCondition(node=node, status=status, reason=reason, message=message):
+            log.info("node condition", node=node, status=status, reason=reason, message=message)
+        case LiftTaint(node=node):
+            log.info("node released", node=node)
+        case HoldNode(node=node, why=why):
+            log.info("node held", node=node, why=why)
+        case RecordBoot(node=node, boot_id=boot_id, layout=layout):
+            log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
+        case SetMigConfig(node=node, value=value):
+            log.info("layout requested", node=node, mig_config=value)
+        case CordonNode(node=node, change=change):
+            log.info("node cordoned", node=node, for_layout=change.target)
+        case NoteChange(node=node, change=change):
+            log.info("layout change", node=node, phase=change.phase, reason=change.reason)
+        case EvictPod(node=node, namespace=namespace, pod=pod):
+            log.info("pod evicted", node=node, pod=f"{namespace}/{pod}")
+        case ApplyLayout(node=node, change=change):
+            log.info("layout requested", node=node, mig_config=change.target)
+        case FinishChange(node=node, uncordon=uncordon):
+            log.info("layout change ended", node=node, uncordoned=uncordon)
+        case HealNode(node=node, stuck=stuck, restart=restart, labels=changed):
+            log.info(
+                "node is no longer stuck" if stuck is None else "node is stuck",
+                node=node,
+                what=stuck.what if stuck else "",
+                tries=stuck.tries if stuck else 0,
+                restarted=restart.path if restart else "",
+                labels=dict(changed),
+            )
+        case JoinNode(node=node, labels=labels):
+            log.info("node labelled for its pool", node=node, labels=dict(labels))
+        case ClearNodeCondition(node=node):
+            log.info("node condition removed", node=node)
+        case ReleaseNode(node=node, labels=labels):
+            log.info("node left its pool", node=node, labels=dict(labels))
+        case LetPoolGo(pool=pool):
+            log.info("pool let go", pool=pool)
+        case SetPoolStatus(pool=pool, status=status):
+            verified, nodes = status["conditions"][0], status["nodes"]
+            proven = f"{nodes['verified']} of {nodes['total']}"
+            log.info(
+                "pool status",
+                pool=pool,
+                verified=verified["status"],
+                reason=verified["reason"],
+                proven=proven,
+            )
+        case EmitEvent(pool=pool, reason=reason, message=message):
+            log.info("warning event", pool=pool, reason=reason, message=message)
+        case RetractEvent(name=name):
+            log.info("warning deleted", event=name)

@@ -1,0 +1,33 @@
+"""How long nodes take until they are verified, as histograms. In this process only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from fleet_controller.layout_change import change_of
+from fleet_controller.state import Node
+from telemetry.prometheus import Histogram
+
+BOUNDS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0)
+"""A node whose driver is there takes seconds, one that installs it and reboots a quarter of an
+hour, a drain up to its limit.
+"""
+
+
+@dataclass
+class Durations:
+    to_verified: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
+    """From the creation of the Node to its first release."""
+    of_changes: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
+    """Of changes of a layout in service, from the cordon to the end, those that came through."""
+
+    def released(self, node: Node, now: float) -> None:
+        """node: as it was decided about. A node that was verified before has been held again."""
+        if not node.verified_boot:
+            self.to_verified.observe(now - node.created)
+
+    def changed(self, node: Node, now: float) -> None:
+        change = change_of(node)
+        if change is not None and change.phase == "Applying" and node.mig_config == change.target:
+            self.of_changes.observe(now - change.started)

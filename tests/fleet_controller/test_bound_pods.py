@@ -1,0 +1,220 @@
+"""Pods are known from one watch, and where it may be behind, the node is listed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.bound_pods import BOUND
+from fleet_controller.observe import Cluster
+from fleet_controller.state import Node
+from kubeapi import Client, Event
+
+_LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass
+class Api:
+    """Answers lists of pods, and remembers by which selector it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        self.asked.append(query.get("fieldSelector", ""))
+        return {"metadata": {"resourceVersion": "100"}, "items": self.items}
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.fixture
+def cluster(api: Api) -> Cluster:
+    return Cluster.of(cast(Client, api))
+
+
+def _pod(
+    name: str, node: str, version: int, *, gpus: int = 1, owner: str = "", **metadata: Any
+) -> dict[str, Any]:
+    owners = [{"kind": owner, "controller": True}] if owner else []
+    resources = {"requests": {"nvidia.com/gpu": str(gpus)}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ai",
+            "uid": name,
+            "resourceVersion": str(version),
+            "ownerReferences": owners,
+            **metadata,
+        },
+        "spec": {"nodeName": node, "containers": [{"resources": resources}]},
+    }
+
+
+def _node(name: str, version: int, *, held: bool) -> dict[str, Any]:
+    taints = [{"key": TAINT, "effect": "NoSchedule"}] if held else []
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"taints": taints}}
+
+
+def _names(cluster: Cluster, node: str) -> list[str]:
+    return sorted(pod.name for pod in cluster.bound.on(node))
+
+
+class TestByNode:
+    def test_one_watch_has_every_pod_that_is_bound_and_has_not_ended(
+        self, cluster: Cluster, api: Api
+    ) -> None:
+        api.items = [_pod("a", "n1", 5), _pod("b", "n2", 6), _pod("c", "n1", 7)]
+        cluster.bound.list_again(cast(Client, api))
+        assert api.asked == [f"spec.nodeName!=,{_LIVING}"] == [BOUND]
+        assert (_names(cluster, "n1"), _names(cluster, "n2")) == (["a", "c"], ["b"])
+        assert _names(cluster, "n3") == []
+
+    def test_a_pod_that_goes_is_gone_and_another_of_its_name_is_where_it_is(
+        self, cluster: Cluster
+    ) -> None:
+        bound = cluster.bound
+        bound._apply(Event("ADDED", _pod("a", "n1", 5)))
+        bound._apply(Event("DELETED", _pod("a", "n1", 6)))
+        assert _names(cluster, "n1") == []
+        bound._apply(Event("ADDED", _pod("a", "n2", 7)))
+        assert (_names(cluster, "n1"), _names(cluster, "n2")) == ([], ["a"])
+
+    def test_pods_of_one_name_in_two_namespaces_are_two(self, cluster: Cluster) -> None:
+        for namespace in ("ai", "web"):
+            cluster.bound._apply(Event("ADDED", _pod("a", "n1", 5, namespace=namespace)))
+        assert [pod.path for pod in cluster.bound.on("n1")] == ["ai/a", "web/a"]
+
+    def test_a_list_replaces_what_was_known(self, cluster: Cluster, api: Api) -> None:
+        cluster.bound._apply(Event("ADDED", _pod("a", "n1", 5)))
+        cluster.bound._apply(Event("ADDED", _pod("young", "n1", 101)))
+        api.items = [_pod("b", "n1", 6)]
+        cluster.bound.list_again(cast(Client, api))
+        assert _names(cluster, "n1") == ["b", "young"]
+
+    def test_of_daemon_sets_and_static_pods_only_those_with_gpus_are_kept(
+        self, cluster: Cluster
+    ) -> None:
+        mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+        for raw in (
+            _pod("plugin", "n1", 5, gpus=0, owner="DaemonSet"),
+            _pod("trainer", "n1", 6, owner="DaemonSet"),
+            _pod("proxy", "n1", 7, gpus=0, **mirror),
+            _pod("server", "n1", 8, gpus=0, owner="ReplicaSet"),
+        ):
+            cluster.bound._apply(Event("ADDED", raw))
+        assert _names(cluster, "n1") == ["server", "trainer"]
+
+    def test_only_pods_of_nodes_that_were_asked_about_wake_the_controller(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.bound.ask_about(["n1"])
+        wakes = []
+        for raw in (_pod("a", "n1", 5), _pod("b", "n2", 6)):
+            for kind in ("ADDED", "DELETED"):
+                cluster.changed.clear()
+                version = {**raw["metadata"], "resourceVersion": f"{len(wakes) + 10}"}
+                cluster.bound._apply(Event(kind, {**raw, "metadata": version}))  # type: ignore[arg-type]
+                wakes.append(cluster.changed.is_set())
+        assert wakes == [True, True, False, False]
+
+
+@pytest.fixture
+def held(node: Node) -> Node:
+    return replace(node, uid="uid-n1", taint_keys=(TAINT,))
+
+
+class TestWhereTheWatchMayBeBehind:
+    def test_a_node_that_came_with_its_taint_is_never_listed(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=True))
+        assert cluster.pods(held) == ()
+        assert api.asked == []
+
+    def test_a_node_that_was_open_is_listed_before_it_counts_as_empty(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=False))
+        cluster.nodes.put(_node("n1", 6, held=True))
+        api.items = [_pod("late", "n1", 90)]
+        assert [pod.name for pod in cluster.pods(held)] == ["late"]
+        assert api.asked == [f"spec.nodeName=n1,{_LIVING}"]
+
+    def test_a_node_that_was_verified_has_been_open(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        """Before this process began, and it knows nothing of it."""
+        cluster.pods(replace(held, verified_boot="b0"))
+        assert api.asked == [f"spec.nodeName=n1,{_LIVING}"]
+
+    def test_an_open_node_is_not_listed_while_pods_may_come(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=False))
+        assert cluster.pods(replace(held, taint_keys=())) == ()
+        assert api.asked == []
+
+    def test_where_the_watch_shows_a_pod_no_list_is_needed(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=False))
+        cluster.bound._apply(Event("ADDED", _pod("job", "n1", 6)))
+        assert [pod.name for pod in cluster.pods(held)] == ["job"]
+        assert api.asked == []
+
+    def test_pods_without_gpus_prove_nothing_about_those_with(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=False))
+        cluster.bound._apply(Event("ADDED", _pod("web", "n1", 6, gpus=0, owner="ReplicaSet")))
+        cluster.pods(held)
+        assert len(api.asked) == 1
+
+    def test_the_operands_of_a_stuck_node_are_listed(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        api.items = [_pod("nvidia-mig-manager", "n1", 9, gpus=0, owner="DaemonSet")]
+        assert [p.name for p in cluster.pods(replace(held, stuck="{}"))] == ["nvidia-mig-manager"]
+
+    @pytest.mark.parametrize("relisted", [False, True])
+    def test_another_node_of_the_name_has_not_been_open(
+        self, relisted: bool, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        cluster.nodes.put(_node("n1", 5, held=False))
+        another = _node("n1", 7, held=True)
+        another["metadata"]["uid"] = "uid-another"
+        if relisted:
+            api.items = [another]
+            cluster.nodes.list_again(cast(Client, api))
+        else:
+            cluster.nodes._apply(Event("DELETED", _node("n1", 6, held=False)))
+            cluster.nodes.put(another)
+        assert not cluster.nodes.was_open(replace(held, uid="uid-another"))
+        assert not cluster.nodes.was_open(held), "it is gone, and forgotten"
+
+    def test_a_list_of_nodes_shows_those_that_are_open(
+        self, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        api.items = [_node("n1", 5, held=False)]
+        cluster.nodes.list_again(cast(Client, api))
+        assert cluster.nodes.was_open(held)
+
+
+def test_pods_are_followed_like_the_rest(cluster: Cluster) -> None:
+    for each in cluster.followed():
+        each.listed.set()
+    cluster.bound.listed.clear()
+    assert cluster.incomplete() == "/api/v1/pods not listed yet"
+    dead = threading.Thread(target=lambda: None)
+    dead.start()
+    dead.join()
+    cluster.bound.thread = dead
+    assert cluster.ended() == "the thread that follows /api/v1/pods has ended"

@@ -1,0 +1,196 @@
+"""Actions on one object keep their order, those on different ones run side by side, at a pace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetPoolStatus,
+)
+from fleet_controller.change_actions import EvictPod
+from fleet_controller.lanes import SLICE_S, WORKERS, Lanes, Outcome, Pace
+from tests.properties import examples
+
+
+def _record(node: str) -> RecordBoot:
+    return RecordBoot(node=node, boot_id="b", layout=None)
+
+
+def _lift(node: str) -> LiftTaint:
+    return LiftTaint(node=node, position=0, boot_id="b")
+
+
+def _hold(node: str) -> HoldNode:
+    return HoldNode(node=node, version="1", has_taints=False, why="w")
+
+
+def _evict(node: str, pod: str) -> EvictPod:
+    return EvictPod(node=node, namespace="ai", pod=pod, uid=pod)
+
+
+def _status(pool: str, settled: str = "True") -> SetPoolStatus:
+    conditions = [{"type": "Verified", "status": "True"}, {"type": "Settled", "status": settled}]
+    return SetPoolStatus(pool=pool, status={"conditions": conditions})
+
+
+def _event(name: str) -> EmitEvent:
+    return EmitEvent(name=name, pool="p", pool_uid="u", reason="R", message="m", now=1.0)
+
+
+@dataclass
+class Hands:
+    """Writes down what is done, and what of it has failed."""
+
+    done: list[Action] = field(default_factory=list)
+    fails: set[int] = field(default_factory=set)
+    """`id` of actions."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    may: bool = True
+    now: float = 100.0
+    takes_s: float = 0.0
+    waited: list[float] = field(default_factory=list)
+
+    def do(self, action: Action) -> str | None:
+        with self.lock:
+            self.done.append(action)
+            self.now += self.takes_s
+        return "it failed" if id(action) in self.fails else None
+
+    def carry_out(self, actions: Sequence[Action]) -> Outcome:
+        lanes = Lanes(
+            self.do, go_on=lambda: self.may, clock=lambda: self.now, wait=self.waited.append
+        )
+        with closing(lanes):
+            return lanes.carry_out(actions)
+
+
+_actions = st.lists(
+    st.one_of(
+        st.sampled_from("abc").map(_record),
+        st.sampled_from("abc").map(_lift),
+        st.sampled_from("abc").map(_hold),
+        st.builds(_evict, st.sampled_from("abc"), st.sampled_from("xyz")),
+        st.sampled_from("pq").map(_status),
+        st.sampled_from("ef").map(_event),
+        st.sampled_from("ef").map(lambda name: RetractEvent(name=name)),
+    ),
+    max_size=25,
+)
+
+
+def _of(actions: Sequence[Action], node: str) -> list[int]:
+    return [
+        id(action)
+        for action in actions
+        if getattr(action, "node", "") == node and not isinstance(action, HoldNode)
+    ]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(actions=_actions)
+def test_all_are_done_once_and_those_of_a_node_in_their_order(actions: list[Action]) -> None:
+    hands = Hands()
+    assert hands.carry_out(actions) == Outcome(failed={}, left=0)
+    assert sorted(map(id, hands.done)) == sorted(map(id, actions))
+    for node in "abc":
+        assert _of(hands.done, node) == _of(actions, node)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(actions=_actions)
+def test_holds_come_first_and_what_is_said_of_pools_last(actions: list[Action]) -> None:
+    def stage(action: Action) -> int:
+        if isinstance(action, HoldNode):
+            return 0
+        if isinstance(action, SetPoolStatus):
+            return 2
+        return 3 if isinstance(action, EmitEvent | RetractEvent) else 1
+
+    hands = Hands()
+    hands.carry_out(actions)
+    stages = [stage(action) for action in hands.done]
+    assert stages == sorted(stages)
+
+
+def test_different_nodes_are_seen_to_side_by_side() -> None:
+    """Each waits for all the others: done one after the other, they would wait for ever."""
+    together = threading.Barrier(WORKERS)
+
+    def do(_: Action) -> str | None:
+        together.wait(timeout=60)
+        return None
+
+    with closing(Lanes(do, go_on=lambda: True)) as lanes:
+        lanes.carry_out([_record(f"n{i}") for i in range(WORKERS)])
+
+
+def test_after_a_failure_the_rest_of_its_object_is_left_and_no_other() -> None:
+    broken = _record("a")
+    actions = [broken, _lift("a"), _record("b"), _lift("b")]
+    hands = Hands(fails={id(broken)})
+    outcome = hands.carry_out(actions)
+    assert outcome == Outcome(failed={"node a": "it failed"}, left=0)
+    assert {id(action) for action in hands.done} == {id(a) for a in actions if a is not actions[1]}
+
+
+def test_the_eviction_of_one_pod_fails_for_that_pod_only() -> None:
+    first, second = _evict("a", "x"), _evict("a", "y")
+    hands = Hands(fails={id(first)})
+    assert hands.carry_out([first, second]).failed == {"pod ai/x": "it failed"}
+    assert hands.done == [first, second]
+
+
+class TestTheEndOfAPass:
+    @pytest.fixture
+    def hands(self) -> Hands:
+        return Hands(takes_s=SLICE_S)
+
+    def test_after_a_while_what_is_left_is_decided_anew(self, hands: Hands) -> None:
+        outcome = hands.carry_out([_record("a"), _lift("a")])
+        assert (outcome.left, hands.done) == (1, [_record("a")])
+
+    def test_a_node_that_must_be_held_is_held_however_long_it_takes(self, hands: Hands) -> None:
+        hands.carry_out([_hold("a"), _hold("a"), _record("b")])
+        assert hands.done == [_hold("a"), _hold("a")]
+
+    def test_no_pool_is_said_to_be_settled_while_its_nodes_are_left(self, hands: Hands) -> None:
+        """`pulumi up` would return though nodes still have the startup taint."""
+        actions = [_record("a"), _lift("a"), _status("p"), _status("q", settled="False")]
+        hands.carry_out(actions)
+        assert hands.done == [_record("a"), _status("q", settled="False")]
+
+    def test_who_may_not_go_on_does_nothing_more(self) -> None:
+        hands = Hands(may=False)
+        assert hands.carry_out([_hold("a"), _record("b"), _status("p")]).left == 2
+        assert hands.done == []
+
+
+def test_at_most_so_many_begin_in_a_second_after_a_first_burst() -> None:
+    now = 50.0
+    pace = Pace(10.0, clock=lambda: now)
+    waits = [pace.take() for _ in range(30)]
+    assert waits[:10] == [0.0] * 10
+    assert waits[10:] == pytest.approx([(i + 1) / 10 for i in range(20)])
+    now += 2.0
+    assert pace.take() == pytest.approx(0.1), "those that wait have their tokens"
+    now += 1000.0
+    assert [pace.take() for _ in range(11)] == pytest.approx([0.0] * 10 + [0.1])
+
+
+def test_every_action_waits_for_its_token() -> None:
+    hands = Hands()
+    hands.carry_out([_record("a")] * 300)
+    assert (hands.waited[249], hands.waited[250] > 0) == (0.0, True)
