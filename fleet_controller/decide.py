@@ -246,6 +246,10 @@ def _node_actions(
 ) -> list[Action]:
     node, assessment = member.node, member.assessment
     actions: list[Action] = []
+    # Before the condition, the writing of which would make the node's version another.
+    if fresh(node) and must_change(node, pool) and gpu_pods == ():
+        assert pool.mig_config is not None
+        actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
     if node.condition is None or not says(node.condition, assessment):
         actions.append(
             SetNodeCondition(
@@ -266,9 +270,6 @@ def _node_actions(
         actions += [
             LiftTaint(node=node.name, position=i, boot_id=node.boot_id) for i in reversed(positions)
         ]
-    if fresh(node) and must_change(node, pool) and gpu_pods == ():
-        assert pool.mig_config is not None
-        actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
     return actions
 
 

@@ -787,6 +787,14 @@ class TestMigConfig:
             SetMigConfig(node="n1", version="100", value="halves-1234")
         ]
 
+    def test_it_is_asked_for_before_the_condition_makes_its_version_another(
+        self, node: Node, pool: Pool
+    ) -> None:
+        """The request would fail, and be one too many of each node that joins."""
+        actions = _decided(pool, [node], gpu_pods={"n1": ()}).actions
+        kinds = [type(a) for a in actions if isinstance(a, SetMigConfig | SetNodeCondition)]
+        assert kinds == [SetMigConfig, SetNodeCondition]
+
     def test_an_operators_default_is_replaced(self, node: Node, pool: Pool) -> None:
         labelled = self._labelled(node, mig_config="all-disabled", mig_config_state="success")
         assert [
