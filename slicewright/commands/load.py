@@ -1,0 +1,248 @@
+"""`slicewright load`: asks the servers of a workload, and says how fast they answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from infra import plan, spec
+from kubeapi import ApiError, Unreachable
+from slicewright.commands import cluster_options
+from slicewright.commands.status import say
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.live.access import NoCluster, why
+from slicewright.load import k6, targets
+from slicewright.load.asked import Api, Load, Target
+from slicewright.load.results import BadSummary, Results, results
+from slicewright.load.text import as_json, summary_lines, table
+
+_USERS: Final = 8
+_COMPLAINTS: Final = 5
+"""Reasons of failed requests that are shown."""
+_TELL_S: Final = 5
+"""Between two lines of progress where they go to no terminal."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "load",
+        help="ask a workload's servers with k6: throughput and latency, replica by replica",
+        description="Runs k6 against the servers of a workload: chat completions of vLLM, as "
+        "streams, or inference requests of Triton. Prints how many were answered a second, and "
+        "how long they took. Exits with 0 where every request was answered, and 1 where one was "
+        "not (docs/how-to/autoscale-a-model.md).",
+    )
+    parser.add_argument("-s", "--stack", metavar="NAME", help="or a stack file", required=True)
+    parser.add_argument("workload", metavar="WORKLOAD", help="its name in the stack file")
+    how_often = parser.add_mutually_exclusive_group()
+    how_often.add_argument(
+        "--users",
+        type=_count,
+        metavar="N",
+        help=f"so many ask, each again as soon as it is answered (default: {_USERS})",
+    )
+    how_often.add_argument(
+        "--rate", type=_count, metavar="N", help="so many requests a second, answered or not"
+    )
+    parser.add_argument(
+        "--duration", type=_duration, default=30, metavar="TIME", help="30s, 5m (default: 30s)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--url",
+        action="append",
+        metavar="URL",
+        help="of the servers, in place of the Service's load balancer; may be given more than once",
+    )
+    where.add_argument(
+        "--pods",
+        action="store_true",
+        help="each ready replica by its pod's address, for figures of each: for machines in the "
+        "network of the pods",
+    )
+    parser.add_argument("--model", metavar="NAME", help="default: the workload's")
+    parser.add_argument(
+        "--tokens", type=_count, default=64, metavar="N", help="of an answer (default: 64)"
+    )
+    parser.add_argument("--body", metavar="FILE", help="a request of your own, as JSON")
+    parser.add_argument("--key-file", metavar="FILE", help="with the server's API key")
+    parser.add_argument("--k6", metavar="PROGRAM", help="default: k6 of PATH")
+    cluster_options.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON (docs/reference/load-json.md)")
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    try:
+        stack = cluster_options.stack_of(parsed)
+        assert stack is not None, "-s is required"
+        load_of = _load(parsed, _workload(stack[1], parsed.workload))
+    except spec.SpecError as e:
+        print(e, file=sys.stderr)
+        return BAD_INPUT
+    except _Wrong as e:
+        return say(str(e), BAD_INPUT, command="load")
+    try:
+        program = k6.found(parsed.k6)
+        load = load_of(_targets(parsed, stack))
+        with _progress(console, quiet=parsed.json) as progress:
+            ran = k6.run(program, load, progress)
+        found = results(ran.summary, load)
+    except (k6.NoK6, k6.K6Failed, targets.NoAddress, NoCluster, BadSummary) as e:
+        return say(str(e), CANNOT_RUN, command="load")
+    if parsed.json:
+        print(json.dumps(as_json(load, found, interrupted=ran.interrupted), indent=2))
+    else:
+        _show(load, found, console)
+    for complaint in ran.complaints[:_COMPLAINTS] if found.whole.failed else ():
+        say(complaint, NOT_PROVEN, command="load")
+    if ran.interrupted:
+        return INTERRUPTED
+    return exit_code(found)
+
+
+def exit_code(found: Results) -> int:
+    """Requests that were not sent, too, are load that was asked for and not carried."""
+    carried = found.whole.answered and not found.whole.failed and not found.dropped
+    return PROVEN if carried else NOT_PROVEN
+
+
+class _Wrong(Exception):
+    """Something that was asked for cannot be meant."""
+
+
+def _workload(fleet: plan.FleetPlan, name: str) -> plan.DeploymentPlan:
+    known = {one.name: one for one in fleet.deployments}
+    if name not in known:
+        there = f"it has {', '.join(known)}" if known else "it has none that serves"
+        raise _Wrong(f"the stack file has no workload {name} that serves; {there}")
+    return known[name]
+
+
+def _load(
+    parsed: argparse.Namespace, workload: plan.DeploymentPlan
+) -> Callable[[tuple[Target, ...]], Load]:
+    """What is asked, but for whom. Raises _Wrong."""
+    api: Api
+    match workload.asked:
+        case spec.VllmWorkload() as asked:
+            api = "chat"
+            model = asked.served_name or asked.model.name or f"/cache/{asked.model.path}"
+        case spec.TritonWorkload() as asked:
+            api, model = "infer", _model(asked)
+        case spec.ContainerWorkload():
+            raise _Wrong(
+                f"{workload.name} is of kind container, whose requests are its own; load knows "
+                "those of vllm and triton"
+            )
+    model = parsed.model or model
+    if not model:
+        raise _Wrong(f"which model of {workload.name}? add --model NAME")
+    body, key = _body(parsed.body), _key(parsed.key_file)
+    return lambda found: Load(
+        workload=f"{workload.namespace}/{workload.name}",
+        api=api,
+        targets=found,
+        duration_s=parsed.duration,
+        users=None if parsed.rate else parsed.users or _USERS,
+        rate=parsed.rate,
+        model=model,
+        tokens=parsed.tokens,
+        body=body,
+        key=key,
+    )
+
+
+def _model(asked: spec.TritonWorkload) -> str:
+    """The one that replicas follow, or the only one that is named; else empty."""
+    if asked.autoscaling is not None and asked.autoscaling.model:
+        return asked.autoscaling.model
+    return asked.load_models[0] if len(asked.load_models) == 1 else ""
+
+
+def _targets(parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan]) -> tuple[Target, ...]:
+    """Raises targets.NoAddress, NoCluster."""
+    if parsed.url:
+        return targets.given(parsed.url)
+    access = cluster_options.access_of(parsed, stack)
+    workload = _workload(stack[1], parsed.workload)
+    find = targets.of_pods if parsed.pods else targets.of_service
+    try:
+        return find(access.client(), workload)
+    except (ApiError, Unreachable) as e:
+        raise NoCluster(why(e, access)) from None
+
+
+def _body(file: str | None) -> Mapping[str, Any] | None:
+    if file is None:
+        return None
+    try:
+        read = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as e:
+        raise _Wrong(f"--body {file}: {e.strerror}") from None
+    except ValueError as e:
+        raise _Wrong(f"--body {file}: it is not JSON: {e}") from None
+    if not isinstance(read, dict):
+        raise _Wrong(f"--body {file}: a request is an object: {{…}}")
+    return read
+
+
+def _key(file: str | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        why_not = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise _Wrong(f"--key-file {file}: {why_not}") from None
+
+
+@contextmanager
+def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line that changes on a terminal, else one every few seconds; with --json on stderr, which
+    is not what is read.
+    """
+    if console.is_terminal and not quiet:
+        with console.status("k6 starts") as status:
+            yield lambda text: status.update(spec.plain(text))
+        return
+    told = -_TELL_S * 1.0
+
+    def tell(text: str) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _TELL_S:
+            told = time.monotonic()
+            print(spec.plain(text), file=sys.stderr, flush=True)
+
+    yield tell
+
+
+def _show(load: Load, found: Results, console: Console) -> None:
+    for line in summary_lines(load, found):
+        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+    if len(load.targets) > 1:
+        console.print()
+        console.print(table(load, found))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 100_000:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 to 100000")
+    return number
+
+
+def _duration(text: str) -> int:
+    """Seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    if not text[:-1].isdigit() or text[-1:] not in units or int(text[:-1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a time: write it like 30s or 5m")
+    return int(text[:-1]) * units[text[-1]]

@@ -1,0 +1,86 @@
+// Load on servers with OpenAI's chat completions, by `slicewright load`: streams, as clients ask for them.
+import exec from 'k6/execution';
+import http from 'k6/http';
+import { Counter, Trend } from 'k6/metrics';
+
+const load = JSON.parse(open(__ENV.SLICEWRIGHT_LOAD));
+export const options = load.options;
+
+const latency = new Trend('latency', true);
+const firstToken_ = new Trend('first_token', true);
+const requestTokens = new Trend('request_tokens');
+const tokens = new Counter('tokens');
+const answered = new Counter('answered');
+const failed = new Counter('failed');
+
+const headers = { 'Content-Type': 'application/json' };
+if (load.key) headers.Authorization = `Bearer ${load.key}`;
+
+function ask(body) {
+  const target = load.targets[exec.scenario.iterationInTest % load.targets.length];
+  const answer = http.post(`${target.url}/v1/chat/completions`, JSON.stringify(body), {
+    headers,
+    timeout: '300s',
+  });
+  return { answer, tags: { target: target.tag } };
+}
+
+let told = false;
+
+// Why, once for each user: a server that fails fails often.
+function fail(answer, tags) {
+  failed.add(1, tags);
+  if (!told) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
+  told = true;
+}
+
+// Each asks something else from its first word on, so that no server answers from its prefix cache.
+function message(limit, more) {
+  const begins = `${exec.scenario.name} ${exec.scenario.iterationInTest}`;
+  return {
+    model: load.model,
+    messages: [{ role: 'user', content: `${begins}: tell a story about a river.` }],
+    max_tokens: limit,
+    ...more,
+  };
+}
+
+// What the last chunk says; of servers that say nothing, as many as there are chunks with a choice.
+function counted(text) {
+  let chunks = 0;
+  let told = null;
+  for (const line of text.split('\n')) {
+    if (!line.startsWith('data: {')) continue;
+    const chunk = JSON.parse(line.slice(6));
+    if (chunk.usage) told = chunk.usage.completion_tokens;
+    if (chunk.choices && chunk.choices.length > 0) chunks += 1;
+  }
+  return told === null ? chunks : told;
+}
+
+export function load_() {
+  const asked = load.body || message(load.tokens, {
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  const { answer, tags } = ask(asked);
+  if (answer.status !== 200) {
+    fail(answer, tags);
+    return;
+  }
+  const made = asked.stream ? counted(answer.body) : answer.json('usage.completion_tokens') || 0;
+  answered.add(1, tags);
+  tokens.add(made, tags);
+  latency.add(answer.timings.duration, tags);
+  requestTokens.add(made / (answer.timings.duration / 1000), tags);
+}
+
+export function firstToken() {
+  const { answer, tags } = ask(message(1, {}));
+  if (answer.status === 200) firstToken_.add(answer.timings.duration, tags);
+  else fail(answer, tags);
+}
+
+export function handleSummary(data) {
+  return { [__ENV.SLICEWRIGHT_SUMMARY]: JSON.stringify(data) };
+}

@@ -1,0 +1,100 @@
+"""Results for people, and as JSON (docs/reference/load-json.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.table import Table
+
+from slicewright.load.asked import Load
+from slicewright.load.results import Figures, Results, Times
+
+VERSION: Final = 1
+
+
+def summary_lines(load: Load, results: Results) -> list[str]:
+    whole = results.whole
+    how = f"{load.users} users" if load.rate is None else f"{load.rate} requests a second"
+    count = len(load.targets)
+    found = [
+        f"{load.workload}: {how} for {load.duration_s} s at {count} address"
+        f"{'es' if count != 1 else ''}, {results.duration_s:.1f} s with the last answers",
+        f"  answered        {whole.answered}, {whole.per_second:.1f} a second"
+        + (f"; {whole.failed} failed" if whole.failed else ""),
+    ]
+    if results.dropped:
+        found.append(
+            f"  not sent        {results.dropped}: that many were due while too many were under way"
+        )
+    if whole.latency_ms is not None:
+        found.append(f"  whole answer    {_times(whole.latency_ms)}")
+    if whole.first_token_ms is not None:
+        found.append(f"  first token     {_times(whole.first_token_ms)}")
+    if whole.tokens is not None:
+        found.append(f"  tokens          {whole.tokens}, {whole.tokens_per_second:.1f} a second")
+    if whole.request_tokens_per_second is not None:
+        each = whole.request_tokens_per_second
+        found.append(
+            f"  of a request    {each.mean:.1f} tokens a second, half of them have {each.p50:.1f} "
+            "or more"
+        )
+    return found
+
+
+def table(load: Load, results: Results) -> Table:
+    """Replica by replica."""
+    chat = load.api == "chat"
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    heads = ["replica", "answered", "failed", "per s", "p50 ms", "p95 ms", "p99 ms"]
+    for head in [*heads, *(["tokens per s", "first p95 ms"] if chat else [])]:
+        made.add_column(head, justify="left" if head == "replica" else "right")
+    for name, one in results.targets.items():
+        made.add_row(name, *_cells(one, chat=chat))
+    return made
+
+
+def as_json(load: Load, results: Results, *, interrupted: bool) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "workload": load.workload,
+        "api": load.api,
+        "model": load.model,
+        "asked": {"duration_s": load.duration_s, "users": load.users, "rate": load.rate},
+        "duration_s": results.duration_s,
+        "interrupted": interrupted,
+        "not_sent": results.dropped,
+        "whole": dataclasses.asdict(results.whole),
+        "replicas": [
+            {"name": one.name, "url": one.url, **dataclasses.asdict(results.targets[one.name])}
+            for one in load.targets
+        ],
+    }
+
+
+def _cells(one: Figures, *, chat: bool) -> Sequence[str]:
+    latency, first = one.latency_ms, one.first_token_ms
+    cells = [
+        str(one.answered),
+        str(one.failed),
+        f"{one.per_second:.1f}",
+        *(["-"] * 3 if latency is None else [f"{v:.0f}" for v in _p(latency)]),
+    ]
+    if chat:
+        cells += [
+            "-" if one.tokens_per_second is None else f"{one.tokens_per_second:.1f}",
+            "-" if first is None else f"{first.p95:.0f}",
+        ]
+    return cells
+
+
+def _p(times: Times) -> tuple[float, float, float]:
+    return times.p50, times.p95, times.p99
+
+
+def _times(times: Times) -> str:
+    return (
+        f"p50 {times.p50:.0f} ms, p90 {times.p90:.0f}, p95 {times.p95:.0f}, p99 {times.p99:.0f}, "
+        f"longest {times.most:.0f}"
+    )
