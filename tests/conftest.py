@@ -22,7 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import rehearsal.host.toolchain as toolchain_package
 from rehearsal.clouds.endpoint import Endpoint
-from rehearsal.host.toolchain import Toolchain, ensure, go_sdk, workload_tools
+from rehearsal.host.toolchain import Toolchain, ensure, go_sdk, triton, workload_tools
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.cache import Cache
 from rehearsal.host.toolchain.go_sdk import Sdk
@@ -66,6 +66,7 @@ TOOL_FIXTURES = frozenset(
         *(
             "toolchain",
             "whole_toolchain",
+            "triton_toolchain",
             "one_tool",
             "go",
             "cross_check",
@@ -314,7 +315,20 @@ def toolchain() -> Iterator[Toolchain]:
 @pytest.fixture(scope="session")
 def whole_toolchain(toolchain: Toolchain) -> Toolchain:
     """With the tools that only some rehearsals need, for tests of several of those."""
-    return toolchain if TOOLCHAIN_VARIABLE in os.environ else ensure(print, workload_tools.GROUPS)
+    if TOOLCHAIN_VARIABLE in os.environ:
+        return toolchain
+    left_out = {workload_tools.TRITON} if triton.why_not_here() else set()
+    return ensure(print, set(workload_tools.GROUPS) - left_out)
+
+
+@pytest.fixture(scope="session")
+def triton_toolchain(toolchain: Toolchain) -> Toolchain:
+    """With NVIDIA's Triton; skips where it cannot run, as with a Python that it does not know."""
+    if TOOLCHAIN_VARIABLE in os.environ:
+        return toolchain
+    if reason := triton.why_not_here():
+        pytest.skip(reason)
+    return ensure(print, (workload_tools.TRITON,))
 
 
 @pytest.fixture(scope="session")

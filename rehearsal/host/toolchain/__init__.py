@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rehearsal.host.toolchain import workload_tools
@@ -37,11 +38,17 @@ def ensure(report: Report, groups: Collection[str] = ()) -> Toolchain:
     report: prints one line; pass `reporter(console)` for progress in place on a terminal. Raises
     ToolchainError.
     """
-    return assemble(survey(report, groups))
+    tools = assemble(survey(report, groups))
+    if workload_tools.TRITON not in groups:
+        return tools
+    # Imported late, as below.
+    from rehearsal.host.toolchain import triton
+
+    return replace(tools, triton=triton.ensure(from_environment(os.environ), report))
 
 
 def survey(report: Report, groups: Collection[str] = ()) -> tuple[Found, ...]:
-    """As `ensure`, with where each tool came from and how long it took to obtain."""
+    """As `ensure`, without Triton, with where each tool came from and how long obtaining took."""
     return obtain((*TOOLS, *workload_tools.of(groups)), from_environment(os.environ), report)
 
 

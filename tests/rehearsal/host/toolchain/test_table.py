@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble, workload_tools
+from rehearsal.host.toolchain import Toolchain, ToolchainError, assemble, triton, workload_tools
 from rehearsal.host.toolchain.__main__ import main
 from rehearsal.host.toolchain.found import Found
 from rehearsal.host.toolchain.settings import CLEAR, DOWNLOAD, MIRROR, from_environment
@@ -23,9 +23,8 @@ MODULES = [tool for tool in ALL if isinstance(tool.source, GoModule)]
 
 
 def test_the_tools_fill_every_field_of_the_toolchain_once() -> None:
-    assert sorted(b.field for tool in ALL for b in tool.binaries) == sorted(
-        f.name for f in fields(Toolchain)
-    )
+    built = [b.field for tool in ALL for b in tool.binaries]
+    assert sorted([*built, workload_tools.TRITON]) == sorted(f.name for f in fields(Toolchain))
     always = {f.name for f in fields(Toolchain) if f.default is MISSING}
     assert {b.field for tool in TOOLS for b in tool.binaries} == always
 
@@ -162,14 +161,24 @@ def test_the_command_obtains_a_group_only_when_asked(
     monkeypatch.setattr(
         "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
     )
+    server = bench.bin / "tritonserver"
+    monkeypatch.setattr(triton, "ensure", lambda *_: server)
+    monkeypatch.setattr(triton, "why_not_here", lambda: None)
     for arguments, rows in (
         ([], 0),
         (["--with", "monitoring"], 0),
         (["--with", "monitoring", "--with", "load"], 1),
-        (["--with", "all"], 1),
+        (["--with", "all"], 2),
+        (["--with", "triton"], 1),
     ):
         assert main(["--json", *arguments]) == 0
         assert len(json.loads(capsys.readouterr().out)) == rows
+    # On a machine where Triton cannot run: everything else, and why.
+    monkeypatch.setattr(triton, "why_not_here", lambda: "no file for Python 3.13")
+    assert main(["--json", "--with", "all"]) == 0
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)) == 1
+    assert "without Triton, whose tests are skipped: no file for Python 3.13" in told.err
 
 
 def test_the_command_ends_with_a_message_and_an_exit_code(
