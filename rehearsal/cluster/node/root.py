@@ -18,6 +18,7 @@ from rehearsal.cluster.silicon.models import Model
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _VALIDATIONS = "run/nvidia/validations"
+_GPU_TURNS = "run/simulated-gpu-turns"
 _DRIVER_VERSION = "proc/driver/nvidia/version"
 _LIBRARIES: Mapping[str, str] = {
     "eks": "usr/lib64",
@@ -134,6 +135,7 @@ def reboot(node: NodeFiles, *, forgets_driver: bool = False) -> None:
         else:
             path.unlink()
     (node.root / _VALIDATIONS).mkdir(parents=True, exist_ok=True)
+    _make_turns(node)
     if forgets_driver:
         configure_containerd(node, for_nvidia=False)
         _write(node.root / "proc/modules", _NO_DRIVER)
@@ -196,6 +198,13 @@ _NO_DRIVER = "overlay 151552 12 - Live 0x0000000000000000\n"
 """/proc/modules."""
 
 
+def _make_turns(node: NodeFiles) -> None:
+    """Where servers of any user take turns on a GPU (rehearsal/cluster/model_server/triton)."""
+    directory = node.root / _GPU_TURNS
+    directory.mkdir(exist_ok=True)
+    directory.chmod(0o777)
+
+
 def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
     node = NodeFiles(node_dir)
     for directory in (
@@ -210,6 +219,7 @@ def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
         (node.root / directory).mkdir(parents=True, exist_ok=True)
     node.device_plugins.mkdir(parents=True, exist_ok=True)
     node.pod_resources.mkdir(parents=True, exist_ok=True)
+    _make_turns(node)
     if not (node.root / "var/run").is_symlink():
         (node.root / "var/run").symlink_to("../run")
     _write(node.root / "etc/os-release", os_release)

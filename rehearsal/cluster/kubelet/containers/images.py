@@ -11,7 +11,7 @@ from pathlib import Path
 from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.cluster.kubelet.nodes import driver_requests
-from rehearsal.host.toolchain import Toolchain
+from rehearsal.host.toolchain import Toolchain, triton
 
 _SLEEPER = (
     'echo "simulated: $0 does nothing here; $1"; trap "exit 0" TERM INT; sleep infinity & wait '
@@ -55,6 +55,8 @@ def environment(image: str) -> dict[str, str]:
     last = repository(image).rsplit("/", 1)[-1]
     if last == _VLLM:
         return {**_NVIDIA, **_MOUNTED_DRIVER, _RELEASE: _release(image)}
+    if last == _TRITON:
+        return {**_NVIDIA, **_MOUNTED_DRIVER}
     return dict(_NVIDIA) if last in _ASKING else {}
 
 
@@ -72,12 +74,14 @@ _DEVICE_PLUGIN_COMMANDS = (
     "config-manager",
     "mps-control-daemon",
 )
-_ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda", "tritonserver")
-_VLLM = "vllm-openai"
+_ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda")
+_VLLM, _TRITON = "vllm-openai", "tritonserver"
 _RELEASE = "SLICEWRIGHT_REHEARSAL_RELEASE"
 """For the stand-in for vLLM: the release of which it checks the flags."""
 _MOUNTED_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"}
-"""Of NVIDIA's CUDA images, on which vLLM's is based: where GKE mounts the driver's library."""
+"""Of NVIDIA's CUDA images, on which those of vLLM and Triton are based: where GKE mounts the
+driver's library.
+"""
 _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 
 
@@ -138,10 +142,10 @@ def program(
                 )
             python = (Path(sys.base_prefix), stand_ins.MPS_CONTROL)
             return Program(argv=argv, path=path, host_paths=(*path, *python))
+        case "tritonserver" if (command or args) and toolchain.triton is not None:
+            return _triton(toolchain.triton, command, args, shims)
         case "cuda" | "tritonserver" if command:
-            argv = command if called in ("", "sh", "bash") else (called, *command[1:])
-            path = (stand_ins.of_workloads(shims),)
-            return _with_modules(Program(argv=(*argv, *args), path=path))
+            return _workload(command, args, shims)
         case "vllm-openai":
             path = (stand_ins.of_workloads(shims),)
             argv = _vllm(command)
@@ -168,6 +172,24 @@ def _in_place(argv: tuple[str, ...]) -> tuple[str, ...]:
             return ("sh", "-c", f"exec {script}")
         case _:
             return argv
+
+
+def _workload(command: tuple[str, ...], args: tuple[str, ...], shims: Path) -> Program:
+    """A command that finds the programs of workloads' images on PATH."""
+    called = Path(command[0]).name
+    argv = command if called in ("", "sh", "bash") else (called, *command[1:])
+    path = (stand_ins.of_workloads(shims),)
+    return _with_modules(Program(argv=(*argv, *args), path=path))
+
+
+def _triton(server: Path, command: tuple[str, ...], args: tuple[str, ...], shims: Path) -> Program:
+    """Without a command, the image's entrypoint executes the arguments."""
+    made = _workload(command or args, args if command else (), shims)
+    return replace(
+        made,
+        host_paths=(*made.host_paths, triton.wheels(server)),
+        env=(*made.env, (stand_ins.TRITON, str(server))),
+    )
 
 
 def _vllm(command: tuple[str, ...]) -> tuple[str, ...]:

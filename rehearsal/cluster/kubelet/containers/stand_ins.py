@@ -33,12 +33,16 @@ _SIMULATED = {
 
 MODEL_SERVER = "rehearsal.cluster.model_server"
 """The stand-in for vLLM."""
+TRITON = "SLICEWRIGHT_REHEARSAL_TRITON"
+"""The variable with the path of the real tritonserver, where the rehearsal has it."""
+_TRITON_SERVER = "rehearsal.cluster.model_server.triton"
 _NVIDIA_SMI = "rehearsal.cluster.node.nvidia_smi"
 _WORKLOADS = {
     "nvidia-smi": f'exec {sys.executable} -m {_NVIDIA_SMI} "$@"',
     "vllm": f'exec {sys.executable} -m {MODEL_SERVER} "$@"',
-    # It would load models. What matters here is which device it was given.
-    "tritonserver": f"{sys.executable} -m {_NVIDIA_SMI} -L || exit\n"
+    # The real one, where the rehearsal has it. Else what matters is which device it was given.
+    "tritonserver": f'[ -z "${TRITON}" ] || exec {sys.executable} -m {_TRITON_SERVER} "$@"\n'
+    f"{sys.executable} -m {_NVIDIA_SMI} -L || exit\n"
     'echo "simulated: tritonserver serves nothing; above is what it was given"\n'
     "trap 'exit 0' TERM INT\nsleep infinity & wait $!",
 }

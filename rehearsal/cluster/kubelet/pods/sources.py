@@ -30,7 +30,9 @@ class ApiSources:
         self._found: dict[tuple[str, str, str], tuple[float, JsonObject]] = {}
 
     def find(self, kind: str, namespace: str, name: str) -> JsonObject | None:
-        """The object, or None. kind: `configmaps`, `secrets`, `persistentvolumeclaims`."""
+        """The object, or None. kind: `configmaps`, `secrets`, `persistentvolumeclaims`, and with an
+        empty namespace `persistentvolumes`.
+        """
         key = (kind, namespace, name)
         now = time.monotonic()
         with self._lock:

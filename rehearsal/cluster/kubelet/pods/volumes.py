@@ -16,6 +16,7 @@ from rehearsal.cluster.kubelet.containers.environment_variables import (
     Unsupported,
     field_value,
 )
+from rehearsal.cluster.kubelet.pods import shares
 from rehearsal.cluster.kubelet.pods.sources import Sources
 from rehearsal.cluster.node import privileges
 
@@ -93,6 +94,8 @@ def _prepare_one(
         return _host_path(context.node_root, volume["hostPath"], name)
     if "persistentVolumeClaim" in volume:
         return _claimed(context, sources, volume["persistentVolumeClaim"]["claimName"])
+    if "nfs" in volume:
+        return shares.mounted(_environment(context), volume["nfs"])
     directory: Path = context.directory / "volumes" / name
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     directory.chmod(0o755)
@@ -242,20 +245,27 @@ def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
 
 
 def _claimed(context: VolumeContext, sources: Sources, name: str) -> Path:
-    """A directory for all pods of a claim, on whichever nodes: whatever its volume would be.
-
-    It is empty at first, and goes with the cluster.
+    """A directory for all pods of a claim, on whichever nodes: the NFS share of its volume, or one
+    that is empty at first, and goes with the cluster.
     """
     found = sources.find("persistentvolumeclaims", context.pod["metadata"]["namespace"], name)
     if found is None:
         raise MissingReference(f'persistentvolumeclaim "{name}" not found')
     if (found.get("status") or {}).get("phase") != "Bound":
         raise MissingReference(f'persistentvolumeclaim "{name}" is not bound')
+    if volume := (found.get("spec") or {}).get("volumeName"):
+        bound = sources.find("persistentvolumes", "", volume) or {}
+        if nfs := (bound.get("spec") or {}).get("nfs"):
+            return shares.mounted(_environment(context), nfs)
     # node_root is clusters/<cluster>/nodes/<node>/root.
     directory: Path = context.node_root.parents[2] / "claims" / found["metadata"]["uid"]
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o777)
     return directory
+
+
+def _environment(context: VolumeContext) -> Path:
+    return context.node_root.parents[4]
 
 
 def _host_path(node_root: Path, reference: JsonObject, name: str) -> Path:

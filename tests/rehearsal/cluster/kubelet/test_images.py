@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.cluster.kubelet.containers.images import environment, program, repository, user
-from rehearsal.host.toolchain import Toolchain
+from rehearsal.host.toolchain import Toolchain, triton
 
 TOOLS = Toolchain(
     pulumi=Path("/t/pulumi"),
@@ -183,6 +184,24 @@ def test_tritons_own_command_line_starts_its_stand_in() -> None:
         "/opt/tritonserver/bin/tritonserver",
         args=("--model-repository=/models",),
     ) == ("tritonserver", "--model-repository=/models")
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        (("/opt/tritonserver/bin/tritonserver",), ("--model-repository=/models",)),
+        ((), ("tritonserver", "--model-repository=/models")),
+    ],
+)
+def test_with_triton_in_the_toolchain_the_stand_in_is_told_where_it_is(
+    command: tuple[str, ...], args: tuple[str, ...]
+) -> None:
+    server = Path("/t/triton") / triton.PROGRAM
+    tools = replace(TOOLS, triton=server)
+    made = program("nvcr.io/nvidia/tritonserver:23.05-py3", command, args, tools, Path("/shims"))
+    assert made.argv == ("tritonserver", "--model-repository=/models")
+    assert dict(made.env)["SLICEWRIGHT_REHEARSAL_TRITON"] == str(server)
+    assert {Path("/t/triton"), Path("/shims/workloads")} <= {*made.host_paths}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
+from rehearsal.cluster.kubelet.pods import shares
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes, VolumeContext, prepare, refresh
 
 
@@ -27,7 +28,7 @@ class Objects:
         self.tokens = 0
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
-        assert namespace == "ns"
+        assert namespace == ("" if kind == "persistentvolumes" else "ns")
         return self.objects.get((kind, name))
 
     def token(self, pod: Any, audience: str | None, expiration_s: int) -> tuple[str, float]:
@@ -153,8 +154,46 @@ def test_host_paths_are_below_the_nodes_root(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_of_volume_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="nfs"):
-        made(tmp_path, {"nfs": {"server": "x"}})
+    with pytest.raises(Unsupported, match="iscsi"):
+        made(tmp_path, {"iscsi": {"targetPortal": "x"}})
+
+
+NFS = {"server": "10.0.0.9", "path": "/shares/models"}
+
+
+def test_a_share_is_the_same_directory_for_every_cluster(tmp_path: Path) -> None:
+    share = shares.directory(tmp_path, **NFS)
+    share.mkdir(parents=True)
+    for cluster in ("a", "b"):
+        root = tmp_path / "clusters" / cluster / "nodes" / "n" / "root"
+        root.mkdir(parents=True)
+        asked = context(tmp_path, {"name": "v", "nfs": NFS})
+        assert prepare(replace(asked, node_root=root), Objects()).paths["v"] == share
+
+
+def test_a_claim_whose_volume_is_a_share_is_that_share(tmp_path: Path) -> None:
+    share = shares.directory(tmp_path, **NFS)
+    share.mkdir(parents=True)
+    root = tmp_path / "clusters" / "a" / "nodes" / "n" / "root"
+    root.mkdir(parents=True)
+    objects = Objects()
+    claim = {"metadata": {"uid": "u"}, "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+    objects.objects["persistentvolumeclaims", "models"] = claim
+    objects.objects["persistentvolumes", "pv"] = {"spec": {"nfs": NFS}}
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "models"}}
+    asked = replace(context(tmp_path, volume), node_root=root)
+    assert prepare(asked, objects).paths["v"] == share
+
+
+def test_a_path_that_the_server_does_not_have_is_not_mounted(tmp_path: Path) -> None:
+    with pytest.raises(MissingReference, match=r"10\.0\.0\.9:/shares/models failed, reason"):
+        shares.mounted(tmp_path, NFS)
+
+
+@pytest.mark.parametrize(("server", "path"), [("../x", "/a"), ("..", "/a"), ("s", "/a/../../b")])
+def test_no_share_leads_out_of_its_server(tmp_path: Path, server: str, path: str) -> None:
+    with pytest.raises(Unsupported, match="does not name a directory of a server"):
+        shares.directory(tmp_path, server, path)
 
 
 def claimed(tmp_path: Path, phase: str, node: str) -> Path:
