@@ -22,6 +22,7 @@ from slicewright.commands import (
     rights,
     rollout,
     status,
+    unlock,
 )
 from slicewright.exit_codes import (
     BAD_INPUT,
@@ -125,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         rollout,
         load,
         import_file,
+        unlock,
         recover,
         destroy,
         rehearse,

@@ -53,12 +53,24 @@ class AwsSession:
         if credentials is None:
             raise CannotAsk(f"no AWS credentials were found; {LOGIN}")
 
-    def client(self, service: str, region: str | None = None) -> Any:
-        """region: None: the session's."""
+    def client(
+        self,
+        service: str,
+        region: str | None = None,
+        *,
+        endpoint: str | None = None,
+        by_path: bool = False,
+    ) -> Any:
+        """region: None: the session's. endpoint: URL, instead of the service's own. by_path: a
+        bucket is named in the path, and not in the host.
+        """
         key = (service, region or self.region)
         if key not in self._clients:
+            config = self._config
+            if by_path:
+                config = config.merge(type(config)(s3={"addressing_style": "path"}))
             self._clients[key] = self._session.create_client(
-                service, region_name=key[1], config=self._config
+                service, region_name=key[1], config=config, endpoint_url=endpoint
             )
         return self._clients[key]
 

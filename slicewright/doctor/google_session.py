@@ -28,6 +28,7 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
         "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
         "https://serviceusage.googleapis.com/v1/",
     ),
+    "storage": ("GOOGLE_STORAGE_CUSTOM_ENDPOINT", "https://storage.googleapis.com/storage/v1/"),
 }
 """Variable of terraform-provider-google, which Pulumi's obeys, too, and what holds without it."""
 _LOGIN = "run `gcloud auth application-default login`"
@@ -73,6 +74,10 @@ class GoogleSession:
         method = "GET" if body is None else "POST"
         return self._request(method, service, path, right, project=project, body=body)
 
+    def download(self, service: str, path: str, right: str) -> Any:
+        """As `get`; the answer is bytes."""
+        return self._request("GET", service, path, right, as_bytes=True)
+
     def delete(self, service: str, path: str, right: str) -> Any:
         """As `get`. The answer is an operation, which may end later."""
         return self._request("DELETE", service, path, right)
@@ -86,6 +91,7 @@ class GoogleSession:
         *,
         project: str | None = None,
         body: JsonObject | None = None,
+        as_bytes: bool = False,
     ) -> Any:
         if isinstance(self.apis, Mapping) and self.apis.get(service) is False:
             return NotAnswered(why=f"{service}.googleapis.com is off")
@@ -106,6 +112,10 @@ class GoogleSession:
             return None
         if answer.status == 401:
             raise CannotAsk(f"Google refuses the credentials ({_said(answer.data)}); {_LOGIN}")
+        if answer.status == 204:
+            return {}
+        if answer.status == 200 and as_bytes:
+            return answer.data
         if answer.status == 200:
             try:
                 return json.loads(answer.data)

@@ -257,7 +257,7 @@ class Teardown:
             if ended.locked:
                 raise Stopped(
                     "another `pulumi` works on the stack, or a killed one has left its lock; when "
-                    f"none does: pulumi cancel --stack {self.stack}"
+                    f"none does: slicewright unlock --stack {self.stack}"
                 )
             if ended.credentials:
                 raise Stopped(

@@ -148,7 +148,7 @@ def test_a_stack_that_is_gone_is_swept_all_the_same(destroy: Command) -> None:
     ("words", "code", "told"),
     [
         ("error: something else", cli.NOT_PROVEN, "exit code 255"),
-        ("error: the stack is currently locked by 1 lock(s)", cli.CANNOT_RUN, "pulumi cancel"),
+        ("error: the stack is currently locked by 1 lock(s)", cli.CANNOT_RUN, "slicewright unlock"),
         ("ExpiredToken: The security token", cli.CANNOT_RUN, "renew them"),
     ],
 )

@@ -1,0 +1,185 @@
+"""The files of a backend of Pulumi's that is a directory or a bucket, below one prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from slicewright.doctor.aws_session import AwsSession, code_of, said
+from slicewright.doctor.findings import CannotAsk, NotAnswered
+from slicewright.doctor.google_session import GoogleSession
+
+_DEFAULT_REGION: Final = "us-east-1"
+
+
+class Unsupported(Exception):
+    """Locks of such a backend are not read; the message says what to do instead."""
+
+
+class Backend(Protocol):
+    """Each method raises CannotAsk where the backend does not answer, or refuses."""
+
+    def files(self, prefix: str) -> Mapping[str, bytes]:
+        """Key -> content, of what lies below `prefix`."""
+
+    def delete(self, key: str) -> None:
+        """Also where it is gone already."""
+
+
+def backend_of(url: str) -> Backend | None:
+    """url: as `pulumi whoami --verbose` says it. None: Pulumi Cloud, which has no such files.
+
+    Raises Unsupported, CannotAsk.
+    """
+    parts = urlsplit(url)
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    match parts.scheme:
+        case "http" | "https":
+            return None
+        case "file":
+            # `file://~` is the home directory; `file://.` the current one.
+            return Directory(Path(unquote(f"{parts.netloc}{parts.path}")).expanduser())
+        case "s3":
+            return S3Bucket(parts.netloc, parts.path.strip("/"), options)
+        case "gs":
+            return GoogleBucket(parts.netloc, parts.path.strip("/"))
+        case scheme:
+            raise Unsupported(
+                f"the locks of a {scheme}:// backend are not read; look at them yourself, and when "
+                "no pulumi works on the stack: pulumi cancel"
+            )
+
+
+class Directory:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def files(self, prefix: str) -> Mapping[str, bytes]:
+        found = {}
+        try:
+            for file in sorted((self.root / prefix).glob("*.json")):
+                try:
+                    found[str(file.relative_to(self.root))] = file.read_bytes()
+                except FileNotFoundError:
+                    continue  # its pulumi has just ended
+        except OSError as e:
+            raise CannotAsk(f"{e.filename}: {e.strerror}") from None
+        return found
+
+    def delete(self, key: str) -> None:
+        file = self.root / key
+        try:
+            file.unlink(missing_ok=True)
+            # What the library below Pulumi keeps beside a file.
+            file.with_name(f"{file.name}.attrs").unlink(missing_ok=True)
+        except OSError as e:
+            raise CannotAsk(f"{e.filename}: {e.strerror}") from None
+
+
+class S3Bucket:
+    """Needs s3:ListBucket, s3:GetObject and s3:DeleteObject. Raises CannotAsk."""
+
+    def __init__(self, bucket: str, prefix: str, options: Mapping[str, str]) -> None:
+        """options: of the URL. Source: Pulumi docs, "State and backends", AWS S3."""
+        self._bucket, self._prefix = bucket, prefix
+        session = AwsSession(options.get("region", _DEFAULT_REGION), options.get("profile"))
+        self._errors = session.errors
+        endpoint = options.get("endpoint")
+        if endpoint and "://" not in endpoint:
+            scheme = "http" if options.get("disableSSL") == "true" else "https"
+            endpoint = f"{scheme}://{endpoint}"
+        self._client: Any = session.client(
+            "s3", endpoint=endpoint, by_path=options.get("s3ForcePathStyle") == "true"
+        )
+
+    def files(self, prefix: str) -> Mapping[str, bytes]:
+        found = {}
+        for key in self._asked(lambda: self._keys(prefix)):
+            content = self._asked(lambda key=key: self._content(key))
+            if content is not None:
+                found[key.removeprefix(self._below)] = content
+        return found
+
+    def delete(self, key: str) -> None:
+        self._asked(
+            lambda: self._client.delete_object(Bucket=self._bucket, Key=f"{self._below}{key}")
+        )
+
+    @property
+    def _below(self) -> str:
+        return f"{self._prefix}/" if self._prefix else ""
+
+    def _keys(self, prefix: str) -> list[str]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._below}{prefix}"
+        )
+        return [o["Key"] for page in pages for o in page.get("Contents", ())]
+
+    def _content(self, key: str) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=key)
+        except self._errors.ClientError as e:
+            if code_of(e) in ("NoSuchKey", "404"):
+                return None
+            raise
+        content: bytes = answer["Body"].read()
+        return content
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except self._errors.ClientError as e:
+            raise CannotAsk(f"s3://{self._bucket}: {said(e)}") from None
+        except self._errors.BotoCoreError as e:
+            raise CannotAsk(f"s3://{self._bucket}: {e}") from None
+
+
+class GoogleBucket:
+    """Needs storage.objects.list, .get and .delete. Raises CannotAsk."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self._bucket, self._prefix = bucket, prefix
+        self._session = GoogleSession("")
+
+    def files(self, prefix: str) -> Mapping[str, bytes]:
+        found = {}
+        for name in self._names(prefix):
+            content = self._session.download(
+                "storage", f"{self._object(name)}?alt=media", "storage.objects.get"
+            )
+            self._must(content)
+            if content is not None:
+                found[name.removeprefix(self._below)] = content
+        return found
+
+    def delete(self, key: str) -> None:
+        path = self._object(f"{self._below}{key}")
+        self._must(self._session.delete("storage", path, "storage.objects.delete"))
+
+    @property
+    def _below(self) -> str:
+        return f"{self._prefix}/" if self._prefix else ""
+
+    def _object(self, name: str) -> str:
+        return f"b/{quote(self._bucket, safe='')}/o/{quote(name, safe='')}"
+
+    def _names(self, prefix: str) -> list[str]:
+        names: list[str] = []
+        page = ""
+        while True:
+            wanted = quote(f"{self._below}{prefix}", safe="")
+            path = f"b/{quote(self._bucket, safe='')}/o?prefix={wanted}{page}"
+            found = self._session.get("storage", path, "storage.objects.list")
+            self._must(found)
+            if found is None:
+                raise CannotAsk(f"gs://{self._bucket}: there is no such bucket")
+            names += [str(one["name"]) for one in found.get("items") or ()]
+            if not found.get("nextPageToken"):
+                return names
+            page = f"&pageToken={quote(found['nextPageToken'], safe='')}"
+
+    def _must(self, answer: Any) -> None:
+        if isinstance(answer, NotAnswered):
+            raise CannotAsk(f"gs://{self._bucket}: {answer.why}")

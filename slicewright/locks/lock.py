@@ -1,0 +1,98 @@
+"""A lock of Pulumi's, and what follows from it. Pure.
+
+File, S3 and other buckets hold one JSON file per lock, with the process, user, host and time.
+Source: pulumi/pulumi, pkg/backend/diy/lock.go (lockContent, stackLockDir).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+
+class Unreadable(ValueError):
+    """It is not as Pulumi writes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    key: str
+    """Of its file in the backend."""
+    pid: int
+    user: str
+    host: str
+    since: datetime
+    """By that host's clock; with a time zone."""
+
+    @property
+    def held_by(self) -> str:
+        return f"pulumi {self.pid} of {self.user} on {self.host}, since {self.since.isoformat()}"
+
+
+class Holder(Enum):
+    """What this host knows of the process that took a lock."""
+
+    GONE = "gone"
+    LIVES = "lives"
+    ELSEWHERE = "elsewhere"
+    """Of another host, or of one of which this process does not see every process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    lock: Lock
+    stale: bool
+    why: str
+    remedy: str = ""
+
+
+def read_lock(key: str, text: str | bytes) -> Lock:
+    """Raises Unreadable."""
+    try:
+        found = json.loads(text)
+        since = datetime.fromisoformat(str(found["timestamp"]))
+        lock = Lock(
+            key=key,
+            pid=int(found["pid"]),
+            user=str(found["username"]),
+            host=str(found["hostname"]),
+            since=since,
+        )
+    except (ValueError, KeyError, TypeError) as e:
+        raise Unreadable(f"{key} is not as Pulumi writes a lock ({type(e).__name__})") from None
+    if since.tzinfo is None or lock.pid <= 0 or not lock.host:
+        raise Unreadable(f"{key} is not as Pulumi writes a lock (no host, process or time zone)")
+    return lock
+
+
+def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
+    """vouched: hosts of which somebody has said that no pulumi works on the stack there."""
+    match holder:
+        case Holder.GONE:
+            return Judged(lock=lock, stale=True, why="that process has ended on this host")
+        case Holder.LIVES:
+            return Judged(
+                lock=lock,
+                stale=False,
+                why="that process lives on this host",
+                remedy=f"wait for it, or interrupt it: kill -INT {lock.pid}",
+            )
+        case Holder.ELSEWHERE:
+            if lock.host in vouched:
+                return Judged(lock=lock, stale=True, why=vouched[lock.host])
+            return Judged(
+                lock=lock,
+                stale=False,
+                why="whether that process lives cannot be seen from here",
+                remedy="look there (a CI job's own page says whether it has ended); when no pulumi "
+                f"works on the stack, pass --host {lock.host}",
+            )
+
+
+def lock_prefix(project: str, stack: str) -> str:
+    """Where the locks of a stack lie; stack: also as organization/project/stack."""
+    *_, project, stack = (project, *stack.split("/"))
+    return f".pulumi/locks/organization/{project}/{stack}/"

@@ -1,0 +1,173 @@
+"""The command: what is removed, what stays, and its exit codes. Pulumi is a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slicewright import cli
+
+_PULUMI = """\
+#!{python}
+import json, pathlib, sys
+if sys.argv[1] == "whoami":
+    print(json.dumps({{"user": "me", "url": pathlib.Path({url!r}).read_text()}}))
+elif sys.argv[1] == "cancel":
+    pathlib.Path({cancelled!r}).write_text(" ".join(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True)
+class Unlock:
+    directory: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> tuple[int, str]:
+        code = cli.main(["unlock", "-s", "prod", *arguments])
+        out, err = self.capsys.readouterr()
+        return code, out + err
+
+    def lock(self, name: str, **changes: Any) -> Path:
+        content = {
+            "pid": self.ended,
+            "username": "ci",
+            "hostname": socket.gethostname(),
+            "timestamp": datetime.now(UTC).isoformat(),
+            **changes,
+        }
+        file = self.locks / f"{name}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content))
+        return file
+
+    @property
+    def locks(self) -> Path:
+        return self.directory / "state/.pulumi/locks/organization/fleet/prod"
+
+    @property
+    def ended(self) -> int:
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        process.wait()
+        return process.pid
+
+    def backend(self, url: str) -> None:
+        (self.directory / "url").write_text(url)
+
+    @property
+    def cancelled(self) -> str:
+        file = self.directory / "cancelled"
+        return file.read_text() if file.exists() else ""
+
+
+@pytest.fixture
+def unlock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Unlock:
+    script = tmp_path / "bin" / "pulumi"
+    script.parent.mkdir()
+    paths = {"url": str(tmp_path / "url"), "cancelled": str(tmp_path / "cancelled")}
+    script.write_text(_PULUMI.format(python=sys.executable, **paths))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:/usr/bin:/bin")
+    (tmp_path / "Pulumi.yaml").write_text("name: fleet\nruntime: python\n")
+    monkeypatch.chdir(tmp_path)
+    made = Unlock(tmp_path, capsys)
+    made.backend(f"file://{tmp_path}/state")
+    return made
+
+
+def test_without_a_lock_there_is_nothing_to_do(unlock: Unlock) -> None:
+    assert unlock() == (cli.PROVEN, "stack prod has no lock\n")
+
+
+def test_the_lock_of_an_ended_process_is_removed_and_named(unlock: Unlock) -> None:
+    file = unlock.lock("a")
+    pid = json.loads(file.read_text())["pid"]
+    code, said = unlock("--dry-run")
+    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    code, said = unlock()
+    assert (code, file.exists()) == (cli.PROVEN, False)
+    assert f"pulumi {pid} of ci on {socket.gethostname()}, since " in said
+    assert "slicewright recover --stack prod" in said
+
+
+def test_the_lock_of_a_living_process_stays_whatever_is_said(unlock: Unlock) -> None:
+    file = unlock.lock("a", pid=os.getpid())
+    code, said = unlock("--host", socket.gethostname())
+    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert f"kill -INT {os.getpid()}" in said
+
+
+def test_the_lock_of_another_host_stays_until_somebody_has_looked_there(unlock: Unlock) -> None:
+    file = unlock.lock("a", hostname="runner-7")
+    code, said = unlock()
+    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert "pass --host runner-7" in said
+    code, said = unlock("--host", "runner-8")
+    assert (code, file.exists()) == (cli.NOT_PROVEN, True)
+    assert "no lock is of runner-8" in said
+    code, _ = unlock("--host", "runner-7")
+    assert (code, file.exists()) == (cli.PROVEN, False)
+
+
+def test_of_several_locks_only_the_stale_ones_go(unlock: Unlock) -> None:
+    stale, living = unlock.lock("a"), unlock.lock("b", pid=os.getpid())
+    other = unlock.lock("c", hostname="runner-7")
+    broken = unlock.locks / "d.json"
+    broken.write_text("{")
+    code, said = unlock()
+    assert code == cli.NOT_PROVEN
+    assert [f.exists() for f in (stale, living, other, broken)] == [False, True, True, True]
+    assert "d.json is not as Pulumi writes a lock" in said
+
+
+def test_on_pulumi_cloud_nothing_is_cancelled_unless_it_is_said(unlock: Unlock) -> None:
+    unlock.backend("https://app.pulumi.com/acme")
+    for arguments in ((), ("--cancel", "--dry-run")):
+        code, said = unlock(*arguments)
+        assert (code, unlock.cancelled) == (cli.NOT_PROVEN, "")
+        assert "--cancel" in said
+    code, _ = unlock("--cancel")
+    assert code == cli.PROVEN
+    assert unlock.cancelled == "cancel --yes --non-interactive --stack prod"
+
+
+def test_cancel_is_refused_where_the_lock_says_whose_it_is(unlock: Unlock) -> None:
+    file = unlock.lock("a")
+    code, _ = unlock("--cancel")
+    assert (code, file.exists(), unlock.cancelled) == (cli.BAD_INPUT, True, "")
+
+
+def test_a_backend_whose_locks_are_not_read_is_said(unlock: Unlock) -> None:
+    unlock.backend("azblob://state")
+    code, said = unlock()
+    assert code == cli.CANNOT_RUN
+    assert "pulumi cancel --stack prod" in said
+
+
+@pytest.mark.parametrize("content", [None, "runtime: python\n", "- 1\n"])
+def test_without_a_project_there_is_one_line(unlock: Unlock, content: str | None) -> None:
+    file = unlock.directory / "Pulumi.yaml"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    code, said = unlock()
+    assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)
+    assert "Pulumi.yaml" in said
+
+
+def test_without_pulumi_there_is_one_line(unlock: Unlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    code, said = unlock()
+    assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)
+    assert "pulumi does not start" in said
