@@ -1,6 +1,12 @@
 """The plan in the formats of other programs: Helm values, NVIDIA's config files, tolerations."""
 
-from infra.values.adopted_operator import RUNTIME_CLASS, Mismatch, mismatches, what_to_change
+from infra.values.adopted_operator import (
+    RUNTIME_CLASS,
+    Mismatch,
+    mismatches,
+    patch_command,
+    what_to_change,
+)
 from infra.values.driver_installer import driver_installers
 from infra.values.eks_autoscaler import (
     AUTOSCALER_NAME,
@@ -14,6 +20,7 @@ from infra.values.eks_user_data import eks_user_data
 from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
+from infra.values.installed_operator import changed_settings
 from infra.values.karpenter import (
     CLASS_API,
     KARPENTER_CRDS,
@@ -94,6 +101,7 @@ __all__ = [
     "autoscaler_trust",
     "autoscaler_values",
     "aws_policy",
+    "changed_settings",
     "chart_of",
     "driver_installers",
     "eks_user_data",
@@ -120,6 +128,7 @@ __all__ = [
     "operator_account",
     "operator_files",
     "operator_values",
+    "patch_command",
     "plugin_configs",
     "pod_request",
     "rights",

@@ -125,6 +125,18 @@ def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
     lines += [
         f"  spec.{one.field}: wanted {_shown(one.wanted)}, found {_found(one)}" for one in wrong
     ]
+    return "\n".join(
+        [
+            *lines,
+            "slicewright does not change that operator. Change it where its settings are kept (its "
+            "Helm values have the same names), or at once:",
+            f"  {patch_command(name, wrong)}",
+        ]
+    )
+
+
+def patch_command(name: str, wrong: Sequence[Mismatch]) -> str:
+    """What makes a ClusterPolicy right. name: of it."""
     spec: JsonObject = {}
     for one in wrong:
         *way, last = one.field.split(".")
@@ -133,14 +145,7 @@ def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
             at = at.setdefault(key, {})
         at[last] = one.right
     patch = shlex.quote(json.dumps({"spec": spec}))
-    return "\n".join(
-        [
-            *lines,
-            "slicewright does not change that operator. Change it where its settings are kept (its "
-            "Helm values have the same names), or at once:",
-            f"  kubectl patch clusterpolicies.nvidia.com {name} --type merge -p {patch}",
-        ]
-    )
+    return f"kubectl patch clusterpolicies.nvidia.com {name} --type merge -p {patch}"
 
 
 def _found(one: Mismatch) -> str:

@@ -10,12 +10,15 @@ from slicewright.commands import stack_files
 from slicewright.live.access import Access, NoCluster, access
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, *, default: str = "$KUBECONFIG, else ~/.kube/config"
+) -> None:
+    """default: of --kubeconfig, for people."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="default: $KUBECONFIG, else ~/.kube/config; - reads stdin, as for `pulumi stack "
-        "output kubeconfig --show-secrets`",
+        help=f"default: {default}; - reads stdin, as for `pulumi stack output kubeconfig "
+        "--show-secrets`",
     )
     parser.add_argument("--context", metavar="NAME", help="default: the current one")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -63,6 +63,8 @@ class Step:
     """Of them those for which it is replaced; none where it only goes along with another one."""
     before: Mapping[str, Any]
     """What Pulumi's state knows of the resource that exists."""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    """What it would know then; what only the cloud decides may be missing."""
     retained: bool = False
     """Whether the cloud keeps it although Pulumi deletes it from the state (retainOnDelete)."""
 
@@ -141,7 +143,7 @@ def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
 
 
 def _step(raw: Mapping[str, Any], outcome: Outcome) -> Step:
-    state = raw.get("oldState") or {}
+    state, new = raw.get("oldState") or {}, raw.get("newState") or {}
     differs: Mapping[str, Mapping[str, Any]] = raw.get("detailedDiff") or {}
     fields = dict.fromkeys([*differs, *(raw.get("diffReasons") or ())])
     causes = dict.fromkeys(
@@ -161,5 +163,6 @@ def _step(raw: Mapping[str, Any], outcome: Outcome) -> Step:
         fields=tuple(fields),
         causes=tuple(causes) if outcome is Outcome.REPLACED else (),
         before={**(state.get("inputs") or {}), **(state.get("outputs") or {})},
+        after={**(new.get("outputs") or {}), **(new.get("inputs") or {})},
         retained=bool(state.get("retainOnDelete")),
     )

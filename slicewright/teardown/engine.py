@@ -71,19 +71,7 @@ class Pulumi:
 
     def exported(self) -> Mapping[str, Any]:
         """What `pulumi stack export` prints. Raises EngineFailed."""
-        try:
-            done = subprocess.run(
-                ["pulumi", "stack", "export", "--non-interactive", "--stack", self.stack],
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError as e:
-            raise EngineFailed(
-                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
-            ) from None
+        done = self._run("stack", "export")
         if done.returncode:
             if "no stack named" in done.stderr:
                 raise NoStack(
@@ -95,6 +83,38 @@ class Pulumi:
         except ValueError as e:
             raise EngineFailed(f"what `pulumi stack export` prints cannot be read: {e}") from None
         return found
+
+    def previewed(self) -> str:
+        """What `pulumi preview --json` prints: the program against the state, without a look at the
+        cloud. Also where it fails: the reason is in it. Raises EngineFailed.
+        """
+        return self._json("preview", "--refresh=false")
+
+    def refreshed(self) -> str:
+        """As above, what a refresh would write into the state: the state against the cloud."""
+        return self._json("refresh", "--preview-only")
+
+    def _json(self, command: str, *flags: str) -> str:
+        done = self._run(command, *flags, "--json")
+        if done.returncode and not done.stdout.strip():
+            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            raise EngineFailed(f"`pulumi {command}` failed: {said}")
+        return done.stdout
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["pulumi", *arguments, "--non-interactive", "--stack", self.stack],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError as e:
+            raise EngineFailed(
+                f"pulumi does not start ({e.strerror}); install it, or mend PATH"
+            ) from None
 
     def destroy(
         self,

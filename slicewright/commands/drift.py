@@ -1,0 +1,143 @@
+"""`slicewright drift`: what is no longer as declared, and what heals it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra import plan, spec
+from kubeapi.kubeconfig import BadKubeconfig, context_of
+from slicewright.commands import cluster_options
+from slicewright.drift.findings import Drift, as_json
+from slicewright.drift.looking import Looking
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.live.access import Access, NoCluster
+from slicewright.teardown.engine import EngineFailed, Pulumi
+from slicewright.teardown.subject import State, state_of
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "drift",
+        help="what is no longer as declared: in the state, the cloud, the GPUs, the operator",
+        description="Compares the program with Pulumi's state, the state with the cloud, the "
+        "declared layouts with what the agents read of the GPUs, and the declared GPU operator "
+        "with the installed one; names for each difference the command that heals it, and changes "
+        "nothing (docs/reference/drift.md).",
+    )
+    parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
+    cluster_options.add_arguments(
+        parser, default="of the stack's own cluster; of an existing one as its stack file says"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON; progress goes to stderr")
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    try:
+        named = cluster_options.stack_of(parsed)
+    except spec.SpecError as e:
+        print(e, file=sys.stderr)
+        return BAD_INPUT
+    assert named is not None, "-s is required"
+    fleet = named[1]
+    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
+        return _say(
+            f"{parsed.stack} is of hosts without Kubernetes, which have no state of Pulumi's; "
+            "`slicewright-agent verify` compares each with its layout",
+            BAD_INPUT,
+        )
+    pulumi = Pulumi(parsed.stack)
+    try:
+        state = state_of(pulumi.exported())
+    except EngineFailed as e:
+        return _say(str(e), CANNOT_RUN)
+    except (KeyError, TypeError) as e:
+        return _say(f"what `pulumi stack export` prints cannot be read: {e!r}", CANNOT_RUN)
+    progress = Console(stderr=True, emoji=False, width=console.width)
+    drift = Looking(
+        stack=parsed.stack,
+        fleet=fleet,
+        pulumi=pulumi,
+        pending=tuple(state.pending),
+        cluster=cache(_cluster(parsed, named, state)),
+        tell=lambda line: progress.print(line, style="dim", highlight=False),
+    ).look()
+    if parsed.json:
+        print(json.dumps(as_json(drift), indent=2))
+    else:
+        _show(drift, console)
+    return exit_code(drift)
+
+
+def exit_code(drift: Drift) -> int:
+    """What was found is certain, whatever else could not be seen."""
+    if drift.findings:
+        return NOT_PROVEN
+    return CANNOT_RUN if drift.unseen else PROVEN
+
+
+def _cluster(
+    parsed: argparse.Namespace, named: tuple[Path, plan.FleetPlan], state: State
+) -> Callable[[], Access]:
+    """The cluster that the options name; else the stack's own, and never another one that kubectl
+    happens to be pointed at.
+    """
+
+    def of_options() -> Access:
+        return cluster_options.access_of(parsed, named)
+
+    def of_state() -> Access:
+        if state.kubeconfig is None:
+            raise NoCluster(
+                "the stack's state has no kubeconfig that can be read: nothing was made, or it is "
+                f"encrypted; `pulumi stack output kubeconfig --show-secrets -s {parsed.stack} | "
+                f"slicewright drift -s {parsed.stack} --kubeconfig -`"
+            )
+        try:
+            return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
+        except (BadKubeconfig, ValueError) as e:
+            raise NoCluster(f"the kubeconfig of the stack's state cannot be used: {e}") from None
+
+    own = isinstance(named[1], plan.ByoFleetPlan)
+    return of_options if own or parsed.kubeconfig or parsed.context else of_state
+
+
+def _show(drift: Drift, console: Console) -> None:
+    def say(line: str) -> None:
+        console.print(Text(spec.plain(line)), soft_wrap=True)
+
+    if drift.findings:
+        table = Table(title=f"drift of stack {drift.stack}", title_justify="left")
+        for column in ("between", "where", "what", "healed by"):
+            table.add_column(column, overflow="fold")
+        heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
+        for finding in drift.findings:
+            healed = f"command {heals.index(finding.heal) + 1}" if finding.heal else "see what"
+            cells = (finding.between.value, finding.where, finding.what, healed)
+            table.add_row(*(Text(spec.plain(cell)) for cell in cells))
+        console.print(table)
+        # Below the table, so that they can be copied.
+        for number, heal in enumerate(heals, 1):
+            say(f"command {number}: {heal}")
+    for one in drift.unseen:
+        say(f"not compared, {one.between.value}: {one.why}")
+        if one.remedy:
+            say(f"  → {one.remedy}")
+    if not drift.findings and not drift.unseen:
+        compared = "; ".join(between.value for between in drift.compared)
+        say(f"stack {drift.stack}: no drift ({compared})")
+
+
+def _say(problem: str, code: int) -> int:
+    print(f"slicewright drift: {spec.plain(problem)}", file=sys.stderr)
+    return code

@@ -1,0 +1,128 @@
+"""The declared GPU operator against the installed one. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra import values
+from infra.plan import ByoFleetPlan, FleetPlan
+from slicewright.drift.findings import Between, Finding
+
+INSTALLED_POLICY: Final = "cluster-policy"
+"""As the chart names it. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.yaml."""
+_MOST_TEXT: Final = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """What the cluster has of an operator."""
+
+    policy: Mapping[str, Any] | None
+    """`spec` of its ClusterPolicy; None: there is none."""
+    chart: str | None
+    """Version of the chart of the Helm release that is deployed; None: there is none. Of an adopted
+    operator nobody asks.
+    """
+    configs: Mapping[str, Mapping[str, str]]
+    """Data of the ConfigMaps of ours that are there, by name."""
+
+
+def is_adopted(fleet: FleetPlan) -> bool:
+    return fleet.operator is not None and fleet.operator.existing
+
+
+def policy_name(fleet: FleetPlan) -> str:
+    """fleet: with an operator."""
+    assert fleet.operator is not None
+    return fleet.operator.cluster_policy if is_adopted(fleet) else INSTALLED_POLICY
+
+
+def operator_drift(installed: Installed, fleet: FleetPlan, stack: str) -> list[Finding]:
+    """fleet: with an operator."""
+    return [
+        *_release(installed, fleet, stack),
+        *_configs(installed, fleet, stack),
+        *_policy(installed, fleet),
+    ]
+
+
+def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
+    operator = fleet.operator
+    assert operator is not None
+    if is_adopted(fleet):
+        return
+    where = f"Helm release {operator.release}"
+    heal = f"pulumi up --refresh --stack {stack}"
+    if installed.chart is None:
+        yield _finding(where, "no revision of it is deployed", heal)
+    elif operator.chart_path is None and _plain(installed.chart) != _plain(operator.chart_version):
+        yield _finding(
+            where,
+            f"chart version: wanted {operator.chart_version}, found {installed.chart}",
+            heal,
+        )
+
+
+def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
+    assert fleet.operator is not None
+    namespace = fleet.operator.namespace
+    heal = f"pulumi up --refresh --stack {stack}"
+    for file in values.operator_files(fleet):
+        where = f"ConfigMap {namespace}/{file.name}"
+        found = installed.configs.get(file.name)
+        if found is None:
+            yield _finding(where, "is not there", heal)
+        elif dict(found) != dict(file.data):
+            yield _finding(
+                where,
+                "its content is not that of which its name has the hash",
+                # It is immutable: who changed it has made it anew.
+                f"kubectl -n {namespace} delete configmap {file.name} && {heal}",
+            )
+
+
+def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
+    name = policy_name(fleet)
+    where = f"ClusterPolicy {name}"
+    if installed.policy is None:
+        yield _finding(where, "is not there", _made_again(fleet))
+        return
+    files = values.operator_files(fleet)
+    if isinstance(fleet, ByoFleetPlan) and is_adopted(fleet):
+        wrong = values.mismatches(installed.policy, fleet, files)
+    else:
+        wrong = values.changed_settings(installed.policy, fleet, files)
+    if wrong:
+        said = "; ".join(
+            f"spec.{one.field}: wanted {_shown(one.wanted)}, found {_shown(one.found)}"
+            for one in wrong
+        )
+        # Pulumi knows the Helm release only, which is as it was.
+        yield _finding(where, said, values.patch_command(name, wrong))
+
+
+def _made_again(fleet: FleetPlan) -> str:
+    """Pulumi knows the release only, and to Helm that is as it was."""
+    operator = fleet.operator
+    assert operator is not None
+    if is_adopted(fleet):
+        return ""
+    manifest = f"helm -n {operator.namespace} get manifest {operator.release}"
+    return f"{manifest} | kubectl apply --server-side -f -"
+
+
+def _plain(version: str) -> str:
+    """Helm takes `v26.7.0` and `26.7.0` for the same."""
+    return version.removeprefix("v")
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+
+
+def _finding(where: str, what: str, heal: str) -> Finding:
+    return Finding(between=Between.OPERATOR, where=where, what=what, heal=heal)

@@ -1,0 +1,93 @@
+"""Looks at everything that can drift; what cannot be asked leaves the rest to be looked at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from infra.plan import FleetPlan
+from kubeapi import ApiError, Unreachable
+from slicewright.drift.findings import Between, Drift, Finding, Unseen
+from slicewright.drift.gpu_operator import operator_drift
+from slicewright.drift.reading import Unreadable, read_operator
+from slicewright.drift.resources import cloud_drift, pending_creations, program_drift
+from slicewright.drift.silicon import silicon_drift
+from slicewright.live.access import Access, NoCluster, why
+from slicewright.live.looking import CannotLook, found_in
+from slicewright.preview.steps import NotAPreview, Preview, read_preview
+from slicewright.teardown.engine import EngineFailed
+
+_Compared = tuple[Iterable[Finding], Iterable[Unseen]]
+
+
+class Engine(Protocol):
+    """Of one stack. Each raises EngineFailed."""
+
+    def previewed(self) -> str: ...
+
+    def refreshed(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    stack: str
+    fleet: FleetPlan
+    pulumi: Engine
+    pending: tuple[str, ...]
+    """URNs of resources whose creation was cut off."""
+    cluster: Callable[[], Access]
+    """Raises NoCluster."""
+    tell: Callable[[str], None]
+    now: Callable[[], float] = field(default=time.time)
+
+    def look(self) -> Drift:
+        """Changes nothing."""
+        looks: dict[Between, Callable[[], _Compared]] = {
+            Between.PROGRAM: lambda: program_drift(_read(self.pulumi.previewed()), self.stack),
+            Between.CLOUD: self._cloud,
+            Between.SILICON: self._silicon,
+        }
+        if self.fleet.operator is not None:
+            looks[Between.OPERATOR] = self._operator
+        findings: list[Finding] = []
+        unseen: list[Unseen] = []
+        for between, look in looks.items():
+            self.tell(f"comparing {between.value} …")
+            try:
+                found, not_seen = look()
+            except (EngineFailed, NotAPreview, NoCluster, CannotLook, Unreadable) as e:
+                unseen.append(Unseen(between=between, why=" ".join(str(e).split())))
+                continue
+            findings += found
+            unseen += not_seen
+        return Drift(
+            stack=self.stack,
+            findings=tuple(findings),
+            unseen=tuple(unseen),
+            compared=tuple(looks),
+        )
+
+    def _cloud(self) -> _Compared:
+        findings, unseen = cloud_drift(_read(self.pulumi.refreshed()), self.stack)
+        return findings, [*unseen, *pending_creations(self.pending, self.stack)]
+
+    def _silicon(self) -> _Compared:
+        found = found_in(self.cluster(), pods_of=lambda pools, nodes: ())
+        return silicon_drift(found, self.fleet, self.stack, self.now())
+
+    def _operator(self) -> _Compared:
+        access = self.cluster()
+        try:
+            installed = read_operator(access.client(), self.fleet)
+        except (ApiError, Unreachable) as e:
+            raise CannotLook(why(e, access)) from None
+        return operator_drift(installed, self.fleet, self.stack), ()
+
+
+def _read(text: str) -> Preview:
+    try:
+        return read_preview(text)
+    except NotAPreview as e:
+        raise NotAPreview(f"what pulumi prints cannot be read: {e}") from None

@@ -1,0 +1,96 @@
+"""What Pulumi finds: the program against the state, and the state against the cloud. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from slicewright.drift.findings import Between, Finding, Unseen
+from slicewright.preview.steps import Outcome, Preview, Step
+
+_MOST_FIELDS: Final = 6
+_MOST_TEXT: Final = 60
+_BY_PROGRAM: Final[Mapping[Outcome, str]] = {
+    Outcome.CREATED: "is declared, and was not made",
+    Outcome.ADOPTED: "is declared, and was not taken over",
+    Outcome.DELETED: "is no longer declared, and still there",
+    Outcome.FORGOTTEN: "is no longer declared, and still in the state",
+}
+_PART: Final = re.compile(r'\["(?P<quoted>[^"]*)"\]|\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)')
+"""Of a property path. Source: Pulumi docs, property paths."""
+
+
+def program_drift(preview: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
+    """preview: `pulumi preview` without a refresh."""
+    return _drift(preview, Between.PROGRAM, f"pulumi up --stack {stack}")
+
+
+def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
+    """refresh: `pulumi refresh --preview-only`: what it would write into the state."""
+    # Without the refresh, `up` compares with the state, which still says that all is well.
+    return _drift(refresh, Between.CLOUD, f"pulumi up --refresh --stack {stack}")
+
+
+def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
+    """A refresh does not find what has no ID yet."""
+    return [
+        Unseen(
+            between=Between.CLOUD,
+            why=f"the creation of {urn} was cut off: the cloud may have it, and the state has not",
+            remedy=f"slicewright recover --stack {stack}",
+        )
+        for urn in urns
+    ]
+
+
+def _drift(preview: Preview, between: Between, heal: str) -> tuple[list[Finding], list[Unseen]]:
+    findings = [
+        Finding(
+            between=between, where=f"{step.type} {step.name}", what=_what(step, between), heal=heal
+        )
+        for step in preview.steps
+    ]
+    unseen = [Unseen(between=between, why=" ".join(error.split())) for error in preview.errors]
+    return findings, unseen
+
+
+def _what(step: Step, between: Between) -> str:
+    if between is Between.CLOUD and step.outcome is Outcome.DELETED:
+        return "is in the state, and not in the cloud"
+    if between is Between.PROGRAM and step.outcome in _BY_PROGRAM:
+        return _BY_PROGRAM[step.outcome]
+    changes = [_change(step, name) for name in step.fields[:_MOST_FIELDS]]
+    if len(step.fields) > _MOST_FIELDS:
+        changes.append(f"and {len(step.fields) - _MOST_FIELDS} more")
+    said = "; ".join(changes) or "differs"
+    return f"{said} (would be replaced)" if step.outcome is Outcome.REPLACED else said
+
+
+def _change(step: Step, path: str) -> str:
+    before, after = at(step.before, path), at(step.after, path)
+    if before == after:
+        return path
+    return f"{path}: {_shown(before)} → {_shown(after)}"
+
+
+def at(value: Any, path: str) -> Any:
+    """The value at a property path, as in `nodeConfig.taints[0].key`; None: there is none."""
+    for part in _PART.finditer(path):
+        if part["index"] is not None:
+            there = isinstance(value, list) and int(part["index"]) < len(value)
+            value = value[int(part["index"])] if there else None
+        else:
+            key = part["quoted"] if part["quoted"] is not None else part["name"]
+            value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _shown(value: Any) -> str:
+    """Only what fits on a line; a secret is a map of ciphertext here."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping | list):
+        return "…"
+    text = " ".join(str(value).split())
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

@@ -1,0 +1,117 @@
+"""The declared layout against the silicon: what the agents have read, as the fleet controller has
+judged it. Pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fleet_controller.membership import memberships
+from fleet_controller.state import Node
+from infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
+from slicewright.drift.findings import Between, Finding, Unseen
+from slicewright.live import next_steps
+from slicewright.live.fleet import PoolView, State, fleet_of
+from slicewright.live.reading import Found
+
+_PARTITIONS: Final = frozenset(
+    ("WrongLayout", "LayoutIncomplete", "NotPartitioned", "UnwantedMig", "ComputeInstanceMissing")
+)
+"""Reasons for which who partitions the GPUs has to do it again. Source: node_agent.verdict."""
+
+
+def silicon_drift(
+    found: Found, fleet: FleetPlan, stack: str, now: float
+) -> tuple[list[Finding], list[Unseen]]:
+    """found: the objects of the stack's cluster. now: seconds since the epoch."""
+    plans = {pool.name: pool for pool in fleet.pools}
+    nodes = {
+        pool.name: members
+        for pool, members in memberships(found.pools, found.nodes)
+        if pool.name in plans
+    }
+    findings: list[Finding] = []
+    unseen: list[Unseen] = []
+    if found.controller == 0:
+        unseen.append(
+            _unseen(
+                "the fleet controller does not run, so what is said of pools may be old",
+                "kubectl -n slicewright-system describe deployment fleet-controller",
+            )
+        )
+    for view in fleet_of(found, frozenset(plans), now).pools:
+        for one in _of_pool(view, nodes.get(view.name, ()), plans[view.name], fleet, stack):
+            if isinstance(one, Finding):
+                findings.append(one)
+            else:
+                unseen.append(one)
+    return findings, unseen
+
+
+def _of_pool(
+    view: PoolView, nodes: Sequence[Node], pool: PoolPlan, fleet: FleetPlan, stack: str
+) -> Iterator[Finding | Unseen]:
+    where = f"pool {view.name}"
+    if view.state is State.MISSING:
+        yield _finding(
+            where, "the cluster has no GPUPool of it", f"pulumi up --refresh --stack {stack}"
+        )
+        return
+    if view.state is State.CHANGING:
+        yield _unseen(
+            f"{where}: its layout is being changed ({view.reason}): {view.message}",
+            f"slicewright status -s {stack} --watch",
+        )
+        return
+    said = [one for node in nodes for one in _of_node(node, pool, fleet)]
+    yield from said
+    if not said and view.state is not State.VERIFIED:
+        text = f"{view.reason}: {view.message}"
+        if view.state is State.SETTING_UP:
+            yield _unseen(f"{where}: {text}", f"slicewright status -s {stack} --watch")
+        else:
+            # Too few nodes, or a rollout that people stopped: no node is to blame.
+            yield _finding(where, text, next(iter(view.next), ""))
+
+
+def _of_node(node: Node, pool: PoolPlan, fleet: FleetPlan) -> Iterator[Finding | Unseen]:
+    said = node.condition
+    if said is not None and said.status == "True":
+        return
+    reason = said.reason if said else "NotSeenYet"
+    message = said.message if said else "the fleet controller has not looked at it yet"
+    step = next_steps.of_node(reason, node=node.name, pool=pool.name)
+    if said is None or said.status != "False":
+        yield _unseen(f"node {node.name}: {reason}: {message}", step)
+        return
+    yield _finding(
+        f"node {node.name}", f"{reason}: {message}", _again(reason, node, pool, fleet) or step
+    )
+
+
+def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
+    """What has the node's GPUs partitioned again; empty where that does not help."""
+    if reason not in _PARTITIONS:
+        return ""
+    name = shlex.quote(node.name)
+    if pool.mig_config is not None and fleet.operator is not None:
+        namespace = shlex.quote(fleet.operator.namespace)
+        # It compares the GPUs with the node's label when it starts, and never by itself later.
+        return (
+            f"kubectl -n {namespace} delete pod -l app=nvidia-mig-manager "
+            f"--field-selector spec.nodeName={name}"
+        )
+    if isinstance(fleet, GkeFleetPlan):
+        # GKE partitions once, when it makes the node; the pool makes another one.
+        return f"gcloud compute instances delete {name} --zone {shlex.quote(node.zone)}"
+    return ""
+
+
+def _finding(where: str, what: str, heal: str) -> Finding:
+    return Finding(between=Between.SILICON, where=where, what=" ".join(what.split()), heal=heal)
+
+
+def _unseen(why: str, remedy: str) -> Unseen:
+    return Unseen(between=Between.SILICON, why=" ".join(why.split()), remedy=remedy)

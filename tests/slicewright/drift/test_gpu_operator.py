@@ -1,0 +1,128 @@
+"""The declared operator against what a cluster has of it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan, values
+from infra.plan import FleetPlan
+from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
+from rehearsal.plugins.charts.gpu_operator.values import merged
+from slicewright.drift.gpu_operator import Installed, operator_drift
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+
+
+@pytest.fixture
+def fleet() -> FleetPlan:
+    return plan.read_file(STACKS / "Pulumi.s1.yaml")
+
+
+@pytest.fixture
+def installed(fleet: FleetPlan) -> Installed:
+    """As the chart makes it from the stack's values."""
+    files = values.operator_files(fleet)
+    return Installed(
+        policy=cluster_policy_spec(merged(values.operator_values(fleet, files))),
+        chart="v26.7.0",
+        configs={file.name: dict(file.data) for file in files},
+    )
+
+
+@pytest.mark.parametrize("stack", ["s1", "s4"])
+def test_what_the_chart_makes_has_not_drifted(stack: str) -> None:
+    fleet = plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
+    files = values.operator_files(fleet)
+    assert fleet.operator is not None
+    as_made = Installed(
+        policy=cluster_policy_spec(merged(values.operator_values(fleet, files))),
+        chart=fleet.operator.chart_version,
+        configs={file.name: dict(file.data) for file in files},
+    )
+    assert operator_drift(as_made, fleet, stack) == []
+
+
+def _changed(policy: dict[str, Any], section: str, **more: Any) -> dict[str, Any]:
+    found = copy.deepcopy(policy)
+    found.setdefault(section, {}).update(more)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "said"),
+    [
+        ("mig", {"strategy": "single"}, "spec.mig.strategy: wanted mixed, found single"),
+        ("driver", {"enabled": True}, "spec.driver.enabled: wanted false, found true"),
+        (
+            "migManager",
+            {"config": {"name": "other", "default": "all-disabled"}},
+            "spec.migManager.config.name: wanted mig-layouts-",
+        ),
+        ("daemonsets", {"tolerations": []}, "spec.daemonsets.tolerations: wanted ["),
+    ],
+)
+def test_a_setting_that_was_changed_is_named_with_the_command_that_sets_it(
+    fleet: FleetPlan, installed: Installed, section: str, change: dict[str, Any], said: str
+) -> None:
+    policy = _changed(dict(installed.policy or {}), section, **change)
+    (found,) = operator_drift(replace(installed, policy=policy), fleet, "s1")
+    assert found.where == "ClusterPolicy cluster-policy"
+    assert said in found.what
+    assert found.heal.startswith(
+        "kubectl patch clusterpolicies.nvidia.com cluster-policy --type merge"
+    )
+
+
+def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
+    fleet: FleetPlan, installed: Installed
+) -> None:
+    policy = _changed(dict(installed.policy or {}), "dcgm", hostPort=5555)
+    assert operator_drift(replace(installed, policy=policy), fleet, "s1") == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "said"),
+    [
+        ("v26.3.0", "chart version: wanted v26.7.0, found v26.3.0"),
+        (None, "no revision of it is deployed"),
+    ],
+)
+def test_another_chart_is_found(
+    fleet: FleetPlan, installed: Installed, chart: str | None, said: str
+) -> None:
+    (found,) = operator_drift(replace(installed, chart=chart), fleet, "s1")
+    assert (found.where, found.what) == ("Helm release gpu-operator", said)
+    assert found.heal == "pulumi up --refresh --stack s1"
+
+
+def test_the_chart_of_the_same_version_without_its_v_is_the_same(
+    fleet: FleetPlan, installed: Installed
+) -> None:
+    assert operator_drift(replace(installed, chart="26.7.0"), fleet, "s1") == []
+
+
+def test_a_config_map_that_is_gone_or_has_other_content_is_found(
+    fleet: FleetPlan, installed: Installed
+) -> None:
+    (name,) = installed.configs
+    (gone,) = operator_drift(replace(installed, configs={}), fleet, "s1")
+    other = {name: {"config.yaml": "version: v1"}}
+    (changed,) = operator_drift(replace(installed, configs=other), fleet, "s1")
+    assert gone.where == changed.where == f"ConfigMap gpu-operator/{name}"
+    assert gone.what == "is not there"
+    assert "its name has the hash" in changed.what
+    assert changed.heal.startswith(f"kubectl -n gpu-operator delete configmap {name} && pulumi up")
+
+
+def test_a_policy_that_is_gone_is_made_again_from_the_release(
+    fleet: FleetPlan, installed: Installed
+) -> None:
+    (found,) = operator_drift(replace(installed, policy=None), fleet, "s1")
+    assert found.heal == (
+        "helm -n gpu-operator get manifest gpu-operator | kubectl apply --server-side -f -"
+    )

@@ -1,0 +1,171 @@
+"""What agents and controller say of a fleet, as drift or as what cannot be known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_controller.api import DEGRADED, POOL_LABEL, VERIFIED
+from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.state import Condition, Node, Pool
+from infra import plan
+from infra.plan import FleetPlan
+from slicewright.drift.findings import Between
+from slicewright.drift.silicon import silicon_drift
+from slicewright.live.reading import Found
+
+STACKS = Path(__file__).resolve().parents[3] / "stacks"
+NOW = 1000.0
+
+
+def fleet(stack: str) -> FleetPlan:
+    return plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
+
+
+def condition(status: str, reason: str) -> Condition:
+    return Condition(
+        status=status,
+        reason=reason,
+        message=f"why: {reason}",
+        changed=NOW,
+        written=NOW,
+        generation=1,
+    )
+
+
+def pool(planned: plan.PoolPlan, *, verified: str, degraded: str, reason: str) -> Pool:
+    return Pool(
+        name=planned.name,
+        uid="pool",
+        generation=1,
+        created=0.0,
+        selector={POOL_LABEL: planned.name},
+        layout_hash=planned.layout_hash,
+        fewest=1,
+        mig_config=planned.mig_config,
+        status={
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "message": f"why: {reason}",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "observedGeneration": 1,
+                }
+                for kind, status in ((VERIFIED, verified), (DEGRADED, degraded))
+            ]
+        },
+        policy=RolloutPolicy(),
+    )
+
+
+def node(planned: plan.PoolPlan, said: Condition | None) -> Node:
+    return Node(
+        name="n0",
+        uid="n0",
+        version="1",
+        created=0.0,
+        boot_id="b",
+        verified_boot="b",
+        ready=True,
+        labels={
+            POOL_LABEL: planned.name,
+            "topology.kubernetes.io/zone": "us-central1-c",
+            "nvidia.com/mig.config": planned.mig_config or "",
+        },
+        taint_keys=(),
+        condition=said,
+        leaving=False,
+        verified_layout=planned.mig_config or "",
+    )
+
+
+def found(stack: str, said: Condition | None, **more: Any) -> Found:
+    (planned,) = fleet(stack).pools
+    ok = said is not None and said.status == "True"
+    settles = said is not None and said.status == "Unknown"
+    facts: dict[str, Any] = {
+        "pools": (
+            pool(
+                planned,
+                verified="True" if ok else "False",
+                degraded="False" if ok or settles else "True",
+                reason=said.reason if said else "NotSeenYet",
+            ),
+        ),
+        "most": {planned.name: 1},
+        "nodes": (node(planned, said),),
+        "reports": {},
+        "gpus": {},
+        "pods": {},
+        "budgets": (),
+        "controller": 1,
+        "unread": (),
+    }
+    return Found(**(facts | more))
+
+
+@pytest.mark.parametrize("stack", ["s0", "s1"])
+def test_a_verified_pool_has_not_drifted(stack: str) -> None:
+    seen = found(stack, condition("True", "PartitionsMatch"))
+    assert silicon_drift(seen, fleet(stack), stack, NOW) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("stack", "heal"),
+    [
+        ("s0", "gcloud compute instances delete n0 --zone us-central1-c"),
+        (
+            "s1",
+            "kubectl -n gpu-operator delete pod -l app=nvidia-mig-manager "
+            "--field-selector spec.nodeName=n0",
+        ),
+    ],
+)
+def test_another_layout_is_healed_by_who_partitions_the_node(stack: str, heal: str) -> None:
+    seen = found(stack, condition("False", "WrongLayout"))
+    (finding,), unseen = silicon_drift(seen, fleet(stack), stack, NOW)
+    assert unseen == []
+    assert (finding.between, finding.where) == (Between.SILICON, "node n0")
+    assert finding.what == "WrongLayout: why: WrongLayout"
+    assert finding.heal == heal
+
+
+def test_a_broken_gpu_is_not_healed_by_partitioning_again() -> None:
+    seen = found("s1", condition("False", "GpuLost"))
+    ((finding,), _) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    assert finding.heal == ""
+
+
+@pytest.mark.parametrize("said", [condition("Unknown", "DriverHung"), None])
+def test_a_node_of_which_nothing_is_known_is_not_without_drift(said: Condition | None) -> None:
+    findings, (unseen,) = silicon_drift(found("s1", said), fleet("s1"), "s1", NOW)
+    assert findings == []
+    assert unseen.why.startswith("node n0: ")
+
+
+def test_a_pool_that_the_cluster_lacks_is_drift() -> None:
+    seen = found("s1", condition("True", "PartitionsMatch"), pools=(), nodes=())
+    ((finding,), _) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    assert finding.where == "pool demo-gpu-workers"
+    assert finding.heal == "pulumi up --refresh --stack s1"
+
+
+def test_without_a_controller_nothing_of_it_is_certain() -> None:
+    seen = found("s1", condition("True", "PartitionsMatch"), controller=0)
+    findings, (unseen,) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    assert findings == []
+    assert "fleet controller does not run" in unseen.why
+
+
+def test_too_few_nodes_are_drift_of_the_pool() -> None:
+    (planned,) = fleet("s1").pools
+    seen = found("s1", condition("True", "PartitionsMatch"))
+    short = pool(planned, verified="False", degraded="True", reason="TooFewNodes")
+    ((finding,), _) = silicon_drift(replace(seen, pools=(short,)), fleet("s1"), "s1", NOW)
+    assert finding.where == "pool demo-gpu-workers"
+    assert "see why no node joins" in finding.heal
