@@ -205,7 +205,8 @@ def test_every_question_is_one_that_the_tokens_scope_allows(doctor: Doctor) -> N
     doctor("s0", PROJECT, network, ("capacity: spot", f"capacity: {reserved}"))
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     asked = {(call["service"], call["operation"]) for call in map(json.loads, log)}
-    assert {service for service, _ in asked} == {*_ENDPOINTS}
+    # Of Cloud Storage `slicewright unlock` asks, and no doctor.
+    assert {service for service, _ in asked} == {*_ENDPOINTS} - {"storage"}
     for service, method in asked:
         assert SCOPE in find_method(service, method)["scopes"], (service, method)
 
