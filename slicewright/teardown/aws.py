@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, is_refusal, said
@@ -12,7 +13,9 @@ from slicewright.teardown.leftovers import Leftover, marked_by, marks, of_interf
 
 _T = TypeVar("_T")
 _TAGS_OF: Final = 20
-"""Load balancers in one DescribeTags. Source: Elastic Load Balancing's API references."""
+"""Load balancers or target groups in one DescribeTags. Source: Elastic Load Balancing's API
+references.
+"""
 _EXPIRED: Final = frozenset(
     {
         "AuthFailure",
@@ -30,6 +33,7 @@ _GONE: Final = frozenset(
         "InvalidVolume.NotFound",
         "LoadBalancerNotFound",
         "ResourceNotFoundException",
+        "TargetGroupNotFound",
     }
 )
 
@@ -66,6 +70,7 @@ class AwsAccount:
             self._ask("ec2:DescribeVolumes", self._volumes),
             self._ask("elasticloadbalancing:DescribeLoadBalancers", self._classic),
             self._ask("elasticloadbalancing:DescribeLoadBalancers", self._balancers),
+            self._ask("elasticloadbalancing:DescribeTargetGroups", self._target_groups),
             self._ask("logs:DescribeLogGroups", self._log_groups),
         ]
         return Found(
@@ -84,6 +89,9 @@ class AwsAccount:
             case "load balancer":
                 classic = self._session.client("elb")
                 return self._try(lambda: classic.delete_load_balancer(LoadBalancerName=leftover.id))
+            case "target group":
+                balancers = self._session.client("elbv2")
+                return self._try(lambda: balancers.delete_target_group(TargetGroupArn=leftover.id))
             case "network interface":
                 return self._try(
                     lambda: ec2.delete_network_interface(NetworkInterfaceId=leftover.id)
@@ -173,22 +181,38 @@ class AwsAccount:
     def _balancers(self) -> list[Leftover]:
         pages = self._pages("elbv2", "describe_load_balancers")
         arns = [b["LoadBalancerArn"] for page in pages for b in page["LoadBalancers"]]
+        return self._tagged(arns, self._tags)
+
+    def _target_groups(self) -> list[Leftover]:
+        """They outlive their load balancer, and hold nothing; an account may have 3000 of them.
+        Source: Elastic Load Balancing, "Quotas for your Network Load Balancers".
+        """
+        pages = self._pages("elbv2", "describe_target_groups")
+        used = {
+            g["TargetGroupArn"]: g.get("LoadBalancerArns") or []
+            for page in pages
+            for g in page["TargetGroups"]
+        }
+        return [
+            replace(one, held=f"used by {used[one.id][0]}" if used[one.id] else "")
+            for one in self._tagged([*used], self._tags, kind="target group")
+        ]
+
+    def _tags(self, arns: list[str]) -> list[tuple[str, list[dict[str, str]]]]:
         elbv2 = self._session.client("elbv2")
-        return self._tagged(
-            arns,
-            lambda some: [
-                (d["ResourceArn"], d["Tags"])
-                for d in elbv2.describe_tags(ResourceArns=some)["TagDescriptions"]
-            ],
-        )
+        return [
+            (d["ResourceArn"], d["Tags"])
+            for d in elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
+        ]
 
     def _tagged(
         self,
         found: Sequence[str],
         tags: Callable[[list[str]], list[tuple[str, list[dict[str, str]]]]],
+        kind: str = "load balancer",
     ) -> list[Leftover]:
         return [
-            Leftover(kind="load balancer", id=identity, proof=proof)
+            Leftover(kind=kind, id=identity, proof=proof)
             for at in range(0, len(found), _TAGS_OF)
             for identity, tagged in tags(list(found[at : at + _TAGS_OF]))
             if (proof := marked_by(tagged, self._cluster))

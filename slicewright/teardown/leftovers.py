@@ -13,6 +13,8 @@ from typing import Any, Final
 
 ORDER: Final = (
     "load balancer",
+    # In use as long as a load balancer forwards to it.
+    "target group",
     "forwarding rule",
     "target pool",
     "backend service",

@@ -22,6 +22,7 @@ _AWS_READ: Final = (
     "eks:DescribeCluster",
     "elasticloadbalancing:DescribeLoadBalancers",
     "elasticloadbalancing:DescribeTags",
+    "elasticloadbalancing:DescribeTargetGroups",
     "logs:DescribeLogGroups",
 )
 _AWS_DELETE_BY_TAG: Final = (
@@ -29,6 +30,7 @@ _AWS_DELETE_BY_TAG: Final = (
     "ec2:DeleteSecurityGroup",
     "ec2:DeleteVolume",
     "elasticloadbalancing:DeleteLoadBalancer",
+    "elasticloadbalancing:DeleteTargetGroup",
 )
 """They take the condition aws:ResourceTag. Source: Service Authorization Reference, Amazon EC2,
 Elastic Load Balancing, Elastic Load Balancing V2.

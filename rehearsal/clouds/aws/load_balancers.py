@@ -1,12 +1,14 @@
 """Elastic Load Balancing, both generations: what Services of a deleted cluster have left.
 
 A Service's load balancer is a classic one, or a network load balancer where its annotation asks for
-that. Source: Kubernetes' cloud-provider-aws, "Service controller".
+that, with a target group for each of its ports, which outlives the load balancer. Source:
+Kubernetes' cloud-provider-aws, "Service controller", pkg/providers/v1/aws_loadbalancer.go.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
@@ -19,7 +21,7 @@ from rehearsal.clouds.aws.ec2.network_interfaces import (
 )
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
-from rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS
+from rehearsal.clouds.aws.state import LOAD_BALANCERS, SUBNETS, TARGET_GROUPS
 from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
@@ -47,13 +49,19 @@ class LoadBalancers:
             "DescribeLoadBalancers": self._describe,
             "DeleteLoadBalancer": self._delete,
             "DescribeTags": self._tags,
+            "DescribeTargetGroups": self._describe_groups,
+            "DeleteTargetGroup": self._delete_group,
         }
         return in_known_regions(found, _no_region)
 
     def inventory(self) -> list[JsonObject]:
         return [
-            {"kind": "elb.loadBalancer", "name": key}
-            for key, _ in self._store.items(LOAD_BALANCERS)
+            {"kind": kind, "name": key}
+            for kind, kept in (
+                ("elb.loadBalancer", LOAD_BALANCERS),
+                ("elbv2.targetGroup", TARGET_GROUPS),
+            )
+            for key, _ in self._store.items(kept)
         ]
 
     def _of(self, params: JsonObject, *, classic: bool) -> dict[str, JsonObject]:
@@ -99,7 +107,10 @@ class LoadBalancers:
 
     def _tags(self, params: JsonObject, body: JsonObject) -> JsonObject:
         arns = {b["arn"]: b for b in self._of(params, classic=False).values()}
+        arns |= {g["arn"]: g for g in self._groups(params).values()}
         if unknown := [a for a in body["ResourceArns"] if a not in arns]:
+            if ":targetgroup/" in unknown[0]:
+                raise _no_group(unknown)
             raise _not_found(f"Load balancers '[{', '.join(unknown)}]' not found")
         shown = [
             {"ResourceArn": a, "Tags": tag_list(arns[a]["tags"])} for a in body["ResourceArns"]
@@ -143,6 +154,55 @@ class LoadBalancers:
         with self._store.lock:
             known = self._of(params, classic=False).values()
             self._remove(params, next((b for b in known if b["arn"] == arn), None))
+        return {}
+
+    def _groups(self, params: JsonObject) -> dict[str, JsonObject]:
+        """Target groups by name."""
+        found = self._store.values(TARGET_GROUPS, prefix=f"{params['region']}/")
+        return {group["name"]: group for group in found}
+
+    def _describe_groups(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        known = self._groups(params)
+        arns = {group["arn"]: group for group in known.values()}
+        names, wanted = body.get("Names") or [], body.get("TargetGroupArns") or []
+        unknown = [n for n in names if n not in known] or [a for a in wanted if a not in arns]
+        if unknown:
+            raise _no_group(unknown)
+        named = [known[n] for n in names] + [arns[a] for a in wanted]
+        balancers = {b["arn"] for b in self._of(params, classic=False).values()}
+        of = body.get("LoadBalancerArn")
+        return {
+            "TargetGroups": [
+                {
+                    "TargetGroupArn": g["arn"],
+                    "TargetGroupName": g["name"],
+                    "Protocol": "TCP",
+                    "Port": g["port"],
+                    "VpcId": g["vpc"],
+                    "TargetType": "instance",
+                    "LoadBalancerArns": sorted({g["balancer"]} & balancers),
+                }
+                for g in (named if names or wanted else known.values())
+                if of is None or g["balancer"] == of
+            ]
+        }
+
+    def _delete_group(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """Source: Elastic Load Balancing API reference, DeleteTargetGroup: in use as long as a
+        listener forwards to it.
+        """
+        arn = body["TargetGroupArn"]
+        if ":targetgroup/" not in arn:
+            raise aws_error("ValidationError", f"'{arn}' is not a valid target group ARN")
+        with self._store.lock:
+            found = next((g for g in self._groups(params).values() if g["arn"] == arn), None)
+            if found is None:
+                return {}
+            if found["balancer"] in {b["arn"] for b in self._of(params, classic=False).values()}:
+                raise aws_error(
+                    "ResourceInUse", f"Target group '{arn}' is currently in use by a listener"
+                )
+            self._store.delete(TARGET_GROUPS, f"{params['region']}/{found['name']}")
         return {}
 
     def _remove(self, params: JsonObject, balancer: JsonObject | None) -> None:
@@ -193,7 +253,9 @@ def leave_load_balancer(
         "since": now(),
     }
     context.store.put(LOAD_BALANCERS, f"{region}/{name}", balancer)
-    if not network:
+    if network:
+        _leave_groups(context, region, service, balancer)
+    else:
         group = add_balancer_group(context, region, balancer["vpc"], name, cluster=cluster)
     for subnet in known:
         add_interface(
@@ -205,6 +267,31 @@ def leave_load_balancer(
             status="in-use",
             lasts_s=None,
         )
+
+
+def _leave_groups(context: Context, region: str, service: JsonObject, balancer: JsonObject) -> None:
+    """With the load balancer's tags, and a name of namespace, Service and a digest. Source:
+    cloud-provider-aws, pkg/providers/v1/aws_loadbalancer.go (buildTargetGroupName).
+    """
+    meta = service["metadata"]
+    for port in [p["port"] for p in service["spec"].get("ports") or ({"port": 80},)]:
+        digest = hashlib.sha256(f"{meta['uid']}:{port}".encode()).hexdigest()
+        space, service_name = meta.get("namespace", "default"), meta.get("name", meta["uid"])
+        name = f"k8s-{space[:8]}-{service_name[:8]}-{digest[:10]}"
+        arn = f"arn:aws:elasticloadbalancing:{region}:{ACCOUNT}:targetgroup/{name}/{digest[:16]}"
+        group: JsonObject = {
+            "name": name,
+            "arn": arn,
+            "port": port,
+            "vpc": balancer["vpc"],
+            "balancer": balancer["arn"],
+            "tags": balancer["tags"],
+        }
+        context.store.put(TARGET_GROUPS, f"{region}/{name}", group)
+
+
+def _no_group(unknown: Sequence[str]) -> CloudError:
+    return aws_error("TargetGroupNotFound", f"Target groups '[{', '.join(unknown)}]' not found")
 
 
 def _named(meta: JsonObject) -> str:

@@ -30,8 +30,9 @@ NETWORK_INTERFACES = Kind[JsonObject]("ec2/networkInterfaces")
 SECURITY_GROUPS = Kind[JsonObject]("ec2/securityGroups")
 VOLUMES = Kind[JsonObject]("ec2/volumes")
 LOAD_BALANCERS = Kind[JsonObject]("elb/loadBalancers")
+TARGET_GROUPS = Kind[JsonObject]("elb/targetGroups")
 LOG_GROUPS = Kind[JsonObject]("logs/logGroups")
-"""The last three by REGION/NAME; volumes and load balancers only once they are left over."""
+"""The last four by REGION/NAME; all but log groups only once they are left over."""
 LAUNCH_TEMPLATES = Kind[JsonObject]("ec2/launchTemplates")
 """By REGION/ID: in the API's form; fields that begin with `_` are not shown."""
 

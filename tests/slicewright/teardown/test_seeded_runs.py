@@ -29,7 +29,9 @@ _FAULTS = {
         "eks.DescribeCluster",
         "elb.DeleteLoadBalancer",
         "elb.DescribeTags",
+        "elbv2.DeleteTargetGroup",
         "elbv2.DescribeLoadBalancers",
+        "elbv2.DescribeTargetGroups",
         "logs.DeleteLogGroup",
     ),
     "gke": (

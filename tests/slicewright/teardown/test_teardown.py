@@ -84,6 +84,7 @@ def test_a_stuck_finalizer_costs_time_and_leaves_nothing(world: World) -> None:
     kinds = {one.kind for one in report.deleted}
     assert "disk" in kinds
     assert {"load balancer", "forwarding rule"} & kinds
+    assert ("target group" in kinds) is (world.subject.cloud == "eks")
 
 
 def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> None:

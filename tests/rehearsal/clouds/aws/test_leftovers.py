@@ -126,6 +126,33 @@ def test_a_network_load_balancer_is_deleted_by_its_arn(aws) -> None:
     aws.call("ec2", "DeleteSubnet", SubnetId=aws.subnets[0])
 
 
+def test_target_groups_outlive_their_load_balancer(aws) -> None:
+    aws.make_cluster()
+    kind = {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
+    meta = {"uid": "0a1b2c3d", "namespace": "ml", "name": "triton", "annotations": kind}
+    spec = {"type": "LoadBalancer", "ports": [{"port": 8000}, {"port": 8001}]}
+    nodes = fake_nodes(aws.environment, "p4d")
+    nodes.add_object("/api/v1/services", {"metadata": meta, "spec": spec})
+    delete_all(aws)
+
+    def groups() -> list[dict[str, object]]:
+        return list(aws.call("elbv2", "DescribeTargetGroups")["TargetGroups"])
+
+    assert sorted(g["Port"] for g in groups()) == [8000, 8001]
+    (left,) = aws.call("elbv2", "DescribeLoadBalancers")["LoadBalancers"]
+    arn = groups()[0]["TargetGroupArn"]
+    with pytest.raises(CloudError) as caught:
+        aws.call("elbv2", "DeleteTargetGroup", TargetGroupArn=arn)
+    assert caught.value.reason == "ResourceInUse"
+    aws.call("elbv2", "DeleteLoadBalancer", LoadBalancerArn=left["LoadBalancerArn"])
+    assert [g["LoadBalancerArns"] for g in groups()] == [[], []]
+    (tags,) = aws.call("elbv2", "DescribeTags", ResourceArns=[arn])["TagDescriptions"]
+    assert {"Key": "kubernetes.io/cluster/p4d", "Value": "owned"} in tags["Tags"]
+    for group in groups():
+        aws.call("elbv2", "DeleteTargetGroup", TargetGroupArn=group["TargetGroupArn"])
+    assert "elbv2.targetGroup" not in aws.cloud.inventory()
+
+
 def test_the_log_group_of_a_cluster_with_logs_stays(aws) -> None:
     aws.make_cluster()
     on = {"clusterLogging": [{"types": ["api"], "enabled": True}]}
