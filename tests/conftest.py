@@ -83,7 +83,10 @@ CLOUDS_FIXTURE = "clouds_over_http"
 WHOLE_RUNS = "tests/rehearsal/scenario/whole_run/"
 LONGEST = tuple(
     f"{WHOLE_RUNS}test_{name}.py"
-    for name in ("eks_fleet", "gke_fleet", "eks_orders", "existing_cluster", "adopted_operator")
+    for name in (
+        *("eks_fleet", "gke_fleet", "served_models", "eks_orders", "existing_cluster"),
+        "adopted_operator",
+    )
 )
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
 # on one worker.
