@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -34,6 +35,54 @@ def test_without_a_command_it_prints_its_help(capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert err == ""
     assert all(f"\n    {command} " in out for command in ("check", "plan", "rehearse"))
+
+
+def test_a_command_that_is_none_is_refused_with_all_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["pln"])
+    assert ended.value.code == cli.BAD_INPUT
+    error = capsys.readouterr().err
+    assert "'pln'" in error
+    assert all(f"'{command}'" in error for command in ("check", "import-file", "rehearse"))
+
+
+COMMANDS = (
+    *("check", "plan", "preview-report", "rights", "doctor", "status", "rollout"),
+    *("import-file", "recover", "destroy", "rehearse"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_of_the_help_explains_itself(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([]) == cli.PROVEN
+    assert re.search(rf"^    {command}\s", capsys.readouterr().out, re.MULTILINE)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: slicewright {command} ")
+
+
+def test_a_command_imports_no_other() -> None:
+    """They take a quarter of the time of a start."""
+    imported = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import sys, slicewright.cli\n"
+            "try:\n    slicewright.cli.main(['plan', '--help'])\n"
+            "finally:\n    print(*sys.modules, file=sys.stderr)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    ).stderr.split()
+    assert "slicewright.commands.plan" in imported
+    others = {"doctor", "rollout", "status", "destroy", "rehearse"}
+    assert not others & {name.removeprefix("slicewright.commands.") for name in imported}
 
 
 def test_every_stack_that_is_named_is_planned_and_checked(
