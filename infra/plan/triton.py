@@ -29,6 +29,22 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path) -> Checked[None]:
             _DOCS,
             in_key=True,
         )
+    for i, name in enumerate(asked.load_models):
+        if "/" in name or name in (".", ".."):
+            yield refuse(
+                (*path, "load_models", i),
+                f"{name} names no model: a model is a directory of the repository, by its own name",
+                "write that name alone, for example densenet_onnx",
+                _DOCS,
+            )
+    share = asked.model_repository
+    if isinstance(share, spec.ModelShare) and ".." in share.path.split("/"):
+        yield refuse(
+            (*path, "model_repository", "path"),
+            "has '..', and servers export directories by their own paths",
+            "write the path without it",
+            "Kubernetes docs, volumes: nfs",
+        )
     for i, argument in enumerate(asked.extra_args):
         flag = argument.partition("=")[0]
         if flag in _TYPED:

@@ -422,6 +422,14 @@ def test_eight_tritons_find_a_slice_of_two_partitions_and_a_ninth_does_not() -> 
             [("load_models", ["m"])],
             "load_models: with model_control: none all models of the directory are loaded",
         ),
+        (
+            [("model_control", "explicit"), ("load_models", ["m", "../m"])],
+            "load_models[1]: ../m names no model",
+        ),
+        (
+            [("model_repository", {"server": "nfs", "path": "/a/../b"})],
+            "model_repository.path: has '..'",
+        ),
         ([("extra_args", ["--model-repository=/x"])], "use model_repository"),
         ([("extra_args", ["--http-port=80"])], "expect ports 8000, 8001 and 8002; leave it out"),
         ([("model_repository", {"server": "nfs", "path": "models"})], "is not an absolute path"),
