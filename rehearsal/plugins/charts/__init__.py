@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.charts import cluster_autoscaler, gpu_operator
+from rehearsal.plugins.charts import cluster_autoscaler, gpu_operator, keda, prometheus_stack
 
 
 class NoSuchChart(Exception):
@@ -57,6 +57,32 @@ _CHARTS: Sequence[Chart] = (
         check=cluster_autoscaler.check,
         render=cluster_autoscaler.render,
         # It has neither CRDs nor hooks.
+        crds=list,
+        before_upgrade=lambda values, namespace: [],
+        removed_crds=lambda values: [],
+        after_delete=lambda values, release, namespace: [],
+    ),
+    Chart(
+        name="kube-prometheus-stack",
+        version=prometheus_stack.VERSION,
+        app_version=prometheus_stack.APP_VERSION,
+        repository="https://prometheus-community.github.io/helm-charts",
+        check=prometheus_stack.check,
+        render=prometheus_stack.render,
+        crds=prometheus_stack.crds,
+        # Its hooks are the admission webhook's, which `check` refuses.
+        before_upgrade=lambda values, namespace: [],
+        removed_crds=lambda values: [],
+        after_delete=lambda values, release, namespace: [],
+    ),
+    Chart(
+        name="keda",
+        version=keda.VERSION,
+        app_version=keda.VERSION,
+        repository="https://kedacore.github.io/charts",
+        check=keda.check,
+        render=keda.render,
+        # They are templates, which go with the release.
         crds=list,
         before_upgrade=lambda values, namespace: [],
         removed_crds=lambda values: [],
