@@ -31,9 +31,11 @@ from infra.components.karpenter import Karpenter
 from infra.components.monitoring import Monitoring
 from infra.components.node_agent import NodeAgents
 from infra.components.pod_autoscaling import PodAutoscaling
+from infra.components.prometheus_adapter import PrometheusAdapter
 from infra.components.workloads import Workloads
 from infra.plan import (
     SYSTEM_LABELS,
+    AdapterPlan,
     ByoFleetPlan,
     ByoPoolPlan,
     EksAutoscalerPlan,
@@ -41,6 +43,7 @@ from infra.plan import (
     FleetPlan,
     GkeFleetPlan,
     KarpenterPlan,
+    KedaPlan,
 )
 
 
@@ -298,16 +301,7 @@ def _deploy_in_cluster(
             opts=inside,
         )
         servers = workloads.namespaces
-        if fleet.pod_autoscaling is not None:
-            PodAutoscaling(
-                "pod-autoscaling",
-                fleet,
-                fleet.pod_autoscaling,
-                deployments=workloads.deployments,
-                cluster=site.cluster,
-                after=site.system,
-                opts=inside,
-            )
+        _scale(fleet, site, workloads)
     if fleet.monitoring is not None:
         Monitoring(
             "monitoring",
@@ -322,6 +316,33 @@ def _deploy_in_cluster(
         pulumi.export(name, value)
     pulumi.export("pools", pool_outputs(fleet))
     return controller
+
+
+def _scale(fleet: FleetPlan, site: _Site, workloads: Workloads) -> None:
+    """Declares what changes the replicas of workloads, where there are any that are scaled."""
+    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
+    match fleet.pod_autoscaling:
+        case KedaPlan() as keda:
+            PodAutoscaling(
+                "pod-autoscaling",
+                fleet,
+                keda,
+                deployments=workloads.deployments,
+                cluster=site.cluster,
+                after=site.system,
+                opts=inside,
+            )
+        case AdapterPlan():
+            PrometheusAdapter(
+                "prometheus-adapter",
+                fleet,
+                deployments=workloads.deployments,
+                cluster=site.cluster,
+                after=site.system,
+                opts=inside,
+            )
+        case None:
+            pass
 
 
 def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:

@@ -29,8 +29,9 @@ def step_text(before: Any, after: Any) -> str:
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.KarpenterPlan) and isinstance(after, plan.KarpenterPlan):
         return step_text(vars(before), vars(after))
-    if isinstance(before, plan.KedaPlan) and isinstance(after, plan.KedaPlan):
-        return step_text(vars(before), vars(after))
+    for scaler in (plan.KedaPlan, plan.AdapterPlan):
+        if isinstance(before, scaler) and isinstance(after, scaler):
+            return step_text(vars(before), vars(after))
     if (
         isinstance(before, tuple)
         and isinstance(after, tuple)
@@ -89,6 +90,8 @@ def value_text(value: Any) -> str:
             return f"{value.name} ({_replicas(value)} x {value.asked.kind})"
         case plan.KedaPlan():
             return "the cluster's KEDA" if value.existing else f"KEDA {value.chart_version}"
+        case plan.AdapterPlan():
+            return f"prometheus-adapter ({value.image})"
         case plan.WorkloadPlan():
             return (
                 f"{value.name} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra import plan, values
 
 
-def scaling_lines(one: plan.DeploymentPlan) -> list[str]:
+def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
     """The formula, why the largest number is what it is, what happens without an answer, and the
     query. Empty where replicas are fixed.
     """
@@ -24,13 +24,16 @@ def scaling_lines(one: plan.DeploymentPlan) -> list[str]:
         if asked.max == "partitions"
         else f"stated; there is room for {scaling.places}"
     )
+    query = values.scaling_query(one) if by_keda else values.pod_metric(one).query
     span = f"{scaling.min} to {scaling.max} replicas ({most})"
     found = [
         f"  is scaled       {span}: {formula}, rounded up",
-        f"  of              {values.scaling_query(one)}",
+        f"  of              {query}",
     ]
     if asked.wake is not None:
         found.append(f"  wakes while     {asked.wake} is above 0; sleeps {asked.cooldown} after")
+    if not by_keda:
+        return [*found, "  without answer  nothing changes"]
     found.append(f"  without answer  {_fallback(scaling)}")
     return found
 

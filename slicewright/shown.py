@@ -55,14 +55,15 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         )
     for deployment in fleet.deployments:
         console.print()
-        _deployment(deployment, console)
+        by_keda = isinstance(fleet.pod_autoscaling, plan.KedaPlan)
+        _deployment(deployment, console, by_keda=by_keda)
     if fleet.pools:
         console.print()
         _totals(fleet, console)
     show_notes(fleet, console)
 
 
-def _deployment(one: plan.DeploymentPlan, console: Console) -> None:
+def _deployment(one: plan.DeploymentPlan, console: Console, *, by_keda: bool) -> None:
     asked = one.asked
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
     count = f"{one.most} replica{'s' if one.most != 1 else ''}"
@@ -89,7 +90,7 @@ def _deployment(one: plan.DeploymentPlan, console: Console) -> None:
             f"{one.memory.weights_mib}, context {one.memory.context_mib or 'not known'}, about "
             f"{one.memory.overhead_mib} of the server's own",
         )
-    for line in scaling_lines(one):
+    for line in scaling_lines(one, by_keda=by_keda):
         _line(console, line)
 
 

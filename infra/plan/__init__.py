@@ -43,7 +43,7 @@ from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.monitoring import MonitoringPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
-from infra.plan.pod_autoscaling import KedaPlan
+from infra.plan.pod_autoscaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
 
 __all__ = [
     "EVERYWHERE",
@@ -54,6 +54,7 @@ __all__ = [
     "SYSTEM_LABELS",
     "AccessEntryPlan",
     "AccessPolicyPlan",
+    "AdapterPlan",
     "AddonIdentity",
     "AutoscalingPlan",
     "ByoClusterPlan",
@@ -85,6 +86,7 @@ __all__ = [
     "MonitoringPlan",
     "NodeCount",
     "PartChange",
+    "PodAutoscalingPlan",
     "PoolPlan",
     "ReplicatedResource",
     "ReservedCapacity",

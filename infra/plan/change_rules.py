@@ -688,8 +688,8 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "nodes and pods stay; while KEDA is away or changes, replicas stay as they are",
-        "keda.sh docs",
-        {"pod_autoscaling": "KEDA"},
+        "nodes and pods stay; while the autoscaler is away or changes, replicas stay as they are",
+        "Kubernetes docs, horizontal pod autoscaling",
+        {"pod_autoscaling": "KEDA, or prometheus-adapter"},
     ),
 )

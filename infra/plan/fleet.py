@@ -14,7 +14,7 @@ from infra.plan.eks_templates import EksTemplate
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
 from infra.plan.monitoring import MonitoringPlan
-from infra.plan.pod_autoscaling import KedaPlan
+from infra.plan.pod_autoscaling import PodAutoscalingPlan
 from infra.spec import (
     Capacity,
     CapacityBlock,
@@ -529,7 +529,7 @@ class CommonPlan:
     """Servers that the stack makes."""
     monitoring: MonitoringPlan | None
     """None: nothing is made for metrics."""
-    pod_autoscaling: KedaPlan | None
+    pod_autoscaling: PodAutoscalingPlan | None
     """None: no workload is scaled."""
 
 

@@ -26,12 +26,24 @@ class KedaPlan:
     """Namespaces of the workloads that it scales; it may read and change nothing in others."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdapterPlan:
+    """prometheus-adapter, and the Prometheus that it asks."""
+
+    namespace: str
+    image: str
+    prometheus_url: str
+
+
+PodAutoscalingPlan = KedaPlan | AdapterPlan
+
+
 def plan_pod_autoscaling(
     fleet: spec.Fleet,
     deployments: Sequence[DeploymentPlan],
     monitoring: MonitoringPlan | None,
     stated: Stated,
-) -> Checked[KedaPlan | None]:
+) -> Checked[PodAutoscalingPlan | None]:
     """None where no workload is scaled."""
     asked, scaled = fleet.pod_autoscaling, False
     url = (asked.prometheus_url or "").rstrip("/")
@@ -45,17 +57,23 @@ def plan_pod_autoscaling(
             yield _without_prometheus(at, monitoring)
         if monitoring is not None and asked.prometheus_url is None and stated.has(at):
             yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
+        if isinstance(asked, spec.PrometheusAdapter) and stated.has(at):
+            yield from _check_for_adapter(workload.autoscaling, at)
     taken = {one.namespace for one in deployments} | {"default"}
     if monitoring is not None and monitoring.namespace is not None:
         taken.add(monitoring.namespace)
-    if scaled and not asked.existing and asked.namespace in taken:
+    existing = isinstance(asked, spec.Keda) and asked.existing
+    if scaled and not existing and asked.namespace in taken:
         yield refuse(
             ("pod_autoscaling", "namespace"),
-            f"{asked.namespace} is a namespace of others, and KEDA's is made and deleted with it",
-            "write another, for example keda",
+            f"{asked.namespace} is a namespace of others, and the autoscaler's is made and deleted "
+            "with it",
+            f"write another, for example {asked.by}",
         )
     if not scaled or not url:
         return None
+    if isinstance(asked, spec.PrometheusAdapter):
+        return AdapterPlan(namespace=asked.namespace, image=asked.image, prometheus_url=url)
     return KedaPlan(
         existing=asked.existing,
         namespace=asked.namespace,
@@ -83,6 +101,31 @@ def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Fin
         "Google Cloud docs, Managed Service for Prometheus: querying using PromQL",
         in_key=True,
     )
+
+
+def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
+    """What Kubernetes' own autoscaler cannot do."""
+    if scaled.min == 0:
+        yield refuse(
+            (*at, "min"),
+            "with prometheus-adapter there is no way to no replica and back",
+            "write 1 or more, or pod_autoscaling: {by: keda}",
+            "Kubernetes docs, feature gate HPAScaleToZero",
+        )
+    if scaled.metric == "query":
+        yield refuse(
+            (*at, "metric"),
+            "prometheus-adapter is told of metrics of pods, and a query is of all of them",
+            "write queue-time, requests-waiting or cache-usage, or pod_autoscaling: {by: keda}",
+            "kubernetes-sigs/prometheus-adapter, docs/config.md",
+        )
+    if "fallback" in scaled.model_fields_set:
+        yield refuse(
+            (*at, "fallback"),
+            "is KEDA's: without an answer Kubernetes' own autoscaler changes nothing",
+            "leave it out, or write pod_autoscaling: {by: keda}",
+            in_key=True,
+        )
 
 
 def _check_window(

@@ -13,6 +13,7 @@ from infra.spec.schema.autoscaling import (
     Fallback,
     Keda,
     Pace,
+    PrometheusAdapter,
     microseconds,
     seconds,
 )
@@ -190,6 +191,7 @@ __all__ = [
     "PodIdentity",
     "PrivateNetwork",
     "Problem",
+    "PrometheusAdapter",
     "PrometheusStack",
     "PublicNetwork",
     "Queued",

@@ -49,6 +49,7 @@ from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv,
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
 from infra.values.pods import pod_request, tolerations
+from infra.values.prometheus_adapter import adapter_objects, pod_autoscaler
 from infra.values.rights import (
     READING,
     Need,
@@ -59,7 +60,7 @@ from infra.values.rights import (
 )
 from infra.values.rollout import rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
-from infra.values.scaling_queries import scaling_query, waking_query
+from infra.values.scaling_queries import pod_metric, scaling_query, waking_query
 from infra.values.startup_policy import startup_policy
 from infra.values.text import JsonObject, as_flow_yaml, as_yaml, short_hash, words_as_flow_yaml
 from infra.values.workload_heads import WORKLOAD_LABEL
@@ -94,6 +95,7 @@ __all__ = [
     "NoSuchPool",
     "OperatorFiles",
     "WorkloadObjects",
+    "adapter_objects",
     "as_flow_yaml",
     "as_yaml",
     "autoscaler_chart",
@@ -130,6 +132,8 @@ __all__ = [
     "operator_values",
     "patch_command",
     "plugin_configs",
+    "pod_autoscaler",
+    "pod_metric",
     "pod_request",
     "rights",
     "rollout_policy",

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.plan import SYSTEM_LABELS, AutoscalingPlan, ByoFleetPlan, DeploymentPlan, FleetPlan
+from infra.plan import (
+    SYSTEM_LABELS,
+    AutoscalingPlan,
+    ByoFleetPlan,
+    DeploymentPlan,
+    FleetPlan,
+    KedaPlan,
+)
 from infra.spec import Pace, seconds
 from infra.values.scaling_queries import scaling_query, waking_query
 from infra.values.text import JsonObject
@@ -24,7 +31,7 @@ _DOWN_S: Final = 300
 def keda_chart(fleet: FleetPlan) -> tuple[str, str | None]:
     """The chart, and its repository if that is separate: an OCI chart is one address."""
     plan = fleet.pod_autoscaling
-    assert plan is not None
+    assert isinstance(plan, KedaPlan)
     if plan.repository.startswith("oci://"):
         return f"{plan.repository.rstrip('/')}/{_CHART}", None
     return _CHART, plan.repository
@@ -33,7 +40,7 @@ def keda_chart(fleet: FleetPlan) -> tuple[str, str | None]:
 def keda_values(fleet: FleetPlan) -> JsonObject:
     """It may scale Deployments of the watched namespaces, and read no Secret of any but its own."""
     plan = fleet.pod_autoscaling
-    assert plan is not None
+    assert isinstance(plan, KedaPlan)
     values: JsonObject = {
         "watchNamespace": ",".join(plan.watched),
         "crds": {"install": True},
@@ -74,7 +81,7 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
         "advanced": {
             # Else the replicas of a day would be those of its first minute, when it goes.
             "restoreToOriginalReplicaCount": False,
-            "horizontalPodAutoscalerConfig": {"behavior": _behavior(scaling)},
+            "horizontalPodAutoscalerConfig": {"behavior": scaling_behavior(scaling)},
         },
         "triggers": _triggers(plan, scaling, prometheus_url),
         "fallback": {
@@ -126,7 +133,8 @@ def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> 
     }
 
 
-def _behavior(scaling: AutoscalingPlan) -> JsonObject:
+def scaling_behavior(scaling: AutoscalingPlan) -> JsonObject:
+    """Of the HorizontalPodAutoscaler."""
     asked = scaling.asked
     return {
         "scaleUp": _pace(asked.scale_up, default_s=0),

@@ -6,7 +6,14 @@ are 0, of one whose metrics nobody reads there are none.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from infra.plan import DeploymentPlan
+
+_QUEUED: Final = "nv_inference_queue_duration_us"
+_ANSWERED: Final = "nv_inference_request_success"
+_WAITING: Final = "vllm:num_requests_waiting"
 
 
 def scaling_query(plan: DeploymentPlan) -> str:
@@ -18,7 +25,7 @@ def scaling_query(plan: DeploymentPlan) -> str:
         case "queue-time":
             found = _queue_time(pods, asked.model, asked.window)
         case "requests-waiting":
-            found = f"sum(avg_over_time(vllm:num_requests_waiting{{{pods}}}[{asked.window}]))"
+            found = f"sum(avg_over_time({_WAITING}{{{pods}}}[{asked.window}]))"
         case "cache-usage":
             found = _cache_usage(pods, asked.window)
         case "query":
@@ -26,6 +33,54 @@ def scaling_query(plan: DeploymentPlan) -> str:
             return asked.query
     # Without pods nothing can have a queue; where there are some and no metrics, it is not known.
     return f"({found}) or (vector(0) unless on() up{{{pods}}})" if scaling.min == 0 else found
+
+
+@dataclass(frozen=True)
+class PodMetric:
+    """A metric of single pods, as prometheus-adapter is told of it."""
+
+    name: str
+    """Of the custom metric: of one workload only, because window and model are the workload's."""
+    series: str
+    """Series by which it finds pods that have it."""
+    query: str
+    """Its template: `<<.LabelMatchers>>` are the pods that are asked for."""
+
+
+def pod_metric(plan: DeploymentPlan) -> PodMetric:
+    """What `scaling_query` asks of all pods together, for each of them; not of a stated query."""
+    scaling = plan.autoscaling
+    assert scaling is not None
+    asked, asked_pods = scaling.asked, "<<.LabelMatchers>>"
+    name = plan.name.replace("-", "_")
+    match asked.metric:
+        case "queue-time":
+            of = _of_model(asked_pods, asked.model)
+            waited, answered = (
+                f"sum(rate({series}{{{of}}}[{asked.window}])) by (<<.GroupBy>>)"
+                for series in (_QUEUED, _ANSWERED)
+            )
+            return PodMetric(
+                f"avg_time_queue_us_{name}",
+                f"{_QUEUED}{{{_pods(plan)}}}",
+                f"{waited} / clamp_min({answered}, 0.1)",
+            )
+        case "requests-waiting":
+            return PodMetric(
+                f"requests_waiting_{name}",
+                f"{_WAITING}{{{_pods(plan)}}}",
+                f"sum(avg_over_time({_WAITING}{{{asked_pods}}}[{asked.window}])) by (<<.GroupBy>>)",
+            )
+        case "cache-usage":
+            either = '__name__=~"vllm:(kv|gpu)_cache_usage_perc"'
+            return PodMetric(
+                f"cache_usage_percent_{name}",
+                f"{{{either},{_pods(plan)}}}",
+                f"100 * avg(avg_over_time({{{either},{asked_pods}}}[{asked.window}])) "
+                "by (<<.GroupBy>>)",
+            )
+        case "query":
+            raise AssertionError("the plan refuses it")
 
 
 def waking_query(query: str) -> str:
@@ -39,11 +94,13 @@ def _queue_time(pods: str, model: str | None, window: str) -> str:
     so that a single slow one starts nothing. Idle: 0. Source of the names:
     triton-inference-server/server, docs/user_guide/metrics.md.
     """
-    of = pods if model is None else f'{pods},model="{_quoted(model)}"'
-    return (
-        f"sum(rate(nv_inference_queue_duration_us{{{of}}}[{window}])) / "
-        f"clamp_min(sum(rate(nv_inference_request_success{{{of}}}[{window}])), 0.1)"
-    )
+    of = _of_model(pods, model)
+    waited, answered = (f"sum(rate({s}{{{of}}}[{window}]))" for s in (_QUEUED, _ANSWERED))
+    return f"{waited} / clamp_min({answered}, 0.1)"
+
+
+def _of_model(pods: str, model: str | None) -> str:
+    return pods if model is None else f'{pods},model="{_quoted(model)}"'
 
 
 def _cache_usage(pods: str, window: str) -> str:

@@ -58,6 +58,10 @@ def scaling(fleet: plan.FleetPlan) -> Mapping[str, str]:
     scaler = fleet.pod_autoscaling
     if scaler is None:
         return {}
+    if isinstance(scaler, plan.AdapterPlan):
+        autoscalers = [values.pod_autoscaler(one) for one in fleet.deployments if one.autoscaling]
+        objects = [*values.adapter_objects(fleet), *autoscalers]
+        return {"prometheus-adapter.yaml": "---\n".join(map(values.as_flow_yaml, objects))}
     return {
         "keda.yaml": values.as_flow_yaml(values.keda_values(fleet)),
         **{

@@ -471,6 +471,9 @@ def autoscaled() -> Iterator[Row]:
         yield Row(
             f"pod_autoscaling.{name}", {f"pod_autoscaling.{name}": value}, IN_PLACE, there, **fleet
         )
+    adapter = there | {"pod_autoscaling": there["pod_autoscaling"] | {"by": "prometheus-adapter"}}
+    image = {"pod_autoscaling.image": "registry.example.com/adapter:v0.12.0"}
+    yield Row("pod_autoscaling.image", image, IN_PLACE, adapter, **fleet)
 
 
 def operator(operated: Changes) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, Tag
 
 from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
-from infra.spec.schema.field_types import NamespaceName
+from infra.spec.schema.field_types import Image, NamespaceName
 from infra.spec.schema.model import SpecModel
 
 _KEDA: Final = "keda.sh docs, ScaledObject specification"
@@ -142,6 +142,17 @@ class Autoscaling(SpecModel):
     fallback: Fallback = Fallback()
 
 
+PrometheusUrl = Annotated[
+    str,
+    Pattern(
+        pattern=r"https?://[^\s/@]+(?::[0-9]{1,5})?(?:/[^\s@]*)?",
+        is_not="the URL of a Prometheus, without a user's name or password",
+        examples=("http://prometheus.monitoring.svc:9090",),
+        source="Prometheus docs, HTTP API",
+    ),
+]
+
+
 class Keda(SpecModel):
     """KEDA, by its chart: it makes a HorizontalPodAutoscaler and gives it its metrics."""
 
@@ -168,16 +179,28 @@ class Keda(SpecModel):
             source="kedacore/charts, keda",
         ),
     ] = "2.21.0"
-    prometheus_url: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"https?://[^\s/@]+(?::[0-9]{1,5})?(?:/[^\s@]*)?",
-                is_not="the URL of a Prometheus, without a user's name or password",
-                examples=("http://prometheus.monitoring.svc:9090",),
-                source="Prometheus docs, HTTP API",
-            ),
-        ]
-        | None
-    ) = None
+    prometheus_url: PrometheusUrl | None = None
     """Whom it asks. By default the Prometheus of `monitoring`."""
+
+
+class PrometheusAdapter(SpecModel):
+    """prometheus-adapter with a HorizontalPodAutoscaler for each workload. Its project has ended:
+    for clusters that may not have KEDA. It needs cert-manager, for its certificate.
+    """
+
+    by: Literal["prometheus-adapter"]
+    namespace: NamespaceName = "prometheus-adapter"
+    image: Image = "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
+    prometheus_url: PrometheusUrl | None = None
+    """Whom it asks. By default the Prometheus of `monitoring`."""
+
+
+def _by(value: object) -> str:
+    adapter = isinstance(value, dict) and value.get("by") == "prometheus-adapter"
+    return "prometheus-adapter" if adapter else "keda"
+
+
+PodAutoscaling = Annotated[
+    Annotated[Keda, Tag("keda")] | Annotated[PrometheusAdapter, Tag("prometheus-adapter")],
+    Discriminator(_by),
+]

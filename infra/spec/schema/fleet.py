@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from infra.spec.schema.access import AdminGroup, MetricsSource
-from infra.spec.schema.autoscaling import Keda
+from infra.spec.schema.autoscaling import Keda, PodAutoscaling
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
     DnsLabel,
@@ -103,7 +103,7 @@ class _Fleet(SpecModel):
     """What runs on the pools: with `kind`, servers that the stack makes; with `gpu_share`, requests
     for fractions of GPUs.
     """
-    pod_autoscaling: Keda = Keda()
+    pod_autoscaling: PodAutoscaling = Keda()
     """What changes the replicas of workloads with `autoscaling`; without any it is not made."""
 
 

@@ -1,0 +1,213 @@
+"""S4's autoscaling by prometheus-adapter: its metric, its limits, and less than its rights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi_kubernetes as k8s
+import pytest
+import yaml
+
+from infra import plan, spec, values
+from infra.components import existing_cluster
+from slicewright.change_text import step_text
+from slicewright.cli import main
+from tests.infra.test_workloads import GOLDEN, planned, stack
+
+Record = Callable[..., list[Any]]
+FLEET = stack("prometheus-adapter")
+NAME = "avg_time_queue_us_tritonserver"
+
+
+def objects() -> list[Mapping[str, Any]]:
+    return [*values.adapter_objects(planned(FLEET))]
+
+
+def only(kind: str, name: str | None = None) -> Mapping[str, Any]:
+    (found,) = (
+        one for one in objects() if one["kind"] == kind and name in (None, one["metadata"]["name"])
+    )
+    return found
+
+
+def refusal(**autoscaling: Any) -> str:
+    raw = copy.deepcopy(FLEET)
+    raw["workloads"][0]["autoscaling"] |= autoscaling
+    with pytest.raises(spec.SpecError) as refused:
+        planned(raw)
+    return str(refused.value)
+
+
+def test_the_autoscaler_is_s4s_from_1_to_7_at_50_microseconds_a_pod() -> None:  # S4-45, -46
+    made = values.pod_autoscaler(planned(FLEET).deployments[0])
+    assert made["apiVersion"] == "autoscaling/v2"
+    assert made["spec"]["scaleTargetRef"]["name"] == "tritonserver"
+    assert (made["spec"]["minReplicas"], made["spec"]["maxReplicas"]) == (1, 7)
+    (metric,) = made["spec"]["metrics"]
+    assert metric == {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": NAME},
+            "target": {"type": "AverageValue", "averageValue": "50"},
+        },
+    }
+
+
+def test_it_has_one_rule_of_the_queue_metric_of_the_workloads_pods() -> None:  # S4-33 to -37
+    (rule,) = yaml.safe_load(only("ConfigMap")["data"]["config.yaml"])["rules"]
+    assert rule["seriesQuery"].startswith('nv_inference_queue_duration_us{namespace="default",pod=')
+    assert rule["resources"]["overrides"] == {
+        "namespace": {"resource": "namespace"},
+        "pod": {"resource": "pod"},
+    }
+    assert rule["name"]["as"] == NAME
+    assert rule["metricsQuery"] == (
+        "sum(rate(nv_inference_queue_duration_us{<<.LabelMatchers>>}[30s])) by (<<.GroupBy>>) / "
+        "clamp_min(sum(rate(nv_inference_request_success{<<.LabelMatchers>>}[30s])) by "
+        "(<<.GroupBy>>), 0.1)"
+    )
+
+
+def test_a_change_of_a_rule_is_another_config_map_and_another_pod() -> None:
+    raw = copy.deepcopy(FLEET)
+    raw["workloads"][0]["autoscaling"]["window"] = "2m"
+    names = {
+        one["metadata"]["name"]
+        for fleet in (FLEET, raw)
+        for one in values.adapter_objects(planned(fleet))
+        if one["kind"] == "ConfigMap"
+    }
+    assert len(names) == 2
+    (volume,) = (
+        one
+        for one in only("Deployment")["spec"]["template"]["spec"]["volumes"]
+        if one["name"] == "config"
+    )
+    assert volume["configMap"]["name"] == only("ConfigMap")["metadata"]["name"]
+
+
+def test_nobody_has_more_rights_than_it_takes() -> None:  # S4-32
+    """S4 bound cluster-admin to all service accounts of the cluster."""
+    bound = [one for one in objects() if one["kind"].endswith("Binding")]
+    roles = {one["metadata"]["name"]: one["rules"] for one in objects() if "rules" in one}
+    allowed = {
+        (subject["name"], one["roleRef"]["name"]) for one in bound for subject in one["subjects"]
+    }
+    assert allowed == {
+        ("prometheus-adapter", "prometheus-adapter-pods"),
+        ("prometheus-adapter", "system:auth-delegator"),
+        ("prometheus-adapter", "extension-apiserver-authentication-reader"),
+        ("horizontal-pod-autoscaler", "prometheus-adapter-metrics"),
+    }
+    assert roles == {
+        "prometheus-adapter-pods": [
+            {
+                "apiGroups": [""],
+                "resources": ["namespaces", "pods"],
+                "verbs": ["get", "list", "watch"],
+            }
+        ],
+        "prometheus-adapter-metrics": [
+            {
+                "apiGroups": ["custom.metrics.k8s.io"],
+                "resources": [f"pods/{NAME}"],
+                "verbs": ["get", "list"],
+            }
+        ],
+    }
+    subjects = [subject for one in bound for subject in one["subjects"]]
+    assert {subject["kind"] for subject in subjects} == {"ServiceAccount"}
+
+
+def test_it_is_started_as_in_s4_with_a_certificate_that_is_verified() -> None:  # S4-38 to -42
+    made = only("Deployment")["spec"]
+    (container,) = made["template"]["spec"]["containers"]
+    assert made["replicas"] == 1
+    assert container["image"] == "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
+    url = "http://kube-prom-stack-kube-prome-prometheus.monitoring.svc:9090"
+    for argument in (
+        f"--prometheus-url={url}",
+        "--metrics-relist-interval=30s",
+        "--secure-port=6443",
+        "--tls-cert-file=/tls/tls.crt",
+    ):
+        assert argument in container["args"]
+    (port,) = only("Service")["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "https")
+    assert container["ports"] == [{"name": "https", "containerPort": 6443}]
+    service = only("APIService")
+    assert service["metadata"]["name"] == "v1beta1.custom.metrics.k8s.io"
+    assert (service["spec"]["groupPriorityMinimum"], service["spec"]["versionPriority"]) == (100, 5)
+    assert "insecureSkipTLSVerify" not in service["spec"]
+    certificate = only("Certificate")
+    assert service["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": f"prometheus-adapter/{certificate['metadata']['name']}"
+    }
+    assert "prometheus-adapter.prometheus-adapter.svc" in certificate["spec"]["dnsNames"]
+    assert not any(one["kind"] == "Secret" for one in objects())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"min": 0, "wake": "sum(a)"}, "there is no way to no replica and back"),
+        ({"fallback": {"failures": 2}}, "is KEDA's: without an answer"),
+    ],
+)
+def test_what_kubernetes_own_autoscaler_cannot_is_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    assert said in refusal(**changes)
+
+
+def test_a_query_of_all_pods_is_not_a_metric_of_pods() -> None:
+    raw = stack("autoscaling")
+    raw["pod_autoscaling"] |= {"by": "prometheus-adapter"}
+    server = raw["workloads"][1]
+    server["autoscaling"] = {"metric": "query", "query": "sum(a)", "target": 3}
+    raw["workloads"] = [server]
+    with pytest.raises(spec.SpecError, match="told of metrics of pods"):
+        planned(raw)
+    server["autoscaling"] = {"metric": "cache-usage", "target": 80}
+    metric = values.pod_metric(planned(raw).deployments[0])
+    assert metric.name == "cache_usage_percent_llm"
+    assert '__name__=~"vllm:(kv|gpu)_cache_usage_perc",<<.LabelMatchers>>' in metric.query
+
+
+def test_the_program_makes_each_object_once_as_it_is_rendered(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))
+    made = record("adapter", fleet=yaml.safe_dump(FLEET))
+    expected = [*objects(), values.pod_autoscaler(planned(FLEET).deployments[0])]
+    for manifest in expected:
+        (one,) = (
+            m
+            for m in made
+            if m.inputs.get("kind") == manifest["kind"]
+            and m.inputs.get("metadata", {}).get("name") == manifest["metadata"]["name"]
+            and m.inputs["metadata"].get("namespace") == manifest["metadata"].get("namespace")
+        )
+        for key in manifest.keys() - {"metadata"}:
+            assert one.inputs[key] == manifest[key]
+    assert not any(m.inputs.get("chart") == "keda" for m in made)
+
+
+def test_keda_in_its_place_is_told_as_a_change() -> None:
+    raw = copy.deepcopy(FLEET) | {"pod_autoscaling": {"by": "keda"}}
+    (change,) = plan.compare(planned(FLEET), planned(raw)).fleet
+    assert change.rule.field == "pod_autoscaling"
+    assert step_text(change.before, change.after) == (
+        "prometheus-adapter (registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0) -> "
+        "KEDA 2.21.0"
+    )
+
+
+def test_the_plan_draws_the_metric_of_each_pod(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(GOLDEN / "prometheus-adapter.yaml")]) == 0
+    out = capsys.readouterr().out
+    assert "is scaled       1 to 7 replicas (stated; there is room for 7): replicas x mean" in out
+    assert "without answer  nothing changes\n" in out
+    assert "<<.LabelMatchers>>" in out
