@@ -305,6 +305,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 new_inputs=decode(request.news),
                 timeout_s=request.timeout,
                 preview=request.preview,
+                ignored=tuple(request.ignoreChanges),
             )
             return provider_pb2.UpdateResponse(properties=encode(plugin.update(asked)))
 

@@ -116,6 +116,8 @@ class UpdateRequest:
     new_inputs: Properties
     timeout_s: float = 0.0
     preview: bool = False
+    ignored: tuple[str, ...] = ()
+    """The paths of ignoreChanges: a provider may know better than the state what is there now."""
 
 
 @dataclass(frozen=True, kw_only=True)

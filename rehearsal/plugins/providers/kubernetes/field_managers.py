@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import secrets
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kubeapi import JsonObject
 from rehearsal.plugins.engine.properties import Properties, unwrap
@@ -63,6 +64,54 @@ def is_fresh_from_create(live: JsonObject) -> bool:
         entry.get("manager") == CREATOR and entry.get("operation") == "Update"
         for entry in _entries(live)
     )
+
+
+def without_ignored(
+    manifest: JsonObject, live: JsonObject, manager: str, paths: Sequence[str]
+) -> JsonObject:
+    """What to apply where paths are ignored: a field that only others manage is left to them, and
+    any other is sent as it is now. As `handleSSAIgnoreFields` of pulumi-kubernetes' await.go.
+
+    paths: as `spec.replicas`; the provider knows no lists in them either.
+    """
+    entries = _entries(live)
+    ours = [entry for entry in entries if entry.get("manager") == manager]
+    theirs = [entry for entry in entries if entry.get("manager") != manager]
+    applied = copy.deepcopy(manifest)
+    for path in paths:
+        steps = path.split(".")
+        if _manage(theirs, steps) and not _manage(ours, steps):
+            _set(applied, steps, None)
+        elif (found := _at(live, steps)) is not None:
+            _set(applied, steps, found)
+    return applied
+
+
+def _manage(entries: Sequence[JsonObject], steps: Sequence[str]) -> bool:
+    return any(
+        _at(entry.get("fieldsV1") or {}, [f"f:{step}" for step in steps]) is not None
+        for entry in entries
+    )
+
+
+def _at(value: Any, steps: Sequence[str]) -> Any:
+    for step in steps:
+        if not isinstance(value, dict) or step not in value:
+            return None
+        value = value[step]
+    return value
+
+
+def _set(manifest: JsonObject, steps: Sequence[str], value: Any) -> None:
+    """value: None takes the field away."""
+    *way, last = steps
+    at = manifest
+    for step in way:
+        at = at.setdefault(step, {})
+    if value is None:
+        at.pop(last, None)
+    else:
+        at[last] = value
 
 
 def has_entries(live: JsonObject) -> bool:

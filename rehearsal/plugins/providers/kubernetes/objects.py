@@ -83,9 +83,15 @@ def create(op: Operation, manifest: JsonObject, *, dry_run: bool = False) -> Jso
 
 
 def update(
-    op: Operation, manifest: JsonObject, *, manager: str, force: bool, dry_run: bool = False
+    op: Operation,
+    manifest: JsonObject,
+    *,
+    manager: str,
+    force: bool,
+    dry_run: bool = False,
+    ignored: Sequence[str] = (),
 ) -> JsonObject:
-    """The stored object, not waited for.
+    """The stored object, not waited for. ignored: paths of fields that are left as they are.
 
     Raises Gone, Refused (in dry runs ApiError), NoSuchKind, Unreachable.
     """
@@ -99,7 +105,14 @@ def update(
             raise
         try:
             return _write(
-                op.cluster, path, live, manifest, manager=manager, force=force, dry_run=dry_run
+                op.cluster,
+                path,
+                live,
+                manifest,
+                manager=manager,
+                force=force,
+                dry_run=dry_run,
+                ignored=ignored,
             )
         except ApiError as e:
             owned_by_another = is_conflict(e)
@@ -126,6 +139,7 @@ def _write(
     manager: str,
     force: bool,
     dry_run: bool,
+    ignored: Sequence[str],
 ) -> JsonObject:
     query = {"fieldManager": manager} | ({"dryRun": "All"} if dry_run else {})
     if manifest["kind"] == "CustomResourceDefinition":
@@ -139,6 +153,7 @@ def _write(
         dry_run and field_managers.is_fresh_from_create(live)
     ):
         force = True
+    manifest = field_managers.without_ignored(manifest, live, manager, ignored)
     return cluster.patch(
         path, _body(cluster, manifest), kind="apply", force="true" if force else "false", **query
     )

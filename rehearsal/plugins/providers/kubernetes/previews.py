@@ -55,7 +55,9 @@ def update(
     if op is None or has_unknown(manifest):
         return request.new_inputs
     try:
-        live = objects.update(op, manifest, manager=manager, force=force, dry_run=True)
+        live = objects.update(
+            op, manifest, manager=manager, force=force, dry_run=True, ignored=request.ignored
+        )
     except Gone as e:
         raise ProviderError(error_messages.gone(request.urn, e)) from e
     except (NoSuchKind, Unreachable):

@@ -233,7 +233,9 @@ class KubernetesProvider(ProviderPlugin):
 
         op = self._operation(urn, manifest, request.timeout_s)
         try:
-            live = objects.update(op, manifest, manager=manager, force=force)
+            live = objects.update(
+                op, manifest, manager=manager, force=force, ignored=request.ignored
+            )
         except (objects.Gone, NoSuchKind) as e:
             raise ProviderError(error_messages.gone(urn, e)) from e
         except objects.Refused as e:

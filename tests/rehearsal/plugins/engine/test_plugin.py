@@ -434,7 +434,11 @@ def test_every_request_arrives_with_each_value_in_its_field() -> None:
                 **resource, properties=encode(live), inputs=encode(old), timeout=3
             )
         )
-        stub.Update(provider_pb2.UpdateRequest(**resource, **before, timeout=4, preview=True))
+        stub.Update(
+            provider_pb2.UpdateRequest(
+                **resource, **before, timeout=4, preview=True, ignoreChanges=["a.b"]
+            )
+        )
         stub.Delete(
             provider_pb2.DeleteRequest(
                 **resource, properties=encode(live), old_inputs=encode(old), timeout=5
@@ -458,7 +462,9 @@ def test_every_request_arrives_with_each_value_in_its_field() -> None:
         DiffRequest(urn="u", type="t", id="i", **states),
         CreateRequest(urn="u", type="t", name="n", inputs=new, timeout_s=2, preview=True),
         ReadRequest(urn="u", type="t", id="i", inputs=old, outputs=live, timeout_s=3),
-        UpdateRequest(urn="u", type="t", id="i", **states, timeout_s=4, preview=True),
+        UpdateRequest(
+            urn="u", type="t", id="i", **states, timeout_s=4, preview=True, ignored=("a.b",)
+        ),
         DeleteRequest(urn="u", type="t", id="i", inputs=old, outputs=live, timeout_s=5),
         InvokeRequest(token="f", args=new, preview=True),
     ]

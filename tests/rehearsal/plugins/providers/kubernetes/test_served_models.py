@@ -225,3 +225,84 @@ def test_another_share_takes_the_place_of_the_first_and_nothing_stays(
     code, output = stack.act("destroy")
     assert code == 0, output
     assert shares() == set()
+
+
+def test_replicas_of_a_scaled_workload_are_never_changed_by_up(
+    new_stack: Callable[..., Any],
+    attached: dict[str, str],
+    cluster: Any,
+    node: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that there are when it begins to be scaled stay too, and the way back takes force."""
+    fleet, where = read("vllm"), f"scaled-{uuid.uuid4().hex[:6]}"
+    server = {
+        "name": "server",
+        "kind": "container",
+        "namespace": where,
+        "pool": fleet["workloads"][0]["pool"],
+        "image": "registry.example.com/server:1",
+    }
+    scaled = {"autoscaling": {"metric": "query", "query": "sum(a)", "target": 3, "min": 2}}
+    fleet["pod_autoscaling"] = {"prometheus_url": "http://prometheus:9090"}
+    stack = new_stack(PROGRAM, **attached)
+    path = f"/apis/apps/v1/namespaces/{where}/deployments/server"
+
+    def up(**workload: Any) -> int:
+        """Replicas after it."""
+        fleet["workloads"] = [server | workload]
+        write(stack, fleet)
+        code, output = stack.act("preview")
+        assert code == 0, output
+        code, output = stack.act("up")
+        assert code == 0, output
+        replicas: int = cluster.admin.get(path)["spec"]["replicas"]
+        return replicas
+
+    def scale(replicas: int) -> None:
+        """As Kubernetes' controller does it."""
+        cluster.admin.patch(
+            f"{path}/scale",
+            {"spec": {"replicas": replicas}},
+            kind="merge",
+            fieldManager="kube-controller-manager",
+        )
+
+    assert up(replicas=4) == 4
+    assert up(**scaled) == 4
+    assert up(**scaled, env={"A": "1"}) == 4
+    scale(6)
+    assert up(**scaled, env={"A": "2"}) == 6
+    code, output = stack.act("up", "--refresh", "--expect-no-changes")
+    assert code == 0, output
+    scale(3)
+    assert up(**scaled, env={"A": "3"}) == 3
+    monkeypatch.setenv("PULUMI_K8S_ENABLE_PATCH_FORCE", "true")
+    assert up(replicas=5) == 5
+    monkeypatch.delenv("PULUMI_K8S_ENABLE_PATCH_FORCE")
+    code, output = stack.act("destroy")
+    assert code == 0, output
+
+
+def test_a_scaled_workload_is_made_with_its_fewest_replicas(
+    new_stack: Callable[..., Any], attached: dict[str, str], cluster: Any, node: str
+) -> None:
+    fleet, where = read("vllm"), f"scaled-{uuid.uuid4().hex[:6]}"
+    asked = {"metric": "query", "query": "sum(a)", "target": 3, "min": 2, "max": 5}
+    server = {
+        "name": "server",
+        "kind": "container",
+        "namespace": where,
+        "pool": fleet["workloads"][0]["pool"],
+        "image": "registry.example.com/server:1",
+        "autoscaling": asked,
+    }
+    fleet |= {"workloads": [server], "pod_autoscaling": {"prometheus_url": "http://p:9090"}}
+    stack = new_stack(PROGRAM, **attached)
+    write(stack, fleet)
+    code, output = stack.act("up")
+    assert code == 0, output
+    made = cluster.admin.get(f"/apis/apps/v1/namespaces/{where}/deployments/server")
+    assert (made["spec"]["replicas"], made["status"]["readyReplicas"]) == (2, 2)
+    code, output = stack.act("destroy")
+    assert code == 0, output
