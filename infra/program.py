@@ -329,7 +329,8 @@ def _scale(fleet: FleetPlan, site: _Site, workloads: Workloads) -> None:
                 keda,
                 deployments=workloads.deployments,
                 cluster=site.cluster,
-                after=site.system,
+                # Its chart binds roles in the namespaces that it watches.
+                after=[*site.system, *workloads.namespaces],
                 opts=inside,
             )
         case AdapterPlan():

@@ -34,7 +34,9 @@ class PodAutoscaling(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """deployments: by workload. after: the nodes on which KEDA runs."""
+        """deployments: by workload. after: the nodes on which KEDA runs, and the namespaces that it
+        watches.
+        """
         super().__init__("slicewright:index:PodAutoscaling", name, {}, opts)
         keda = [] if plan.existing else [self._release(name, fleet, plan, cluster, after)]
         # KEDA is deleted after them: else nobody would take their finalizer away.
