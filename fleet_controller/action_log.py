@@ -21,6 +21,7 @@ from fleet_controller.change_actions import (
     NoteChange,
 )
 from fleet_controller.membership import JoinNode
+from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.watchdog import HealNode
 from telemetry import log
@@ -57,6 +58,10 @@ def tell(action: Action) -> None:
                 restarted=restart.path if restart else "",
                 labels=dict(changed),
             )
+        case QuarantineNode(node=node, why=why):
+            log.info("node quarantined: its pods end", node=node, why=why)
+        case EndQuarantine(node=node):
+            log.info("quarantine ended", node=node)
         case JoinNode(node=node, labels=labels):
             log.info("node labelled for its pool", node=node, labels=dict(labels))
         case ClearNodeCondition(node=node):

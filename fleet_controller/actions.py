@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet_controller.change_actions import ChangeAction
 from fleet_controller.membership import JoinNode
+from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.watchdog import HealNode
 
@@ -97,6 +98,8 @@ Action = (
     | SetMigConfig
     | ChangeAction
     | HealNode
+    | QuarantineNode
+    | EndQuarantine
     | JoinNode
     | ClearNodeCondition
     | ReleaseNode

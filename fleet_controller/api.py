@@ -42,6 +42,9 @@ STARTUP_TAINT: Final[Mapping[str, str]] = {
     "effect": "NoSchedule",
 }
 
+QUARANTINE_EFFECT: Final = "NoExecute"
+"""Effect of the startup taint, besides its own, on a node whose pods are to end."""
+
 VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 """Boot ID of the boot in which the controller last found the node verified. In another boot it is
 not verified: MIG partitions do not survive a reboot, but the Node and its missing taint do.

@@ -48,6 +48,7 @@ from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import joining, memberships
 from fleet_controller.pool_status import EXAMPLES, pool_status
+from fleet_controller.quarantine import quarantine
 from fleet_controller.release import (
     ClearNodeCondition,
     DisableMig,
@@ -165,6 +166,7 @@ def decide(
             if join:
                 actions.append(join)
             actions += _node_actions(member, pool, _gpu_pods(pods.get(node.name)), now)
+        actions += quarantine(pool, members)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
             said = member.assessment

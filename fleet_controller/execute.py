@@ -25,6 +25,7 @@ from fleet_controller.api import (
     NODE_CONDITION,
     POOL_KIND,
     POOL_PLURAL,
+    QUARANTINE_EFFECT,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -40,6 +41,7 @@ from fleet_controller.change_actions import (
 )
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
+from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import stamp
 from fleet_controller.watchdog import HealNode
@@ -79,6 +81,10 @@ def execute(cluster: Cluster, action: Action) -> None:
                 _evict(cluster, restart.namespace, restart.name, restart.uid)
         case EvictPod():
             _evict(cluster, action.namespace, action.pod, action.uid)
+        case QuarantineNode():
+            cluster.nodes.put(_quarantine(cluster, action))
+        case EndQuarantine():
+            cluster.nodes.put(_end_quarantine(cluster, action))
         case JoinNode():
             cluster.nodes.put(_join(cluster, action))
         case ClearNodeCondition():
@@ -114,6 +120,8 @@ def subject(action: Action) -> str:
             | ApplyLayout(node=node)
             | FinishChange(node=node)
             | HealNode(node=node)
+            | QuarantineNode(node=node)
+            | EndQuarantine(node=node)
             | ClearNodeCondition(node=node)
             | ReleaseNode(node=node)
         ):
@@ -157,6 +165,25 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
         else {"op": "add", "path": "/spec/taints", "value": [dict(STARTUP_TAINT)]}
     )
     patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": action.version}, add]
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _quarantine(cluster: Cluster, action: QuarantineNode) -> dict[str, Any]:
+    taint = {**STARTUP_TAINT, "effect": QUARANTINE_EFFECT}
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
+        {"op": "add", "path": "/spec/taints/-", "value": taint},
+    ]
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+
+
+def _end_quarantine(cluster: Cluster, action: EndQuarantine) -> dict[str, Any]:
+    at = f"/spec/taints/{action.position}"
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
+        {"op": "test", "path": f"{at}/effect", "value": QUARANTINE_EFFECT},
+        {"op": "remove", "path": at},
+    ]
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
 
 

@@ -17,6 +17,7 @@ from fleet_controller.durations import Durations
 from fleet_controller.execute import execute
 from fleet_controller.lanes import Lanes
 from fleet_controller.observe import Cluster
+from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ReleaseNode
 from fleet_controller.state import Node, WarningEvent
 from fleet_controller.watchdog import HealNode
@@ -289,9 +290,12 @@ class Loop:
         self.progress.error = error
 
 
+_BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine)
+
+
 def _overtaken(action: Action, error: ApiError) -> bool:
     """Whether an action failed because its object has changed since the decision."""
     # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
     return error.status in (404, 409) or (
-        error.status == 422 and isinstance(action, LiftTaint | HoldNode | ReleaseNode)
+        error.status == 422 and isinstance(action, _BY_JSON_PATCH)
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleet_controller.api import DEGRADED, MAX_FAILING_NODES, PROGRESSING, SETTLED, VERIFIED
 from fleet_controller.members import Member
-from fleet_controller.rollout import Rollout, how_far
+from fleet_controller.rollout import Rollout, fresh, how_far
 from fleet_controller.state import Pool, stamp
 
 EXAMPLES = 2
@@ -69,14 +69,41 @@ def _verified(
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
         return False, "RollingOut", how_far(rollout, pool, len(members))
-    if bad:
+    proven = len(members) - len(bad)
+    joining = _joining(pool, bad) if proven >= pool.fewest else []
+    unproven = [m for m in bad if m not in joining]
+    tolerated = _tolerated(pool, len(members), unproven)
+    if unproven and not tolerated:
         reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
         return False, reason, f"{_nodes(bad)} of {len(members)} not verified: {_examples(bad)}"
     if len(members) < pool.fewest:
         return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
     if not members:
         return True, "NoNodes", "the pool has no nodes and needs none"
-    return True, "AllNodesProven", f"{_nodes(members)} verified"
+    said = f"{_number(proven)} verified"
+    if joining:
+        said += f"; {_nodes(joining)} joining, held until proven: {_examples(joining)}"
+    if unproven:
+        said += f"; {_nodes(unproven)} not, which the policy tolerates: {_examples(unproven)}"
+        return True, "EnoughNodesProven", said
+    return True, "AllNodesProven", said
+
+
+def _joining(pool: Pool, bad: Sequence[Member]) -> list[Member]:
+    """Nodes that came after the pool had been verified with this generation: they are held, and
+    un-verify nothing while they are being set up.
+    """
+    known = pool.condition(VERIFIED)
+    if known is None or known.status != "True" or known.generation != pool.generation:
+        return []
+    return [m for m in bad if m.settling and fresh(m.node)]
+
+
+def _tolerated(pool: Pool, total: int, unproven: Sequence[Member]) -> bool:
+    """Whether the policy lets the pool be verified without these. What is being set up, or changed,
+    is waited for: it may yet be proven.
+    """
+    return len(unproven) <= pool.policy.tolerated(total) and not any(m.settling for m in unproven)
 
 
 def _progressing(pool: Pool, members: Sequence[Member], rollout: Rollout) -> tuple[bool, str, str]:
@@ -112,12 +139,14 @@ def _settled(
 ) -> tuple[bool, str, str]:
     """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
     verified, reason, message = _verified(pool, members, bad, rollout)
+    if verified:
+        return True, reason, message
     if rollout.stopped in _SUSPENDED and not rollout.applying:
         return True, reason, message
     stuck = [m for m in bad if m.stuck]
     if stuck:
         return True, "NodesFailing", f"{_nodes(stuck)} wrong: {_examples(stuck)}"
-    return verified, reason, message
+    return False, reason, message
 
 
 def _examples(members: Sequence[Member]) -> str:

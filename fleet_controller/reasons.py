@@ -150,6 +150,13 @@ OF_A_DEPARTING_NODE: Final = (
 OF_A_POOL: Final = (
     Reason(code="AllNodesProven", status="Verified True", meaning="every node matches", remedy=""),
     Reason(
+        code="EnoughNodesProven",
+        status="Verified True",
+        meaning="some nodes do not match, not more than `tolerateUnproven` allows; they are held, "
+        "and named in `failingNodes`",
+        remedy="as for `NodesFailing`, in your own time",
+    ),
+    Reason(
         code="NoNodes",
         status="Verified True",
         meaning="the pool has no node and needs none",

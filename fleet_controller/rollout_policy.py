@@ -28,12 +28,23 @@ class RolloutPolicy:
     one_zone_at_a_time: bool = False
     drain: DrainPolicy = DrainPolicy()
     max_failures: int = 1
+    tolerate_unproven: int | str = 0
+    """Nodes that may be unproven though the pool is Verified: a number, or a percentage."""
+    quarantine: bool = False
+    """Whether nodes that are definitely not as wanted are emptied."""
+
+    def tolerated(self, nodes: int) -> int:
+        """How many of `nodes` may be unproven."""
+        return _part(self.tolerate_unproven, nodes)
 
     def limit(self, nodes: int) -> int:
         """How many of `nodes` may be out of service."""
-        if isinstance(self.max_unavailable, int):
-            return max(1, self.max_unavailable)
-        return max(1, nodes * int(self.max_unavailable.removesuffix("%")) // 100)
+        return max(1, _part(self.max_unavailable, nodes))
+
+
+def _part(of: int | str, nodes: int) -> int:
+    """A number, or a percentage of `nodes`, rounded down."""
+    return of if isinstance(of, int) else nodes * int(of.removesuffix("%")) // 100
 
 
 DEFAULT_POLICY = RolloutPolicy()
@@ -54,6 +65,9 @@ def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
             delete_local_data=bool(drain.get("deleteLocalData", default.drain.delete_local_data)),
         ),
         max_failures=int(given.get("maxFailures", default.max_failures)),
+        tolerate_unproven=given.get("tolerateUnproven", default.tolerate_unproven),
+        quarantine=given.get("quarantine") == "NoExecute",
     )
+    policy.tolerated(1)
     policy.limit(1)  # a percentage that is none is refused here, not in the middle of a pass
     return policy

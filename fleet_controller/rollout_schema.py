@@ -84,5 +84,23 @@ SCHEMA: Manifest = object_of(
             "description": "With so many failed nodes no further node is changed.",
             "default": 1,
         },
+        "tolerateUnproven": {
+            "description": "Nodes of the pool that may be unproven though the pool is Verified: a "
+            "number, or a percentage, rounded down, of the pool's nodes. They are held, counted "
+            "and shown all the same. Nodes that are being set up or changed are waited for.",
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "minimum": 0,
+            "pattern": "^([0-9]|[1-9][0-9]|100)%$",
+            "default": 0,
+        },
+        "quarantine": text(
+            "What becomes of the pods on a node whose GPUs are definitely not as wanted. None: "
+            "they stay, and no others come. NoExecute: the startup taint gets this effect, "
+            "too, so that the pods end, whatever disruption budgets say; at most on maxUnavailable "
+            "nodes at a time.",
+            enum=["None", "NoExecute"],
+            default="None",
+        ),
     },
 )

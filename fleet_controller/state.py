@@ -19,6 +19,7 @@ from fleet_controller.api import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
+    QUARANTINE_EFFECT,
     ROLLOUT_ANNOTATION,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -103,6 +104,8 @@ class Node:
     """The layout with which the controller last found the node verified; empty: none."""
     stuck: str = ""
     """The note of the watchdog, see `fleet_controller.stuck`; empty: none."""
+    quarantine_at: int | None = None
+    """Where in its taints the startup taint with the effect NoExecute is; None without one."""
 
     @property
     def zone(self) -> str:
@@ -216,6 +219,14 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         change=notes.get(CHANGE_ANNOTATION, ""),
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
         stuck=notes.get(STUCK_ANNOTATION, ""),
+        quarantine_at=next(
+            (
+                index
+                for index, taint in enumerate(spec.get("taints") or ())
+                if taint["key"] == STARTUP_TAINT_KEY and taint.get("effect") == QUARANTINE_EFFECT
+            ),
+            None,
+        ),
     )
 
 

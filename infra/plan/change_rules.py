@@ -115,7 +115,7 @@ IN_CLUSTER: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "it applies from the next change of a layout",
+        "it applies from the next change of a layout, and at once to nodes that are found wrong",
         "slicewright",
         {"rollout": "rollout policy"},
     ),

@@ -19,6 +19,14 @@ def rollout_of(pool: AnyPool, path: spec.Path) -> Checked[spec.Rollout]:
             "a rollout takes either max_unavailable or max_unavailable_percent",
             "leave one of them out",
         )
+    if "tolerate_unproven" in rollout.model_fields_set and (
+        rollout.tolerate_unproven_percent is not None
+    ):
+        yield refuse(
+            (*at, "tolerate_unproven_percent"),
+            "a rollout takes either tolerate_unproven or tolerate_unproven_percent",
+            "leave one of them out",
+        )
     if rollout.evict == "none" and rollout.on_drain_timeout == "force":
         yield refuse(
             (*at, "on_drain_timeout"),

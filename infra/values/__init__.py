@@ -58,7 +58,7 @@ from infra.values.rights import (
     google_role,
     rights,
 )
-from infra.values.rollout import rollout_policy
+from infra.values.rollout import judged_by_policy, rollout_policy
 from infra.values.rollout_warnings import rollout_warnings
 from infra.values.scaling_queries import pod_metric, scaling_query, waking_query
 from infra.values.startup_policy import startup_policy
@@ -112,6 +112,7 @@ __all__ = [
     "host_files",
     "host_layout",
     "import_file",
+    "judged_by_policy",
     "karpenter_chart",
     "karpenter_policy",
     "karpenter_values",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
+from fleet_controller.api import (
+    POOL_LABEL,
+    QUARANTINE_EFFECT,
+    STARTUP_TAINT,
+    STARTUP_TAINT_KEY,
+)
 from infra.plan import ByoPoolPlan, PoolPlan, Taint, WorkloadPlan
 from infra.plan.sharing import allocatable
 from infra.values.text import JsonObject
@@ -17,7 +22,9 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
 
     Never a toleration of everything: such a pod would stay on a node that is being drained.
     """
-    return _tolerations(taint for pool in pools for taint in pool.tolerated)
+    return _tolerations(
+        taint for pool in pools for taint in (*pool.tolerated, *_of_quarantine(pool))
+    )
 
 
 def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
@@ -36,6 +43,13 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
         if fractional
         else [{name: 1} for name in sorted(pool.resources)],
     }
+
+
+def _of_quarantine(pool: PoolPlan) -> tuple[Taint, ...]:
+    """What ends pods on a node that was found wrong must not end what could mend it."""
+    if not pool.rollout.quarantine:
+        return ()
+    return (Taint(key=STARTUP_TAINT_KEY, value=STARTUP_TAINT["value"], effect=QUARANTINE_EFFECT),)
 
 
 def _tolerations(taints: Iterable[Taint]) -> list[JsonObject]:

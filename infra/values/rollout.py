@@ -21,6 +21,18 @@ def rollout_policy(pool: PoolPlan) -> JsonObject:
             "pods": {"gpu": "GPU", "all": "All", "none": "None"}[rollout.evict],
             "deleteLocalData": rollout.delete_local_data,
         },
+        "tolerateUnproven": rollout.tolerate_unproven
+        if rollout.tolerate_unproven_percent is None
+        else f"{rollout.tolerate_unproven_percent}%",
+        "quarantine": "NoExecute" if rollout.quarantine else "None",
         # Failed nodes stay out, so that with `continue` it ends at max_unavailable of them.
         "maxFailures": 1 if rollout.on_failure == "pause" else max(1, pool.nodes.max),
     }
+
+
+def judged_by_policy(pool: PoolPlan) -> bool:
+    """Whether the policy says something that needs no rollout, as of a pool that GKE partitions."""
+    rollout = pool.rollout
+    return bool(
+        rollout.quarantine or rollout.tolerate_unproven or rollout.tolerate_unproven_percent
+    )

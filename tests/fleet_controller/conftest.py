@@ -9,7 +9,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -189,6 +189,7 @@ class ApiServer:
         account: str = "default",
         gpus: int = 0,
         labels: Mapping[str, str] | None = None,
+        tolerations: Sequence[Mapping[str, str]] = ({"operator": "Exists"},),
     ) -> None:
         resources = (
             {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": {"nvidia.com/gpu": str(gpus)}}
@@ -199,7 +200,7 @@ class ApiServer:
             "nodeName": node,
             "serviceAccountName": account,
             "terminationGracePeriodSeconds": 0,
-            "tolerations": [{"operator": "Exists"}],
+            "tolerations": [dict(one) for one in tolerations],
             "containers": [{"name": "c", "image": "test", "resources": resources}],
         }
         metadata = {"name": name, "labels": dict(labels or {})}

@@ -34,6 +34,7 @@ from fleet_controller.decide import Decision, decide, to_inspect
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.execute import subject
 from fleet_controller.layout_change import change_of
+from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
 from fleet_controller.watchdog import MIG_MANAGER, MOST_TRIES, PAUSES_S, HealNode
@@ -329,6 +330,10 @@ class World:
 
     def _stays_within_its_budget(self, decision: Decision, known: Mapping[str, Node]) -> None:
         limit = self.policy.limit(len(known))
+        emptied = {a.node for a in decision.actions if isinstance(a, QuarantineNode)}
+        if emptied:
+            emptied |= {node.name for node in known.values() if node.quarantine_at is not None}
+            assert len(emptied) <= limit, "more nodes are emptied than the policy allows"
         out = self.out(known)
         begin = {
             action.node
@@ -378,11 +383,22 @@ class World:
                     raise Conflict
                 right = self.cut[name] == self.pool.mig_config
                 assert right or self.view is not None, "released with a wrong layout"
-                kept = tuple(key for key in node.taint_keys if key != TAINT)
-                self.change(name, taint_keys=kept)
+                # One taint a request; of the two, the one of the quarantine first.
+                at = node.taint_keys.index(TAINT)
+                place = at if node.quarantine_at is None else node.quarantine_at
+                kept = (*node.taint_keys[:place], *node.taint_keys[place + 1 :])
+                self.change(name, taint_keys=kept, quarantine_at=None)
             case HoldNode(node=name, version=version):
                 node = self._versioned(name, version)
                 self.change(name, taint_keys=(*node.taint_keys, TAINT))
+            case QuarantineNode():
+                self._quarantine(action)
+            case EndQuarantine(node=name, version=version, position=position):
+                node = self._versioned(name, version)
+                assert position == node.quarantine_at
+                kept = (*node.taint_keys[:position], *node.taint_keys[position + 1 :])
+                assert TAINT in kept, "it is let go, too"
+                self.change(name, taint_keys=kept, quarantine_at=None)
             case SetMigConfig(node=name, version=version, value=value):
                 node = self._versioned(name, version)
                 assert not node.verified_boot, "a node in service needs a rollout"
@@ -412,6 +428,19 @@ class World:
                 self.warnings[name] = WarningEvent(name=name, last_seen=now)
             case RetractEvent(name=name):
                 self.warnings.pop(name, None)
+
+    def _quarantine(self, action: QuarantineNode) -> None:
+        """Kubernetes ends the pods that do not tolerate the taint."""
+        node = self._versioned(action.node, action.version)
+        assert self.policy.quarantine
+        assert node.held
+        assert node.quarantine_at is None
+        report = self.reports[action.node]
+        assert report.verdict == "Mismatch", "pods end on a node that nobody has found wrong"
+        assert (report.owner_uid, report.boot_id) == (node.uid, node.boot_id)
+        taints = (*node.taint_keys, TAINT)
+        self.change(action.node, taint_keys=taints, quarantine_at=len(taints) - 1)
+        self.pods[action.node] = []
 
     def _heal(self, action: HealNode) -> None:
         node = self._versioned(action.node, action.version)

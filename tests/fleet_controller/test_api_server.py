@@ -77,6 +77,9 @@ class TestResources:
             ({"rolloutPolicy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
             ({"rolloutPolicy": {"maxUnavailable": "2"}}, "maxUnavailable"),
             ({"rolloutPolicy": {"canary": -1}}, "canary"),
+            ({"rolloutPolicy": {"tolerateUnproven": -1}}, "tolerateUnproven"),
+            ({"rolloutPolicy": {"tolerateUnproven": "101%"}}, "tolerateUnproven"),
+            ({"rolloutPolicy": {"quarantine": "NoSchedule"}}, "quarantine"),
             ({"rolloutPolicy": {"maxFailures": 0}}, "maxFailures"),
             ({"rolloutPolicy": {"drain": {"timeoutSeconds": 0}}}, "timeoutSeconds"),
             ({"rolloutPolicy": {"drain": {"pods": "Some"}}}, "drain.pods"),
@@ -107,6 +110,14 @@ class TestResources:
             made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
             assert read_pool(made).policy == RolloutPolicy(max_unavailable=limit)
             assert made["spec"]["rolloutPolicy"]["drain"]["onTimeout"] == "Stop"
+
+    @pytest.mark.parametrize("part", [0, 3, "0%", "7%", "100%"])
+    def test_a_part_of_the_nodes_may_be_unproven(self, part: int | str, api_server: Any) -> None:
+        wanted = objects.pool(
+            "fine", rolloutPolicy={"tolerateUnproven": part, "quarantine": "NoExecute"}
+        )
+        made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
+        assert read_pool(made).policy == RolloutPolicy(tolerate_unproven=part, quarantine=True)
 
     def test_what_the_agent_writes_is_stored_unchanged(self, api_server: Any) -> None:
         node = read(api_server.make_node("as-it-stands"))
@@ -351,6 +362,39 @@ class TestController:
             "message": message,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
+
+    def test_pods_end_on_a_node_that_stays_wrong_where_the_policy_says_so(
+        self, api_server: Any, loop: Loop, clock: Clock
+    ) -> None:
+        """By Kubernetes' own taint eviction, and both taints go when the node is proven."""
+        admin, wait, name = api_server.admin, api_server.wait, "wrong-1"
+        policy = {"quarantine": "NoExecute"}
+        admin.create(POOLS, objects.pool("wrong", rolloutPolicy=policy))
+        made = api_server.make_node(name, "wrong")
+        api_server.apply(REPORTS, objects.report(made, "wrong"))
+        self._released(api_server, name)
+        for pod, tolerations in (("job", []), ("operand", [{"operator": "Exists"}])):
+            api_server.make_pod(pod, name, namespace="default", gpus=1, tolerations=tolerations)
+        lost = objects.report(
+            made, "wrong", verdict="Mismatch", reason="GpuLost", message="GPU 0 is lost."
+        )
+        api_server.apply(REPORTS, lost)
+        wait(lambda: self._reason(api_server, name) == "GpuLost", "the mismatch is known")
+        wait(lambda: api_server.node(name).held, "no pod comes any more")
+        assert api_server.node(name).quarantine_at is None, "it may pass"
+        clock.ahead_s += 11
+        loop._cluster.changed.set()
+        wait(lambda: api_server.node(name).quarantine_at is not None, "its pods are to end")
+
+        def pods() -> set[str]:
+            listed = admin.get("/api/v1/namespaces/default/pods")["items"]
+            there = (p for p in listed if "deletionTimestamp" not in p["metadata"])
+            return {p["metadata"]["name"] for p in there} & {"job", "operand"}
+
+        wait(lambda: pods() == {"operand"}, "the job has ended, and the operand has not")
+        api_server.apply(REPORTS, objects.report(made, "wrong"))
+        self._released(api_server, name)
+        assert api_server.node(name).quarantine_at is None
 
     @pytest.mark.parametrize("layout", ["Keep", "Disable"])
     def test_an_existing_node_joins_and_leaves_as_it_was(

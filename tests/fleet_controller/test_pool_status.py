@@ -8,10 +8,12 @@ from typing import Literal
 
 import pytest
 
+from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.assess import Assessment
 from fleet_controller.members import Member, member_of
 from fleet_controller.pool_status import pool_status
 from fleet_controller.rollout import Rollout, how_far
+from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Node, Pool
 
 NOW = 1_800_000_000.0
@@ -43,9 +45,11 @@ ROLLING = Rollout(wanted="new", changing=("n0",), waiting=("n1",))
 Status = Literal["True", "False", "Unknown"]
 
 
-def member(name: str, status: Status = "True", *, settling: bool = False) -> Member:
+def member(
+    name: str, status: Status = "True", *, settling: bool = False, node: Node = NODE
+) -> Member:
     return Member(
-        node=replace(NODE, name=name),
+        node=replace(node, name=name),
         assessment=Assessment(status=status, reason=f"Reason{name}", message=f"message of {name}"),
         settling=settling,
         changed=NOW,
@@ -55,10 +59,12 @@ def member(name: str, status: Status = "True", *, settling: bool = False) -> Mem
 
 
 def conditions(
-    rollout: Rollout, members: Sequence[Member] = (member("n0"), member("n1"))
+    rollout: Rollout,
+    members: Sequence[Member] = (member("n0"), member("n1")),
+    pool: Pool = POOL,
 ) -> dict[str, tuple[str, str, str]]:
     """Type -> status, reason, message."""
-    status = pool_status(POOL, members, rollout, NOW)
+    status = pool_status(pool, members, rollout, NOW)
     return {c["type"]: (c["status"], c["reason"], c["message"]) for c in status["conditions"]}
 
 
@@ -124,3 +130,107 @@ def test_a_node_in_a_planned_change_is_being_set_up_and_warned_of_by_nobody() ->
     deadlines: list[float] = []
     found = member_of(NODE, planned, NOW + 9000, deadlines)
     assert (found.settling, found.warns, found.stuck, deadlines) == (True, False, False, [])
+
+
+NONE = Rollout(wanted="new")
+
+
+class TestToleratedNodes:
+    """Verified means of this generation, what the policy tolerates aside."""
+
+    @staticmethod
+    def verified(
+        tolerated: int | str, *members: Member, rollout: Rollout = NONE
+    ) -> tuple[str, str, str]:
+        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=tolerated))
+        found = conditions(rollout, members, pool)
+        assert (found["Settled"][0] == "True") >= (found["Verified"][0] == "True")
+        return found["Verified"]
+
+    @pytest.mark.parametrize("status", ["False", "Unknown"])
+    def test_so_many_may_be_unproven_and_they_are_named(self, status: Status) -> None:
+        wrong = member("n1", status)
+        assert self.verified(0, member("n0"), wrong)[0] == "False"
+        assert self.verified(1, member("n0"), wrong) == (
+            "True",
+            "EnoughNodesProven",
+            "1 node verified; 1 node not, which the policy tolerates: n1 Reasonn1: message of n1",
+        )
+        assert self.verified(1, wrong, member("n2", status))[:2] == (
+            "False",
+            "NodesFailing" if status == "False" else "NodesNotProven",
+        )
+
+    @pytest.mark.parametrize(
+        ("percent", "nodes", "wrong", "holds"),
+        [("25%", 8, 2, True), ("25%", 8, 3, False), ("25%", 3, 1, False), ("100%", 1, 1, True)],
+    )
+    def test_a_percentage_is_rounded_down(
+        self, percent: str, nodes: int, wrong: int, holds: bool
+    ) -> None:
+        members = [member(f"n{i}", "False" if i < wrong else "True") for i in range(nodes)]
+        assert (self.verified(percent, *members)[0] == "True") is holds
+
+    def test_a_node_that_may_yet_be_proven_is_waited_for(self) -> None:
+        young = member("n1", "Unknown", settling=True)
+        assert self.verified(1, member("n0"), young)[:2] == ("False", "NodesNotProven")
+
+    def test_so_is_a_node_whose_turn_has_not_come(self) -> None:
+        rollout = replace(ROLLING, failed=("n0",), stopped="failed")
+        waits = member("n1", "Unknown", settling=True)
+        found = self.verified(1, member("n0", "False"), waits, rollout=rollout)
+        assert found[:2] == ("False", "NodesFailing")
+
+    def test_it_is_degraded_all_the_same(self) -> None:
+        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+        found = conditions(NONE, (member("n0"), member("n1", "False")), pool)
+        assert found["Degraded"][:2] == ("True", "NodesFailing")
+
+    def test_nodes_that_do_not_exist_are_not_tolerated(self) -> None:
+        pool = replace(POOL, fewest=2, policy=RolloutPolicy(tolerate_unproven=5))
+        found = conditions(NONE, (member("n0"),), pool)
+        assert found["Verified"][:2] == ("False", "TooFewNodes")
+
+
+class TestNodesThatJoinLater:
+    """They are held until they are proven, and un-verify nothing."""
+
+    FRESH = replace(NODE, verified_boot="", taint_keys=(STARTUP_TAINT_KEY,))
+
+    @staticmethod
+    def pool(*, generation: int = 1, fewest: int = 1, status: str = "True") -> Pool:
+        known = {"type": "Verified", "status": status, "observedGeneration": generation}
+        return replace(POOL, fewest=fewest, status={"conditions": [known]})
+
+    def verified(self, pool: Pool, *members: Member) -> tuple[str, str, str]:
+        return conditions(NONE, members, pool)["Verified"]
+
+    def joining(self, node: Node = FRESH, *, settling: bool = True) -> Member:
+        return member("n1", "Unknown", settling=settling, node=node)
+
+    def test_a_pool_that_was_verified_stays_so_and_says_who_joins(self) -> None:
+        found = conditions(NONE, (member("n0"), self.joining()), self.pool())
+        assert found["Verified"] == (
+            "True",
+            "AllNodesProven",
+            "1 node verified; 1 node joining, held until proven: n1 Reasonn1: message of n1",
+        )
+        assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
+
+    @pytest.mark.parametrize(
+        "pool",
+        [POOL, pool(generation=0), pool(status="False"), pool(fewest=2)],
+        ids=["new", "of an earlier generation", "not verified before", "of two at least"],
+    )
+    def test_no_other_pool_does(self, pool: Pool) -> None:
+        assert self.verified(pool, member("n0"), self.joining())[0] == "False"
+
+    def test_a_node_that_was_in_service_counts(self) -> None:
+        rebooted = self.joining(replace(self.FRESH, verified_boot="b0"))
+        open_to_pods = self.joining(replace(self.FRESH, taint_keys=()))
+        for one in (rebooted, open_to_pods):
+            assert self.verified(self.pool(), member("n0"), one)[0] == "False"
+
+    def test_a_node_that_does_not_get_there_counts_in_the_end(self) -> None:
+        late = self.joining(settling=False)
+        assert self.verified(self.pool(), member("n0"), late)[:2] == ("False", "NodesNotProven")

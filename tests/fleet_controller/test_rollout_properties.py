@@ -29,6 +29,8 @@ policies = st.builds(
         delete_local_data=st.booleans(),
     ),
     max_failures=st.integers(1, 2),
+    tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
+    quarantine=st.booleans(),
 )
 names = st.sampled_from([f"n{i}" for i in range(6)])
 
@@ -258,7 +260,17 @@ class AnyHistory(RuleBasedStateMachine):
             if node.unschedulable and node.name not in noted:
                 assert node.name in world.by_admin, "a cordon of ours is left behind"
             assert node.name not in world.by_admin or node.unschedulable
-        if status["Verified"]["status"] == "True":
+        if not world.policy.quarantine:
+            assert all(node.quarantine_at is None for node in world.nodes.values())
+        if status["Verified"]["reason"] == "EnoughNodesProven":
+            told = {one["name"] for one in world.pool.status["failingNodes"]}
+            assert 0 < len(told) <= world.policy.tolerated(len(world.nodes))
+            for name, node in world.nodes.items():
+                if name not in told:
+                    assert world.cut[name] == world.pool.mig_config
+                    assert not node.held
+            assert status["Degraded"]["status"] == "True"
+        elif status["Verified"]["status"] == "True":
             assert not noted
             assert all(world.cut[name] == world.pool.mig_config for name in world.nodes)
             assert not any(node.held for node in world.nodes.values())

@@ -197,6 +197,9 @@ def common(cloud: str) -> Iterator[Row]:
         ("delete_local_data", True),
         ("one_zone_at_a_time", True),
         ("on_failure", "continue"),
+        ("tolerate_unproven", 1),
+        ("tolerate_unproven_percent", 10),
+        ("quarantine", True),
     ):
         yield Row(f"node_pools.rollout.{name}", {f"node_pools.0.rollout.{name}": value}, IN_PLACE)
     sliced = operated | {"node_pools.0.sharing": {"mode": "time-slicing", "replicas": 2}}

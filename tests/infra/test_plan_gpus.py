@@ -185,6 +185,10 @@ def test_flex_start_nodes_are_not_repaired() -> None:
             {"max_unavailable": 2, "max_unavailable_percent": 50},
             "either max_unavailable or max_unavailable_percent",
         ),
+        (
+            {"tolerate_unproven": 1, "tolerate_unproven_percent": 5},
+            "either tolerate_unproven or tolerate_unproven_percent",
+        ),
         ({"evict": "none", "on_drain_timeout": "force"}, "no pod is evicted"),
     ],
 )

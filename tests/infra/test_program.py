@@ -943,6 +943,8 @@ def test_the_rollout_of_a_pool_is_the_stack_files(record: Record) -> None:
             "deleteLocalData": False,
         },
         "maxFailures": 1,
+        "tolerateUnproven": 0,
+        "quarantine": "None",
     }
     assert "rolloutPolicy" not in one(made, ":GPUPool", "whole")["spec"], "nothing is rolled out"
 
@@ -950,7 +952,8 @@ def test_the_rollout_of_a_pool_is_the_stack_files(record: Record) -> None:
 def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
     keys = (
         "max_unavailable_percent: 25, one_zone_at_a_time: true, on_drain_timeout: force, "
-        "evict: all, delete_local_data: true, on_failure: continue"
+        "evict: all, delete_local_data: true, on_failure: continue, "
+        "tolerate_unproven_percent: 10, quarantine: true"
     )
     rollout = f"  rollout: {{{keys}}}\n- {{name: t4"
     made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
@@ -966,7 +969,49 @@ def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
             "deleteLocalData": True,
         },
         "maxFailures": 1,  # of a pool of one node
+        "tolerateUnproven": "10%",
+        "quarantine": "NoExecute",
     }
+
+
+def test_a_policy_about_wrong_nodes_needs_no_rollout(record: Record) -> None:
+    """GKE partitions these nodes."""
+    fleet = yaml.safe_dump(
+        yaml.safe_load((ROOT / "stacks" / "Pulumi.s0.yaml").read_text())["config"][
+            "slicewright:fleet"
+        ]
+    )
+    assert "rolloutPolicy" not in one(record("s0", fleet=fleet), ":GPUPool")["spec"]
+    changed = yaml.safe_load(fleet)
+    changed["node_pools"][0]["rollout"] = {"tolerate_unproven": 1}
+    made = record("s0", fleet=yaml.safe_dump(changed))
+    assert one(made, ":GPUPool")["spec"]["rolloutPolicy"]["tolerateUnproven"] == 1
+
+
+def _within(tree: Any, wanted: Any) -> int:
+    """How often it is anywhere in the tree."""
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    return int(tree == wanted) + sum(_within(part, wanted) for part in parts)
+
+
+def test_what_could_mend_a_quarantined_node_stays_on_it(record: Record) -> None:
+    """The agent and NVIDIA's operands. Nothing tolerates more than before without quarantine."""
+    toleration = {
+        "key": api.STARTUP_TAINT_KEY,
+        "operator": "Equal",
+        "value": api.STARTUP_TAINT["value"],
+        "effect": "NoExecute",
+    }
+
+    def tolerating(fleet: str) -> dict[str, int]:
+        counts = {m.name: _within(m.inputs, toleration) for m in record("eks", fleet=fleet)}
+        return {name: count for name, count in counts.items() if count}
+
+    assert tolerating(SHARED_EKS) == {}
+    rollout = "  rollout: {quarantine: true}\n- {name: t4"
+    found = tolerating(SHARED_EKS.replace("- {name: t4", rollout))
+    assert sorted(found.values()) == [1, 2], f"of the chart, Node Feature Discovery too: {found}"
+    assert any(name.startswith("node-agent-a100") for name in found)
 
 
 def test_gpus_of_one_node_may_have_different_layouts(record: Record) -> None:

@@ -120,6 +120,16 @@ class Rollout(SpecModel):
     """Whether pods with an emptyDir on disk are evicted."""
     one_zone_at_a_time: bool = False
     on_failure: Literal["pause", "continue"] = "pause"
+    tolerate_unproven: Annotated[
+        int, IntRange(minimum=0, maximum=100, unit="node", source=OWN_LIMIT)
+    ] = 0
+    """Nodes that may stay unproven though `up` succeeds; they are held from pods."""
+    tolerate_unproven_percent: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
+    ) = None
+    """The same in percent of the pool's nodes, rounded down."""
+    quarantine: bool = False
+    """Whether pods end on a node that is found wrong, whatever disruption budgets say."""
 
 
 class _Pool(SpecModel):
