@@ -29,8 +29,10 @@ from telemetry import log
 
 def tell(action: Action) -> None:
     match action:
-        case SetNodeCondition(node=node, status=status, reason=reason, message=message):
+        case SetNodeCondition(node=node, status=status, reason=reason, message=message, boot=boot):
             log.info("node condition", node=node, status=status, reason=reason, message=message)
+            if boot:
+                tell(boot)
         case LiftTaint(node=node):
             log.info("node released", node=node)
         case HoldNode(node=node, why=why):

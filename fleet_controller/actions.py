@@ -14,6 +14,16 @@ from fleet_controller.watchdog import HealNode
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordBoot:
+    """Notes on a node in which boot it was verified, and with which layout."""
+
+    node: str
+    boot_id: str
+    layout: str | None
+    """None where mig-manager does not partition it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SetNodeCondition:
     node: str
     status: str
@@ -22,6 +32,8 @@ class SetNodeCondition:
     changed: float
     """lastTransitionTime."""
     now: float
+    boot: RecordBoot | None = None
+    """To be noted by the same request: of every node that joins, that is one less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +45,6 @@ class HoldNode:
     has_taints: bool
     why: str
     """For the log."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordBoot:
-    """Notes on a node in which boot it was verified, and with which layout."""
-
-    node: str
-    boot_id: str
-    layout: str | None
-    """None where mig-manager does not partition it."""
 
 
 @dataclass(frozen=True, kw_only=True)

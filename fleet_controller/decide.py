@@ -252,6 +252,11 @@ def _node_actions(
     if fresh(node) and must_change(node, pool) and gpu_pods == ():
         assert pool.mig_config is not None
         actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
+    boot = None
+    if assessment.status == "True" and (
+        (node.verified_boot, node.verified_layout) != (node.boot_id, pool.mig_config or "")
+    ):
+        boot = RecordBoot(node=node.name, boot_id=node.boot_id, layout=pool.mig_config)
     if node.condition is None or not says(node.condition, assessment):
         actions.append(
             SetNodeCondition(
@@ -261,12 +266,12 @@ def _node_actions(
                 message=assessment.message,
                 changed=member.changed,
                 now=now,
+                boot=boot,
             )
         )
+    elif boot:
+        actions.append(boot)
     if assessment.status == "True":
-        recorded = (node.verified_boot, node.verified_layout)
-        if recorded != (node.boot_id, pool.mig_config or ""):
-            actions.append(RecordBoot(node=node.name, boot_id=node.boot_id, layout=pool.mig_config))
         positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
         # From the back, so that a removal does not move the next one.
         actions += [

@@ -143,9 +143,14 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
         "lastTransitionTime": stamp(action.changed),
         "lastHeartbeatTime": stamp(action.now),
     }
-    # A strategic merge patch merges conditions by type and leaves the kubelet's alone.
+    # A strategic merge patch merges conditions by type and leaves the kubelet's alone. A write of
+    # the status takes the metadata along: only the spec stays as it is. Source:
+    # kubernetes/kubernetes, pkg/registry/core/node/strategy.go (nodeStatusStrategy).
     path = path_of("v1", "nodes", action.node) + "/status"
-    return cluster.client.patch(path, {"status": {"conditions": [condition]}}, kind="strategic")
+    patch: dict[str, Any] = {"status": {"conditions": [condition]}}
+    if action.boot:
+        patch["metadata"] = {"annotations": _boot_notes(action.boot)}
+    return cluster.client.patch(path, patch, kind="strategic")
 
 
 def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
@@ -189,9 +194,12 @@ def _end_quarantine(cluster: Cluster, action: EndQuarantine) -> dict[str, Any]:
 
 def _record_boot(cluster: Cluster, action: RecordBoot) -> dict[str, Any]:
     # Not conditional: where the node has booted again meanwhile, this is about the earlier boot.
-    notes = {VERIFIED_BOOT_ANNOTATION: action.boot_id, VERIFIED_LAYOUT_ANNOTATION: action.layout}
-    patch = {"metadata": {"annotations": notes}}
+    patch = {"metadata": {"annotations": _boot_notes(action)}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _boot_notes(action: RecordBoot) -> dict[str, str | None]:
+    return {VERIFIED_BOOT_ANNOTATION: action.boot_id, VERIFIED_LAYOUT_ANNOTATION: action.layout}
 
 
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:

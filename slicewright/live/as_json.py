@@ -71,6 +71,7 @@ def _node(node: NodeView) -> dict[str, Any]:
         "zone": node.zone or None,
         "verified": node.verified,
         "held": node.held,
+        "quarantined": node.quarantined,
         "cordoned": node.cordoned,
         "ready": node.ready,
         "layout": node.layout or None,

@@ -73,6 +73,8 @@ class NodeView:
     verified: bool
     held: bool
     """Whether the startup taint keeps new pods away."""
+    quarantined: bool
+    """Whether it ends those that are there, too."""
     cordoned: bool
     ready: bool
     layout: str
@@ -267,6 +269,7 @@ def _node(node: Node, pool: Pool, found: Found) -> NodeView:
         zone=node.zone,
         verified=verified,
         held=node.held,
+        quarantined=node.quarantine_at is not None,
         cordoned=node.unschedulable,
         ready=node.ready,
         layout=node.mig_config or "",

@@ -64,8 +64,8 @@ def _said(pool: PoolView) -> tuple[State, str, str]:
     return pool.state, pool.reason, pool.message
 
 
-def _key(node: NodeView) -> tuple[str, str, bool, bool]:
-    return node.phase, node.reason, node.held, node.cordoned
+def _key(node: NodeView) -> tuple[str, str, bool, bool, bool]:
+    return node.phase, node.reason, node.held, node.quarantined, node.cordoned
 
 
 def _summary(fleet: Fleet) -> str:
@@ -169,7 +169,9 @@ def _doing(node: NodeView) -> str:
         parts.append("not Ready")
     if node.cordoned:
         parts.append("cordoned")
-    if node.held:
+    if node.quarantined:
+        parts.append("quarantined: its pods end")
+    elif node.held:
         parts.append("held from pods")
     return ", ".join(parts)
 

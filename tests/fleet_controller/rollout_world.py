@@ -369,6 +369,8 @@ class World:
                     written=action.now,
                 )
                 self.change(action.node, condition=said)
+                if action.boot:
+                    self._do(action.boot)
                 if said.status == "True":
                     self.tries.pop((self.nodes[action.node].uid, self.pool.mig_config or ""), None)
             case RecordBoot(node=name, boot_id=boot_id, layout=layout):

@@ -84,6 +84,7 @@ class TestByNode:
         bound._apply(Event("ADDED", _pod("a", "n1", 5)))
         bound._apply(Event("DELETED", _pod("a", "n1", 6)))
         assert _names(cluster, "n1") == []
+        assert bound._on == {}, "nothing is kept of a node without pods"
         bound._apply(Event("ADDED", _pod("a", "n2", 7)))
         assert (_names(cluster, "n1"), _names(cluster, "n2")) == ([], ["a"])
 

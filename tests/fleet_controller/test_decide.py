@@ -84,7 +84,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
     node: Node, pool: Pool, report: Report
 ) -> None:
     actions = _decided(pool, [node], [report]).actions
-    assert [type(a) for a in actions] == [SetNodeCondition, RecordBoot, LiftTaint, SetPoolStatus]
+    assert [type(a) for a in actions] == [SetNodeCondition, LiftTaint, SetPoolStatus]
     assert actions[0] == SetNodeCondition(
         node="n1",
         status="True",
@@ -92,9 +92,9 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
         message=report.message,
         changed=NOW,
         now=NOW,
+        boot=RecordBoot(node="n1", boot_id="b1", layout=None),
     )
-    assert actions[1] == RecordBoot(node="n1", boot_id="b1", layout=None)
-    assert actions[2] == LiftTaint(node="n1", position=1, boot_id="b1")
+    assert actions[1] == LiftTaint(node="n1", position=1, boot_id="b1")
 
 
 def test_the_pool_is_verified_when_all_its_nodes_are(
@@ -545,13 +545,27 @@ class TestHolding:
         booted = replace(released, boot_id="b2")
         assert self._why(_decided(pool, [booted], [loading])) == ["booted since it was verified"]
 
+    @pytest.mark.parametrize("said", [False, True])
     def test_a_new_boot_that_is_verified_already_is_recorded_and_holds_nothing(
-        self, released: Node, pool: Pool, report: Report
+        self, said: bool, released: Node, pool: Pool, report: Report
     ) -> None:
-        booted = replace(released, boot_id="b2")
+        """said: the condition is what it should be, and need not be written."""
+        condition = Condition(
+            status="True",
+            reason=report.reason,
+            message=report.message,
+            changed=NOW - 9,
+            written=NOW - 9,
+        )
+        booted = replace(released, boot_id="b2", condition=condition if said else None)
         decision = _decided(pool, [booted], [replace(report, boot_id="b2")])
         assert self._why(decision) == []
-        assert RecordBoot(node="n1", boot_id="b2", layout=None) in decision.actions
+        noted = [
+            a if isinstance(a, RecordBoot) else a.boot
+            for a in decision.actions
+            if isinstance(a, RecordBoot | SetNodeCondition)
+        ]
+        assert noted == [RecordBoot(node="n1", boot_id="b2", layout=None)]
 
     def test_what_an_older_controller_released_is_judged_by_its_report(
         self, released: Node, pool: Pool, report: Report

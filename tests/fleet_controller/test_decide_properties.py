@@ -138,6 +138,8 @@ class World:
                     written=action.now,
                 )
                 self._change(action.node, condition=said)
+                if action.boot:
+                    self.do(action.boot)
             case RecordBoot(node=name, boot_id=boot_id, layout=layout):
                 self._change(name, verified_boot=boot_id, verified_layout=layout or "")
             case HealNode(node=name, stuck=stuck, restart=None, labels={}):

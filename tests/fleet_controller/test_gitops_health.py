@@ -18,6 +18,7 @@ from lupa import lua51
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.decide import decide
 from fleet_controller.members import DAMPING_S
+from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
 
 GITOPS = Path(__file__).resolve().parents[2] / "gitops"
@@ -98,6 +99,20 @@ def test_a_layout_that_stays_wrong_is_a_failure(node: Node, pool: Pool, wrong: R
     )
     seen = written(pool, [replace(node, condition=said)], [wrong])
     assert (argo(seen), flux(seen)) == ("Degraded", "Failed")
+
+
+def test_a_wrong_node_that_the_pool_tolerates_is_no_failure(
+    node: Node, pool: Pool, report: Report, wrong: Report
+) -> None:
+    since = NOW - DAMPING_S - 60
+    said = Condition(
+        status="False", reason=wrong.reason, message=wrong.message, changed=since, written=since
+    )
+    tolerant = replace(pool, policy=RolloutPolicy(tolerate_unproven=1))
+    nodes = [node, replace(node, name="n2", uid="u2", condition=said)]
+    found = written(tolerant, nodes, [report, replace(wrong, name="n2", owner_uid="u2")])
+    assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Degraded"] == "True"
+    assert (argo(found), flux(found)) == ("Healthy", "Current")
 
 
 def test_what_was_verified_before_a_change_is_not_healthy_after_it(

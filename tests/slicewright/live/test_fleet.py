@@ -138,6 +138,22 @@ class TestStates:
         assert [pool.state for pool in fleet.pools] == [State.VERIFIED, State.MISSING]
         assert exit_code(fleet) == DEGRADED
 
+    def test_a_node_whose_pods_are_ended_says_so(self, world: World) -> None:
+        policy = replace(world.pool.policy, quarantine=True, tolerate_unproven=1)
+        world.pool = replace(world.pool, policy=policy)
+        world.bind("n0")
+        world.cut["n0"] = "other"
+        world.agent_reports("n0")
+        _settle(world)
+        assert [node.quarantined for node in _pool(world).nodes] == [False] * 3
+        world.now += 11
+        _settle(world)
+        assert world.pods["n0"] == []
+        pool = _pool(world)
+        assert {node.name for node in pool.nodes if node.quarantined} == {"n0"}
+        assert "node n0  not verified, quarantined: its pods end" in _text(_seen(world), world.now)
+        assert (pool.state, pool.reason) == (State.VERIFIED, "EnoughNodesProven")
+
     def test_without_a_pool_nothing_is_verified(self) -> None:
         assert exit_code(Fleet(pools=(), notes=())) == NOT_PROVEN
 
