@@ -48,7 +48,7 @@ def _count_into(file: Path) -> None:
             counted[f"{verb} {kind}"] += 1
         return send(self, method, path, query, *rest, **more)
 
-    Client._send = counting  # type: ignore[method-assign]
+    Client._send = counting  # type: ignore[method-assign, assignment]
 
     def write() -> None:
         pause = threading.Event()

@@ -23,12 +23,13 @@ from fleet_controller.change_actions import EvictPod
 from fleet_controller.execute import subject
 from fleet_controller.release import LetPoolGo
 
-WORKERS: Final = 8
-PER_SECOND: Final = 250.0
-"""Requests. By default an API server works on 600 at a time, of which controllers get a share:
-8 at once is a small one. Source: kube-apiserver, --max-requests-inflight, and
+WORKERS: Final = 16
+"""With 50 ms a request, they make what `PER_SECOND` allows. By default an API server works on 600
+requests at a time. Source: kube-apiserver, --max-requests-inflight and
 --max-mutating-requests-inflight.
 """
+PER_SECOND: Final = 250.0
+"""Requests: 2,000 nodes that join, with five each, take 40 s."""
 SLICE_S: Final = 2.0
 
 
