@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from slicewright.drift.findings import Between, Finding, Unseen
@@ -27,9 +28,27 @@ def program_drift(preview: Preview, stack: str) -> tuple[list[Finding], list[Uns
 
 
 def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
-    """refresh: `pulumi refresh --preview-only`: what it would write into the state."""
+    """refresh: `pulumi refresh --preview-only`: what it would write into the state.
+
+    What the program leaves to others, such as the number of nodes to an autoscaler, is none.
+    """
+    own = (replace(step, fields=_not_ignored(step)) for step in refresh.steps)
+    kept = tuple(
+        step
+        for step, before in zip(own, refresh.steps, strict=True)
+        if step.fields or not before.fields
+    )
     # Without the refresh, `up` compares with the state, which still says that all is well.
-    return _drift(refresh, Between.CLOUD, f"pulumi up --refresh --stack {stack}")
+    heal = f"pulumi up --refresh --stack {stack}"
+    return _drift(replace(refresh, steps=kept), Between.CLOUD, heal)
+
+
+def _not_ignored(step: Step) -> tuple[str, ...]:
+    return tuple(
+        field
+        for field in step.fields
+        if not any(field == one or field.startswith((f"{one}.", f"{one}[")) for one in step.ignored)
+    )
 
 
 def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:

@@ -65,6 +65,8 @@ class Step:
     """What Pulumi's state knows of the resource that exists."""
     after: Mapping[str, Any] = field(default_factory=dict)
     """What it would know then; what only the cloud decides may be missing."""
+    ignored: tuple[str, ...] = ()
+    """Property paths of which the program leaves the value to others (ignoreChanges)."""
     retained: bool = False
     """Whether the cloud keeps it although Pulumi deletes it from the state (retainOnDelete)."""
 
@@ -164,5 +166,6 @@ def _step(raw: Mapping[str, Any], outcome: Outcome) -> Step:
         causes=tuple(causes) if outcome is Outcome.REPLACED else (),
         before={**(state.get("inputs") or {}), **(state.get("outputs") or {})},
         after={**(new.get("outputs") or {}), **(new.get("inputs") or {})},
+        ignored=tuple(state.get("ignoreChanges") or ()),
         retained=bool(state.get("retainOnDelete")),
     )

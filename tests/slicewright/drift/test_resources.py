@@ -67,6 +67,22 @@ def test_a_resource_as_it_was_is_none() -> None:
     assert program_drift(preview({"op": "same"}), "dev") == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("ignored", "drifted"),
+    [
+        ("scalingConfig.desiredSize", False),
+        ("scalingConfig", False),
+        ("scalingConfig.desired", True),
+        ("scalingConfig.maxSize", True),
+    ],
+)
+def test_what_the_program_leaves_to_an_autoscaler_is_no_drift(ignored: str, drifted: bool) -> None:
+    step = resized() | {"detailedDiff": {"scalingConfig.desiredSize": {"kind": "update"}}}
+    step["oldState"] = {**step["oldState"], "ignoreChanges": [ignored]}
+    findings, _ = cloud_drift(preview(step), "dev")
+    assert bool(findings) is drifted
+
+
 def test_a_preview_that_failed_is_no_proof_of_anything() -> None:
     failed = preview(diagnostics=[{"severity": "error", "message": "error: no\n  credentials"}])
     findings, (unseen,) = program_drift(failed, "dev")

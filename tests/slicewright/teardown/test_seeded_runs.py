@@ -47,6 +47,8 @@ _FAULTS = {
         "container.projects.locations.clusters.delete",
     ),
 }
+SEEDS = [pytest.param(seed, marks=[] if seed < 10 else [pytest.mark.soak]) for seed in range(30)]
+"""Of each cloud; those after the first ten, in which more can meet, are of `make soak`."""
 _KINDS = ("throttling", "connection-reset", "api-error")
 
 
@@ -111,7 +113,7 @@ def _run(world: World, choices: Choices) -> Report:
     return teardown.run(teardown.look())
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("cloud", ["on_eks", "on_gke"])
 def test_nothing_is_left_whatever_fails_on_the_way(
     clouds_over_http: None,
