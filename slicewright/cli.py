@@ -12,22 +12,6 @@ from typing import Final
 from rich.console import Console
 
 from node_agent import VERSION
-from slicewright.commands import (
-    check,
-    destroy,
-    doctor,
-    drift,
-    import_file,
-    load,
-    plan,
-    preview_report,
-    recover,
-    rehearse,
-    rights,
-    rollout,
-    status,
-    unlock,
-)
 from slicewright.exit_codes import (
     BAD_INPUT,
     CANNOT_RUN,
@@ -57,7 +41,10 @@ _MODULES: Final[Mapping[str, str]] = {
     "doctor": "doctor",
     "status": "status",
     "rollout": "rollout",
+    "load": "load",
+    "drift": "drift",
     "import-file": "import_file",
+    "unlock": "unlock",
     "recover": "recover",
     "destroy": "destroy",
     "rehearse": "rehearse",
@@ -140,23 +127,6 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in (
-        check,
-        plan,
-        preview_report,
-        rights,
-        doctor,
-        status,
-        rollout,
-        load,
-        drift,
-        import_file,
-        unlock,
-        recover,
-        destroy,
-        rehearse,
-    ):
-        command.add_parser(commands)
     named = [name for name in given[:1] if name in _MODULES]
     for name in named or _MODULES:
         import_module(f"slicewright.commands.{_MODULES[name]}").add_parser(commands)
