@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from infra.plan import FleetPlan
-from infra.values.monitoring.scrapes import monitors
+from infra.spec import TritonWorkload, VllmWorkload
+from infra.values.monitoring.alerts import alerts
+from infra.values.monitoring.recording import recording
+from infra.values.monitoring.rules import Group, Source, as_groups, available
+from infra.values.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
 from infra.values.text import JsonObject
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
 OPERATOR_KINDS: Final = ("podmonitors", "servicemonitors", "prometheusrules")
 """Of the objects below, where a Prometheus operator reads them."""
+_RULES: Final = "slicewright"
 
 
 def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
     """Manifests, each with a name that no other of its kind has in its namespace."""
-    return monitors(fleet)
+    plan = fleet.monitoring
+    assert plan is not None
+    return [*monitors(fleet), *([_rule_object(fleet)] if plan.asked.alerts else [])]
+
+
+def rule_groups(fleet: FleetPlan) -> list[Group]:
+    """Recording rules and alerts of what there is in the fleet to be measured."""
+    plan = fleet.monitoring
+    assert plan is not None
+    every = [
+        *recording(fleet.pools, window_s=plan.window_s),
+        *alerts(fleet.deployments, jobs=scraped_jobs(fleet), interval_s=plan.interval_s),
+    ]
+    return available(every, sources(fleet))
+
+
+def sources(fleet: FleetPlan) -> frozenset[Source]:
+    """Whose metrics the fleet's Prometheus has."""
+    plan = fleet.monitoring
+    assert plan is not None
+    names = {one.name for one in scrapes(fleet)}
+    kinds = {type(one.asked) for one in fleet.deployments}
+    has: Mapping[Source, bool] = {
+        Source.AGENT: True,
+        Source.CONTROLLER: True,
+        Source.DCGM: DCGM in names,
+        # GKE's managed collection has no labels of nodes (GKE docs, kube state metrics).
+        Source.OBJECTS: plan.namespace is not None,
+        Source.TRITON: TritonWorkload in kinds,
+        Source.VLLM: VllmWorkload in kinds,
+    }
+    return frozenset(source for source, there in has.items() if there)
+
+
+def _rule_object(fleet: FleetPlan) -> JsonObject:
+    """Source: monitoring.coreos.com/v1; GoogleCloudPlatform/prometheus-engine, doc/api.md."""
+    plan = fleet.monitoring
+    assert plan is not None
+    groups = as_groups(rule_groups(fleet), runbooks=plan.asked.runbooks or "")
+    if plan.namespace is None:
+        return {
+            "apiVersion": "monitoring.googleapis.com/v1",
+            "kind": "ClusterRules",
+            "metadata": {"name": _RULES},
+            "spec": {"groups": groups},
+        }
+    return {
+        "apiVersion": f"{OPERATOR_GROUP}/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "name": _RULES,
+            "namespace": plan.namespace,
+            "labels": dict(plan.selector_labels),
+        },
+        "spec": {"groups": groups},
+    }

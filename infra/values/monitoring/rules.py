@@ -1,0 +1,99 @@
+"""Rules of Prometheus as typed data, and the objects that carry them.
+
+Source of the format: Prometheus docs, recording rules, alerting rules, template examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from infra.values.text import JsonObject
+
+
+class Source(Enum):
+    """Whose metrics an expression asks for."""
+
+    AGENT = "node agent"
+    CONTROLLER = "fleet controller"
+    DCGM = "dcgm-exporter"
+    OBJECTS = "kube-state-metrics"
+    TRITON = "Triton"
+    VLLM = "vLLM"
+
+
+RUNBOOKS: Final = "reference/alerts.md"
+"""Below docs/: one heading for each alert, by its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A recording rule: `level:metric:operation`."""
+
+    name: str
+    expr: str
+    needs: frozenset[Source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """An alerting rule."""
+
+    name: str
+    expr: str
+    minutes: int
+    """How long `expr` must hold; 0: at once."""
+    severity: Literal["warning", "critical"]
+    summary: str
+    """One line, which names the subject by its labels."""
+    description: str
+    """What it means, and what happens if nothing is done."""
+    needs: frozenset[Source]
+    """Without these it could not fire, or would fire wrongly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    name: str
+    rules: Sequence[Record | Alert]
+
+
+def available(groups: Sequence[Group], sources: frozenset[Source]) -> list[Group]:
+    """The groups with the rules whose sources there are, without those that would be empty."""
+    kept = [
+        Group(name=one.name, rules=[rule for rule in one.rules if rule.needs <= sources])
+        for one in groups
+    ]
+    return [one for one in kept if one.rules]
+
+
+def as_groups(groups: Sequence[Group], *, runbooks: str) -> list[JsonObject]:
+    """As in a rule file. runbooks: address of the directory docs/, or empty: paths below it."""
+    return [
+        {"name": one.name, "rules": [_rule(rule, runbooks) for rule in one.rules]} for one in groups
+    ]
+
+
+def _rule(rule: Record | Alert, runbooks: str) -> JsonObject:
+    match rule:
+        case Record():
+            return {"record": rule.name, "expr": rule.expr}
+        case Alert():
+            return {
+                "alert": rule.name,
+                "expr": rule.expr,
+                **({"for": f"{rule.minutes}m"} if rule.minutes else {}),
+                "labels": {"severity": rule.severity},
+                "annotations": {
+                    "summary": rule.summary,
+                    "description": rule.description,
+                    "runbook_url": runbook(rule, runbooks),
+                },
+            }
+
+
+def runbook(alert: Alert, runbooks: str) -> str:
+    page = f"{runbooks.rstrip('/')}/{RUNBOOKS}" if runbooks else f"docs/{RUNBOOKS}"
+    return f"{page}#{alert.name.casefold()}"
