@@ -14,14 +14,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
+from fleet_controller.api import (
+    DEPLOY_LABEL_PREFIX,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+)
 from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan, FleetPlan, MonitoringPlan
 from infra.spec import PrometheusStack
 from infra.values.text import JsonObject
 
 _CHART: Final = "kube-prometheus-stack"
 GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
-_NODE_LABELS: Final = (POOL_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, GPU_PRESENT_LABEL)
+NODE_LABELS: Final = (
+    POOL_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    f"{DEPLOY_LABEL_PREFIX}device-plugin",
+    "nvidia.com/gpu-driver-upgrade-state",
+)
 """Which become labels of kube_node_labels."""
 _COLLECTORS: Final = (
     "daemonsets",
@@ -81,7 +92,7 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
         "prometheus": {"prometheusSpec": _prometheus(plan, asked) | placed},
         "kube-state-metrics": {
             "collectors": list(_COLLECTORS),
-            "metricLabelsAllowlist": [f"nodes=[{','.join(_NODE_LABELS)}]"],
+            "metricLabelsAllowlist": [f"nodes=[{','.join(NODE_LABELS)}]"],
             "resources": _resources("20m", "64Mi", "256Mi"),
             **placed,
         },

@@ -8,6 +8,8 @@ from typing import Final
 from infra.plan import FleetPlan
 from infra.spec import TritonWorkload, VllmWorkload
 from infra.values.monitoring.alerts import alerts
+from infra.values.monitoring.dashboards import DASHBOARDS
+from infra.values.monitoring.grafana import config_map
 from infra.values.monitoring.recording import recording
 from infra.values.monitoring.rules import Group, Source, as_groups, available
 from infra.values.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
@@ -23,7 +25,12 @@ def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
     """Manifests, each with a name that no other of its kind has in its namespace."""
     plan = fleet.monitoring
     assert plan is not None
-    return [*monitors(fleet), *([_rule_object(fleet)] if plan.asked.alerts else [])]
+    found = monitors(fleet)
+    if plan.asked.alerts:
+        found.append(_rule_object(fleet))
+    if plan.namespace is not None and plan.dashboards:
+        found += [config_map(one, namespace=plan.namespace) for one in DASHBOARDS]
+    return found
 
 
 def rule_groups(fleet: FleetPlan) -> list[Group]:
