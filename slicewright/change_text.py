@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra import plan
+from slicewright.monitoring_text import whose
 
 
 def step_text(before: Any, after: Any) -> str:
@@ -29,6 +30,10 @@ def step_text(before: Any, after: Any) -> str:
         return step_text(vars(before), vars(after))
     if isinstance(before, plan.KarpenterPlan) and isinstance(after, plan.KarpenterPlan):
         return step_text(vars(before), vars(after))
+    if isinstance(before, plan.MonitoringPlan) and isinstance(after, plan.MonitoringPlan):
+        if type(before.asked) is type(after.asked):
+            return step_text(before.asked, after.asked)
+        return f"{whose(before)} -> {whose(after)}"
     for scaler in (plan.KedaPlan, plan.AdapterPlan):
         if isinstance(before, scaler) and isinstance(after, scaler):
             return step_text(vars(before), vars(after))
@@ -92,6 +97,8 @@ def value_text(value: Any) -> str:
             return "the cluster's KEDA" if value.existing else f"KEDA {value.chart_version}"
         case plan.AdapterPlan():
             return f"prometheus-adapter ({value.image})"
+        case plan.MonitoringPlan():
+            return whose(value)
         case plan.WorkloadPlan():
             return (
                 f"{value.name} "

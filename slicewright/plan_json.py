@@ -29,6 +29,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
         else [],
         "workloads": [_plain(request) for request in fleet.workloads],
         "deployments": [_deployment(one) for one in fleet.deployments],
+        "monitoring": _monitoring(fleet),
         "files": _files(fleet),
         "totals": totals(fleet),
         "notes": list(plan.notes(fleet)),
@@ -182,6 +183,22 @@ def _autoscaling(one: plan.DeploymentPlan) -> JsonObject | None:
         "per_replica": not scaling.metric.mean,
         "query": values.scaling_query(one),
         "fallback_replicas": scaling.fallback_replicas,
+    }
+
+
+def _monitoring(fleet: plan.FleetPlan) -> JsonObject | None:
+    monitoring = fleet.monitoring
+    if monitoring is None:
+        return None
+    records, alerts = values.rule_counts(fleet)
+    return {
+        "prometheus": monitoring.asked.prometheus,
+        "namespace": monitoring.namespace,
+        "url": monitoring.prometheus_url or None,
+        "scrapes": [{"name": name, "interval_s": s} for name, s in values.scraped(fleet)],
+        "recording_rules": records,
+        "alerts": alerts,
+        "dashboards": values.DASHBOARD_COUNT if monitoring.dashboards else 0,
     }
 
 

@@ -15,6 +15,7 @@ from infra.plan import ChangeEffect, drivers, prices
 from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.fleet import by_index
 from slicewright.change_text import nodes_text, step_text
+from slicewright.monitoring_text import monitoring_lines
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
 from slicewright.scaling_text import scaling_lines
@@ -57,6 +58,10 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         console.print()
         by_keda = isinstance(fleet.pod_autoscaling, plan.KedaPlan)
         _deployment(deployment, console, by_keda=by_keda)
+    if lines := monitoring_lines(fleet):
+        console.print()
+        for line in lines:
+            _line(console, line)
     if fleet.pools:
         console.print()
         _totals(fleet, console)

@@ -19,6 +19,7 @@ from infra.plan.fleet import (
     GkePoolPlan,
     PoolPlan,
 )
+from infra.plan.monitoring_notes import monitoring_notes
 from infra.plan.pod_autoscaling import pod_autoscaling_notes
 from infra.plan.workload_notes import workload_notes
 
@@ -58,6 +59,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _partitioned_by_index(pool)
         found += _shared_memory(pool)
     found += workload_notes(fleet.deployments)
+    found += monitoring_notes(fleet)
     found += pod_autoscaling_notes(fleet.deployments)
     return tuple(found)
 

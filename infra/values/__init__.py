@@ -38,11 +38,14 @@ from infra.values.karpenter import (
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.monitoring import (
+    DASHBOARD_COUNT,
     OPERATOR_GROUP,
     OPERATOR_KINDS,
     monitoring_chart,
     monitoring_objects,
     monitoring_values,
+    rule_counts,
+    scraped,
 )
 from infra.values.operator_chart import chart_of, operator_account, operator_values
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
@@ -75,6 +78,7 @@ __all__ = [
     "AUTOSCALER_NAME",
     "AUTOSCALER_NAMESPACE",
     "CLASS_API",
+    "DASHBOARD_COUNT",
     "KARPENTER_CRDS",
     "KARPENTER_NAME",
     "KARPENTER_NAMESPACE",
@@ -139,8 +143,10 @@ __all__ = [
     "rights",
     "rollout_policy",
     "rollout_warnings",
+    "rule_counts",
     "scaled_object",
     "scaling_query",
+    "scraped",
     "short_hash",
     "startup_policy",
     "tolerations",

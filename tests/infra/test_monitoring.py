@@ -311,3 +311,31 @@ def test_what_cannot_work_is_refused(
     monitoring: dict[str, Any], cloud: str, more: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(monitoring, cloud, **more)
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "cloud", "words"),
+    [
+        (STACK, "byo", "goes with its pod; write storage"),
+        (STACK, "byo", "notify nobody; write alertmanager"),
+        (STACK, "byo", "no Grafana of the stack shows them"),
+        (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),
+        ({"prometheus": "managed"}, "gke", "every 10 seconds each series has one"),
+        (EXISTING, "byo", ""),
+    ],
+)
+def test_what_is_worth_knowing_of_it_is_noted(
+    monitoring: dict[str, Any], cloud: str, words: str
+) -> None:
+    found = [one for one in plan.notes(planned(monitoring, cloud)) if one.startswith("monitoring:")]
+    assert any(words in one for one in found) if words else not found
+
+
+def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
+    asked = STACK | {
+        "create_namespace": False,
+        "storage": {"size": "20Gi"},
+        "grafana": {"admin_secret": "g"},
+        "alertmanager": {"config_secret": "a"},
+    }
+    assert not [one for one in plan.notes(planned(asked)) if one.startswith("monitoring:")]

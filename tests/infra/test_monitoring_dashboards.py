@@ -84,6 +84,17 @@ def test_every_metric_of_a_rule_is_in_the_reference_and_every_foreign_one_is_ask
     }
 
 
+def test_nothing_asks_for_what_is_empty_under_mig() -> None:
+    """NVIDIA/dcgm-exporter #105, #216: neither exists on a GPU in MIG mode."""
+    empty = {
+        "DCGM_FI_DEV_GPU_UTIL",
+        "DCGM_FI_DEV_MEM_COPY_UTIL",
+        "slicewright_gpu_utilization_ratio",
+    }
+    exprs = [rule.expr for rule in RULES] + [e for one in DASHBOARDS for e in queries(one)]
+    assert not empty & {name for expr in exprs for name in asked(expr)}
+
+
 def test_every_label_of_nodes_that_is_asked_for_is_on_the_list() -> None:
     exprs = [rule.expr for rule in RULES] + [e for one in DASHBOARDS for e in queries(one)]
     wanted = {name for expr in exprs for name in re.findall(r"\blabel_\w+", expr)} - {

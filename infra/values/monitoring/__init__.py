@@ -1,12 +1,22 @@
 """What a fleet's metrics need, as plain data: chart values, monitors, rules and dashboards."""
 
 from infra.values.monitoring.chart import monitoring_chart, monitoring_values
-from infra.values.monitoring.objects import OPERATOR_GROUP, OPERATOR_KINDS, monitoring_objects
+from infra.values.monitoring.objects import (
+    DASHBOARD_COUNT,
+    OPERATOR_GROUP,
+    OPERATOR_KINDS,
+    monitoring_objects,
+    rule_counts,
+    scraped,
+)
 
 __all__ = [
+    "DASHBOARD_COUNT",
     "OPERATOR_GROUP",
     "OPERATOR_KINDS",
     "monitoring_chart",
     "monitoring_objects",
     "monitoring_values",
+    "rule_counts",
+    "scraped",
 ]

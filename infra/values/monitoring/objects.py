@@ -11,13 +11,14 @@ from infra.values.monitoring.alerts import alerts
 from infra.values.monitoring.dashboards import DASHBOARDS
 from infra.values.monitoring.grafana import config_map
 from infra.values.monitoring.recording import recording
-from infra.values.monitoring.rules import Group, Source, as_groups, available
+from infra.values.monitoring.rules import Group, Record, Source, as_groups, available
 from infra.values.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrapes
 from infra.values.text import JsonObject
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
 OPERATOR_KINDS: Final = ("podmonitors", "servicemonitors", "prometheusrules")
 """Of the objects below, where a Prometheus operator reads them."""
+DASHBOARD_COUNT: Final = len(DASHBOARDS)
 _RULES: Final = "slicewright"
 
 
@@ -42,6 +43,20 @@ def rule_groups(fleet: FleetPlan) -> list[Group]:
         *alerts(fleet.deployments, jobs=scraped_jobs(fleet), interval_s=plan.interval_s),
     ]
     return available(every, sources(fleet))
+
+
+def rule_counts(fleet: FleetPlan) -> tuple[int, int]:
+    """Recording rules and alerts that are made."""
+    assert fleet.monitoring is not None
+    groups = rule_groups(fleet) if fleet.monitoring.asked.alerts else []
+    rules = [rule for group in groups for rule in group.rules]
+    records = sum(isinstance(rule, Record) for rule in rules)
+    return records, len(rules) - records
+
+
+def scraped(fleet: FleetPlan) -> list[tuple[str, int]]:
+    """What is scraped, and every how many seconds."""
+    return [(one.name, one.endpoints[0].interval_s) for one in scrapes(fleet)]
 
 
 def sources(fleet: FleetPlan) -> frozenset[Source]:

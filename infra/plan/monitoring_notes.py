@@ -1,0 +1,49 @@
+"""What is worth knowing of a fleet's Prometheus before `pulumi up`."""
+
+from __future__ import annotations
+
+from infra.plan.fleet import FleetPlan, GkeFleetPlan
+from infra.spec import ContainerWorkload, ManagedPrometheus, PrometheusStack
+
+
+def monitoring_notes(fleet: FleetPlan) -> list[str]:
+    """One sentence each. Empty without monitoring."""
+    if fleet.monitoring is None:
+        return []
+    asked, at, found = fleet.monitoring.asked, "monitoring:", []
+    if isinstance(asked, PrometheusStack):
+        if asked.storage is None:
+            found.append(
+                f"{at} without storage, what Prometheus has kept goes with its pod; write storage: "
+                "{size: 20Gi}"
+            )
+        if asked.alerts and asked.alertmanager is None:
+            found.append(
+                f"{at} alerts are seen in Prometheus and notify nobody; write alertmanager: "
+                "{config_secret: …}"
+            )
+        if asked.dashboards and asked.grafana is None:
+            found.append(
+                f"{at} dashboards are ConfigMaps, and no Grafana of the stack shows them; write "
+                "grafana: {admin_secret: …}, unless the cluster has one"
+            )
+    if isinstance(asked, ManagedPrometheus):
+        # GKE docs, managed collection; Google Cloud Observability pricing.
+        found.append(
+            f"{at} Google bills by the sample, and every {fleet.monitoring.interval_s} seconds "
+            "each series has one"
+        )
+    if isinstance(fleet, GkeFleetPlan) and (
+        native := [pool.name for pool in fleet.pools if not pool.operated]
+    ):
+        found.append(
+            f"{at} DCGM's exporter of pools that GKE partitions, {', '.join(native)}, is GKE's "
+            "own: its metrics are in Cloud Monitoring (cluster.monitoring, component DCGM)"
+        )
+    found += [
+        f"{at} workload {one.name} is not scraped: of a container it is not known where its "
+        "metrics are"
+        for one in fleet.deployments
+        if isinstance(one.asked, ContainerWorkload)
+    ]
+    return found

@@ -1,0 +1,36 @@
+"""Where a fleet's metrics go, for people."""
+
+from __future__ import annotations
+
+from infra import plan, values
+from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
+
+
+def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
+    """Whose Prometheus, what it scrapes and how often, and what it is told; empty without any."""
+    monitoring = fleet.monitoring
+    if monitoring is None:
+        return []
+    found = [f"monitoring: {whose(monitoring)}"]
+    every = [f"{name} every {seconds} s" for name, seconds in values.scraped(fleet)]
+    found.append(f"  scrapes         {', '.join(every)}")
+    records, alerts = values.rule_counts(fleet)
+    if records or alerts:
+        found.append(f"  rules           {records} recorded, {alerts} alerts")
+    if monitoring.dashboards:
+        found.append(f"  dashboards      {values.DASHBOARD_COUNT}, in {monitoring.namespace}")
+    found.append(f"  answers at      {monitoring.prometheus_url or 'no address in the cluster'}")
+    return found
+
+
+def whose(monitoring: plan.MonitoringPlan) -> str:
+    """One phrase."""
+    match monitoring.asked:
+        case PrometheusStack() as asked:
+            beside = [name for name in ("grafana", "alertmanager") if getattr(asked, name)]
+            named = f" with {' and '.join(name.capitalize() for name in beside)}" if beside else ""
+            return f"kube-prometheus-stack {asked.chart_version}{named} in {asked.namespace}"
+        case ExistingPrometheus() as asked:
+            return f"the cluster's Prometheus in {asked.namespace}"
+        case ManagedPrometheus():
+            return "Managed Service for Prometheus"
