@@ -45,8 +45,8 @@ def check_stack(stack: str) -> FleetPlan:
 def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
     if isinstance(fleet, ByoFleetPlan):
-        return [*_existing(fleet), *_mps(fleet), *_new_volumes(fleet)]
-    problems: list[spec.Problem] = [*_new_volumes(fleet)]
+        return [*_existing(fleet), *_mps(fleet), *_new_volumes(fleet), *_autoscalers(fleet)]
+    problems: list[spec.Problem] = [*_new_volumes(fleet), *_autoscalers(fleet)]
     if isinstance(fleet, EksFleetPlan):
         problems += [*_mps(fleet), *_bottlerocket(fleet)]
         if isinstance(fleet.cluster.autoscaler, KarpenterPlan):
@@ -92,6 +92,26 @@ def _bottlerocket(fleet: EksFleetPlan) -> Iterator[spec.Problem]:
                 instead="for a rehearsal write AL2023_x86_64_NVIDIA, with mode: operator",
                 source=_KUBELET,
             )
+
+
+def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
+    match fleet.pod_autoscaling:
+        case plan.AdapterPlan():
+            yield spec.Problem(
+                path=("pod_autoscaling", "by"),
+                reason=f"{_CANNOT} neither prometheus-adapter nor cert-manager can be had there",
+                instead="for a rehearsal write keda",
+                source=_KUBELET,
+            )
+        case plan.KedaPlan(existing=True):
+            yield spec.Problem(
+                path=("pod_autoscaling", "existing"),
+                reason=f"{_CANNOT} its cluster is new and has no KEDA",
+                instead="for a rehearsal leave it out: KEDA is then installed",
+                source=_KUBELET,
+            )
+        case plan.KedaPlan() | None:
+            pass
 
 
 def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:

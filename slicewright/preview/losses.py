@@ -31,6 +31,13 @@ _GUARDED: Mapping[str, str] = {
     "kubernetes:helm.sh/v3:Release": "what the chart installed; no GPU is offered without it",
 }
 """By type, what ends with a resource of it."""
+_RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+_OF_CHART: Mapping[str, str] = {
+    "keda": "its CRDs with all ScaledObjects; replicas stay as they are until it is back",
+    "kube-prometheus-stack": "what Prometheus has measured, unless a volume of its own has it",
+    "cluster-autoscaler": "what adds and removes nodes; those that there are stay",
+}
+"""The same of a Helm release, by the name at the end of its chart; others are of GPU operators."""
 
 
 CODE: Final = re.compile(r"[A-Za-z0-9._-]+:[0-9a-f]{8}")
@@ -74,6 +81,8 @@ def _loss(step: Step) -> Loss | None:
     what = _GUARDED.get(step.type)
     if not ends or what is None or step.retained or not step.identity:
         return None
+    if step.type == _RELEASE:
+        what = _OF_CHART.get(str(step.before.get("chart", "")).rpartition("/")[2], what)
     return Loss(step=step, what=what, nodes=_nodes(step.before), code=_code(step))
 
 

@@ -137,6 +137,24 @@ def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], as
     assert bool(losses.guard(preview, ()).open) is asked
 
 
+@pytest.mark.parametrize(
+    ("chart", "said"),
+    [
+        ("gpu-operator", "no GPU is offered without it"),
+        ("oci://registry.example.com/charts/gpu-operator", "no GPU is offered without it"),
+        ("keda", "replicas stay as they are"),
+        ("oci://registry.example.com/charts/keda", "replicas stay as they are"),
+        ("kube-prometheus-stack", "what Prometheus has measured"),
+        ("cluster-autoscaler", "what adds and removes nodes"),
+    ],
+)
+def test_what_a_release_takes_with_it_is_told_by_its_chart(chart: str, said: str) -> None:
+    change = step("delete", "r", "kubernetes:helm.sh/v3:Release", old={"inputs": {"chart": chart}})
+    preview = steps.read_preview(json.dumps({"steps": [change]}))
+    (loss,) = losses.guard(preview, ()).open
+    assert said in loss.what
+
+
 def test_the_same_change_of_a_pool_made_anew_is_acknowledged_anew() -> None:
     """GKE's IDs are names, and the same again."""
     codes = set()

@@ -156,3 +156,17 @@ def test_a_volume_that_nobody_would_make_is_refused() -> None:
     assert refused() == [("workloads", 0, "cache")]
     del raw["workloads"][0]["cache"]
     assert refused() == [], "the other's claim is there already"
+
+
+def test_autoscalers_that_cannot_be_had_are_refused() -> None:
+    golden = Path(test_workloads.__file__).parent / "golden" / "prometheus-adapter.yaml"
+    raw = yaml.safe_load(golden.read_text())["config"]["slicewright:fleet"]
+
+    def refused(**asked: Any) -> list[spec.Path]:
+        changed = raw | {"pod_autoscaling": asked}
+        fleet = plan.read(json.dumps(changed), spec.Source("test", changed))
+        return [p.path for p in stack_check.unrehearsable(fleet)]
+
+    assert refused(by="prometheus-adapter") == [("pod_autoscaling", "by")]
+    assert refused(by="keda", existing=True) == [("pod_autoscaling", "existing")]
+    assert refused(by="keda") == []
