@@ -43,6 +43,8 @@ from rehearsal.cluster.control_plane import kwok
 from rehearsal.host.toolchain import ensure
 
 _NODES, _POOLS = 2000, 100
+_OF_A_POOL = 20
+"""Nodes: what a pool costs by itself is the same share at every size."""
 _PASSES = 15
 _QUIET_S = 30.0
 _AT_ONCE = 16
@@ -226,7 +228,8 @@ class _Cluster:
     def __init__(self, admin: Client, count: int) -> None:
         self._admin = admin
         self._names = [f"node-{i:05}" for i in range(count)]
-        self._pools = [f"p{i}" for i in range(min(_POOLS, count))]
+        pools = max(1, min(_POOLS, count // _OF_A_POOL))
+        self._pools = [f"p{i}" for i in range(pools)]
         self._uids: dict[str, str] = {}
         # Followed, because a list of thousands again and again would be most of the load.
         self._known = Nodes(threading.Event())

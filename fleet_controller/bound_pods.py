@@ -46,10 +46,10 @@ class BoundPods(Collection[NodePod]):
 
     def _stored(self, old: NodePod | None, new: NodePod | None) -> None:
         if old is not None:
-            there = self._on.get(old.node, {})
-            there.pop(old.path, None)
+            there = self._on[old.node]
+            del there[old.path]
             if not there:
-                self._on.pop(old.node, None)
+                del self._on[old.node]
         if new is not None:
             self._on.setdefault(new.node, {})[new.path] = new
 
@@ -75,10 +75,11 @@ class Nodes(Collection[Node]):
             return node.uid in self._open
 
     def _stored(self, old: Node | None, new: Node | None) -> None:
-        if new is None and old is not None:
+        if new is not None:
+            if not new.held:
+                self._open.add(new.uid)
+        elif old is not None:
             self._open.discard(old.uid)
-        elif new is not None and not new.held:
-            self._open.add(new.uid)
 
     def _replaced(self) -> None:
         there = [node for _, node in self._items.values()]

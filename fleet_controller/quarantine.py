@@ -42,12 +42,10 @@ class EndQuarantine:
 
 def quarantine(pool: Pool, members: Sequence[Member]) -> tuple[QuarantineNode | EndQuarantine, ...]:
     """members: by name, as they were before the pass."""
-    emptied = [m.node for m in members if m.node.quarantine_at is not None]
+    emptied = [(m.node, at) for m in members if (at := m.node.quarantine_at) is not None]
     if not pool.policy.quarantine:
         return tuple(
-            EndQuarantine(node=node.name, version=node.version, position=node.quarantine_at)
-            for node in emptied
-            if node.quarantine_at is not None
+            EndQuarantine(node=node.name, version=node.version, position=at) for node, at in emptied
         )
     room = pool.policy.limit(len(members)) - len(emptied)
     wrong = [m for m in members if m.node.quarantine_at is None and _definitely_wrong(m)]

@@ -126,6 +126,29 @@ class TestByNode:
                 wakes.append(cluster.changed.is_set())
         assert wakes == [True, True, False, False]
 
+    def test_what_changes_nothing_that_is_kept_of_a_pod_wakes_nobody(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.bound.ask_about(["n1"])
+        cluster.bound._apply(Event("ADDED", _pod("a", "n1", 5)))
+        cluster.changed.clear()
+        cluster.bound._apply(Event("MODIFIED", _pod("a", "n1", 6, labels={"seen": "twice"})))
+        assert not cluster.changed.is_set()
+        leaving = {"deletionTimestamp": "2026-11-23T09:00:00Z"}
+        cluster.bound._apply(Event("MODIFIED", _pod("a", "n1", 7, **leaving)))
+        assert cluster.changed.is_set()
+
+
+def test_a_heartbeat_of_a_node_wakes_nobody(cluster: Cluster) -> None:
+    assert cluster.nodes.path == "/api/v1/nodes"
+    cluster.nodes.put(_node("n1", 5, held=True))
+    cluster.changed.clear()
+    cluster.nodes.put(_node("n1", 6, held=True))
+    assert not cluster.changed.is_set()
+    assert cluster.nodes.all()["n1"].version == "6", "it is kept all the same"
+    cluster.nodes.put(_node("n1", 7, held=False))
+    assert cluster.changed.is_set()
+
 
 @pytest.fixture
 def held(node: Node) -> Node:

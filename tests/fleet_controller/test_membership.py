@@ -216,6 +216,11 @@ def test_nodes_are_listed_by_name_without_those_that_are_being_deleted(
     assert memberships([existing], [last, gone, first]) == [(existing, [first, last])]
 
 
+def test_a_node_of_no_pool_is_in_nobodys_way(existing: Pool, found: Node) -> None:
+    foreign = replace(found, name="a", uid="a", labels={"rack": "8"})
+    assert memberships([existing], [foreign, found]) == [(existing, [found])]
+
+
 def raw(annotations: Mapping[str, str]) -> dict[str, object]:
     return {"metadata": {"name": "n1", "uid": "u", "annotations": annotations}}
 

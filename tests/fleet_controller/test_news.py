@@ -34,8 +34,9 @@ def test_whatever_else_changes_on_a_node_is_news(name: str, node: Node) -> None:
     assert news.of_node(node, replace(node, **{name: _OTHER.get(name, "another")}))
 
 
-def test_a_renewed_report_is_no_news(report: Report) -> None:
-    assert not news.of_report(report, replace(report, time=report.time + 360))
+@pytest.mark.parametrize("later", [0.0, 0.5, 360.0, 420.0])
+def test_a_renewed_report_is_no_news(later: float, report: Report) -> None:
+    assert not news.of_report(report, replace(report, time=report.time + later))
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(Report) if one.name != "time"])
@@ -44,7 +45,7 @@ def test_whatever_else_a_report_says_is_news(name: str, report: Report) -> None:
     assert news.of_report(report, replace(renewed, **{name: "another"}))
 
 
-@pytest.mark.parametrize("late", [421.0, 9000.0, -1.0])
+@pytest.mark.parametrize("late", [420.5, 9000.0, -1.0])
 def test_a_report_that_comes_late_or_from_another_clock_is_news(
     late: float, report: Report
 ) -> None:
