@@ -106,6 +106,7 @@ SDK_FILES = frozenset(
             f"tests/infra/test_{name}.py"
             for name in (
                 "adopted_operator",
+                "any_file_in_clouds",
                 "changes_in_clouds",
                 "eks_access",
                 "eks_addons",

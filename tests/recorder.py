@@ -10,6 +10,7 @@ from unittest import mock
 
 import pulumi
 from pulumi.runtime import resource as registrations
+from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import source_pb2
 
 from infra import plan, program
@@ -158,7 +159,12 @@ def recorded(
 
 
 def record(
-    recorder: Recorder, deploy: Callable[[], None], *, stack: str, preview: bool = False
+    recorder: pulumi.runtime.Mocks,
+    deploy: Callable[[], None],
+    *,
+    stack: str,
+    preview: bool = False,
+    monitor: MockMonitor | None = None,
 ) -> None:
     """Runs what declares resources, with the recorder as its engine."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
@@ -168,7 +174,9 @@ def record(
     # each when the tests end, after their summary.
     loop.set_exception_handler(lambda *_: None)
     asyncio.set_event_loop(loop)
-    pulumi.runtime.set_mocks(recorder, project="slicewright", stack=stack, preview=preview)
+    pulumi.runtime.set_mocks(
+        recorder, project="slicewright", stack=stack, preview=preview, monitor=monitor
+    )
     pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
     # Each registration tells the engine all calls on the stack, of which pytest alone has 40: a
     # quarter of a recording's time for what the recorder is not told.

@@ -38,6 +38,10 @@ class Rule:
     source: str
     nothing_stays: ChangeEffect | None = None
     """For lists, the effect where old and new have nothing in common; None: the same."""
+    some_end: ChangeEffect | None = None
+    """For zones, the effect where nodes end that neither count nor limits take away; None: the
+    same.
+    """
     why_nothing_stays: str | None = None
     at_first: ChangeEffect | None = None
     """The effect where there was nothing before; None: the same."""
@@ -51,6 +55,7 @@ def _rules(
     fields: Mapping[str, str],
     nothing_stays: ChangeEffect | None = None,
     why_nothing_stays: str | None = None,
+    some_end: ChangeEffect | None = None,
     at_first: ChangeEffect | None = None,
     why_at_first: str | None = None,
 ) -> tuple[Rule, ...]:
@@ -63,6 +68,7 @@ def _rules(
             source=source,
             nothing_stays=nothing_stays,
             why_nothing_stays=why_nothing_stays,
+            some_end=some_end,
             at_first=at_first,
             why_at_first=why_at_first,
         )
@@ -192,6 +198,7 @@ GKE: Final[tuple[Rule, ...]] = (
         _MOVED,
         "google-beta: updated in place, first the number of nodes in each zone",
         {"zones": "node_locations"},
+        some_end=ChangeEffect.ROLL,
         nothing_stays=ChangeEffect.REPLACE,
         why_nothing_stays=f"no zone stays: {_ALL_GO}",
     ),
@@ -445,6 +452,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         _MOVED,
         "google-beta: updated in place, first the number of nodes in each zone",
         {"system.zones": _SYSTEM},
+        some_end=ChangeEffect.ROLL,
         nothing_stays=ChangeEffect.REPLACE,
         why_nothing_stays="no zone stays: its nodes are deleted, then new ones are created; "
         "controller and add-ons wait for them",

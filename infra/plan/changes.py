@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from infra.plan import change_rules
 from infra.plan.change_rules import ChangeEffect, Rule
@@ -21,6 +21,18 @@ from infra.plan.fleet import (
 from infra.plan.hosts import HostPlan
 
 _NOTHING: Any = object()
+
+
+class _Spread(Protocol):
+    """A pool of a cloud, or its system pool."""
+
+    @property
+    def zones(self) -> Sequence[str]: ...
+
+    @property
+    def nodes(self) -> NodeCount: ...
+
+
 _POOL_RULES = {"gke": change_rules.GKE, "eks": change_rules.EKS, "byo": change_rules.BYO}
 _FLEET_RULES = {
     "gke": change_rules.GKE_FLEET,
@@ -38,6 +50,8 @@ class Change:
     """Whether its pool's nodes are all replaced, be it for another change."""
     moved: bool = False
     """Whether its pool's zones change too, which ends nodes beyond those of its own number."""
+    some_end: bool = False
+    """Of zones: whether nodes end because of them."""
 
     @property
     def why(self) -> str:
@@ -58,6 +72,8 @@ class Change:
             return rule.at_first
         if rule.nothing_stays is not None and not set(self.before or ()) & set(self.after or ()):
             return rule.nothing_stays
+        if rule.some_end is not None and self.some_end:
+            return rule.some_end
         return rule.effect
 
     @property
@@ -120,6 +136,7 @@ def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
     else:
         pool_rules = _POOL_RULES[cloud]
         fleet = _of_system(_changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET)))
+        fleet = _with_ended(fleet, getattr(before, "system", None), getattr(after, "system", None))
     return FleetChange(
         fleet=tuple(fleet),
         pools=_parts(before.pools, after.pools, pool_rules, elsewhere=_other_cluster(fleet)),
@@ -150,6 +167,25 @@ def _of_system(changes: Sequence[Change]) -> list[Change]:
         dataclasses.replace(c, replaced=replaced and c in own, moved=moved and c in own)
         for c in changes
     ]
+
+
+def _with_ended(changes: Sequence[Change], before: Any, after: Any) -> list[Change]:
+    """With whether a change of zones ends nodes. before, after: the pool."""
+    return [
+        dataclasses.replace(c, some_end=_zones_end_nodes(before, after))
+        if c.rule.some_end is not None
+        else c
+        for c in changes
+    ]
+
+
+def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
+    """Whether a zone goes, or each zone gets fewer nodes: GKE counts fixed ones per zone."""
+    if set(before.zones) - set(after.zones):
+        return True
+    if before.nodes.autoscaled or after.nodes.autoscaled:
+        return False
+    return before.nodes.max * len(after.zones) > after.nodes.max * len(before.zones)
 
 
 def _counted(before: NodeCount, after: NodeCount) -> str:
@@ -225,7 +261,7 @@ def _part(
 ) -> PartChange:
     if isinstance(before, PoolPlan) and rules:
         rules = (*_of_maker(before, after, rules), *change_rules.IN_CLUSTER)
-    changes = _changes(before, after, rules)
+    changes = _with_ended(_changes(before, after, rules), before, after)
     # GKE's own sharing is among the pool's other fields.
     if getattr(after, "sharing_strategy", None) or getattr(before, "sharing_strategy", None):
         changes = [c for c in changes if c.rule.field != "sharing"]

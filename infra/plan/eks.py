@@ -10,7 +10,7 @@ from infra.plan.eks_addons import addons_of
 from infra.plan.eks_autoscaler import autoscaler_of
 from infra.plan.eks_cluster import check_endpoint, check_secrets_key
 from infra.plan.eks_identities import identities_of
-from infra.plan.eks_pools import eks_pool
+from infra.plan.eks_pools import check_one_kubernetes, eks_pool
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
 from infra.plan.monitoring_checks import monitoring_of, readers
@@ -45,6 +45,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         yield from check_control_plane(fleet.cluster.zones or (), known, stated)
     yield from check_one_spelling(fleet, known)
     yield from check_eks_version(fleet.cluster)
+    yield from check_one_kubernetes(fleet)
     yield from check_endpoint(fleet.cluster.endpoint)
     yield from check_secrets_key(fleet.cluster.secrets_key, known)
     addons = yield from addons_of(fleet.cluster)

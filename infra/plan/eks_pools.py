@@ -153,11 +153,32 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
     elif version is not None and not release.startswith(f"{version}."):
         yield refuse(
             (*path, "release_version"),
-            f"{release} has Kubernetes {'.'.join(release.split('.')[:2])}, and the cluster has "
-            f"{version}",
+            f"{release} has Kubernetes {_kubernetes(release)}, and the cluster has {version}",
             f"write a release of {version}, like {version}.0-20260714, or leave it out",
             "eksctl-io/eksctl #7976",
         )
+
+
+def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
+    """Of the images' where the file leaves the cluster's to EKS: all node groups have the same."""
+    if fleet.cluster.version is not None:
+        return
+    stated = [(i, p.release_version) for i, p in enumerate(fleet.node_pools) if p.release_version]
+    for i, release in stated[1:]:
+        first, other = stated[0][0], _kubernetes(stated[0][1])
+        if _kubernetes(release) != other:
+            yield refuse(
+                ("node_pools", i, "release_version"),
+                f"{release} has Kubernetes {_kubernetes(release)}, and the image of "
+                f"node_pools[{first}] has {other}: node groups have the version of their cluster",
+                "write releases of one Kubernetes version, and that as cluster.version",
+                "eksctl-io/eksctl #7976",
+            )
+
+
+def _kubernetes(release: str) -> str:
+    """`1.34.0-20260714` -> `1.34`"""
+    return ".".join(release.split(".")[:2])
 
 
 def _node_template(resources: Mapping[str, int]) -> Mapping[str, str]:

@@ -19,7 +19,6 @@ import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
-from rehearsal.clouds.gcp.projects import project_number
 from rehearsal.clouds.service import Cloud
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
@@ -174,18 +173,6 @@ class CloudEngine:
     def init(self) -> None:
         made = self._pulumi("stack", "init", "dev")
         assert made.code == 0, made.output
-
-
-def let_gke_make_networks(engine: CloudEngine) -> None:
-    """As gpu_network needs it. In a project without other bindings."""
-    agent = f"service-{project_number(PROJECT)}@container-engine-robot.iam.gserviceaccount.com"
-    binding = {"role": "roles/compute.networkAdmin", "members": [f"serviceAccount:{agent}"]}
-    engine.cloud.call(
-        "cloudresourcemanager",
-        "projects.setIamPolicy",
-        {"resource": PROJECT},
-        {"policy": {"bindings": [binding]}},
-    )
 
 
 @contextmanager

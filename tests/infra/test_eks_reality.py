@@ -192,6 +192,24 @@ def test_an_image_of_another_kubernetes_is_refused(broken: Callable[[str], str])
     assert "write a release of 1.35, like 1.35.0-20260714, or leave it out" in said
 
 
+def test_images_of_two_kubernetes_versions_in_one_cluster_are_refused(
+    broken: Callable[[str], str],
+) -> None:
+    fleet = FLEET.format(
+        region="us-west-2",
+        zones="us-west-2a, us-west-2b",
+        nodes="{count: 1}, release_version: 1.34.0-20260714",
+        pool_zone="b",
+    ).replace('version: "1.35", ', "")
+    raw = yaml.safe_load(fleet)
+    (pool,) = raw["node_pools"]
+    same = pool | {"name": "b"}
+    other = pool | {"name": "c", "release_version": "1.35.0-20260714"}
+    said = broken(yaml.safe_dump(raw | {"node_pools": [pool, same, other]}))
+    assert "1.35.0-20260714 has Kubernetes 1.35, and the image of node_pools[0] has 1.34" in said
+    assert "1 problem," in said
+
+
 def test_a_release_without_a_version_of_the_cluster_is_noted() -> None:
     def noted(version: str) -> str:
         text = FLEET.format(

@@ -13,7 +13,8 @@ from infra import plan
 from infra.plan import ChangeEffect
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import CloudEngine, cloud_engine, let_gke_make_networks
+from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
+from tests.infra.google_project import let_gke_make_networks
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 
 OF_POOL = {"gke": "cloud.google.com/gke-nodepool", "eks": "eks.amazonaws.com/nodegroup"}
@@ -74,7 +75,7 @@ def make_room(engine: CloudEngine) -> None:
     """In the AWS account: quota for all nodes, the machine types of the rows in zones a and b, and
     the reservations that the rows name. In Google's project: a role for GKE's service agent.
     """
-    let_gke_make_networks(engine)
+    let_gke_make_networks(engine.cloud, PROJECT)
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-east-1"}, {})
     there = {z["ZoneName"][-1]: z["ZoneId"] for z in zones["AvailabilityZones"]}
     ids = {f"us-east-1{zone}": there[other] for zone, other in zip("abce", "ceab", strict=True)}

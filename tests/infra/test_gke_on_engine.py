@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rehearsal.clouds.gcp.account import write_account
-from rehearsal.clouds.gcp.projects import project_number
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import CloudEngine, cloud_engine, let_gke_make_networks
+from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
+from tests.infra.google_project import let_gke_make_networks, make_network, share
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     engine: CloudEngine,
 ) -> None:
     """The provider itself would keep the second."""
-    let_gke_make_networks(engine)
+    let_gke_make_networks(engine.cloud, PROJECT)
     h200 = {
         "machine_type": "a3-ultragpu-8g",
         "disk": {"type": "hyperdisk-balanced"},
@@ -317,7 +317,7 @@ def test_a_key_of_the_disks_replaces_every_pool_and_one_of_the_secrets_changes_i
 
 
 def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: CloudEngine) -> None:
-    existing_network(engine, "slicewright-test")
+    make_network(engine.cloud, PROJECT, "us-central1")
     made = {
         "name": "main",
         "initialNodeCount": 1,
@@ -397,26 +397,10 @@ def remove_network(engine: CloudEngine, project: str) -> None:
     engine.cloud.call("compute", "networks.delete", where, {})
 
 
-def existing_network(engine: CloudEngine, project: str) -> None:
-    """Made without the program, as a network team would."""
-    call = engine.cloud.call
-    call("compute", "networks.insert", {"project": project}, {"name": "corporate"})
-    subnet = {
-        "name": "gpu",
-        "network": f"projects/{project}/global/networks/corporate",
-        "ipCidrRange": "10.64.0.0/20",
-        "secondaryIpRanges": [
-            {"rangeName": "pods", "ipCidrRange": "10.68.0.0/14"},
-            {"rangeName": "services", "ipCidrRange": "10.72.0.0/20"},
-        ],
-    }
-    call("compute", "subnetworks.insert", {"project": project, "region": "us-central1"}, subnet)
-
-
 def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
     engine: CloudEngine,
 ) -> None:
-    existing_network(engine, "slicewright-test")
+    make_network(engine.cloud, PROJECT, "us-central1")
     before = engine.cloud.inventory()
     asked = fleet(pool("one", "c"))
     asked["cluster"]["network"] = NETWORK
@@ -434,7 +418,7 @@ def test_a_stack_lives_in_a_network_that_exists_and_leaves_it_as_it_was(
 
 
 def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -> None:
-    existing_network(engine, "net-host")
+    make_network(engine.cloud, "net-host", "us-central1")
     asked = fleet(pool("one", "c"))
     vpc = "projects/net-host/global/networks/corporate"
     asked["cluster"]["network"] = {**NETWORK, "vpc": vpc}
@@ -443,7 +427,7 @@ def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -
     assert "is not a service project of the Shared VPC host project net-host" in refused.output
     gone = engine.destroy()
     assert gone.code == 0, gone.output
-    share(engine, host="net-host", project="slicewright-test")
+    share(engine.cloud, host="net-host", project=PROJECT)
     before = engine.cloud.inventory()
     up = engine.up(asked)
     assert up.code == 0, up.output
@@ -452,19 +436,3 @@ def test_a_stack_lives_in_a_shared_vpc_of_another_project(engine: CloudEngine) -
     gone = engine.destroy()
     assert gone.code == 0, gone.output
     assert engine.cloud.inventory() == before
-
-
-def share(engine: CloudEngine, *, host: str, project: str) -> None:
-    """As "Setting up clusters with Shared VPC" in GKE's documentation."""
-    call, number = engine.cloud.call, project_number(project)
-    call("compute", "projects.enableXpnHost", {"project": host}, {})
-    attached = {"xpnResource": {"id": project, "type": "PROJECT"}}
-    call("compute", "projects.enableXpnResource", {"project": host}, attached)
-    robot = f"serviceAccount:service-{number}@container-engine-robot.iam.gserviceaccount.com"
-    apis = f"serviceAccount:{number}@cloudservices.gserviceaccount.com"
-    bindings = [
-        {"role": "roles/container.hostServiceAgentUser", "members": [robot]},
-        {"role": "roles/compute.networkUser", "members": [apis, robot]},
-    ]
-    policy = {"policy": {"bindings": bindings}}
-    call("cloudresourcemanager", "projects.setIamPolicy", {"resource": host}, policy)

@@ -40,6 +40,40 @@ def changed(stack: str, **pool: Any) -> plan.PartChange:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        (("c", {"count": 2}), ("ac", {"count": 4}), ChangeEffect.IN_PLACE),
+        (("c", {"count": 2}), ("ac", {"count": 2}), ChangeEffect.ROLL),
+        (("ac", {"count": 2}), ("c", {"count": 2}), ChangeEffect.ROLL),
+        (("ac", {"count": 2}), ("abc", {"count": 3}), ChangeEffect.IN_PLACE),
+        (("c", {"min": 1, "max": 2}), ("ac", {"min": 1, "max": 2}), ChangeEffect.IN_PLACE),
+        (("ac", {"min": 1, "max": 2}), ("c", {"min": 1, "max": 2}), ChangeEffect.ROLL),
+        (("c", {"count": 1}), ("a", {"count": 1}), ChangeEffect.REPLACE),
+    ],
+)
+@pytest.mark.parametrize("pool", ["node_pools", "system_pool"])
+def test_zones_of_gke_are_changed_in_place_only_where_no_node_ends(
+    pool: str,
+    before: tuple[str, dict[str, int]],
+    after: tuple[str, dict[str, int]],
+    effect: ChangeEffect,
+) -> None:
+    def fleet(zones: str, nodes: dict[str, int]) -> plan.FleetPlan:
+        raw = written("s0")
+        own = {"zones": [f"us-central1-{zone}" for zone in zones], "nodes": nodes}
+        if pool == "node_pools":
+            raw["node_pools"][0] |= own | {"machine_type": "a2-highgpu-1g", "partition": "none"}
+            raw["node_pools"][0].pop("local_ssd", None)
+        else:
+            raw["system_pool"] = {"machine_type": "e2-standard-4", **own}
+        return planned(raw)
+
+    found = plan.compare(fleet(*before), fleet(*after))
+    effects = [change.effect for change in found.fleet] + [one.effect for one in found.pools]
+    assert max(effects) is effect
+
+
+@pytest.mark.parametrize(
     ("stack", "pool", "effect", "fields"),
     [
         ("s0", {}, ChangeEffect.NONE, set()),

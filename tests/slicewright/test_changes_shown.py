@@ -282,7 +282,7 @@ def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
     before["node_pools"][0] |= {"nodes": {"count": 2}}
     after["node_pools"][0] |= {"nodes": {"count": 2}, "zones": ["us-central1-a", "us-central1-c"]}
     text = " ".join(" ".join(told(before, after)).split())
-    assert "pool h100-partition-3g: in place" in text
+    assert "pool h100-partition-3g: roll" in text
     assert "nodes beyond that number and in removed zones are deleted" in text
     assert "others stay" not in text
 

@@ -37,6 +37,8 @@ class Gcp:
 
     project = "projects/acme"
     region = "us-central1"
+    location = region
+    """Of the cluster: the region, or a zone of it."""
 
     def __init__(self, cloud: Cloud, environment: Path) -> None:
         self.cloud = cloud
@@ -49,7 +51,7 @@ class Gcp:
 
     @property
     def parent(self) -> str:
-        return f"{self.project}/locations/{self.region}"
+        return f"{self.project}/locations/{self.location}"
 
     @property
     def cluster(self) -> str:

@@ -21,25 +21,30 @@ _SCOPES = [
     "https://www.googleapis.com/auth/trace.append",
 ]
 _THREE_ZONES = "abc"
-_ZONES = {"us-central1": "abcf", "us-east1": "bcd", "europe-west1": "bcd"}
+_ZONES = {"us-central1": "abcf", "us-east1": "bcda", "europe-west1": "bcd"}
 
 
 def zones_of(location: str) -> list[str]:
-    """The zones of a region; a zone is its own only one.
+    """The zones in which a cluster's nodes may be: all of its region, be the control plane in one
+    of them or in several.
 
-    Source: Compute Engine, "Regions and zones". Regions other than a, b, c are in _ZONES.
+    Source: GKE, "About cluster configuration choices", multi-zonal clusters; Compute Engine,
+    "Regions and zones". Regions other than a, b, c are in _ZONES.
     """
-    if location.count("-") == 2:
-        return [location]
-    return [f"{location}-{letter}" for letter in _ZONES.get(location, _THREE_ZONES)]
+    region = region_of(location)
+    return [f"{region}-{letter}" for letter in _ZONES.get(region, _THREE_ZONES)]
 
 
 def region_of(location: str) -> str:
-    return location.rsplit("-", 1)[0] if location.count("-") == 2 else location
+    return location.rsplit("-", 1)[0] if _is_zone(location) else location
 
 
 def default_locations(location: str) -> list[str]:
-    return zones_of(location)[:3]
+    return [location] if _is_zone(location) else zones_of(location)[:3]
+
+
+def _is_zone(location: str) -> bool:
+    return location.count("-") == 2
 
 
 def fill_node_config(config: JsonObject) -> JsonObject:

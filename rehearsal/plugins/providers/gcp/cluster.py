@@ -5,6 +5,7 @@ Source of the API calls: hashicorp/terraform-provider-google-beta, resource_cont
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from kubeapi import JsonObject
@@ -300,6 +301,8 @@ class Cluster(Resource):
         changed = {k for k in {*old, *new} if old.get(k) != new.get(k) and not k.startswith("__")}
         changed -= {"deletionProtection", "removeDefaultNodePool"}
         for name in sorted(changed):
+            if name == "minMasterVersion" and _is_met(session, resource_id, new.get(name)):
+                continue
             if name == "resourceLabels":
                 body = {"resourceLabels": new.get("resourceLabels") or {}}
                 complete(
@@ -379,6 +382,22 @@ def _network_path(field: str, given: str, project: str, location: str) -> str:
     region = location.rsplit("-", 1)[0] if location.count("-") == 2 else location
     where = "global/networks" if field == "network" else f"regions/{region}/subnetworks"
     return f"projects/{project}/{where}/{given}"
+
+
+def _is_met(session: Session, resource_id: str, minimum: str | None) -> bool:
+    """Whether the control plane has this version or a higher one: then the provider sends nothing.
+
+    Source: hashicorp/terraform-provider-google-beta, resource_container_cluster.go: "Only upgrade
+    the master if the current version is lower than the desired version".
+    """
+    if minimum is None:
+        return True
+    found = session.cloud.call("container", f"{_CLUSTERS}.get", {"name": resource_id})
+    return _numbers(minimum) <= _numbers(found["currentMasterVersion"])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version))
 
 
 def _updates(name: str, old: Properties, new: Properties) -> list[JsonObject]:

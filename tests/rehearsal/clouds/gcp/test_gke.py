@@ -471,6 +471,15 @@ def test_a_cluster_name_is_unique_in_an_environment(gcp) -> None:
         )
 
 
+def test_a_zonal_cluster_has_pools_in_other_zones_of_its_region(gcp) -> None:
+    """Source: GKE, "About cluster configuration choices", multi-zonal clusters."""
+    gcp.location = "us-central1-a"
+    made = gcp.make_cluster()
+    assert made["locations"] == ["us-central1-a"]
+    pool = gcp.make_pool(locations=["us-central1-f"])
+    assert pool["locations"] == ["us-central1-f"]
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -308,16 +308,23 @@ def test_a_component_less_is_a_change_although_none_at_all_is_what_gke_has(clust
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("1.20", "unsupported"),
+        ("1.99", "unsupported"),
         ("9.9", "unsupported"),
-        ("1.35", "lower than the current"),
-        ("1.36.1-gke.1", "lower than the current"),
     ],
 )
 def test_a_cluster_is_not_upgraded_to_any_version(cluster, version, words) -> None:
     made, asked = cluster
     with pytest.raises(ProviderError, match=words):
         made.update({**asked, "minMasterVersion": version})
+
+
+@pytest.mark.parametrize("version", ["1.20", "1.35", "1.36.1-gke.1", "1.36"])
+def test_a_cluster_that_has_the_lowest_version_asked_for_is_left_alone(cluster, version) -> None:
+    made, asked = cluster
+    had = made.outputs["masterVersion"]
+    made.update({**asked, "minMasterVersion": version})
+    assert made.outputs["masterVersion"] == had
+    assert not made.plan({**asked, "minMasterVersion": version}).changes
 
 
 @pytest.mark.parametrize(
