@@ -14,18 +14,6 @@ def setting(file: Path, key: str) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def texts(file: Path, key: str) -> tuple[str, ...] | None:
-    """A list of strings of the stack file's `config`, empty where it has none; None where the
-    value is another one.
-    """
-    value = _value(file, key)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        return None
-    return tuple(value)
-
-
 def _value(file: Path, key: str) -> Any:
     config: Any = yaml.safe_load(file.read_text(encoding="utf-8")).get("config")
     return config.get(key) if isinstance(config, dict) else None

@@ -2,6 +2,7 @@
 
 from infra.plan.autoscaling import AutoscalingPlan
 from infra.plan.build import build, read, read_file
+from infra.plan.build import build, read, read_file, read_source, source_of
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
 from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compare
@@ -105,5 +106,7 @@ __all__ = [
     "offers_dranet",
     "read",
     "read_file",
+    "read_source",
+    "source_of",
     "unbuildable",
 ]

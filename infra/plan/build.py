@@ -29,11 +29,25 @@ def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
 
 
 def _read_file(file: FilePath, name: str | None) -> FleetPlan:
-    try:
-        source = spec.read(file, name=name)
-    except spec.NotReadable as e:
-        raise spec.unreadable(str(e), name or str(file)) from None
+    source = source_of(file, name=name)
     return read(json.dumps(source.raw), source)
+
+
+def source_of(file: FilePath, *, name: str | None = None) -> spec.Source:
+    """A stack file for `read_source`, and for what is asked of its text after that. Raises
+    SpecError.
+    """
+    with _without_gc():
+        try:
+            return spec.read(file, name=name)
+        except spec.NotReadable as e:
+            raise spec.unreadable(str(e), name or str(file)) from None
+
+
+def read_source(source: spec.Source) -> FleetPlan:
+    """The plan of a stack file. Raises SpecError."""
+    with _without_gc():
+        return read(json.dumps(source.raw), source)
 
 
 def read(text: str, source: spec.Source) -> FleetPlan:

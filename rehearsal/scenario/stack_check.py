@@ -35,8 +35,8 @@ def check_stack(stack: str) -> FleetPlan:
             f"{', '.join(known)}"
         )
     name = f"Pulumi.{stack}.yaml"
-    source = spec.read(stacks / name, name=f"stacks/{name}")
-    fleet = plan.deployable(plan.read_file(stacks / name, name=f"stacks/{name}"), source)
+    source = plan.source_of(stacks / name, name=f"stacks/{name}")
+    fleet = plan.deployable(plan.read_source(source), source)
     if problems := unrehearsable(fleet):
         raise spec.SpecError(source, problems)
     return fleet

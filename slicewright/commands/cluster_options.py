@@ -7,7 +7,8 @@ from pathlib import Path
 
 from infra import plan
 from slicewright.commands import stack_files
-from slicewright.live.access import Access, NoCluster, access
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
+from slicewright.live.access import Access, NoCluster, NotAKubeconfig, access
 
 
 def add_arguments(
@@ -51,6 +52,11 @@ def access_of(
             kubeconfig = str(_project(file) / written)
         context = context or cluster.context
     return access(kubeconfig, context)
+
+
+def code_of(error: Exception) -> int:
+    """Of a command that found no cluster, or one that cannot be asked."""
+    return BAD_INPUT if isinstance(error, NotAKubeconfig) else CANNOT_RUN
 
 
 def _project(file: Path) -> Path:

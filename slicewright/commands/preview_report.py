@@ -15,7 +15,6 @@ from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
-from slicewright.stack_config import texts
 
 
 def add_parser(commands: Any) -> None:
@@ -58,9 +57,10 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
     file = stack_files.path_of(parsed.stack)
     try:
-        after = plan.read_file(file, name=stack_files.shown(file))
+        source = plan.source_of(file, name=stack_files.shown(file))
+        after = plan.read_source(source)
         before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
-        acknowledged = _acknowledged(file, markdown.ACKNOWLEDGE_KEY)
+        acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
         preview = steps.read_preview(_text(parsed.preview))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
@@ -89,7 +89,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         living = _living(parsed, file, after) if parsed.live else ""
     except (NoCluster, CannotLook) as e:
         print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
-        return CANNOT_RUN
+        return cluster_options.code_of(e)
     found = losses.guard(preview, acknowledged)
     fleets = markdown.Fleets(after=after, before=before, living=living)
     sys.stdout.write(markdown.report(_stack_name(file), preview, found, fleets))
@@ -121,22 +121,27 @@ class _WrongKey(Exception):
     """What the stack file acknowledges cannot be read."""
 
 
-def _acknowledged(file: Path, key: str) -> tuple[str, ...]:
+def _acknowledged(source: spec.Source, key: str) -> tuple[str, ...]:
     from slicewright.preview.losses import CODE
 
-    found = texts(file, key)
+    try:
+        found = source.setting(key)
+    except spec.NotReadable as e:
+        raise _WrongKey(f"{source.name}{e}") from None
     if found is None:
+        return ()
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise _WrongKey(
-            f"{stack_files.shown(file)}: {key} must be a list of strings, each as the report "
-            "writes it: NAME:CODE"
+            f"{source.name}: {key} must be a list of strings, each as the report writes it: "
+            "NAME:CODE"
         )
     for one in found:
         if not CODE.fullmatch(one):
             raise _WrongKey(
-                f"{stack_files.shown(file)}: {key}: {one!r} acknowledges nothing; write it as the "
-                "report does, for example a100:1f0c3a2b"
+                f"{source.name}: {key}: {one!r} acknowledges nothing; write it as the report does, "
+                "for example a100:1f0c3a2b"
             )
-    return found
+    return tuple(found)
 
 
 def _text(preview: str) -> str:

@@ -67,10 +67,11 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(names[0])
     name = stack_files.shown(file)
     try:
-        fleet = plan.read_file(file, name=name)
+        source = plan.source_of(file, name=name)
+        fleet = plan.read_source(source)
         if not isinstance(fleet, plan.ByoFleetPlan):
             # The rights for what cannot be built yet are not known.
-            plan.deployable(fleet, spec.read(file, name=name))
+            plan.deployable(fleet, source)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT

@@ -67,7 +67,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
         if parsed.wait:
             fleet = _wait(access, parsed.pool, console)
     except (NoCluster, CannotLook) as e:
-        return say(str(e), CANNOT_RUN, command=command)
+        return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
     shown = lines(
@@ -101,7 +101,7 @@ def _ask(parsed: argparse.Namespace, console: Console) -> int:
         access = cluster_options.access_of(parsed)
         done = asked(access, parsed.pool, verb)
     except (NoCluster, CannotLook) as e:
-        return say(str(e), CANNOT_RUN, command=command)
+        return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
     except (ApiError, Unreachable) as e:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from infra import spec
 from slicewright.commands import cluster_options
-from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, DEGRADED, NOT_PROVEN, PROVEN
 from slicewright.live.access import Access, NoCluster
 from slicewright.live.as_json import as_json
 from slicewright.live.fleet import Fleet, State
@@ -72,7 +72,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             _watch(access, looks(lambda: look(access, wanted)), parsed, console)
         fleet = look(access, wanted)
     except (NoCluster, CannotLook) as e:
-        return say(str(e), CANNOT_RUN)
+        return say(str(e), cluster_options.code_of(e))
     if stack is None and (unknown := absent(fleet)):
         return say(f"{where(access)} has no pool {', '.join(unknown)}", BAD_INPUT)
     if parsed.json:

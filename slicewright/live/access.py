@@ -27,6 +27,14 @@ class NoCluster(Exception):
     """No cluster can be asked; the message says why, and what to do."""
 
 
+class _Unreadable(Exception):
+    """There is no such file, or it cannot be read."""
+
+
+class NotAKubeconfig(NoCluster):
+    """What was named as a kubeconfig is none, or has no such context: the user's to put right."""
+
+
 @dataclass
 class Access:
     """A cluster that can be asked for longer than a token lasts."""
@@ -55,18 +63,21 @@ class Access:
 
 
 def access(kubeconfig: str | None, context: str | None) -> Access:
-    """The context of that name, else the current one. Raises NoCluster.
+    """The context of that name, else the current one. Raises NoCluster, and NotAKubeconfig.
 
     kubeconfig: a file, or `-` for stdin; None for those of $KUBECONFIG, else ~/.kube/config.
     """
+    other = "name one with --context, and its file with --kubeconfig or $KUBECONFIG"
     try:
         parsed = _read(kubeconfig)
-        chosen = context_of(parsed, Path("/"), context=context)
+    except _Unreadable as e:
+        raise NoCluster(f"{e}; {other}") from None
     except BadKubeconfig as e:
-        raise NoCluster(
-            f"{e}; name one with --context, and its file with --kubeconfig or $KUBECONFIG"
-        ) from None
-    return Access(chosen)
+        raise NotAKubeconfig(f"{e}; {other}") from None
+    try:
+        return Access(context_of(parsed, Path("/"), context=context))
+    except BadKubeconfig as e:
+        raise NotAKubeconfig(f"{e}; {other}") from None
 
 
 def why(error: ApiError | Unreachable, access: Access) -> str:
@@ -136,7 +147,7 @@ def _read(kubeconfig: str | None) -> dict[str, Any]:
     # As with kubectl, files of the list need not exist; without any there is no cluster.
     there = [file for file in named if file.exists()]
     if not there:
-        raise BadKubeconfig(f"there is no kubeconfig {', '.join(map(str, named))}")
+        raise _Unreadable(f"there is no kubeconfig {', '.join(map(str, named))}")
     return merged([_file(file) for file in there])
 
 
@@ -145,7 +156,7 @@ def _file(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        raise BadKubeconfig(f"{file}: {why}") from None
+        raise _Unreadable(f"{file}: {why}") from None
     return absolute(_parsed(text, str(file)), file.absolute().parent)
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -320,3 +321,22 @@ def test_a_cluster_that_cannot_be_asked_ends_it_without_a_report(
     assert (out, err.count("\n")) == ("", 1)
     assert "--live: " in err
     assert "nosuch: No such file or directory" in err
+
+
+def test_the_stack_file_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = stack_file(tmp_path, acknowledged=["a:12345678"])
+    with mock.patch.object(Path, "read_bytes", autospec=True, side_effect=Path.read_bytes) as read:
+        assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.PROVEN
+    assert [str(call.args[0]) for call in read.call_args_list].count(stack) == 1
+    assert "a:12345678" in capsys.readouterr().out
+
+
+def test_an_acknowledgement_that_cannot_be_read_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep: Any = "a:12345678"
+    for _ in range(80):
+        deep = [deep]
+    stack = stack_file(tmp_path, acknowledged=deep)
+    assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.BAD_INPUT
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
 
+from infra import spec
 from slicewright import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,3 +128,10 @@ def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
     assert json.loads(out)["Statement"]
     assert said in err
     assert bool(err) is bool(said)
+
+
+def test_the_stack_file_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with mock.patch.object(spec, "read", wraps=spec.read) as read:
+        assert cli.main(["rights", "-s", "s1"]) == cli.PROVEN
+    assert read.call_count == 1
+    assert capsys.readouterr().out

@@ -56,6 +56,8 @@ class Source:
     """Problems of the YAML itself."""
     unusable: frozenset[Path] = frozenset()
     """Paths whose value could not be read and is None."""
+    config: yaml.Node | None = None
+    """All of the file's `config`; None without a file."""
 
     def position(self, path: Path, *, key: bool = False) -> tuple[int, int] | None:
         """Line and column, counted from 1, of the key or value at `path`, or else of its closest
@@ -66,6 +68,11 @@ class Source:
     def as_written(self, path: Path) -> str | None:
         """A number, boolean or null as it stands in the file: YAML reads 1.30 as 1.3."""
         return self.nodes.as_written(path) if self.nodes else None
+
+    def setting(self, key: str) -> Any:
+        """Another value of the file's `config`, such as gcp:project; None if there is none."""
+        pairs = self.config.value if isinstance(self.config, yaml.MappingNode) else ()
+        return next((Reader().value(node) for found, node in pairs if found.value == key), None)
 
     def value(self, path: Path) -> Any:
         """The value at `path`; None if there is none."""
@@ -94,9 +101,10 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
         raise NotReadable(
             f"{name}{at(root)}: is {what}, not a mapping; it must have the key {KEY} under config"
         )
-    for mapping in (root, _child(root, "config", name)[1]):
+    config = _child(root, "config", name)[1]
+    for mapping in (root, config):
         _refuse_duplicates(mapping, name)
-    key_node, value_node = _child(_child(root, "config", name)[1], KEY, name)
+    key_node, value_node = _child(config, KEY, name)
     reader = Reader()
     try:
         raw = reader.value(value_node)
@@ -108,6 +116,7 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
         Nodes(key_node, value_node, reader.merges),
         tuple(reader.problems),
         frozenset(reader.unusable),
+        config,
     )
 
 

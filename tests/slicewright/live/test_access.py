@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from slicewright.live.access import NoCluster, access, merged
+from slicewright import cli
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN
+from slicewright.live.access import NoCluster, NotAKubeconfig, access, merged
 
 
 def _config(name: str, *, current: bool = True, user: dict[str, Any] | None = None) -> Any:
@@ -97,10 +99,21 @@ def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
 def test_what_is_no_kubeconfig_is_said_without_its_content(
     tmp_path: Path, content: str, complaint: str
 ) -> None:
-    with pytest.raises(NoCluster) as refused:
-        access(str(_write(tmp_path / "config", content)), None)
+    file = str(_write(tmp_path / "config", content))
+    with pytest.raises(NotAKubeconfig) as refused:
+        access(file, None)
     assert complaint in str(refused.value)
     assert "--context" in str(refused.value)
+
+
+@pytest.mark.parametrize("command", [["status"], ["rollout", "pause", "a100"]])
+def test_what_is_no_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(_write(tmp_path / "config", "- 1"))
+    assert cli.main([*command, "--kubeconfig", file]) == BAD_INPUT
+    assert "it is not a kubeconfig" in capsys.readouterr().err
+    assert cli.main([*command, "--kubeconfig", f"{file}.none"]) == CANNOT_RUN
 
 
 def test_a_plugin_that_is_not_installed_is_named(tmp_path: Path) -> None:
