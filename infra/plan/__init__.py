@@ -1,7 +1,6 @@
 """A fleet's plan: one frozen value, a pure function of stack file and catalog, without a cloud."""
 
 from infra.plan.autoscaling import AutoscalingPlan
-from infra.plan.build import build, read, read_file
 from infra.plan.build import build, read, read_file, read_source, source_of
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
