@@ -48,7 +48,7 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
         return [*_existing(fleet), *_mps(fleet), *_new_volumes(fleet), *_autoscalers(fleet)]
     problems: list[spec.Problem] = [*_new_volumes(fleet), *_autoscalers(fleet)]
     if isinstance(fleet, EksFleetPlan):
-        problems += [*_mps(fleet), *_bottlerocket(fleet)]
+        problems += _mps(fleet)
         if isinstance(fleet.cluster.autoscaler, KarpenterPlan):
             problems.append(
                 spec.Problem(
@@ -78,18 +78,6 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 path=("workloads", i, "cache"),
                 reason=f"{_CANNOT} nothing there makes volumes for claims, so the pods would wait",
                 instead="for a rehearsal leave it out: each replica then has a cache of its own",
-                source=_KUBELET,
-            )
-
-
-def _bottlerocket(fleet: EksFleetPlan) -> Iterator[spec.Problem]:
-    for i, pool in enumerate(fleet.pools):
-        if pool.bottlerocket:
-            yield spec.Problem(
-                path=("node_pools", i, "ami_type"),
-                reason=f"{_CANNOT} its nodes do not have Bottlerocket's own partitioning tool and "
-                "device plugin, so they would offer no GPU",
-                instead="for a rehearsal write AL2023_x86_64_NVIDIA, with mode: operator",
                 source=_KUBELET,
             )
 

@@ -66,8 +66,18 @@ class Container:
     device_files: frozenset[str] = frozenset()
     """What its device plugins allocated by path, as GKE's does; any runtime class gets these."""
 
+    by_mount: frozenset[str] | None = None
+    """What mounts ask for where mounts do, and the variable does not count without privileges: the
+    names in /var/run/nvidia-container-devices. None: the variable counts for all containers.
+    """
+
     @property
     def visible_devices(self) -> str:
+        """Source: nvidia-container-toolkit, internal/config/image/cuda_image.go."""
+        if self.by_mount:
+            return ",".join(sorted(self.by_mount))
+        if self.by_mount is not None and not self.privileged:
+            return "void"
         return self.env.get("NVIDIA_VISIBLE_DEVICES", "void")
 
     @property

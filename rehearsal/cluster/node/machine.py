@@ -32,6 +32,8 @@ class Machine:
     machine_type: str | None = None
     gke_gpu_config: Mapping[str, Any] | None = None
     """What GKE writes to /etc/nvidia/gpu_config.json."""
+    bottlerocket: Mapping[str, Any] | None = None
+    """Bottlerocket's settings.kubelet-device-plugins.nvidia; None: another operating system."""
 
     @property
     def toolkit_in_image(self) -> bool:
@@ -67,6 +69,7 @@ def read(annotation: str | Mapping[str, Any]) -> Machine:
             driver_by_installer=bool(given.get("driver_by_installer")),
             machine_type=given.get("machine_type"),
             gke_gpu_config=given.get("gke_gpu_config"),
+            bottlerocket=given.get("bottlerocket"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise BadMachine(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
 from rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
     resolved_version,
@@ -53,7 +54,12 @@ def check_nodegroup(
     one_vpc(subnets)
     if subnets and subnets[0]["VpcId"] != cluster["resourcesVpcConfig"]["vpcId"]:
         raise invalid("Subnets are not in the VPC of the cluster")
-    template = check_launch_template(context, region, body)
+    template = check_launch_template(
+        context,
+        region,
+        body,
+        bottlerocket=(body.get("amiType") or "").startswith("BOTTLEROCKET"),
+    )
     types = body.get("instanceTypes") or []
     if types and template.get("InstanceType"):
         # terraform-aws-modules/terraform-aws-eks #1545
@@ -95,6 +101,7 @@ def _check_offered(
                 )
 
 
+_BOTTLEROCKET_RELEASE = "1.50.0-5ed15786"
 _RELEASE = re.compile(r"(?P<version>\d+\.\d+)\.(?P<patch>\d+)-(?P<date>\d{8})")
 
 
@@ -126,7 +133,10 @@ def check_release(version: str, release: str | None, ami: str | None) -> None:
         )
 
 
-def default_release(version: str) -> str:
+def default_release(version: str, ami: str | None = None) -> str:
+    """Of Bottlerocket it is not named after Kubernetes, but after its own version and commit."""
+    if (ami or "").startswith("BOTTLEROCKET"):
+        return _BOTTLEROCKET_RELEASE
     return f"{kubelet_version(version).partition('-')[0]}-{AMI_RELEASE}"
 
 
@@ -136,7 +146,9 @@ def kubelet_version(version: str) -> str:
     return f"{patch}-eks-a1b2c3d"
 
 
-def check_launch_template(context: Context, region: str, body: JsonObject) -> JsonObject:
+def check_launch_template(
+    context: Context, region: str, body: JsonObject, *, bottlerocket: bool = False
+) -> JsonObject:
     """The template's data; {} without a template. Raises CloudError for fields it excludes."""
     requested = body.get("launchTemplate")
     block = body.get("capacityType") == "CAPACITY_BLOCK"
@@ -179,6 +191,13 @@ def check_launch_template(context: Context, region: str, body: JsonObject) -> Js
                 raise invalid(
                     f"You cannot specify {field} when the launch template has an image id."
                 )
+    if bottlerocket:
+        try:
+            bottlerocket_gpus(data)
+        except BadUserData as e:
+            # EKS takes it, and the instances never join; refused here so that it is seen.
+            raise invalid(f"Instances with this user data would not join: {e}") from None
+        return data
     try:
         node_config(data)
     except BadUserData as e:

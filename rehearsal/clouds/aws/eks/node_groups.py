@@ -137,7 +137,8 @@ class NodeGroups:
             f"{body['nodegroupName']}/{uuid.uuid4()}",
             "clusterName": cluster["name"],
             "version": version,
-            "releaseVersion": body.get("releaseVersion") or default_release(version),
+            "releaseVersion": body.get("releaseVersion")
+            or default_release(version, body.get("amiType")),
             "createdAt": now(),
             "modifiedAt": now(),
             "status": "CREATING",
@@ -363,6 +364,7 @@ class NodeGroups:
                         },
                         "capacityType": group["capacityType"],
                     },
+                    bottlerocket=group["amiType"].startswith("BOTTLEROCKET"),
                 )
                 check_interfaces(self._context, region, group, data)
                 check_placement(self._context, region, group, data)
@@ -376,7 +378,7 @@ class NodeGroups:
                 version, group, self._clusters.find(params, body["clusterName"])["cluster"]
             )
             check_release(version, body.get("releaseVersion"), group["amiType"])
-            newest = default_release(version)
+            newest = default_release(version, group["amiType"])
             # Without a release, the newest of the version, unless only the template changes.
             kept = group["releaseVersion"] if body.get("launchTemplate") else newest
             group["version"] = version

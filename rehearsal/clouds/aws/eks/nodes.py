@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
 from rehearsal.clouds.aws.eks.capacity import Chooser
@@ -31,7 +32,7 @@ def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
     subnets = sorted(group["subnets"], key=lambda subnet: (-present[subnet], subnet))
     size = group["scalingConfig"]["desiredSize"]
     template = data_of(context, item)
-    config = node_config(template)
+    config = _config(group, template)
     return DesiredNodes(
         # An Auto Scaling group spreads its instances evenly over its subnets.
         counts={s: size // len(subnets) + (i < size % len(subnets)) for i, s in enumerate(subnets)},
@@ -53,7 +54,17 @@ def sample_node(context: Context, item: NodeGroupRecord) -> JsonObject:
         index=-1,
     )
     template = data_of(context, item)
-    return _node(context, item, template, node_config(template), record)
+    config = _config(item["nodegroup"], template)
+    return _node(context, item, template, config, record)
+
+
+def _config(group: JsonObject, template: JsonObject) -> NodeConfig:
+    """What nodeadm takes of the user data; Bottlerocket has no nodeadm."""
+    return NodeConfig() if _bottlerocket(group["amiType"]) else node_config(template)
+
+
+def _bottlerocket(ami_type: str) -> bool:
+    return ami_type.startswith("BOTTLEROCKET")
 
 
 def node_settings(group: JsonObject) -> NodeSettings:
@@ -146,12 +157,10 @@ def _node(
             pods=pods,
             kubelet_version=f"v{item['kubelet_version']}",
             os_image=_os_image(group["amiType"]),
-            kernel="6.12.46-66.121.amzn2023.x86_64"
-            if group["version"] != "1.36"
-            else "6.18.5-12.amzn2023.x86_64",
+            kernel=_kernel(group),
             runtime="containerd://2.1.5",
             architecture=machine.architecture,
-            machine=_machine(context, group, machine, record["index"]),
+            machine=_machine(context, group, template, machine, record["index"]),
         )
     )
 
@@ -171,13 +180,23 @@ def _image(group: JsonObject) -> str:
 
 
 def _os_image(ami_type: str) -> str:
-    if ami_type.startswith("BOTTLEROCKET"):
+    if _bottlerocket(ami_type):
         return "Bottlerocket OS 1.50.0 (aws-k8s-nvidia)"
     return "Amazon Linux 2023.9.20260714" if ami_type != "CUSTOM" else "Ubuntu 24.04.3 LTS"
 
 
+def _kernel(group: JsonObject) -> str:
+    if _bottlerocket(group["amiType"]):
+        return "6.12.46"
+    return (
+        "6.12.46-66.121.amzn2023.x86_64"
+        if group["version"] != "1.36"
+        else "6.18.5-12.amzn2023.x86_64"
+    )
+
+
 def _machine(
-    context: Context, group: JsonObject, machine: Machine, index: int
+    context: Context, group: JsonObject, template: JsonObject, machine: Machine, index: int
 ) -> JsonObject | None:
     """What the machine annotation says of the node's GPUs."""
     if not machine.gpu:
@@ -189,6 +208,8 @@ def _machine(
         # Only the accelerated images carry a driver.
         "driver_version": _DRIVER if "NVIDIA" in group["amiType"] else None,
     }
+    if _bottlerocket(group["amiType"]):
+        found["bottlerocket"] = bottlerocket_gpus(template)
     fault = context.faults.of_node(
         pool=group["nodegroupName"], labels=group.get("labels", {}), index=index
     )

@@ -15,7 +15,7 @@ import grpc
 from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin import messages
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
-from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import SimulatedPlugin
+from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList, SimulatedPlugin
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
@@ -164,7 +164,7 @@ class DevicePlugins:
             device_files=frozenset(files),
         )
 
-    def offer(self, devices: Mapping[str, tuple[str, ...]], *, by_cdi: bool) -> None:
+    def offer(self, devices: Mapping[str, tuple[str, ...]], listed: DeviceList) -> None:
         """Devices of plugins without a process, in place of all that were offered before.
 
         What is not there any more is forgotten at once.
@@ -174,7 +174,7 @@ class DevicePlugins:
                 del self._plugins[resource]
                 self._ledger.devices[resource] = {}
         for resource, ids in devices.items():
-            self._plugins[resource] = SimulatedPlugin(resource, by_cdi)
+            self._plugins[resource] = SimulatedPlugin(resource, listed)
             self._ledger.devices[resource] = dict.fromkeys(ids, True)
         self._changed()
 

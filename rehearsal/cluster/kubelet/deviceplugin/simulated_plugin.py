@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rehearsal.cluster.kubelet.deviceplugin import messages
+from rehearsal.cluster.node.bottlerocket import DEVICES
 
+DeviceList = Literal["envvar", "cdi", "volume-mounts"]
+"""How the plugin tells the container runtime the devices: its DEVICE_LIST_STRATEGY."""
 _CDI = "k8s.device-plugin.nvidia.com/gpu="
 
 
@@ -16,8 +20,7 @@ class SimulatedPlugin:
     """One resource of it, as DevicePlugins keeps those that register."""
 
     resource: str
-    by_cdi: bool
-    """Whether DEVICE_LIST_STRATEGY is a CDI strategy; else devices are named in the environment."""
+    listed: DeviceList
     preferred: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -31,10 +34,21 @@ class SimulatedPlugin:
         answers = []
         for container in request.container_requests:
             ids = sorted({one.split("::")[0] for one in container.devices_ids})
-            if self.by_cdi:
-                devices = [messages.CDIDevice(name=f"{_CDI}{one}") for one in ids]
-                answers.append(messages.ContainerAllocateResponse(cdi_devices=devices))
-            else:
-                envs = {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)}
-                answers.append(messages.ContainerAllocateResponse(envs=envs))
+            answers.append(self._answer(ids))
         return response(container_responses=answers)
+
+    def _answer(self, ids: Sequence[str]) -> Any:
+        match self.listed:
+            case "cdi":
+                devices = [messages.CDIDevice(name=f"{_CDI}{one}") for one in ids]
+                return messages.ContainerAllocateResponse(cdi_devices=devices)
+            case "volume-mounts":
+                mounts = [
+                    messages.Mount(host_path="/dev/null", container_path=f"{DEVICES}/{one}")
+                    for one in ids
+                ]
+                envs = {"NVIDIA_VISIBLE_DEVICES": DEVICES}
+                return messages.ContainerAllocateResponse(envs=envs, mounts=mounts)
+            case "envvar":
+                envs = {"NVIDIA_VISIBLE_DEVICES": ",".join(ids)}
+                return messages.ContainerAllocateResponse(envs=envs)

@@ -20,14 +20,15 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     AllocationFailed,
     DevicePlugins,
 )
+from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
 from rehearsal.cluster.kubelet.nodes import driver_requests
 from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, wrong_layout_of
 from rehearsal.cluster.kubelet.podresources.server import BoundPod, PodResources
+from rehearsal.cluster.node import bottlerocket, root
 from rehearsal.cluster.node import machine as machines
-from rehearsal.cluster.node import root
 from rehearsal.cluster.node.fake_dbus import SystemBus
 from rehearsal.cluster.node.machine import BadMachine, Machine
 from rehearsal.cluster.silicon import state as silicon
@@ -186,10 +187,10 @@ class SimulatedNode:
         """Of the last simulated reboot; empty before."""
         return self._boot_id or ""
 
-    def offer(self, devices: Mapping[str, tuple[str, ...]], *, by_cdi: bool) -> None:
+    def offer(self, devices: Mapping[str, tuple[str, ...]], listed: DeviceList) -> None:
         """The devices of plugins without a process."""
         if self._plugins is not None:
-            self._plugins.offer(devices, by_cdi=by_cdi)
+            self._plugins.offer(devices, listed)
 
     def release(self, pod_uid: str) -> None:
         self._ledger.release(pod_uid)
@@ -244,6 +245,7 @@ class SimulatedNode:
         self._bus.forget(self.files.system_bus)
         if self.machine.gpu_model:
             await self._api.run(silicon.reboot, self.files.silicon)
+            await self._api.run(self._partition_at_boot)
         self._installed = False
         forgets = self.machine.driver_by_installer
         await self._api.run(root.reboot, self.files, forgets_driver=forgets)
@@ -288,6 +290,10 @@ class SimulatedNode:
         plugins = DevicePlugins(self.files.device_plugins, self._ledger, self._dirty.set)
         await plugins.start()
         self._plugins = plugins
+        if self.machine.gpu_model and self.machine.bottlerocket is not None:
+            settings = bottlerocket.settings_of(self.machine.bottlerocket)
+            found = await self._api.run(silicon.load, self.files.silicon)
+            plugins.offer(bottlerocket.offered(found, settings), "volume-mounts")
         self._pod_resources = PodResources(self.files.pod_resources, self._pods, self._ledger)
         await self._pod_resources.start()
 
@@ -314,9 +320,17 @@ class SimulatedNode:
         root.build(self.directory, self.machine, self._toolchain, with_software=False)
         machine = self.machine
         self._bring_software(driver=machine.driver_after_s == 0 and not machine.driver_by_installer)
+        if not same:
+            self._partition_at_boot()
         temporary = record.with_suffix(".new")
         temporary.write_text(json.dumps(identity))
         temporary.replace(record)
+
+    def _partition_at_boot(self) -> None:
+        """What the operating system itself makes of the GPUs."""
+        if self.machine.gpu_model and self.machine.bottlerocket is not None:
+            settings = bottlerocket.settings_of(self.machine.bottlerocket)
+            silicon.change(self.files.silicon, lambda found: bottlerocket.booted(found, settings))
 
     async def _keep_software(self) -> None:
         """Brings what was late, or held, when it is time."""

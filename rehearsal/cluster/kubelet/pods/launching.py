@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from kubeapi import JsonObject
@@ -26,6 +26,7 @@ from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitione
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
 from rehearsal.cluster.node import container_runtime, launcher
+from rehearsal.cluster.node.bottlerocket import DEVICES
 from rehearsal.cluster.node.container_runtime import Container
 from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.node.root import NodeFiles
@@ -41,6 +42,9 @@ _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
 
 NVIDIA's container toolkit mounts it in the system's directory, which here is this machine's.
 """
+
+_NOTHING = "/dev/null"
+"""What device plugins mount only for the name of the target; every machine has it."""
 
 Devices = frozenset[str] | None
 """As `LaunchSpec.gpu_devices`."""
@@ -275,6 +279,9 @@ def _allocated_mounts(node_root: Path, devices: Allocation) -> list[launcher.Bin
     """The node gets directories that it lacks, as by containerd (internal/cri/opts, WithMounts)."""
     binds = []
     for target, source, read_only in devices.mounts:
+        if source == _NOTHING:
+            binds.append(launcher.Bind(source=Path(_NOTHING), target=Path(target)))
+            continue
         at = node_root / source.lstrip("/")
         at.mkdir(parents=True, exist_ok=True)
         binds.append(launcher.Bind(source=at, target=Path(target), read_only=read_only))
@@ -310,11 +317,22 @@ def _runtime_container(
         env=known,
         cdi_devices=allocated.cdi_devices if allocated else frozenset(),
         device_files=allocated.device_files if allocated else frozenset(),
+        by_mount=_devices_by_mount(container, allocated)
+        if machine.bottlerocket is not None
+        else None,
         host_dev=any(
             mount["mountPath"] == "/dev" and _is_kernels(pod, mount)
             for mount in container.get("volumeMounts") or ()
         ),
     )
+
+
+def _devices_by_mount(container: JsonObject, allocated: Allocation | None) -> frozenset[str]:
+    """What the container's mounts and its devices' name below the runtime's directory."""
+    targets = [mount["mountPath"] for mount in container.get("volumeMounts") or ()]
+    targets += [target for target, _, _ in allocated.mounts] if allocated else []
+    named = (PurePosixPath(target) for target in targets)
+    return frozenset(path.name for path in named if str(path.parent) == DEVICES)
 
 
 def _require_runtime(pod: JsonObject, node: Node) -> None:

@@ -150,7 +150,7 @@ class SimulatedOperands:
         offers = (self._clients.processes.get(PLUGIN), self._clients.devices)
         if self._offered != offers:
             strategy = _env(plugin[1], "DEVICE_LIST_STRATEGY") if plugin else ""
-            self._node.offer(self._clients.devices, by_cdi="cdi" in strategy)
+            self._node.offer(self._clients.devices, "cdi" if "cdi" in strategy else "envvar")
             self._offered = offers
         features = self._clients.features
         if FEATURE_DISCOVERY in found and self._published != features:

@@ -1,4 +1,6 @@
-"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back; beside it a time-sliced pool."""
+"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back; beside it a time-sliced pool, and one
+with Bottlerocket, which cuts by itself.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,12 @@ SHARED_POOL = """\
         machine_type: g5.xlarge
         nodes: { count: 1 }
         sharing: { mode: time-slicing, replicas: { gpu: 4 } }
+        taints: [{ key: team, value: web, effect: NoSchedule }]
+      - name: bottlerocket
+        machine_type: p4d.24xlarge
+        ami_type: BOTTLEROCKET_x86_64_NVIDIA
+        nodes: { count: 1 }
+        partition: { mode: native, profile: 3g.20gb }
         taints: [{ key: team, value: web, effect: NoSchedule }]
     gpu_operator:
 """
