@@ -23,9 +23,11 @@ from rehearsal.scenario import (
     disk_space,
     display,
     existing_cluster,
+    model_shares,
     official_plugins,
     proof,
     settings,
+    tool_groups,
     walkthrough,
     workload_secrets,
 )
@@ -68,8 +70,9 @@ class Rehearsal:
         ToolchainError where a tool cannot be had.
         """
         settings.check(os.environ)
-        for stack in stacks:
-            official_plugins.require(_packages(check_stack(stack)))
+        fleets = [check_stack(stack) for stack in stacks]
+        for fleet in fleets:
+            official_plugins.require(_packages(fleet))
         if reason := launcher.why_not():
             raise RehearsalError(reason)
         for stack in stacks:
@@ -83,7 +86,7 @@ class Rehearsal:
         self.console.rule("[bold]slicewright rehearsal")
         self.console.print(_real_and_simulated() + _plugins(), highlight=False)
         began = time.monotonic()
-        tools = toolchain.ensure(toolchain.reporter(self.console))
+        tools = toolchain.ensure(toolchain.reporter(self.console), tool_groups.of(fleets))
         self._live.say(f"toolchain ready in {time.monotonic() - began:.1f} s")
         checks: list[Check] = []
         for stack in stacks:
@@ -180,6 +183,7 @@ class Rehearsal:
         engine = self._engine(environment)
         checks: list[Check] = []
         fleet = plan.read_file(environment.stack_file(environment.stack))
+        model_shares.fill(environment, fleet, self._live.say)
         making = workload_secrets.WorkloadSecrets(environment, fleet, self._live.say)
         with Progress(environment, self._live.say), making:
             for run in (engine.init, engine.preview, engine.up):

@@ -8,10 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+
 from rehearsal.cluster.model_server.triton import classifier
 
 MODEL = "densenet_onnx"
-HTTP, METRICS = 8000, 8002
+HTTP, GRPC, METRICS = 8000, 8001, 8002
 
 
 def picture(seed: int) -> list[float]:
@@ -56,6 +58,14 @@ def classify(
     (output,) = json.loads(text)["outputs"]
     parts = [one.split(":", 2) for one in output["data"]]
     return tuple(Class(float(score), int(number), label) for score, number, label in parts)
+
+
+def is_live(address: str) -> bool:
+    """By gRPC: its answer has one field, number 1, which is true."""
+    with grpc.insecure_channel(f"{address}:{GRPC}") as channel:
+        ask_live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        answer: bytes = ask_live(b"", timeout=240)
+    return answer == b"\x08\x01"
 
 
 def metric(address: str, name: str, model: str = MODEL) -> float:

@@ -54,7 +54,7 @@ def run(
         **dict.fromkeys(toolchain.Toolchain.__dataclass_fields__, Path("/bin/true"))
     )
     monkeypatch.setattr(launcher, "why_not", lambda: None)
-    monkeypatch.setattr(toolchain, "ensure", lambda report: tools)
+    monkeypatch.setattr(toolchain, "ensure", lambda report, groups: tools)
     monkeypatch.setattr(environments, "start", lambda environment: None)
     monkeypatch.setattr(environments, "stop", lambda environment: stopped.append(environment.root))
     monkeypatch.setattr(rehearse, "Engine", FailingEngine)
@@ -142,7 +142,7 @@ def test_the_banner_says_which_plugins_run(
 def test_official_plugins_that_are_missing_are_named_with_what_installs_them(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(toolchain, "ensure", lambda report: pytest.fail("a tool was looked for"))
+    monkeypatch.setattr(toolchain, "ensure", lambda *_: pytest.fail("a tool was looked for"))
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWRIGHT_PLUGINS", "official")
     with pytest.raises(WrongUse) as refused:
@@ -174,7 +174,7 @@ def test_the_first_lines_say_whether_nvidias_programs_run(
 def test_wrong_environment_variables_are_refused_together_before_anything_starts(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(toolchain, "ensure", lambda report: pytest.fail("a tool was looked for"))
+    monkeypatch.setattr(toolchain, "ensure", lambda *_: pytest.fail("a tool was looked for"))
     for name, value in (
         ("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker"),
         ("SLICEWRIGHT_REHEARSAL_OPERANDS", "real"),

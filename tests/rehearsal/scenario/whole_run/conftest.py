@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -196,11 +196,8 @@ def confined() -> Iterator[Path]:
     shutil.rmtree(base, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
-    """Makes and starts environments below the confined directory; ends them all afterwards,
-    whatever happened.
-    """
+@contextmanager
+def _making(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
     made: list[Environment] = []
 
     def make(name: str) -> Environment:
@@ -212,6 +209,22 @@ def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
     yield make
     for environment in made:
         environments.remove(environment)
+
+
+@pytest.fixture(scope="module")
+def make_environment(toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """Makes and starts environments below the confined directory; ends them all afterwards,
+    whatever happened.
+    """
+    with _making(toolchain, confined) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_environment_with_triton(triton_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """As make_environment; pods of NVIDIA's Triton serve in them."""
+    with _making(triton_toolchain, confined) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
