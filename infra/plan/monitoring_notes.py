@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.plan.fleet import FleetPlan, GkeFleetPlan
-from infra.spec import ContainerWorkload, ManagedPrometheus, PrometheusStack
+from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.spec import ContainerWorkload, ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
 def monitoring_notes(fleet: FleetPlan) -> list[str]:
@@ -27,6 +27,11 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
                 f"{at} dashboards are ConfigMaps, and no Grafana of the stack shows them; write "
                 "grafana: {admin_secret: …}, unless the cluster has one"
             )
+    if isinstance(asked, ExistingPrometheus) and _makes_its_cluster(fleet):
+        found.append(
+            f"{at} a new cluster has no Prometheus: install it, with its operator, before you "
+            "write prometheus: existing, or write stack"
+        )
     if isinstance(asked, ManagedPrometheus):
         # GKE docs, managed collection; Google Cloud Observability pricing.
         found.append(
@@ -47,3 +52,7 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
         if isinstance(one.asked, ContainerWorkload)
     ]
     return found
+
+
+def _makes_its_cluster(fleet: FleetPlan) -> bool:
+    return not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from infra import plan, values
 from infra.values.monitoring.scrapes import metrics_port, scrapes
 from tests.infra.test_monitoring import CLOUDS, EXISTING, STACK, planned
 
+GOLDEN = Path(__file__).parent / "golden" / "monitoring"
 Record = Callable[..., list[Any]]
 TRITON: dict[str, Any] = {
     "name": "tritonserver",
@@ -143,6 +145,22 @@ def test_managed_collection_has_its_objects_beside_the_pods() -> None:
     assert agents["targetLabels"]["fromPod"] == [{"from": api.POOL_LABEL, "to": "pool"}]
     (endpoint,) = found["models", "workload-models-llm"]["spec"]["endpoints"]
     assert endpoint == {"port": "http", "path": "/metrics", "interval": "30s", "timeout": "10s"}
+
+
+def test_what_prometheus_is_given_is_as_committed(request: pytest.FixtureRequest) -> None:
+    """The chart's values and the objects, to be read: `--update-golden` writes them."""
+    fleet = planned(STACK, workloads=SERVERS)
+    found = {"values.yaml": values.as_flow_yaml(values.monitoring_values(fleet))} | {
+        f"{one['kind'].lower()}-{one['metadata']['name']}.yaml": values.as_flow_yaml(one)
+        for one in values.monitoring_objects(fleet)
+        if one["kind"] != "ConfigMap"
+    }
+    if request.config.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        for file, content in found.items():
+            (GOLDEN / file).write_text(content, encoding="utf-8")
+    committed = {file.name: file.read_text(encoding="utf-8") for file in GOLDEN.iterdir()}
+    assert committed == found, "pytest tests/infra/test_monitoring_objects.py --update-golden"
 
 
 def test_names_are_unique() -> None:

@@ -35,11 +35,11 @@ RULES = {rule.name: rule for group in GROUPS for rule in group.rules}
 N = '{node="n"}'
 READY = 'kube_node_status_condition{node="n",condition="Ready",status="true"}'
 AT = {"node": "n", "pool": "a"}
-STATE = 'kube_node_labels{node="n",label_nvidia_com_mig_config_state="%s"}'
+STATE = 'kube_node_labels{node="n",pod="ksm",label_nvidia_com_mig_config_state="%s"}'
 DRIVER = 'kube_node_labels{node="n",label_nvidia_com_gpu_driver_upgrade_state="%s"}'
 MISMATCH = 'slicewright_mismatch{node="n",pool="a",reason="MissingPartition",pod="x"}'
 SUCCESS = 'slicewright_last_success_timestamp_seconds{node="n",pool="a",pod="x"}'
-IN_POOL = 'kube_node_labels{node="n",label_slicewright_io_pool="a"}'
+IN_POOL = 'kube_node_labels{node="n",label_slicewright_io_pool="a",pod="ksm"}'
 MIG = 'resource="nvidia_com_mig_1g_5gb"'
 CAPACITY = f'kube_node_status_capacity{{node="n",{MIG},unit="integer"}}'
 ALLOCATABLE = f'kube_node_status_allocatable{{node="n",{MIG},unit="integer"}}'
@@ -55,7 +55,7 @@ OF_GPU = {"node": "n", "pool": "a", "gpu": "0", "uuid": "GPU-1"}
 JOB = 'job="monitoring/node-agent",namespace="slicewright-system",pod="p"'
 DONE = 'slicewright_controller_actions_total{action="untaint",result="%s",pod="one"}'
 OTHERS = 'kube_deployment_%s{namespace="default",deployment="other"}'
-REPLICAS = 'kube_deployment_%s{namespace="default",deployment="tritonserver"}'
+REPLICAS = 'kube_deployment_%s{namespace="default",deployment="tritonserver",instance="ksm"}'
 SERVED = 'namespace="default",workload="tritonserver",model="m",pod="%s"'
 SPOKEN = 'namespace="models",workload="llm",pod="%s"'
 
@@ -164,23 +164,21 @@ ALERTS = [
         rule="SlicewrightPartitioningStuck",
         why="pending for long",
         series={STATE % "pending": "1"},
-        labels=[{"node": "n", "label_nvidia_com_mig_config_state": "pending"}],
+        labels=[{"node": "n"}],
     ),
     Case(rule="SlicewrightPartitioningStuck", why="done", series={STATE % "success": "1"}),
     Case(
         rule="SlicewrightRebootStuck",
         why="rebooting for long",
         series={STATE % "rebooting": "1"},
-        labels=[{"node": "n", "label_nvidia_com_mig_config_state": "rebooting"}],
+        labels=[{"node": "n"}],
     ),
     Case(rule="SlicewrightRebootStuck", why="pending", series={STATE % "pending": "1"}),
     Case(
         rule="SlicewrightOperandPaused",
         why="paused for long",
         series={PLUGIN % "paused-for-mig-change": "1"},
-        labels=[
-            {"node": "n", "label_nvidia_com_gpu_deploy_device_plugin": "paused-for-mig-change"}
-        ],
+        labels=[{"node": "n"}],
     ),
     Case(
         rule="SlicewrightOperandPaused",

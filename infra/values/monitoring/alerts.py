@@ -2,6 +2,9 @@
 
 A node that is not ready, or whose driver or layout is being changed, is not reported for what
 follows from that: there are alerts of its own for a change that does not end.
+
+Every expression keeps the labels of its subject only: those of the pod that was scraped change with
+it, and an alert that waits would begin to wait again.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ def _nodes(interval_s: int) -> list[Alert]:
     old_s = 3 * _AGENT_INTERVAL_S + 3 * interval_s
     success = "slicewright_last_success_timestamp_seconds"
     capacity, allocatable = (
-        f'sum by (node, resource) (kube_node_status_{what}{{resource=~"{GPU_RESOURCES}"}})'
+        f'max by (node, resource) (kube_node_status_{what}{{resource=~"{GPU_RESOURCES}"}})'
         for what in ("capacity", "allocatable")
     )
     return [
@@ -67,7 +70,8 @@ def _nodes(interval_s: int) -> list[Alert]:
         Alert(
             name="SlicewrightAgentAbsent",
             expr=_settled(
-                f'kube_node_labels{{label_slicewright_io_pool!=""}} unless on (node) {success}'
+                "max by (node, label_slicewright_io_pool) "
+                f'(kube_node_labels{{label_slicewright_io_pool!=""}}) unless on (node) {success}'
             ),
             minutes=10,
             severity="warning",
@@ -107,7 +111,7 @@ def _changes() -> list[Alert]:
     return [
         Alert(
             name="SlicewrightPartitioningStuck",
-            expr=f'kube_node_labels{{{_STATE}="pending"}} == 1',
+            expr=f'max by (node) (kube_node_labels{{{_STATE}="pending"}}) == 1',
             minutes=15,
             severity="warning",
             summary="mig-manager has not finished with node {{ $labels.node }}",
@@ -116,7 +120,7 @@ def _changes() -> list[Alert]:
         ),
         Alert(
             name="SlicewrightRebootStuck",
-            expr=f'kube_node_labels{{{_STATE}="rebooting"}} == 1',
+            expr=f'max by (node) (kube_node_labels{{{_STATE}="rebooting"}}) == 1',
             minutes=20,
             severity="warning",
             summary="Node {{ $labels.node }} has not come back from its reboot",
@@ -125,7 +129,7 @@ def _changes() -> list[Alert]:
         ),
         Alert(
             name="SlicewrightOperandPaused",
-            expr=f'kube_node_labels{{{_PLUGIN}="paused-for-mig-change"}} == 1',
+            expr=f'max by (node) (kube_node_labels{{{_PLUGIN}="paused-for-mig-change"}}) == 1',
             minutes=15,
             severity="warning",
             summary="The device plugin of node {{ $labels.node }} has been left paused",
@@ -248,8 +252,9 @@ def _workloads(deployments: Sequence[DeploymentPlan]) -> list[Alert]:
     return [
         Alert(
             name="SlicewrightReplicasUnavailable",
-            expr=f"kube_deployment_spec_replicas{ours} - "
-            f"kube_deployment_status_replicas_available{ours} > 0",
+            expr=f"max by (namespace, deployment) (kube_deployment_spec_replicas{ours}) - "
+            "max by (namespace, deployment) "
+            f"(kube_deployment_status_replicas_available{ours}) > 0",
             minutes=30,
             severity="warning",
             summary="Workload {{ $labels.deployment }} in {{ $labels.namespace }} has fewer "
