@@ -42,7 +42,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring = yield from monitoring_of(fleet, "byo")
+    monitoring = yield from monitoring_of(fleet, "byo", stated)
     scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None

@@ -66,7 +66,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring = yield from monitoring_of(fleet, "eks")
+    monitoring = yield from monitoring_of(fleet, "eks", stated)
     scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
     if len(built) != len(pools) or system is None:
         return None

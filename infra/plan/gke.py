@@ -84,7 +84,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring_plan = yield from monitoring_of(fleet, "gke")
+    monitoring_plan = yield from monitoring_of(fleet, "gke", stated)
     scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring_plan, stated)
     if len(built) != len(pools) or (wanted and system is None):
         return None

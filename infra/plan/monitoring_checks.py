@@ -6,7 +6,7 @@ from typing import Final
 
 from fleet_controller.api import NAMESPACE
 from infra import spec
-from infra.plan.findings import Checked, refuse
+from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import AnyCloud
 from infra.plan.monitoring import MonitoringPlan
 
@@ -19,12 +19,14 @@ _COLLECTORS: Final = ("gmp-system", "collector")
 """Namespace and label of GKE's: GoogleCloudPlatform/prometheus-engine, manifests/operator.yaml."""
 
 
-def monitoring_of(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[MonitoringPlan | None]:
+def monitoring_of(
+    fleet: spec.Fleet, cloud: AnyCloud, stated: Stated
+) -> Checked[MonitoringPlan | None]:
     """None without `monitoring`."""
     asked = fleet.monitoring
     if asked is None:
         return None
-    if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None:
+    if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
         yield refuse(
             _AT,
             "there is no cluster for it: the agents of hosts answer on 127.0.0.1 only",

@@ -91,7 +91,8 @@ def generated() -> Iterator[Broken]:
 # Where a key is optional, null is the same as leaving it out.
 _MAY_BE_NULL = {
     "fractional", "local_ssd", "zones", "config", "start", "ami_type",
-    "attention", "max_model_len", "max_num_seqs", "cpu",
+    "attention", "max_model_len", "max_num_seqs", "cpu", "gpu_memory",
+    "monitoring", "autoscaling", "stabilization",
 }  # fmt: skip
 _MEMORY = ("requests", "memory"), ("limits", "memory")
 _TOOLKIT = ("gpu_operator", "toolkit", "enabled")

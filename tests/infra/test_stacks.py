@@ -317,6 +317,17 @@ def test_s4_single_strategy_gives_seven() -> None:  # S4-23
     assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 7}
 
 
+def test_s4_is_scaled_to_as_many_as_its_gpu_has_partitions() -> None:  # S4-23, -45, -46
+    (one,) = planned(written("s4-autoscaling")).deployments
+    assert one.autoscaling is not None
+    assert (one.resource, one.offered) == ("nvidia.com/gpu", 7)
+    assert (one.at_first, one.most, one.autoscaling.target) == (1, 7, 50)
+    assert one.awaited
+    raw = written("s4-autoscaling")
+    raw["workloads"][0]["autoscaling"]["max"] = 8
+    assert "8 replicas never find a place: pool a100-40gb has 7 nvidia.com/gpu" in refusal(raw)
+
+
 def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
     configs = values.plugin_configs(planned(written("s4")).pools)
     assert set(configs) == {"a100-40gb", "tesla-t4", values.NOT_SHARED}
