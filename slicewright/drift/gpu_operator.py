@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from infra import values
 from infra.plan import ByoFleetPlan, FleetPlan
+from infra.spec import GpuOperator
 from slicewright.drift.findings import Between, Finding
 
 INSTALLED_POLICY: Final = "cluster-policy"
@@ -62,7 +64,7 @@ def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
         yield _finding(
             where,
             f"chart version: wanted {operator.chart_version}, found {installed.chart}",
-            heal,
+            _upgraded(operator),
         )
 
 
@@ -102,6 +104,15 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
         )
         # Pulumi knows the Helm release only, which is as it was.
         yield _finding(where, said, values.patch_command(name, wrong))
+
+
+def _upgraded(operator: GpuOperator) -> str:
+    """By Helm itself: that Pulumi compares a release with its own record does not bring it back."""
+    chart, repository = values.chart_of(operator)
+    words = ["helm", "-n", operator.namespace, "upgrade", operator.release, chart]
+    if repository is not None:
+        words += ["--repo", repository]
+    return shlex.join([*words, "--version", operator.chart_version, "--reuse-values"])
 
 
 def _made_again(fleet: FleetPlan) -> str:
