@@ -31,7 +31,6 @@ BUILT = [
     for s in ALL_STACKS
     if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))
 ]
-STACKS = [s for s in BUILT if s not in ("s4", "s0-serving", "s4-serving")]
 STACKS = [s for s in BUILT if s not in ("s4", "s0-serving", "s4-serving", "s4-autoscaling")]
 """Of a cloud, with one pool each and nothing of the user's on it; for s4 there is
 test_existing_cluster.py, for workloads test_workload_objects.py.
