@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from infra import spec
-from infra.plan.findings import Checked, refuse
+from infra.plan.findings import Checked, Stated, refuse
 
 _TYPED: Final[Mapping[str, str]] = {
     "--model-repository": "model_repository",
@@ -20,8 +20,9 @@ _PORTS: Final = ("--http-port", "--grpc-port", "--metrics-port")
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
-def check_triton(asked: spec.TritonWorkload, path: spec.Path) -> Checked[None]:
-    if asked.load_models and asked.model_control != "explicit":
+def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
+    control = (*path, "model_control")
+    if asked.load_models and asked.model_control != "explicit" and stated.has(control):
         yield refuse(
             (*path, "load_models"),
             f"with model_control: {asked.model_control} all models of the directory are loaded",

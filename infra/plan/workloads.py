@@ -38,7 +38,7 @@ def plan_deployments(
             case spec.VllmWorkload():
                 yield from check_vllm(asked, path, stated)
             case spec.TritonWorkload():
-                yield from check_triton(asked, path)
+                yield from check_triton(asked, path, stated)
             case spec.ContainerWorkload():
                 yield from _check_ports(asked, path, stated)
         pool = yield from _pool_of(asked, path, fleet, pools, stated)
