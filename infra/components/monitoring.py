@@ -56,6 +56,9 @@ class Monitoring(pulumi.ComponentResource):
     def _stack(
         self, fleet: FleetPlan, asked: PrometheusStack, after: Sequence[pulumi.Resource]
     ) -> pulumi.Resource:
+        # With a volume it is taken down before the cluster: a disk that goes with the cluster would
+        # stay behind, and be billed.
+        gone_with = self._cluster if asked.storage is None else None
         namespace: pulumi.Input[str] = asked.namespace
         if asked.create_namespace:
             made = k8s.core.v1.Namespace(
@@ -67,7 +70,7 @@ class Monitoring(pulumi.ComponentResource):
                         "pod-security.kubernetes.io/warn": "restricted",
                     },
                 ),
-                opts=pulumi.ResourceOptions(parent=self, deleted_with=self._cluster),
+                opts=pulumi.ResourceOptions(parent=self, deleted_with=gone_with),
             )
             namespace = made.metadata.name
         chart, repository = values.monitoring_chart(asked)
@@ -83,7 +86,7 @@ class Monitoring(pulumi.ComponentResource):
             cleanup_on_fail=True,
             timeout=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions(
-                parent=self, deleted_with=self._cluster, depends_on=list(after)
+                parent=self, deleted_with=gone_with, depends_on=list(after)
             ),
         )
         return release

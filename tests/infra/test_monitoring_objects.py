@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
@@ -213,3 +214,23 @@ def test_without_the_key_nothing_is_declared(cloud: str, record: Record) -> None
     raw = {"cloud": cloud, **CLOUDS[cloud]}
     resources = record("x", fleet=yaml.safe_dump(raw))
     assert not [r for r in resources if "monitoring" in r.name]
+
+
+@pytest.mark.parametrize(("storage", "goes_with"), [(None, True), ({"size": "20Gi"}, False)])
+def test_a_volume_is_deleted_before_the_cluster_that_would_leave_its_disk(
+    storage: dict[str, Any] | None,
+    goes_with: bool,
+    record: Record,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    releases_of_helm, found = k8s.helm.v3.Release, []
+
+    def release(resource: str, /, **inputs: Any) -> Any:
+        if resource == "monitoring":
+            found.append(inputs["opts"].deleted_with)
+        return releases_of_helm(resource, **inputs)
+
+    monkeypatch.setattr(k8s.helm.v3, "Release", release)
+    made(record, STACK | ({"storage": storage} if storage else {}), "eks")
+    (cluster,) = found
+    assert (cluster is not None) is goes_with
