@@ -96,6 +96,7 @@ ONE_WORKER = (
     "tests/rehearsal/cluster/control_plane",
     "tests/rehearsal/cluster/gpu_operator",
     "tests/rehearsal/cluster/kubelet",
+    "tests/rehearsal/cluster/monitoring",
     "tests/rehearsal/plugins/providers/kubernetes",
 )
 # Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.

@@ -12,6 +12,7 @@ from pathlib import Path
 from kubeapi import ApiError, Client
 from rehearsal.cluster.control_plane import (
     admission,
+    egress,
     files,
     kubeconfig,
     kwok,
@@ -186,6 +187,7 @@ class _Start:
             )
             files.write(files.kubeconfig(self._directory, user), content)
         files.write(self._directory / _STAGES, kwok.stages(process_images.mode_of(os.environ)))
+        files.write(self._directory / egress.FILE, egress.through_kubelet())
         if self._admission:
             files.write(self._directory / self._admission, admission.critical_pods_need_quota())
         files.store_endpoint(self._directory, endpoint)

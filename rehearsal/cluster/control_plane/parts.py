@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rehearsal.cluster.control_plane import kwok
-from rehearsal.cluster.control_plane.pki import SERVICE_NETWORK, Pki
+from rehearsal.cluster.control_plane import egress, kwok
+from rehearsal.cluster.control_plane.pki import FRONT_PROXY, SERVICE_NETWORK, Pki
 from rehearsal.host.toolchain import Toolchain
 
 # etcd answers on unix sockets in the cluster's own directory (mode 0700) and not on TCP: no other
@@ -82,6 +82,15 @@ def apiserver(tools: Toolchain, pki: Pki, port: int, *, admission: Path | None) 
         f"--kubelet-client-certificate={pki.cert('apiserver-kubelet-client')}",
         f"--kubelet-client-key={pki.key('apiserver-kubelet-client')}",
         "--kubelet-preferred-address-types=InternalIP",
+        # For servers of aggregated APIs, such as KEDA's of external.metrics.k8s.io.
+        f"--requestheader-client-ca-file={pki.front_proxy_ca}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki.cert(FRONT_PROXY)}",
+        f"--proxy-client-key-file={pki.key(FRONT_PROXY)}",
+        f"--egress-selector-config-file={egress.FILE}",
         # Closes open watches; without it they delay its end by a minute.
         "--shutdown-watch-termination-grace-period=1s",
         "--profiling=false",

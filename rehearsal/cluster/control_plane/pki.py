@@ -1,4 +1,7 @@
-"""The certificates of one simulated cluster: one CA, and what it signed.
+"""The certificates of one simulated cluster: a CA, and what it signed.
+
+A second CA signs only what the API server shows to the servers of aggregated APIs, which believe
+whoever shows that which user asks.
 
 Keys are EC P-256 (a hundred times faster to make than RSA) and readable by the owner only. Made
 once per cluster and reused, so that a restarted API server is still trusted by every kubeconfig and
@@ -36,6 +39,10 @@ class Pki:
     @property
     def ca(self) -> Path:
         return self.directory / "ca.crt"
+
+    @property
+    def front_proxy_ca(self) -> Path:
+        return self.cert(_FRONT_PROXY_CA)
 
     def cert(self, name: str) -> Path:
         return self.directory / f"{name}.crt"
@@ -85,6 +92,9 @@ _LEAVES: Sequence[_Leaf] = (
     _Leaf(name="kwok", common_name="rehearsal-kwok", organization="system:masters"),
     _Leaf(name="kubelet", common_name="rehearsal-kubelet", organization="system:masters"),
 )
+FRONT_PROXY = "front-proxy-client"
+"""The name in the API server's certificate for servers of aggregated APIs, and its file's."""
+_FRONT_PROXY_CA = "front-proxy-ca"
 
 
 def ensure(directory: Path) -> Pki:
@@ -95,36 +105,56 @@ def ensure(directory: Path) -> Pki:
         unfinished.mkdir(mode=0o700, parents=True)
         _make(unfinished)
         unfinished.rename(directory)
+    if not (directory / f"{FRONT_PROXY}.key").exists():  # it was made by an earlier version
+        _make_front_proxy(directory)
     return Pki(directory=directory)
 
 
 def _make(directory: Path) -> None:
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _name("slicewright-rehearsal-ca")
-    ca = (
-        _builder(ca_name, ca_name, ca_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
-        )
-        .sign(ca_key, hashes.SHA256())
-    )
-    _write(directory / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
-    _write(directory / "ca.key", _pem(ca_key))
+    ca, ca_key = _make_ca(directory, "ca", "slicewright-rehearsal-ca")
     for leaf in _LEAVES:
-        key = ec.generate_private_key(ec.SECP256R1())
-        _write(
-            directory / f"{leaf.name}.crt",
-            _sign(leaf, key.public_key(), ca, ca_key).public_bytes(serialization.Encoding.PEM),
-        )
-        _write(directory / f"{leaf.name}.key", _pem(key))
+        _make_leaf(directory, leaf, ca, ca_key)
+    _make_front_proxy(directory)
     accounts = ec.generate_private_key(ec.SECP256R1())
     _write(directory / "service-accounts.key", _pem(accounts))
     public = accounts.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     _write(directory / "service-accounts.pub", public)
+
+
+def _make_front_proxy(directory: Path) -> None:
+    for name in (_FRONT_PROXY_CA, FRONT_PROXY):
+        for suffix in ("crt", "key"):
+            (directory / f"{name}.{suffix}").unlink(missing_ok=True)
+    ca, ca_key = _make_ca(directory, _FRONT_PROXY_CA, "slicewright-rehearsal-front-proxy-ca")
+    _make_leaf(directory, _Leaf(name=FRONT_PROXY, common_name=FRONT_PROXY), ca, ca_key)
+
+
+def _make_ca(
+    directory: Path, name: str, common_name: str
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(common_name)
+    made = (
+        _builder(subject, subject, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(directory / f"{name}.crt", made.public_bytes(serialization.Encoding.PEM))
+    _write(directory / f"{name}.key", _pem(key))
+    return made, key
+
+
+def _make_leaf(
+    directory: Path, leaf: _Leaf, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    signed = _sign(leaf, key.public_key(), ca, ca_key)
+    _write(directory / f"{leaf.name}.crt", signed.public_bytes(serialization.Encoding.PEM))
+    _write(directory / f"{leaf.name}.key", _pem(key))
 
 
 def _sign(

@@ -23,6 +23,9 @@ _ALWAYS: Final = (
     r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
     r"^(docker\.io/)?vllm/vllm-openai[:@]",
+    r"^quay\.io/prometheus/prometheus[:@]",
+    r"^quay\.io/prometheus-operator/prometheus-operator[:@]",
+    r"^ghcr\.io/kedacore/keda(-metrics-apiserver)?[:@]",
 )
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {
     "nvidia": r"^nvcr\.io/nvidia/",

@@ -29,7 +29,7 @@ from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import status_after_reboot
-from rehearsal.cluster.kubelet.services.proxy import ADDRESS, ServiceProxy
+from rehearsal.cluster.kubelet.services.network import ServiceNetwork
 from rehearsal.cluster.kubelet.timestamps import timestamp
 from rehearsal.cluster.node import container_runtime
 from rehearsal.cluster.node.fake_dbus import SystemBus
@@ -42,7 +42,7 @@ _RETRY_S = 1.0
 
 
 class ClusterKubelet:
-    """Runs in one event loop; three threads wait for the API server's watches."""
+    """Runs in one event loop; four threads wait for the API server's watches."""
 
     def __init__(
         self,
@@ -67,8 +67,11 @@ class ClusterKubelet:
         self._api = Api(client)
         self._sources = ApiSources(client)
         self._addresses = AddressBlock(f"{environment}/{cluster}")
-        self._services = ServiceProxy(
-            self._addresses, lambda: (run.pod for run in self._pods.values()), self._publish
+        self._services = ServiceNetwork(
+            self._directory,
+            self._addresses,
+            lambda: (run.pod for run in self._pods.values()),
+            self._api,
         )
         address = urlsplit(client.server)
         shims = write_shims(self._directory / "shims")
@@ -81,6 +84,7 @@ class ClusterKubelet:
             host=address.hostname or "127.0.0.1",
             port=str(address.port or 443),
             runtime=runtime,
+            hosts=self._services.hosts,
         )
         self._bus = SystemBus()
         self._nodes: dict[str, SimulatedNode] = {}
@@ -113,6 +117,7 @@ class ClusterKubelet:
         started: called when the watches have begun.
         """
         self._logs = LogServer(self._directory / "pki", self._find_log)
+        await self._services.start()
         loop = asyncio.get_running_loop()
 
         def feed(path: str, handle: Callable[[Event], None], fields: dict[str, str]) -> None:
@@ -135,7 +140,12 @@ class ClusterKubelet:
         watches: tuple[tuple[str, Callable[[Event], None], dict[str, str]], ...] = (
             ("/api/v1/nodes", self._on_node, {}),
             ("/api/v1/pods", self._on_pod, {"fieldSelector": "spec.nodeName!="}),
-            ("/api/v1/services", self._on_service, {}),
+            ("/api/v1/services", self._services.on_service, {}),
+            (
+                "/apis/apiregistration.k8s.io/v1/apiservices",
+                self._services.on_api_service,
+                {},
+            ),
         )
         for watch in watches:
             threading.Thread(target=feed, name=f"watch {watch[0]}", args=watch, daemon=True).start()
@@ -423,35 +433,6 @@ class ClusterKubelet:
                 if isinstance(problem, ApiError) and problem.status < 500:
                     return  # it is gone, or another pod has its name
             await asyncio.sleep(_RETRY_S)
-
-    # -- services
-    # ----------------------------------------------------------------------------------------------
-
-    def _on_service(self, event: Event) -> None:
-        if event.type == "LISTED":
-            for uid in self._services.known() - {s["metadata"]["uid"] for s in event.items}:
-                self._services.drop(uid)
-            for service in event.items:
-                self._services.see(service)
-        elif event.type == "DELETED":
-            self._services.drop(event.object["metadata"]["uid"])
-        elif event.type in ("ADDED", "MODIFIED"):
-            self._services.see(event.object)
-
-    async def _publish(self, service: JsonObject, address: str) -> None:
-        """Writes where a Service is reached. Raises ApiError, Unreachable."""
-        of = service["metadata"]
-        path = path_of("v1", "services", of["name"], of["namespace"])
-        # The uid is a precondition: another Service of this name has another address.
-        told = {"uid": of["uid"], "annotations": {ADDRESS: address}}
-        await self._api.run(self._api.client.patch, path, {"metadata": told})
-        if service["spec"].get("type") == "LoadBalancer":
-            ingress = {"ip": address, "ipMode": "Proxy"}
-            body = {
-                "metadata": {"uid": of["uid"]},
-                "status": {"loadBalancer": {"ingress": [ingress]}},
-            }
-            await self._api.patch_status(path, body)
 
     # -- the rest
     # ----------------------------------------------------------------------------------------------

@@ -48,9 +48,7 @@ def _of_keda(name: str, *, field: str, package: str, expected_s: float) -> Tool:
         version=_KEDA,
         group="autoscaling",
         # They have no flag that only reports a version.
-        binaries=(
-            Binary(field=field, name=name, package=f"github.com/kedacore/keda/v2/cmd/{package}"),
-        ),
+        binaries=(Binary(field=field, name=name, package=package),),
         source=GoModule(
             directory=_GO / "keda",
             ldflags=f"-s -w -X github.com/kedacore/keda/v2/version.Version=v{_KEDA}",
@@ -100,8 +98,11 @@ TOOLS: tuple[Tool, ...] = (
         expected_s=150,
     ),
     # Its scalers import every cloud's SDK, and no build tag leaves them out.
-    _of_keda("keda", field="keda", package="operator", expected_s=430),
-    _of_keda("keda-adapter", field="keda_adapter", package="adapter", expected_s=80),
+    _of_keda(
+        "keda", field="keda", package="github.com/kedacore/keda/v2/cmd/operator", expected_s=430
+    ),
+    # With a main of our own: see there.
+    _of_keda("keda-adapter", field="keda_adapter", package=".", expected_s=80),
 )
 
 TRITON = "triton"

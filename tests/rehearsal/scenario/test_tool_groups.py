@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 
 from infra import plan
 from rehearsal.scenario import tool_groups
@@ -20,3 +24,29 @@ def test_the_rehearsals_of_the_readme_need_none(name: str) -> None:
 
 def test_a_stack_whose_workloads_are_triton_needs_triton() -> None:
     assert groups("s4-serving") == ("triton",)
+
+
+@pytest.mark.parametrize(
+    ("monitoring", "scaling", "wanted"),
+    [
+        ({"prometheus": "stack"}, {}, {"autoscaling", "monitoring"}),
+        ({"prometheus": "stack"}, {"existing": True}, {"monitoring"}),
+        (None, {}, {"autoscaling"}),
+        (None, {"existing": True}, set()),
+    ],
+)
+def test_a_stack_that_installs_a_chart_needs_what_runs_in_its_pods(
+    tmp_path: Path,
+    monitoring: dict[str, Any] | None,
+    scaling: dict[str, Any],
+    wanted: set[str],
+) -> None:
+    raw = yaml.safe_load((PROJECT / "tests/infra/golden/autoscaling.yaml").read_text())
+    fleet = raw["config"]["slicewright:fleet"]
+    if monitoring is not None:
+        fleet["monitoring"] = monitoring
+    fleet["pod_autoscaling"] |= scaling
+    file = tmp_path / "Pulumi.dev.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    # One of its servers is Triton.
+    assert set(tool_groups.of([plan.read_file(file)])) == wanted | {"triton"}

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rehearsal.cluster.kubelet.containers import stand_ins
+from rehearsal.cluster.kubelet.containers import cluster_programs, stand_ins
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.cluster.kubelet.nodes import driver_requests
 from rehearsal.host.toolchain import Toolchain, triton
@@ -45,6 +45,8 @@ def user(image: str) -> int:
     gives the validators of its image runAsUser 0, which needed no saying if it were root.
     """
     name = repository(image)
+    if (known := cluster_programs.user(name)) is not None:
+        return known
     if name.startswith("registry.k8s.io/nfd/"):
         return 65534
     return 65532 if name.rsplit("/", 1)[-1] == "gpu-operator" else 0
@@ -86,16 +88,24 @@ _NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compu
 
 
 def program(
-    image: str, command: tuple[str, ...], args: tuple[str, ...], toolchain: Toolchain, shims: Path
+    image: str,
+    command: tuple[str, ...],
+    args: tuple[str, ...],
+    toolchain: Toolchain,
+    shims: Path,
+    *,
+    address: str = "127.0.0.1",
 ) -> Program:
     """What to run for one container. shims: the directory of `chroot` (nodes/reboots.py) and of
-    the stand-ins.
+    the stand-ins. address: the pod's.
 
     Raises Unsupported for an image or command that has no program here.
     """
     name = repository(image)
     if name in ("python", "docker.io/library/python"):
         return _python(command or ("python3",), args)
+    if (argv := cluster_programs.command_line(name, args, toolchain, address)) is not None:
+        return Program(argv=argv)
     last = name.rsplit("/", 1)[-1]
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
@@ -155,9 +165,9 @@ def program(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
                 "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, "
                 "container-toolkit, k8s-mig-manager, k8s-device-plugin (nvidia-device-plugin, "
-                "gpu-feature-discovery), cuda and tritonserver with a command, and GKE's "
-                "nvidia-gpu-device-plugin and driver installers; kwok simulates pods of other "
-                "registries"
+                "gpu-feature-discovery), cuda and tritonserver with a command, GKE's "
+                "nvidia-gpu-device-plugin and driver installers, Prometheus, its operator, and "
+                "KEDA; kwok simulates pods of other registries"
             )
 
 

@@ -25,6 +25,7 @@ from rehearsal.cluster.kubelet.logs import files as logfiles
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
+from rehearsal.cluster.kubelet.services.names import HostsFiles
 from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.cluster.node.bottlerocket import DEVICES
 from rehearsal.cluster.node.container_runtime import Container
@@ -37,6 +38,7 @@ _SCRATCH = Path("/tmp")  # noqa: S108 - inside the sandbox
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POD_ADDRESS = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
 """For stand-ins that serve: all pods share this machine's network, so each has its own address."""
+_HOSTS = Path("/etc/hosts")
 _DRIVER_LIBRARIES = Path("/opt/nvidia/lib64")
 """Where the driver's library is mounted, with LD_LIBRARY_PATH.
 
@@ -100,8 +102,10 @@ class Launching:
         host: str,
         port: str,
         runtime: container_runtime.Mode,
+        hosts: HostsFiles,
     ) -> None:
         """marks: environment variables by which leftover processes are found."""
+        self._hosts = hosts
         self._marks = marks
         self._shims = shims
         self._toolchain = toolchain
@@ -159,11 +163,20 @@ class Launching:
         if wanted.devices:
             known = {**known, **wanted.devices.env}
         command, args = command_line(container, known)
-        program = images.program(container["image"], command, args, self._toolchain, self._shims)
+        program = images.program(
+            container["image"],
+            command,
+            args,
+            self._toolchain,
+            self._shims,
+            address=wanted.pod_ip,
+        )
         known.update(program.env)
         if program.path:
             known["PATH"] = ":".join([*map(str, program.path), known["PATH"]])
         binds = [launcher.Bind(source=a, target=b) for a, b in program.files]
+        named = self._hosts.of(pod["metadata"]["namespace"])
+        binds.append(launcher.Bind(source=named, target=_HOSTS))
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
         binds += [_bind(wanted.volumes, mount) for mount in mounts]
         if wanted.devices:
@@ -270,6 +283,9 @@ def _bind(volumes: PodVolumes, mount: JsonObject) -> launcher.Bind:
             raise Unsupported(
                 f"volumeMount {mount['name']!r}: subPath {below!r} leads out of the volume"
             )
+        if not source.exists():  # the kubelet makes it, for any user
+            source.mkdir(parents=True)
+            source.chmod(0o777)
     return launcher.Bind(
         source=source, target=Path(mount["mountPath"]), read_only=bool(mount.get("readOnly"))
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.containers import cluster_programs, images
 from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, RestartBackoff
 from rehearsal.cluster.kubelet.containers.container import Container, NotCreated
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
@@ -30,6 +31,10 @@ _RETRY_S = (1.0, 2.0, 5.0, 10.0)
 _WRITE_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _HELD_S = 0.1
 """Between two looks whether a pod may start."""
+_FOLLOW_S = 2.0
+"""Between two looks whether mounted Secrets and ConfigMaps have changed; a kubelet takes up to a
+minute.
+"""
 _REFRESH_AT = 0.8
 """Fraction of a token's lifetime after which it is renewed, as by the real kubelet."""
 
@@ -267,9 +272,13 @@ class PodRun:
             return
         self._volumes = await self._mounted()
         await self._sandboxed()
-        refreshing = asyncio.create_task(
-            self._refresh_tokens(self._volumes), name=f"tokens {self.name}"
-        )
+        refreshing = [
+            asyncio.create_task(self._refresh_tokens(self._volumes), name=f"tokens {self.name}")
+        ]
+        if _follows_objects(spec):
+            refreshing.append(
+                asyncio.create_task(self._follow_objects(), name=f"objects {self.name}")
+            )
         try:
             policy = spec.get("restartPolicy", "Always")
             for init, state in zip(spec.get("initContainers") or (), self._init, strict=True):
@@ -290,7 +299,8 @@ class PodRun:
             if not self._leaving.is_set():
                 await asyncio.gather(*(c.keep() for c in self.containers))
         finally:
-            refreshing.cancel()
+            for task in refreshing:
+                task.cancel()
 
     def _container(self, spec: JsonObject, state: ContainerState, policy: str) -> Container:
         assert self._pod_ip is not None
@@ -396,6 +406,14 @@ class PodRun:
                     _log.warning("%s: token not refreshed: %s", self.name, e)
                     due[token.path] = loop.time() + 10.0
 
+    async def _follow_objects(self) -> None:
+        while True:
+            await asyncio.sleep(_FOLLOW_S)
+            try:
+                await self._api.run(volumes.follow, self._volume_context(), self._sources)
+            except (MissingReference, ApiError, Unreachable, OSError) as e:
+                _log.info("%s: volumes not brought up to date: %s", self.name, e)
+
     async def _remove(self) -> None:
         """Writes the last status and removes the pod from the API."""
         tries = 0
@@ -471,6 +489,13 @@ class PodRun:
                 state.waiting_reason, state.waiting_message = "RehearsalUnsupported", why
         self.warn(None, "RehearsalUnsupported", why)
         self.changed()
+
+
+def _follows_objects(spec: JsonObject) -> bool:
+    return any(
+        cluster_programs.follows_objects(images.repository(one["image"]))
+        for one in spec["containers"]
+    )
 
 
 def _statuses(status: JsonObject) -> list[JsonObject]:

@@ -59,14 +59,23 @@ class VolumeContext:
 def prepare(context: VolumeContext, sources: Sources) -> PodVolumes:
     """Writes every volume of the pod. Idempotent.
 
-    A running pod does not see later changes of ConfigMaps and Secrets; the product's are immutable.
-    Raises MissingReference, Unsupported, ApiError, Unreachable.
+    A running pod sees later changes of ConfigMaps and Secrets only by `follow`; the product's are
+    immutable. Raises MissingReference, Unsupported, ApiError, Unreachable.
     """
     paths: dict[str, Path] = {}
     tokens: list[TokenFile] = []
     for volume in context.pod["spec"].get("volumes") or ():
         paths[volume["name"]] = _prepare_one(context, sources, volume, tokens)
     return PodVolumes(paths=paths, tokens=tuple(tokens))
+
+
+def follow(context: VolumeContext, sources: Sources) -> None:
+    """Writes what has changed of the pod's ConfigMaps and Secrets, but for those that are projected
+    with others. Raises as `prepare`.
+    """
+    for volume in context.pod["spec"].get("volumes") or ():
+        if "configMap" in volume or "secret" in volume:
+            _prepare_one(context, sources, volume, [])
 
 
 def reboot(context_directory: Path, pod: JsonObject) -> None:
@@ -227,9 +236,21 @@ def _write_fields(context: VolumeContext, directory: Path, reference: JsonObject
         _write(directory / item["path"], value.encode(), int(item.get("mode", mode)), context.owner)
 
 
+def _is_the_same(path: Path, data: bytes, mode: int) -> bool:
+    try:
+        return stat.S_IMODE(path.lstat().st_mode) == mode and path.read_bytes() == data
+    except OSError:
+        return False
+
+
 def _write(path: Path, data: bytes, mode: int, owner: int | None) -> None:
-    """Replaces the file atomically, as pods read it; it is never readable by other users."""
+    """Replaces the file atomically, as pods read it; it is never readable by other users.
+
+    A file with the same content stays: programs that watch it see no change.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if _is_the_same(path, data, mode):
+        return
     temporary = path.with_name(f".{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:

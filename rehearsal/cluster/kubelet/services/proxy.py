@@ -67,6 +67,30 @@ class ServiceProxy:
         """Uids of the Services that are listened for."""
         return set(self._routed)
 
+    def names(self) -> dict[tuple[str, str], str]:
+        """The address of each Service that is listened for, by its namespace and name."""
+        return {
+            (of["namespace"], of["name"]): routed.address
+            for routed in self._routed.values()
+            for of in (routed.service["metadata"],)
+        }
+
+    def leads(self, cluster_ip: str, port: int) -> tuple[routing.Backend, ...] | None:
+        """The ready pods behind a clusterIP's port, each first in turn; None where no Service has
+        the address.
+        """
+        for routed in self._routed.values():
+            if routed.service["spec"].get("clusterIP") == cluster_ip:
+                if port not in routing.tcp_ports(routed.service):
+                    return ()
+                return self._in_turn(routed, port)
+        return None
+
+    def _in_turn(self, routed: _Routed, port: int) -> tuple[routing.Backend, ...]:
+        found = routing.backends(routed.service, port, self._pods())
+        first = next(routed.turns) % len(found) if found else 0
+        return found[first:] + found[:first]
+
     def see(self, service: JsonObject) -> None:
         uid = service["metadata"]["uid"]
         if not routing.is_routed(service):
@@ -131,14 +155,12 @@ class ServiceProxy:
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]:
         async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
-                found = routing.backends(routed.service, port, self._pods())
-                start = next(routed.turns)
-                for i in range(len(found)):
+                for backend in self._in_turn(routed, port):
                     try:
-                        to = await asyncio.open_connection(*found[(start + i) % len(found)])
+                        to = await asyncio.open_connection(*backend)
                     except OSError:
                         continue  # it has just ended
-                    await _both_ways((reader, writer), to)
+                    await both_ways((reader, writer), to)
                     return
             finally:
                 # Without a pod the connection is closed; kube-proxy's is refused.
@@ -152,10 +174,10 @@ class ServiceProxy:
         task.add_done_callback(self._tasks.discard)
 
 
-_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _both_ways(client: _Stream, pod: _Stream) -> None:
+async def both_ways(client: Stream, pod: Stream) -> None:
     """Until the pod ends the connection, or the client has gone."""
     asking = asyncio.create_task(_copy(client[0], pod[1]))
     try:

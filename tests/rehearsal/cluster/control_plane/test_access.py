@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.server
 import json
@@ -19,6 +20,8 @@ import pytest
 
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, JsonObject, credentials_of
+from rehearsal.cluster.control_plane import egress
+from rehearsal.cluster.kubelet.services import tunnels
 from rehearsal.host import processes
 
 Cluster = Any
@@ -162,8 +165,28 @@ def kubelet_port(cluster: Cluster) -> Iterator[int]:
     server.server_close()
 
 
+@pytest.fixture
+def tunnels_to(cluster: Cluster) -> Iterator[list[tuple[str, int]]]:
+    """Takes the API server's connections into the cluster, as the kubelet stand-in does; yields
+    where they went.
+    """
+    asked: list[tuple[str, int]] = []
+
+    def leads(host: str, port: int) -> None:
+        asked.append((host, port))
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(tunnels.serve(cluster.directory / egress.SOCKET, leads))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield asked
+    loop.call_soon_threadsafe(server.close)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=60)
+
+
 def test_a_pods_log_comes_from_its_nodes_kubelet(
-    cluster: Cluster, namespace: str, kubelet_port: int
+    cluster: Cluster, namespace: str, kubelet_port: int, tunnels_to: list[tuple[str, int]]
 ) -> None:
     node = {
         "metadata": {"name": "with-kubelet"},
@@ -185,5 +208,6 @@ def test_a_pods_log_comes_from_its_nodes_kubelet(
             log
             == f"kube-apiserver-kubelet-client asks for /containerLogs/{namespace}/talker/main\n"
         )
+        assert tunnels_to == [("127.0.0.1", kubelet_port)]
     finally:
         cluster.admin.delete("/api/v1/nodes/with-kubelet")

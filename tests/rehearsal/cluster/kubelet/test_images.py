@@ -27,6 +27,14 @@ TOOLS = Toolchain(
     fake_nvml=Path("/t/nvml/libnvidia-ml.so.1"),
 )
 PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+MONITORING = replace(
+    TOOLS,
+    prometheus=Path("/t/prometheus"),
+    prometheus_operator=Path("/t/prometheus-operator"),
+    config_reloader=Path("/t/reloader"),
+    keda=Path("/t/keda"),
+    keda_adapter=Path("/t/keda-adapter"),
+)
 
 
 def argv(image: str, *command: str, args: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -219,3 +227,59 @@ def test_with_triton_in_the_toolchain_the_stand_in_is_told_where_it_is(
 )
 def test_simulated_operands_have_no_process(image: str, runs: bool) -> None:
     assert runs_as_process(image, operands="simulated") is runs
+
+
+def on_its_address(image: str, *args: str) -> tuple[str, ...]:
+    return program(image, ("/bin/x",), args, MONITORING, Path("/shims"), address="127.30.1.2").argv
+
+
+def test_programs_that_serve_listen_on_their_pods_address_only() -> None:
+    prometheus = "quay.io/prometheus/prometheus:v3.13.5"
+    assert runs_as_process(prometheus)
+    listening = "--web.listen-address=127.30.1.2:9090"
+    assert on_its_address(prometheus, "--config.file=/c") == (
+        "/t/prometheus",
+        "--config.file=/c",
+        listening,
+    )
+    for given in (":9090", "0.0.0.0:9090", "127.0.0.1:9090"):
+        asked = f"--web.listen-address={given}"
+        assert on_its_address(prometheus, asked) == ("/t/prometheus", listening)
+    # An address that somebody chose stays.
+    other = "--web.listen-address=127.9.9.9:9090"
+    assert on_its_address(prometheus, other) == ("/t/prometheus", other)
+    assert on_its_address("ghcr.io/kedacore/keda:2.21.0", "--leader-elect") == (
+        "/t/keda",
+        "--leader-elect",
+        "--metrics-bind-address=127.30.1.2:8080",
+        "--health-probe-bind-address=127.30.1.2:8081",
+        "--metrics-service-bind-address=127.30.1.2:9666",
+    )
+    server = "ghcr.io/kedacore/keda-metrics-apiserver:2.21.0"
+    assert runs_as_process(server)
+    assert on_its_address(server, "--secure-port=6443") == (
+        "/t/keda-adapter",
+        "--secure-port=6443",
+        "--bind-address=127.30.1.2",
+    )
+
+
+def test_the_config_reloader_reaches_prometheus_in_its_own_pod() -> None:
+    reloader = "quay.io/prometheus-operator/prometheus-config-reloader:v0.85.0"
+    assert on_its_address(
+        reloader, "--listen-address=:8080", "--reload-url=http://127.0.0.1:9090/-/reload"
+    ) == (
+        "/t/reloader",
+        "--listen-address=127.30.1.2:8080",
+        "--reload-url=http://127.30.1.2:9090/-/reload",
+    )
+
+
+def test_a_program_that_was_not_obtained_is_named_with_what_to_do() -> None:
+    with pytest.raises(Unsupported, match=r"kedacore/keda: .* --with all"):
+        program("ghcr.io/kedacore/keda:2.21.0", (), (), TOOLS, Path("/shims"))
+
+
+def test_images_of_monitoring_run_as_their_own_users() -> None:
+    assert user("quay.io/prometheus/prometheus:v3.13.5") == 65534
+    assert user("ghcr.io/kedacore/keda:2.21.0") == 65532
