@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from kubeapi import ApiError, Client
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.host.toolchain.go_sdk import Sdk
+from tests.infra import go_module
 
 MODULE = "github.com/aws/karpenter-provider-aws"
 SUM = "h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY="
@@ -61,22 +60,9 @@ KARPENTER = {
 @pytest.fixture(scope="module")
 def definitions(go: tuple[Sdk, dict[str, str]], tmp_path_factory: Any) -> list[dict[str, Any]]:
     """Karpenter's, of the release that is installed by default."""
-    sdk, environment = go
-    version = f"v{catalog.karpenter_release().chart}"
-    done = subprocess.run(
-        # A Go older than the module asks for says so, and downloads it all the same.
-        [str(sdk.program), "mod", "download", "-json", f"{MODULE}@{version}"],
-        cwd=tmp_path_factory.mktemp("no-module"),
-        env={**environment, "GOFLAGS": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = json.loads(done.stdout or "{}")
-    assert found.get("Sum") == SUM, done.stdout + done.stderr
-    with zipfile.ZipFile(found["Zip"]) as archive:
-        within = f"{MODULE}@{version}/pkg/apis/crds/"
-        texts = [archive.read(name) for name in archive.namelist() if name.startswith(within)]
+    module = f"{MODULE}@v{catalog.karpenter_release().chart}"
+    directory = tmp_path_factory.mktemp("no-module")
+    texts = go_module.files(go, directory, module, checksum=SUM, within="pkg/apis/crds/")
     return [yaml.safe_load(text) for text in texts]
 
 
