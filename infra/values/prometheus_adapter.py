@@ -24,12 +24,6 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/name": _NAME}
 _FILE: Final = "config.yaml"
 _CERTIFICATE: Final = "prometheus-adapter-tls"
-_CONTROLLER: Final = {
-    "kind": "ServiceAccount",
-    "name": "horizontal-pod-autoscaler",
-    "namespace": "kube-system",
-}
-"""Who reads the metrics: Kubernetes' controllers have accounts of their own, on GKE and EKS too."""
 
 
 def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
@@ -50,7 +44,7 @@ def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
             },
         },
         {**_head("v1", "ServiceAccount", _NAME, plan)},
-        *_rights(plan, scaled),
+        *_rights(plan),
         *_certificate(plan),
         {**_head("v1", "ConfigMap", config, plan), "immutable": True, "data": {_FILE: rules}},
         _deployment(plan, config, own_nodes=not isinstance(fleet, ByoFleetPlan)),
@@ -128,9 +122,9 @@ def _head(version: str, kind: str, name: str, plan: AdapterPlan) -> JsonObject:
     return {"apiVersion": version, "kind": kind, "metadata": metadata}
 
 
-def _rights(plan: AdapterPlan, scaled: Sequence[DeploymentPlan]) -> list[JsonObject]:
-    """The adapter finds pods, and asks the API server who asks it; Kubernetes' autoscaler reads
-    these metrics of pods. Nobody has more.
+def _rights(plan: AdapterPlan) -> list[JsonObject]:
+    """The adapter finds pods, and asks the API server who asks it. That Kubernetes' autoscaler may
+    read the metrics is in its own role, system:controller:horizontal-pod-autoscaler.
     """
     own = {"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}
     reads: JsonObject = {
@@ -138,16 +132,9 @@ def _rights(plan: AdapterPlan, scaled: Sequence[DeploymentPlan]) -> list[JsonObj
         "resources": ["namespaces", "pods"],
         "verbs": ["get", "list", "watch"],
     }
-    metrics: JsonObject = {
-        "apiGroups": [_GROUP],
-        "resources": sorted(f"pods/{pod_metric(one).name}" for one in scaled),
-        "verbs": ["get", "list"],
-    }
     return [
         _role(f"{_NAME}-pods", reads),
         _binding(f"{_NAME}-pods", "ClusterRole", f"{_NAME}-pods", own),
-        _role(f"{_NAME}-metrics", metrics),
-        _binding(f"{_NAME}-metrics", "ClusterRole", f"{_NAME}-metrics", _CONTROLLER),
         _binding(f"{_NAME}-delegator", "ClusterRole", "system:auth-delegator", own),
         {
             **_binding(

@@ -99,7 +99,6 @@ def test_nobody_has_more_rights_than_it_takes() -> None:  # S4-32
         ("prometheus-adapter", "prometheus-adapter-pods"),
         ("prometheus-adapter", "system:auth-delegator"),
         ("prometheus-adapter", "extension-apiserver-authentication-reader"),
-        ("horizontal-pod-autoscaler", "prometheus-adapter-metrics"),
     }
     assert roles == {
         "prometheus-adapter-pods": [
@@ -108,14 +107,7 @@ def test_nobody_has_more_rights_than_it_takes() -> None:  # S4-32
                 "resources": ["namespaces", "pods"],
                 "verbs": ["get", "list", "watch"],
             }
-        ],
-        "prometheus-adapter-metrics": [
-            {
-                "apiGroups": ["custom.metrics.k8s.io"],
-                "resources": [f"pods/{NAME}"],
-                "verbs": ["get", "list"],
-            }
-        ],
+        ]
     }
     subjects = [subject for one in bound for subject in one["subjects"]]
     assert {subject["kind"] for subject in subjects} == {"ServiceAccount"}
