@@ -163,7 +163,12 @@ def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
     """Of the images' where the file leaves the cluster's to EKS: all node groups have the same."""
     if fleet.cluster.version is not None:
         return
-    stated = [(i, p.release_version) for i, p in enumerate(fleet.node_pools) if p.release_version]
+    stated = [
+        (i, pool.release_version)
+        for i, pool in enumerate(fleet.node_pools)
+        # Bottlerocket's versions are its own.
+        if pool.release_version and not with_bottlerocket(pool)
+    ]
     for i, release in stated[1:]:
         first, other = stated[0][0], _kubernetes(stated[0][1])
         if _kubernetes(release) != other:

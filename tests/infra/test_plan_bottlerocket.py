@@ -186,6 +186,20 @@ def test_a_release_of_bottlerocket_is_pinned_by_its_commit() -> None:
     assert planned(release_version="1.54.0-5ed15786").pools[0].release_version == "1.54.0-5ed15786"
 
 
+def test_releases_of_bottlerocket_say_nothing_of_kubernetes() -> None:
+    raw = fleet(release_version="1.54.0-5ed15786")
+    (pool,) = raw["node_pools"]
+    amazon = {"ami_type": "AL2023_x86_64_NVIDIA", "release_version": "1.35.0-20260714"}
+    raw["node_pools"] += [
+        pool | {"name": "b", "release_version": "1.53.0-5ed15786"},
+        pool | {"name": "c"} | amazon,
+    ]
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    said = [note for note in plan.notes(found) if "takes release" in note]
+    assert len(said) == 1
+    assert said[0].startswith("pool c: ")
+
+
 def test_karpenter_makes_no_bottlerocket_nodes() -> None:
     raw = fleet(nodes={"min": 0, "max": 2}, release_version="1.54.0-5ed15786")
     raw["cluster"] |= {"autoscaler": "karpenter", "version": "1.34"}
