@@ -254,6 +254,12 @@ class AnyHistory(RuleBasedStateMachine):
         for name, change in noted.items():
             if change.phase == "Paused":
                 assert world.pool.suspended == "paused"
+            elif change.phase == "Draining" and world.nodes[name].mig_state == "pending":
+                # mig-manager hangs for good, and nothing may be asked of it. The node says so.
+                said = world.nodes[name].condition
+                assert said is not None
+                assert (said.status, said.reason) == ("False", "PartitioningStuck")
+                assert status["Degraded"]["status"] == "True"
             else:
                 assert change.phase == "Failed", (name, change)
         for node in world.nodes.values():
