@@ -39,7 +39,7 @@ def eks_pool(
     found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
     others = yield from other_machines(pool, path, found, region, zones, stated)
     yield from check_system(pool, path)
-    image = _image(pool, found.machine) if found else None
+    image = _machine_image(pool, found.machine) if found else None
     yield from _check_release(pool, fleet.cluster.version, path)
     interfaces = (
         (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
@@ -125,7 +125,7 @@ def eks_pool(
     )
 
 
-def _image(pool: spec.EksPool, machine: Machine) -> Image:
+def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
     """The one that the stack file asks for, of the machine's architecture."""
     return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
 
