@@ -371,6 +371,8 @@ def removal(
     for left in tell("elbv2", "DescribeLoadBalancers")["LoadBalancers"]:
         tell("elbv2", "DescribeTags", ResourceArns=[left["LoadBalancerArn"]])
         tell("elbv2", "DeleteLoadBalancer", LoadBalancerArn=left["LoadBalancerArn"])
+    for group in tell("elbv2", "DescribeTargetGroups")["TargetGroups"]:
+        tell("elbv2", "DeleteTargetGroup", TargetGroupArn=group["TargetGroupArn"])
     tell.interfaces_are_gone()
     for log in tell("logs", "DescribeLogGroups", logGroupNamePrefix="/aws/")["logGroups"]:
         tell("logs", "DeleteLogGroup", logGroupName=log["logGroupName"])

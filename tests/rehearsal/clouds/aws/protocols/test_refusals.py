@@ -40,7 +40,7 @@ NOT_SIMULATED = [
     ("ec2", "describe_spot_price_history", {}),
     ("iam", "list_users", {}),
     ("sts", "get_session_token", {}),
-    ("elbv2", "describe_target_groups", {}),
+    ("elbv2", "describe_ssl_policies", {}),
     ("s3", "list_buckets", {}),
     ("sqs", "list_queues", {}),
     ("dynamodb", "list_tables", {}),
