@@ -293,7 +293,10 @@ class World:
             self.was_open.clear()
             self.refusals.clear()
         elif self.view is None:
-            self.unseen &= set(conflicts)
+            # It is held before its device plugin is up: what is refused is tried again in seconds.
+            meant = {action.node for action in decision.actions if isinstance(action, HoldNode)}
+            open_still = {name for name in meant & set(self.nodes) if not self.nodes[name].held}
+            self.unseen &= {*conflicts, *open_still}
         return decision
 
     def _known_pods(self, node: Node) -> tuple[NodePod, ...]:
