@@ -1,4 +1,4 @@
-"""A real control plane with Prometheus and its operator, from their chart's stand-in."""
+"""A real control plane with Prometheus, its operator and KEDA, from their charts' stand-ins."""
 
 from __future__ import annotations
 
@@ -50,3 +50,24 @@ def prometheus(cluster: Any) -> Prometheus:
     name = "kube-prom-stack-kube-prome-prometheus"
     cluster.ready(f"/api/v1/namespaces/{namespace}/pods/prometheus-{name}-0")
     return Prometheus(cluster, namespace, name)
+
+
+@pytest.fixture(scope="session")
+def keda(cluster: Any) -> None:
+    """KEDA, with its API of external metrics available."""
+    install(
+        cluster,
+        "keda",
+        "https://kedacore.github.io/charts",
+        "keda",
+        "keda",
+        {"webhooks": {"enabled": False}},
+    )
+
+    def available(found: dict[str, Any] | None) -> bool:
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
+        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+    cluster.until(
+        "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io", available
+    )
