@@ -84,8 +84,8 @@ WHOLE_RUNS = "tests/rehearsal/scenario/whole_run/"
 LONGEST = tuple(
     f"{WHOLE_RUNS}test_{name}.py"
     for name in (
-        *("eks_fleet", "gke_fleet", "served_models", "served_by_triton", "drift"),
-        *("eks_orders", "existing_cluster", "adopted_operator"),
+        *("eks_fleet", "gke_fleet", "served_models", "autoscaling", "served_by_triton"),
+        *("drift", "eks_orders", "existing_cluster", "adopted_operator"),
     )
 )
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all

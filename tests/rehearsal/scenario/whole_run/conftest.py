@@ -227,6 +227,13 @@ def make_environment_with_triton(triton_toolchain: Toolchain, confined: Path) ->
         yield make
 
 
+@pytest.fixture(scope="module")
+def make_environment_with_all_tools(whole_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
+    """As make_environment; Triton, Prometheus, its operator and KEDA run in them."""
+    with _making(whole_toolchain, confined) as make:
+        yield make
+
+
 @pytest.fixture(scope="session")
 def ask_early() -> Callable[[Environment], EagerPod]:
     """Makes a pod that asks for a GPU as soon as the environment has a cluster, and watches where
