@@ -81,7 +81,7 @@ def _path_value(draw: st.DrawFn, schema: JsonObject) -> str:
 
 
 @pytest.mark.parametrize("service", sorted(models.DOCUMENTS))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_a_call_arrives_as_it_was_made(service: str, data: st.DataObject) -> None:
     method, params, body = data.draw(_calls(service))
