@@ -99,7 +99,9 @@ class World:
         self.nodes[name] = Node(
             name=name,
             uid=uid,
-            version="1",
+            # Versions are of the whole API server: what is known of an earlier node of this name
+            # never fits this one.
+            version=str(self.made * 1_000_000),
             created=self.now,
             boot_id=f"boot-{self.made}",
             verified_boot=f"boot-{self.made}" if in_service else "",

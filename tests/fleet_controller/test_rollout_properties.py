@@ -126,7 +126,6 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(name=names, layout=st.sampled_from(["old", "new"]))
     def a_pod_comes_that_no_watch_shows(self, name: str, layout: str) -> None:
         """Just before the node's layout is to change."""
-        self.world.view = None
         self.world.lose_watch_of_pods()
         if self._there(name):
             self.world.bind(name)
@@ -291,8 +290,6 @@ class AnyHistory(RuleBasedStateMachine):
 
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistory.settings = settings(
-    # Known rare histories, of a watch of nodes lost while a node is made anew, are not settled yet.
-    derandomize=True,
     max_examples=examples(100),
     stateful_step_count=25,
     deadline=None,
