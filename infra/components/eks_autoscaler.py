@@ -10,10 +10,10 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from infra import values
+from infra.components.helm_release import helm_release
 from infra.plan import EksAutoscalerPlan, EksClusterPlan, EksFleetPlan, KarpenterPlan
 
 _RELEASE_TIMEOUT_S = 300
-"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 
 
 def autoscaler_identity(
@@ -80,18 +80,16 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         """
         super().__init__("slicewright:index:ClusterAutoscaler", name, {}, opts)
         assert isinstance(plan.autoscaler, EksAutoscalerPlan)
-        chart, repository = values.autoscaler_chart(plan.autoscaler)
-        self.release = k8s.helm.v3.Release(
+        self.release = helm_release(
             name,
-            name=values.AUTOSCALER_NAME,
+            release=values.AUTOSCALER_NAME,
             namespace=values.AUTOSCALER_NAMESPACE,
-            chart=chart,
+            address=values.autoscaler_chart(plan.autoscaler),
             version=plan.autoscaler.chart_version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
-            values=values.autoscaler_values(plan.autoscaler, cluster=plan.name, region=plan.region),
-            atomic=False,
-            cleanup_on_fail=True,
-            timeout=_RELEASE_TIMEOUT_S,
+            settings=values.autoscaler_values(
+                plan.autoscaler, cluster=plan.name, region=plan.region
+            ),
+            timeout_s=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
         )
         self.register_outputs({})

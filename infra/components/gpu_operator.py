@@ -9,10 +9,10 @@ import pulumi_kubernetes as k8s
 
 from infra import values
 from infra.components import quota
+from infra.components.helm_release import helm_release
 from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
 
 _RELEASE_TIMEOUT_S = 600
-"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -51,18 +51,14 @@ class GpuOperator(pulumi.ComponentResource):
                 self._driver_installer(name, installer, namespace, [*allowed, *after], cluster)
         files = values.operator_files(plan)
         configs = config_maps(name, files, namespace=namespace.metadata.name, opts=child)
-        chart, repository = values.chart_of(plan.operator)
-        self.release = k8s.helm.v3.Release(
+        self.release = helm_release(
             name,
-            name=plan.operator.release,
+            release=plan.operator.release,
             namespace=namespace.metadata.name,
-            chart=chart,
+            address=values.chart_of(plan.operator),
             version=plan.operator.chart_version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
-            values=values.operator_values(plan, files),
-            atomic=False,
-            cleanup_on_fail=True,
-            timeout=_RELEASE_TIMEOUT_S,
+            settings=values.operator_values(plan, files),
+            timeout_s=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions(
                 parent=self, deleted_with=cluster, depends_on=[*configs, *allowed, *after]
             ),

@@ -9,10 +9,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import values
+from infra.components.helm_release import helm_release
 from infra.plan import EksFleetPlan, EksPoolPlan, KarpenterPlan
 
 _RELEASE_TIMEOUT_S = 300
-"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 _READY_MINUTES = 10
 _DRAIN_MINUTES = 60
 """How long `destroy` waits for Karpenter to drain and end a pool's nodes."""
@@ -73,18 +73,16 @@ class Karpenter(pulumi.ComponentResource):
     def _release(
         self, chart: str, settings: values.JsonObject, opts: pulumi.ResourceOptions
     ) -> k8s.helm.v3.Release:
-        return k8s.helm.v3.Release(
+        return helm_release(
             chart,
-            name=chart,
+            release=chart,
             namespace=values.KARPENTER_NAMESPACE,
-            chart=values.karpenter_chart(self._plan, chart),
+            address=(values.karpenter_chart(self._plan, chart), None),
             version=self._plan.chart_version,
-            values=settings,
+            settings=settings,
             # They are in a release of their own, which is upgraded.
             skip_crds=True,
-            atomic=False,
-            cleanup_on_fail=True,
-            timeout=_RELEASE_TIMEOUT_S,
+            timeout_s=_RELEASE_TIMEOUT_S,
             opts=opts,
         )
 

@@ -12,12 +12,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import values
+from infra.components.helm_release import helm_release
 from infra.plan import FleetPlan
 from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 from infra.values import JsonObject
 
 _RELEASE_TIMEOUT_S = 600
-"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -73,23 +73,18 @@ class Monitoring(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self, deleted_with=gone_with),
             )
             namespace = made.metadata.name
-        chart, repository = values.monitoring_chart(asked)
-        release: pulumi.Resource = k8s.helm.v3.Release(
+        return helm_release(
             self._name,
-            name=asked.release,
+            release=asked.release,
             namespace=namespace,
-            chart=chart,
+            address=values.monitoring_chart(asked),
             version=asked.chart_version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
-            values=values.monitoring_values(fleet),
-            atomic=False,
-            cleanup_on_fail=True,
-            timeout=_RELEASE_TIMEOUT_S,
+            settings=values.monitoring_values(fleet),
+            timeout_s=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions(
                 parent=self, deleted_with=gone_with, depends_on=list(after)
             ),
         )
-        return release
 
     def _kinds(self) -> Sequence[pulumi.Resource]:
         """The Prometheus operator's kinds, read at every run, in a preview too: where one is not

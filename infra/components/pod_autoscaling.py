@@ -9,10 +9,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import values
+from infra.components.helm_release import helm_release
 from infra.plan import FleetPlan, KedaPlan
 
 _RELEASE_TIMEOUT_S: Final = 300
-"""Helm's own limit; Pulumi's custom timeouts have no effect on a Release."""
 _READY_MINUTES: Final = 5
 _READY: Final = {"pulumi.com/waitFor": "condition=Ready"}
 """KEDA has made the HorizontalPodAutoscaler."""
@@ -67,23 +67,18 @@ class PodAutoscaling(pulumi.ComponentResource):
             ),
             opts=child,
         )
-        chart, repository = values.keda_chart(fleet)
-        made: pulumi.Resource = k8s.helm.v3.Release(
+        return helm_release(
             f"{name}-keda",
-            name=plan.release,
+            release=plan.release,
             namespace=namespace.metadata.name,
-            chart=chart,
+            address=values.keda_chart(fleet),
             version=plan.chart_version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=repository) if repository else None,
-            values=values.keda_values(fleet),
-            atomic=False,
-            cleanup_on_fail=True,
-            timeout=_RELEASE_TIMEOUT_S,
+            settings=values.keda_values(fleet),
+            timeout_s=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions.merge(
                 child, pulumi.ResourceOptions(depends_on=list(after))
             ),
         )
-        return made
 
     def _scaled_object(
         self, name: str, manifest: values.JsonObject, after: Sequence[pulumi.Resource]

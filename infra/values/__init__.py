@@ -18,6 +18,7 @@ from infra.values.eks_autoscaler import (
 )
 from infra.values.eks_user_data import eks_user_data
 from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
+from infra.values.helm_charts import ChartAddress
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
 from infra.values.installed_operator import changed_settings
@@ -92,6 +93,7 @@ __all__ = [
     "READING",
     "RUNTIME_CLASS",
     "WORKLOAD_LABEL",
+    "ChartAddress",
     "ConfigFiles",
     "JsonObject",
     "Mismatch",

@@ -11,6 +11,7 @@ from typing import Final
 
 from infra import catalog
 from infra.plan import SYSTEM_LABELS, EksAutoscalerPlan
+from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.text import JsonObject
 
 AUTOSCALER_NAMESPACE: Final = "kube-system"
@@ -32,11 +33,8 @@ _READS: Final = (
 """AWS limits none of them to resources."""
 
 
-def autoscaler_chart(plan: EksAutoscalerPlan) -> tuple[str, str | None]:
-    """The chart, and its repository if that is separate: an OCI chart is one address."""
-    if plan.repository.startswith("oci://"):
-        return f"{plan.repository.rstrip('/')}/{AUTOSCALER_NAME}", None
-    return AUTOSCALER_NAME, plan.repository
+def autoscaler_chart(plan: EksAutoscalerPlan) -> ChartAddress:
+    return chart_address(AUTOSCALER_NAME, plan.repository)
 
 
 def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> JsonObject:

@@ -8,6 +8,7 @@ from typing import Final
 from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import GpuOperator
 from infra.values.driver_installer import DRIVER_DIRECTORY
+from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import NOT_SHARED
 from infra.values.pods import tolerations
@@ -30,13 +31,8 @@ _NFD_IMAGE: Final = "nfd/node-feature-discovery"
 """Below registry.k8s.io. Source: values.yaml of NFD's chart, 0.19.0."""
 
 
-def chart_of(operator: GpuOperator) -> tuple[str, str | None]:
-    """The chart, and its repository if that is separate: a file or an OCI chart is one address."""
-    if operator.chart_path is not None:
-        return operator.chart_path, None
-    if operator.repository.startswith("oci://"):
-        return f"{operator.repository.rstrip('/')}/{_CHART}", None
-    return _CHART, operator.repository
+def chart_of(operator: GpuOperator) -> ChartAddress:
+    return chart_address(_CHART, operator.repository, operator.chart_path)
 
 
 def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:

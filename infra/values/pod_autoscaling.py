@@ -17,6 +17,7 @@ from infra.plan import (
     KedaPlan,
 )
 from infra.spec import Pace, seconds
+from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.scaling_queries import scaling_query, waking_query
 from infra.values.text import JsonObject
 from infra.values.workload_heads import head
@@ -28,13 +29,10 @@ _DOWN_S: Final = 300
 """Kubernetes' default of scaleDown.stabilizationWindowSeconds."""
 
 
-def keda_chart(fleet: FleetPlan) -> tuple[str, str | None]:
-    """The chart, and its repository if that is separate: an OCI chart is one address."""
+def keda_chart(fleet: FleetPlan) -> ChartAddress:
     plan = fleet.pod_autoscaling
     assert isinstance(plan, KedaPlan)
-    if plan.repository.startswith("oci://"):
-        return f"{plan.repository.rstrip('/')}/{_CHART}", None
-    return _CHART, plan.repository
+    return chart_address(_CHART, plan.repository)
 
 
 def keda_values(fleet: FleetPlan) -> JsonObject:

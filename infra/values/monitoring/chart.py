@@ -22,6 +22,7 @@ from fleet_controller.api import (
 )
 from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan, FleetPlan, MonitoringPlan
 from infra.spec import PrometheusStack
+from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.text import JsonObject
 
 _CHART: Final = "kube-prometheus-stack"
@@ -57,13 +58,8 @@ _EVALUATION_S: Final = 30
 _TIMEOUT_S: Final = 10
 
 
-def monitoring_chart(asked: PrometheusStack) -> tuple[str, str | None]:
-    """The chart, and its repository if that is separate: a file or an OCI chart is one address."""
-    if asked.chart_path is not None:
-        return asked.chart_path, None
-    if asked.repository.startswith("oci://"):
-        return f"{asked.repository.rstrip('/')}/{_CHART}", None
-    return _CHART, asked.repository
+def monitoring_chart(asked: PrometheusStack) -> ChartAddress:
+    return chart_address(_CHART, asked.repository, asked.chart_path)
 
 
 def monitoring_values(fleet: FleetPlan) -> JsonObject:
