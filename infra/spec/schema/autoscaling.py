@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, Tag
 
+from infra.spec.schema import charts
 from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
 from infra.spec.schema.field_types import Image, NamespaceName
 from infra.spec.schema.model import SpecModel
@@ -163,12 +164,7 @@ class Keda(SpecModel):
     release: Annotated[str, DnsLabel(53, "Helm docs, release names", "keda")] = "keda"
     repository: Annotated[
         str,
-        Pattern(
-            pattern=r"(https?|oci)://.+",
-            is_not="the URL of a chart repository",
-            examples=("https://kedacore.github.io/charts", "oci://registry.example.com/charts"),
-            source="Helm docs, repositories",
-        ),
+        charts.repository("https://kedacore.github.io/charts"),
     ] = "https://kedacore.github.io/charts"
     chart_version: Annotated[
         str,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from infra.spec.schema import charts
 from infra.spec.schema.constraints import IntRange, Pattern
 from infra.spec.schema.model import Shorthand, SpecModel
 
@@ -65,15 +66,7 @@ class ClusterAutoscaler(SpecModel):
     """By default the one that the catalog has."""
     repository: Annotated[
         str,
-        Pattern(
-            pattern=r"(https?|oci)://.+",
-            is_not="the URL of a chart repository",
-            examples=(
-                "https://kubernetes.github.io/autoscaler",
-                "oci://registry.example.com/charts",
-            ),
-            source="Helm docs, repositories",
-        ),
+        charts.repository("https://kubernetes.github.io/autoscaler"),
     ] = "https://kubernetes.github.io/autoscaler"
     image: (
         Annotated[

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from infra.spec.schema import charts
 from infra.spec.schema.constraints import DnsLabel, FreeText, IntRange, Pattern
 from infra.spec.schema.field_types import Labels
 from infra.spec.schema.model import SpecModel
@@ -112,12 +113,7 @@ class GpuOperator(SpecModel):
     )
     repository: Annotated[
         str,
-        Pattern(
-            pattern=r"(https?|oci)://.+",
-            is_not="the URL of a chart repository",
-            examples=("https://helm.ngc.nvidia.com/nvidia", "oci://registry.example.com/charts"),
-            source="Helm docs, repositories",
-        ),
+        charts.repository("https://helm.ngc.nvidia.com/nvidia"),
     ] = "https://helm.ngc.nvidia.com/nvidia"
     chart_version: Annotated[
         str,
@@ -131,23 +127,12 @@ class GpuOperator(SpecModel):
     chart_path: (
         Annotated[
             str,
-            FreeText("a path", "Helm docs, charts", "charts/gpu-operator-v26.7.0.tgz"),
+            charts.path("charts/gpu-operator-v26.7.0.tgz"),
         ]
         | None
     ) = None
     """The chart of that version as a file or directory, in place of `repository`."""
-    registry: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"[a-z0-9][-a-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._]*)*",
-                is_not="a registry: a host, and a path where needed",
-                examples=("registry.example.com", "registry.example.com:5000/mirror"),
-                source="distribution/reference",
-            ),
-        ]
-        | None
-    ) = None
+    registry: charts.Registry | None = None
     """A mirror in place of nvcr.io and registry.k8s.io, with the same paths below it."""
     image_pull_secrets: tuple[
         Annotated[str, DnsLabel(253, "Kubernetes docs, secrets", "mirror")], ...

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, FreeText, IntRange, Pattern
+from infra.spec.schema import charts
+from infra.spec.schema.constraints import OWN_LIMIT, DnsLabel, IntRange, Pattern
 from infra.spec.schema.field_types import LabelKey, LabelValue, Memory, NamespaceName
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.served import ObjectName
@@ -93,14 +94,9 @@ class PrometheusStack(_Operated):
     )
     repository: Annotated[
         str,
-        Pattern(
-            pattern=r"(https?|oci)://.+",
-            is_not="the URL of a chart repository",
-            examples=(
-                "https://prometheus-community.github.io/helm-charts",
-                "oci://ghcr.io/prometheus-community/charts",
-            ),
-            source="Helm docs, repositories",
+        charts.repository(
+            "https://prometheus-community.github.io/helm-charts",
+            "oci://ghcr.io/prometheus-community/charts",
         ),
     ] = "https://prometheus-community.github.io/helm-charts"
     chart_version: Annotated[
@@ -115,23 +111,12 @@ class PrometheusStack(_Operated):
     chart_path: (
         Annotated[
             str,
-            FreeText("a path", "Helm docs, charts", "charts/kube-prometheus-stack-88.5.3.tgz"),
+            charts.path("charts/kube-prometheus-stack-88.5.3.tgz"),
         ]
         | None
     ) = None
     """The chart of that version as a file or directory, in place of `repository`."""
-    registry: (
-        Annotated[
-            str,
-            Pattern(
-                pattern=r"[a-z0-9][-a-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._]*)*",
-                is_not="a registry: a host, and a path where needed",
-                examples=("registry.example.com", "registry.example.com:5000/mirror"),
-                source="distribution/reference",
-            ),
-        ]
-        | None
-    ) = None
+    registry: charts.Registry | None = None
     """A mirror in place of quay.io, registry.k8s.io and docker.io, with the same paths below it."""
     image_pull_secrets: tuple[ObjectName, ...] = ()
     """Secrets of the namespace."""

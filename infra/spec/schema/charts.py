@@ -1,0 +1,32 @@
+"""Where a Helm chart and its images come from, as all charts' keys say it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from infra.spec.schema.constraints import FreeText, Pattern
+
+Registry = Annotated[
+    str,
+    Pattern(
+        pattern=r"[a-z0-9][-a-z0-9.]*(:[0-9]+)?(/[a-z0-9][-a-z0-9._]*)*",
+        is_not="a registry: a host, and a path where needed",
+        examples=("registry.example.com", "registry.example.com:5000/mirror"),
+        source="distribution/reference",
+    ),
+]
+
+
+def repository(publishers: str, oci: str = "oci://registry.example.com/charts") -> Pattern:
+    """publishers: the chart's own repository, and with `oci` an example of one."""
+    return Pattern(
+        pattern=r"(https?|oci)://.+",
+        is_not="the URL of a chart repository",
+        examples=(publishers, oci),
+        source="Helm docs, repositories",
+    )
+
+
+def path(example: str) -> FreeText:
+    """Of the chart as a file or directory."""
+    return FreeText("a path", "Helm docs, charts", example)
