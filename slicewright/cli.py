@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
@@ -33,23 +33,23 @@ __all__ = [
     "main",
 ]
 
-_MODULES: Final[Mapping[str, str]] = {
-    "check": "check",
-    "plan": "plan",
-    "preview-report": "preview_report",
-    "rights": "rights",
-    "doctor": "doctor",
-    "status": "status",
-    "rollout": "rollout",
-    "load": "load",
-    "drift": "drift",
-    "import-file": "import_file",
-    "unlock": "unlock",
-    "recover": "recover",
-    "destroy": "destroy",
-    "rehearse": "rehearse",
-}
-"""Command -> module of slicewright.commands, in the order of the help."""
+_COMMANDS: Final = (
+    "check",
+    "plan",
+    "preview-report",
+    "rights",
+    "doctor",
+    "status",
+    "rollout",
+    "load",
+    "drift",
+    "import-file",
+    "unlock",
+    "recover",
+    "destroy",
+    "rehearse",
+)
+"""In the order of the help. Each has a module of slicewright.commands, with _ for -."""
 _WIDTH_WITHOUT_TERMINAL = 140
 """In CI or a file nothing says how wide a line may be; rich's 80 would fold every table."""
 
@@ -127,9 +127,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    named = [name for name in given[:1] if name in _MODULES]
-    for name in named or _MODULES:
-        import_module(f"slicewright.commands.{_MODULES[name]}").add_parser(commands)
+    named = [name for name in given[:1] if name in _COMMANDS]
+    for name in named or _COMMANDS:
+        module = import_module(f"slicewright.commands.{name.replace('-', '_')}")
+        module.add_parser(commands)
     return parser
 
 

@@ -203,7 +203,7 @@ def _reserved(pool: EksPoolPlan) -> list[str]:
 def _release_version(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
     if pool.release_version is None or cluster.version is not None or cluster.existing:
         return []
-    if pool.ami_type.startswith("BOTTLEROCKET_"):
+    if pool.bottlerocket:
         return []  # its versions do not name the Kubernetes version
     version = ".".join(pool.release_version.split(".")[:2])
     return [

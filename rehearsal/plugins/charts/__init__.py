@@ -14,6 +14,10 @@ class NoSuchChart(Exception):
     """The rehearsal does not have this chart."""
 
 
+def _none(*_: object) -> list[JsonObject]:
+    return []
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """One version of one chart."""
@@ -26,13 +30,14 @@ class Chart:
     """Takes values; returns problems as (path of the key, reason)."""
     render: Callable[[Mapping[str, Any], str, str], list[JsonObject]]
     """Takes values that passed `check`, release name and namespace; returns manifests."""
-    crds: Callable[[], list[JsonObject]]
+    # What the chart has not, it need not say.
+    crds: Callable[[], list[JsonObject]] = list
     """The chart's crds/ directory: installed first, never upgraded, kept by an uninstall."""
-    before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]]
+    before_upgrade: Callable[[Mapping[str, Any], str], list[JsonObject]] = _none
     """Takes values and namespace; returns the objects of its pre-upgrade hooks, in their order."""
-    removed_crds: Callable[[Mapping[str, Any]], list[JsonObject]]
+    removed_crds: Callable[[Mapping[str, Any]], list[JsonObject]] = _none
     """Those that a hook of the chart deletes before it is uninstalled with these values."""
-    after_delete: Callable[[Mapping[str, Any], str, str], list[JsonObject]]
+    after_delete: Callable[[Mapping[str, Any], str, str], list[JsonObject]] = _none
     """Takes values, release name and namespace; returns the objects of its post-delete hooks."""
 
 
@@ -56,11 +61,6 @@ _CHARTS: Sequence[Chart] = (
         repository="https://kubernetes.github.io/autoscaler",
         check=cluster_autoscaler.check,
         render=cluster_autoscaler.render,
-        # It has neither CRDs nor hooks.
-        crds=list,
-        before_upgrade=lambda values, namespace: [],
-        removed_crds=lambda values: [],
-        after_delete=lambda values, release, namespace: [],
     ),
     Chart(
         name="kube-prometheus-stack",
@@ -71,9 +71,6 @@ _CHARTS: Sequence[Chart] = (
         render=prometheus_stack.render,
         crds=prometheus_stack.crds,
         # Its hooks are the admission webhook's, which `check` refuses.
-        before_upgrade=lambda values, namespace: [],
-        removed_crds=lambda values: [],
-        after_delete=lambda values, release, namespace: [],
     ),
     Chart(
         name="keda",
@@ -82,11 +79,7 @@ _CHARTS: Sequence[Chart] = (
         repository="https://kedacore.github.io/charts",
         check=keda.check,
         render=keda.render,
-        # They are templates, which go with the release.
-        crds=list,
-        before_upgrade=lambda values, namespace: [],
-        removed_crds=lambda values: [],
-        after_delete=lambda values, release, namespace: [],
+        # Its CRDs are templates, which go with the release.
     ),
 )
 

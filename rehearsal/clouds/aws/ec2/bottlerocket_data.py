@@ -47,6 +47,10 @@ _MODEL: Final = re.compile(r"[a-z]\d+\.\d+gb")
 _PROFILE: Final = re.compile(r"[12347]|[1-9]g\.\d+gb(?:\+me)?")
 
 
+def is_bottlerocket(ami_type: str | None) -> bool:
+    return (ami_type or "").startswith("BOTTLEROCKET")
+
+
 def bottlerocket_gpus(data: JsonObject) -> JsonObject:
     """settings.kubelet-device-plugins.nvidia of a launch template's data. Raises BadUserData."""
     if not data.get("UserData"):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
-from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
+from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bottlerocket
 from rehearsal.clouds.aws.ec2.launch_templates import (
     find_template,
     resolved_version,
@@ -58,7 +58,7 @@ def check_nodegroup(
         context,
         region,
         body,
-        bottlerocket=(body.get("amiType") or "").startswith("BOTTLEROCKET"),
+        bottlerocket=is_bottlerocket(body.get("amiType")),
     )
     types = body.get("instanceTypes") or []
     if types and template.get("InstanceType"):
@@ -118,7 +118,7 @@ def check_version(cluster: JsonObject, body: JsonObject) -> None:
 
 def check_release(version: str, release: str | None, ami: str | None) -> None:
     """Sources: eksctl-io/eksctl #7976, hashicorp/terraform-provider-aws #14492."""
-    if not release or (ami or "").startswith(("BOTTLEROCKET", "WINDOWS")):
+    if not release or is_bottlerocket(ami) or (ami or "").startswith("WINDOWS"):
         # Their release versions do not name the Kubernetes version.
         return
     found = _RELEASE.fullmatch(release)
@@ -135,7 +135,7 @@ def check_release(version: str, release: str | None, ami: str | None) -> None:
 
 def default_release(version: str, ami: str | None = None) -> str:
     """Of Bottlerocket it is not named after Kubernetes, but after its own version and commit."""
-    if (ami or "").startswith("BOTTLEROCKET"):
+    if is_bottlerocket(ami):
         return _BOTTLEROCKET_RELEASE
     return f"{kubelet_version(version).partition('-')[0]}-{AMI_RELEASE}"
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.bottlerocket_data import is_bottlerocket
 from rehearsal.clouds.aws.eks.capacity import launchable
 from rehearsal.clouds.aws.eks.checks import (
     VERSIONS,
@@ -364,7 +365,7 @@ class NodeGroups:
                         },
                         "capacityType": group["capacityType"],
                     },
-                    bottlerocket=group["amiType"].startswith("BOTTLEROCKET"),
+                    bottlerocket=is_bottlerocket(group["amiType"]),
                 )
                 check_interfaces(self._context, region, group, data)
                 check_placement(self._context, region, group, data)

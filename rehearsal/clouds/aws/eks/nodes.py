@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus
+from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bottlerocket
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
 from rehearsal.clouds.aws.eks.capacity import Chooser
@@ -60,11 +60,7 @@ def sample_node(context: Context, item: NodeGroupRecord) -> JsonObject:
 
 def _config(group: JsonObject, template: JsonObject) -> NodeConfig:
     """What nodeadm takes of the user data; Bottlerocket has no nodeadm."""
-    return NodeConfig() if _bottlerocket(group["amiType"]) else node_config(template)
-
-
-def _bottlerocket(ami_type: str) -> bool:
-    return ami_type.startswith("BOTTLEROCKET")
+    return NodeConfig() if is_bottlerocket(group["amiType"]) else node_config(template)
 
 
 def node_settings(group: JsonObject) -> NodeSettings:
@@ -180,13 +176,13 @@ def _image(group: JsonObject) -> str:
 
 
 def _os_image(ami_type: str) -> str:
-    if _bottlerocket(ami_type):
+    if is_bottlerocket(ami_type):
         return "Bottlerocket OS 1.50.0 (aws-k8s-nvidia)"
     return "Amazon Linux 2023.9.20260714" if ami_type != "CUSTOM" else "Ubuntu 24.04.3 LTS"
 
 
 def _kernel(group: JsonObject) -> str:
-    if _bottlerocket(group["amiType"]):
+    if is_bottlerocket(group["amiType"]):
         return "6.12.46"
     return (
         "6.12.46-66.121.amzn2023.x86_64"
@@ -208,7 +204,7 @@ def _machine(
         # Only the accelerated images carry a driver.
         "driver_version": _DRIVER if "NVIDIA" in group["amiType"] else None,
     }
-    if _bottlerocket(group["amiType"]):
+    if is_bottlerocket(group["amiType"]):
         found["bottlerocket"] = bottlerocket_gpus(template)
     fault = context.faults.of_node(
         pool=group["nodegroupName"], labels=group.get("labels", {}), index=index

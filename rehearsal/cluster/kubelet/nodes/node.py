@@ -101,6 +101,12 @@ class SimulatedNode:
         self.directory = directory
         self.files = root.NodeFiles(directory)
         self.machine = machine_of(node)
+        self._own_gpus = (
+            bottlerocket.settings_of(self.machine.bottlerocket)
+            if self.machine.gpu_model and self.machine.bottlerocket is not None
+            else None
+        )
+        """What the operating system itself makes of the GPUs; None: nothing."""
         self.fault: WrongLayout | None = wrong_layout_of(node)
         self.held = holds_of(node)
         self.ready = asyncio.Event()
@@ -290,10 +296,9 @@ class SimulatedNode:
         plugins = DevicePlugins(self.files.device_plugins, self._ledger, self._dirty.set)
         await plugins.start()
         self._plugins = plugins
-        if self.machine.gpu_model and self.machine.bottlerocket is not None:
-            settings = bottlerocket.settings_of(self.machine.bottlerocket)
+        if self._own_gpus is not None:
             found = await self._api.run(silicon.load, self.files.silicon)
-            plugins.offer(bottlerocket.offered(found, settings), "volume-mounts")
+            plugins.offer(bottlerocket.offered(found, self._own_gpus), "volume-mounts")
         self._pod_resources = PodResources(self.files.pod_resources, self._pods, self._ledger)
         await self._pod_resources.start()
 
@@ -328,8 +333,7 @@ class SimulatedNode:
 
     def _partition_at_boot(self) -> None:
         """What the operating system itself makes of the GPUs."""
-        if self.machine.gpu_model and self.machine.bottlerocket is not None:
-            settings = bottlerocket.settings_of(self.machine.bottlerocket)
+        if (settings := self._own_gpus) is not None:
             silicon.change(self.files.silicon, lambda found: bottlerocket.booted(found, settings))
 
     async def _keep_software(self) -> None:
