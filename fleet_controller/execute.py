@@ -169,27 +169,33 @@ def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
         if action.has_taints
         else {"op": "add", "path": "/spec/taints", "value": [dict(STARTUP_TAINT)]}
     )
-    patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": action.version}, add]
-    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+    return _if_unchanged(cluster, action, add)
 
 
 def _quarantine(cluster: Cluster, action: QuarantineNode) -> dict[str, Any]:
     taint = {**STARTUP_TAINT, "effect": QUARANTINE_EFFECT}
-    patch = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
-        {"op": "add", "path": "/spec/taints/-", "value": taint},
-    ]
-    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+    return _if_unchanged(cluster, action, {"op": "add", "path": "/spec/taints/-", "value": taint})
 
 
 def _end_quarantine(cluster: Cluster, action: EndQuarantine) -> dict[str, Any]:
     at = f"/spec/taints/{action.position}"
-    patch = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
+    return _if_unchanged(
+        cluster,
+        action,
         {"op": "test", "path": f"{at}/effect", "value": QUARANTINE_EFFECT},
         {"op": "remove", "path": at},
-    ]
-    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+    )
+
+
+def _if_unchanged(
+    cluster: Cluster,
+    action: HoldNode | QuarantineNode | EndQuarantine | ReleaseNode,
+    *operations: dict[str, Any],
+) -> dict[str, Any]:
+    """A JSON patch of a node that is still as it was when the action was decided."""
+    same = {"op": "test", "path": "/metadata/resourceVersion", "value": action.version}
+    path = path_of("v1", "nodes", action.node)
+    return cluster.client.patch(path, [same, *operations], kind="json")
 
 
 def _record_boot(cluster: Cluster, action: RecordBoot) -> dict[str, Any]:
@@ -296,16 +302,16 @@ def _release(cluster: Cluster, action: ReleaseNode) -> dict[str, Any]:
         else {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
         for key, value in sorted(action.labels.items())
     ]
-    patch = [
-        {"op": "test", "path": "/metadata/resourceVersion", "value": action.version},
+    return _if_unchanged(
+        cluster,
+        action,
         *labels,
         *({"op": "remove", "path": f"/spec/taints/{index}"} for index in action.taints),
         *(
             {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
             for key in action.annotations
         ),
-    ]
-    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
+    )
 
 
 def _escaped(key: str) -> str:
