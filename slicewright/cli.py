@@ -117,8 +117,8 @@ def _drop_output() -> None:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """With the command that `given` begins with, or with all of them, for the help and for errors.
 
-    Importing all of them takes a quarter longer than `plan` does, and ten times as long as
-    `rehearse`.
+    Importing all of them takes almost half as long again as `plan` does, and eight times as long
+    as `rehearse`.
     """
     parser = argparse.ArgumentParser(
         prog="slicewright",
