@@ -33,7 +33,7 @@ __all__ = [
     "main",
 ]
 
-_COMMANDS: Final = (
+COMMANDS: Final = (
     "check",
     "plan",
     "preview-report",
@@ -127,8 +127,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    named = [name for name in given[:1] if name in _COMMANDS]
-    for name in named or _COMMANDS:
+    named = [name for name in given[:1] if name in COMMANDS]
+    for name in named or COMMANDS:
         module = import_module(f"slicewright.commands.{name.replace('-', '_')}")
         module.add_parser(commands)
     return parser
