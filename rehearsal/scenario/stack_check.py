@@ -59,15 +59,6 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
                     source=_AUTOSCALER,
                 )
             )
-    if fleet.operator is not None and fleet.operator.driver.enabled:
-        problems.append(
-            spec.Problem(
-                path=("gpu_operator", "driver", "enabled"),
-                reason=f"{_CANNOT} the operator's driver container builds a kernel module",
-                instead="for a rehearsal write false: Google's installer then brings the driver",
-                source=_OPERATOR,
-            )
-        )
     return problems
 
 
@@ -140,15 +131,15 @@ def _existing(fleet: ByoFleetPlan) -> Iterator[spec.Problem]:
             instead="for a rehearsal write false: `up` then installs one",
             source=_EXISTING,
         )
-    for part in ("driver", "toolkit"):
-        if getattr(fleet.operator, part).enabled:
-            yield spec.Problem(
-                path=("gpu_operator", part, "enabled"),
-                reason=f"{_CANNOT} the nodes of the cluster that a rehearsal makes have the {part} "
-                "in their image",
-                instead="for a rehearsal write false",
-                source=_EXISTING,
-            )
+    has_driver, has_toolkit = fleet.operator.driver.enabled, fleet.operator.toolkit.enabled
+    if has_toolkit != has_driver:
+        yield spec.Problem(
+            path=("gpu_operator", "toolkit", "enabled"),
+            reason=f"{_CANNOT} the nodes of the cluster that a rehearsal makes have driver and "
+            "container toolkit, or, where the operator brings the driver, neither",
+            instead=f"for a rehearsal write {'true' if has_driver else 'false'}, as of the driver",
+            source=_EXISTING,
+        )
     simulated = [g for g in catalog.load().gpus.values() if fake_key(g) in models()]
     for i, pool in enumerate(fleet.pools):
         if pool.gpu not in simulated:

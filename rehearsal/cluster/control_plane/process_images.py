@@ -30,7 +30,7 @@ _ALWAYS: Final = (
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {
     "nvidia": r"^nvcr\.io/nvidia/",
     "simulated": r"^nvcr\.io/nvidia/([a-z0-9-]+/)?"
-    r"(gpu-operator|container-toolkit|cuda|tritonserver)[:@]",
+    r"(gpu-operator|container-toolkit|driver|cuda|tritonserver)[:@]",
 }
 
 

@@ -134,8 +134,9 @@ class Operator:
             self._report(first, "notReady", "ReconcileFailed", str(e))
             return
         self._label_for_operands(policy)
-        gpu_nodes = any(map(has_gpu, self.nodes.all()))
-        self._apply(objects(policy, self._namespace, gpu_nodes=gpu_nodes))
+        gpu_nodes = [node for node in self.nodes.all() if has_gpu(node)]
+        system = wanted_labels.system_of(gpu_nodes[0]) if gpu_nodes else None
+        self._apply(objects(policy, self._namespace, gpu_nodes_system=system))
         self._remove_disabled(policy)
         waiting = self._not_ready(policy) if gpu_nodes else []
         if waiting:
@@ -185,8 +186,10 @@ class Operator:
     def _label_for_operands(self, policy: Policy) -> None:
         for node in self.nodes.all():
             labels = node["metadata"].get("labels") or {}
-            if changes := wanted_labels.operator_changes(node, labels, policy):
-                self._patch_node(node, {"labels": changes})
+            changes = wanted_labels.operator_changes(node, labels, policy)
+            notes = wanted_labels.upgrade_changes(node, policy)
+            if changes or notes:
+                self._patch_node(node, {"labels": changes, "annotations": notes})
 
     def _patch_node(self, node: JsonObject, metadata: Mapping[str, object]) -> None:
         name = node["metadata"]["name"]

@@ -21,6 +21,7 @@ MIG_CAPABLE = "nvidia.com/mig.capable"
 MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
 NFD_OWNED = "nfd.node.kubernetes.io/feature-labels"
 """Annotation in which nfd-master records the labels that it wrote, in order to remove them."""
+UPGRADES_DRIVERS = "nvidia.com/gpu-driver-upgrade-enabled"
 DEPLOY: tuple[str, ...] = tuple(
     f"nvidia.com/gpu.deploy.{operand}"
     for operand in (
@@ -90,6 +91,20 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
     elif MIG_MANAGER in labels:
         changes[MIG_MANAGER] = None
     return changes
+
+
+def system_of(node: JsonObject) -> str:
+    """Its operating system, as it stands in the tags of driver images: `ubuntu22.04`."""
+    labels = node["metadata"].get("labels") or {}
+    prefix = f"{NFD_PREFIX}system-os_release"
+    return f"{labels.get(f'{prefix}.ID', '')}{labels.get(f'{prefix}.VERSION_ID', '')}"
+
+
+def upgrade_changes(node: JsonObject, policy: Policy) -> Changes:
+    """Of its annotations: whether the operator itself empties it for another driver."""
+    has = (node["metadata"].get("annotations") or {}).get(UPGRADES_DRIVERS)
+    wanted = "true" if policy.upgrades_drivers and has_gpu(node) else None
+    return {} if has == wanted else {UPGRADES_DRIVERS: wanted}
 
 
 def has_nfd_labels(node: JsonObject) -> bool:

@@ -17,11 +17,11 @@ from rehearsal.cluster.gpu_operator.permissions import permissions
 from rehearsal.cluster.gpu_operator.policy import Policy
 
 
-def objects(policy: Policy, namespace: str, *, gpu_nodes: bool) -> list[JsonObject]:
+def objects(policy: Policy, namespace: str, *, gpu_nodes_system: str | None) -> list[JsonObject]:
     """In the order in which to apply them.
 
-    gpu_nodes: whether the cluster has a node with a GPU; without one the operator creates
-    everything but the DaemonSets.
+    gpu_nodes_system: the operating system of the nodes with a GPU, as `ubuntu22.04`; None: there is
+    no such node, and the operator creates everything but the DaemonSets.
     """
     made = [*_runtime_classes(policy), *_services(policy, namespace)]
     for name, data in _config_maps(policy).items():
@@ -33,10 +33,10 @@ def objects(policy: Policy, namespace: str, *, gpu_nodes: bool) -> list[JsonObje
                 "data": dict(data),
             }
         )
-    operands = operand_sets(policy)
+    operands = operand_sets(policy, gpu_nodes_system or "")
     for account in dict.fromkeys(one.account for one in operands):
         made += permissions(account, namespace)
-    if gpu_nodes:
+    if gpu_nodes_system is not None:
         made += [daemonset(one, policy, namespace) for one in operands]
     owner = {
         "apiVersion": "nvidia.com/v1",
@@ -100,6 +100,8 @@ def _services(policy: Policy, namespace: str) -> list[JsonObject]:
 def _config_maps(policy: Policy) -> Mapping[str, Mapping[str, str]]:
     """ConfigMap -> its data, for enabled operands."""
     made: dict[str, dict[str, str]] = {}
+    if policy.driver.enabled:
+        made["nvidia-driver-startup-probe"] = {"startup-probe.sh": scripts.DRIVER_STARTUP_PROBE}
     if policy.toolkit.enabled:
         made["nvidia-container-toolkit-entrypoint"] = {"entrypoint.sh": scripts.TOOLKIT}
     if policy.device_plugin.enabled:

@@ -19,6 +19,14 @@ def _rule(group: str, resources: Sequence[str], *verbs: str) -> JsonObject:
 
 _READ_NODES = _rule("", ["nodes"], "get", "list", "watch")
 _CLUSTER: Mapping[str, tuple[JsonObject, ...]] = {
+    "nvidia-driver": (
+        _rule("", ["nodes"], "get", "list", "patch", "update", "watch"),
+        _rule(
+            *("", ["pods", "pods/eviction"]),
+            *("create", "delete", "get", "list", "patch", "update"),
+        ),
+        _rule("apps", ["daemonsets"], "get"),
+    ),
     "nvidia-operator-validator": (_READ_NODES,),
     "nvidia-device-plugin": (_READ_NODES,),
     "nvidia-gpu-feature-discovery": (_READ_NODES, _rule("", ["pods"], "get")),
@@ -30,6 +38,10 @@ _CLUSTER: Mapping[str, tuple[JsonObject, ...]] = {
 }
 """Service account -> the rules of its ClusterRole."""
 _NAMESPACED: Mapping[str, tuple[JsonObject, ...]] = {
+    "nvidia-driver": (
+        _rule("", ["pods", "pods/eviction", "nodes"], "*"),
+        _rule("apps", ["deployments", "daemonsets", "replicasets", "statefulsets"], "*"),
+    ),
     "nvidia-operator-validator": (
         _rule("", ["pods"], "get", "list", "watch", "create", "update", "patch", "delete"),
         _rule("apps", ["daemonsets"], "get", "list"),

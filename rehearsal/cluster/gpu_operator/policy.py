@@ -46,6 +46,13 @@ class Policy:
     update_strategy: JsonObject
     daemonset_labels: Mapping[str, str]
     daemonset_annotations: Mapping[str, str]
+    driver: Operand
+    """Its image lacks the nodes' system, for which the driver is built: `driver_image`."""
+    driver_manager: Operand
+    upgrades_drivers: bool
+    """Whether the operator replaces outdated driver pods. That is not simulated, but then
+    driver-manager leaves it to the operator to empty the node.
+    """
     driver_directory: str
     """On the host: where a driver is that is not in the nodes' image."""
     toolkit: Operand
@@ -72,13 +79,11 @@ def parse(cluster_policy: JsonObject) -> Policy:
     spec = cluster_policy.get("spec") or {}
     metadata = cluster_policy["metadata"]
     for missing, advice in (
-        ("driver", "driver.enabled=false: the nodes' image or Google's installer has the driver"),
         ("dcgm", "dcgm.enabled=false: dcgm-exporter has an embedded engine"),
         ("nodeStatusExporter", "nodeStatusExporter.enabled=false"),
         ("sandboxWorkloads", "sandboxWorkloads.enabled=false"),
     ):
-        # Absent means enabled for the driver only, as in the CRD's defaults.
-        if _enabled(spec.get(missing), default=missing == "driver"):
+        if _enabled(spec.get(missing), default=False):
             raise PolicyError(
                 f"{missing} is enabled, which the rehearsal's GPU operator does not "
                 f"simulate; set {advice}"
@@ -86,6 +91,14 @@ def parse(cluster_policy: JsonObject) -> Policy:
     daemonsets = spec.get("daemonsets") or {}
     strategy = daemonsets.get("updateStrategy") or "RollingUpdate"
     rolling = daemonsets.get("rollingUpdate") or {"maxUnavailable": "1"}
+    driver = spec.get("driver") or {}
+    if driver.get("usePrecompiled") or driver.get("useNvidiaDriverCRD"):
+        raise PolicyError(
+            "precompiled drivers and NVIDIADriver objects are not simulated by the rehearsal's GPU "
+            "operator; set driver.usePrecompiled=false and driver.nvidiaDriverCRD.enabled=false"
+        )
+    # As in the CRD's defaults.
+    has_driver = _enabled(driver, default=True)
     toolkit = spec.get("toolkit") or {}
     device_plugin = spec.get("devicePlugin") or {}
     config = device_plugin.get("config") or {}
@@ -103,6 +116,10 @@ def parse(cluster_policy: JsonObject) -> Policy:
         update_strategy=_update_strategy(strategy, rolling),
         daemonset_labels=dict(daemonsets.get("labels") or {}),
         daemonset_annotations=dict(daemonsets.get("annotations") or {}),
+        driver=_operand(driver),
+        driver_manager=_operand({**(driver.get("manager") or {}), "enabled": has_driver}),
+        upgrades_drivers=has_driver
+        and bool((driver.get("upgradePolicy") or {}).get("autoUpgrade")),
         driver_directory=(spec.get("hostPaths") or {}).get("driverInstallDir") or DRIVER_DIRECTORY,
         toolkit=_operand(toolkit),
         toolkit_directory=toolkit.get("installDir") or TOOLKIT_DIRECTORY,
@@ -128,6 +145,12 @@ def image_of(section: JsonObject) -> str:
     if not (repository and image and version):
         raise PolicyError(NO_IMAGE)
     return f"{repository}/{image}{'@' if str(version).startswith('sha256:') else ':'}{version}"
+
+
+def driver_image(policy: Policy, system: str) -> str:
+    """system: of the nodes, as `ubuntu22.04`."""
+    image = policy.driver.image
+    return image if "@sha256:" in image else f"{image}-{system}"
 
 
 def _operand(section: JsonObject | None, *, always: bool = False) -> Operand:

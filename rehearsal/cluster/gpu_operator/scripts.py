@@ -9,6 +9,18 @@ from __future__ import annotations
 VALIDATIONS = "/run/nvidia/validations"
 """Where the validator writes a file `<component>-ready`, on the node's own file system."""
 
+DRIVER_CONTAINER_READY = ".driver-ctr-ready"
+"""The file in VALIDATIONS by which the driver container says that the driver is loaded."""
+
+DRIVER_STARTUP_PROBE = f"""\
+#!/bin/sh
+set -eu
+mkdir -p {VALIDATIONS}
+[ -f /proc/driver/nvidia/version ] || {{ echo "NVIDIA kernel module not loaded"; exit 1; }}
+touch {VALIDATIONS}/{DRIVER_CONTAINER_READY}
+"""
+"""NVIDIA's looks for the module in /sys, and runs nvidia-smi."""
+
 WAIT_FOR_TOOLKIT = (
     f"until [ -f {VALIDATIONS}/toolkit-ready ]; do "
     "echo waiting for nvidia container stack to be setup; sleep 5; done"

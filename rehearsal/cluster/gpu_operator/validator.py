@@ -17,14 +17,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable
-from rehearsal.cluster.gpu_operator.scripts import VALIDATIONS
+from rehearsal.cluster.gpu_operator.scripts import DRIVER_CONTAINER_READY, VALIDATIONS
 
 _WAIT_S = 5.0
 _PLUGIN_TRIES = 30
 """Of 5 s each: how long the device plugin may take to register a resource."""
 _HOST_LIBRARY = "usr/lib64/libnvidia-ml.so.1"
 _LIBRARY = "lib64/libnvidia-ml.so.1"
-"""Below the directory in which something else than the image has installed the driver."""
+"""Below the directory in which Google's installer has installed the driver."""
+_CONTAINER_LIBRARY = f"usr/{_LIBRARY}"
+"""Below the root of the operator's driver container."""
 _DEFAULT_DIRECTORY = "/run/nvidia/driver"
 _RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 
@@ -57,12 +59,13 @@ def validate(
     node: Callable[[], JsonObject],
     sleep: Callable[[float], None],
     driver: Mapping[str, str],
+    validations: Path = Path(VALIDATIONS),
 ) -> str:
     """What to write into the component's file. Raises NotValid.
 
     host: the node's root file system. node: reads the Node object. driver: DRIVER_INSTALL_DIR,
     where a driver that is not in the image is on the host, and DRIVER_INSTALL_DIR_CTR_PATH, where
-    it is here.
+    it is here. validations: the directory of the components' files.
     """
     match component:
         case "driver":
@@ -70,11 +73,16 @@ def validate(
             while True:
                 if (host / _HOST_LIBRARY).exists():
                     return DRIVER_READY
-                if (installed / _LIBRARY).exists():
+                by_container = (installed / _CONTAINER_LIBRARY).exists()
+                loaded = validations / DRIVER_CONTAINER_READY
+                if loaded.exists() if by_container else (installed / _LIBRARY).exists():
                     directory = driver.get("DRIVER_INSTALL_DIR", _DEFAULT_DIRECTORY)
                     return INSTALLED_DRIVER_READY.format(directory=directory)
-                places = f"{host / _HOST_LIBRARY} and {installed / _LIBRARY}"
-                print(f"neither {places} exists; is the driver installed?", flush=True)
+                if by_container:
+                    print(f"{loaded} does not exist; is the driver container ready?", flush=True)
+                else:
+                    places = f"{host / _HOST_LIBRARY} and {installed / _LIBRARY}"
+                    print(f"neither {places} exists; is the driver installed?", flush=True)
                 sleep(_WAIT_S)
         case "toolkit":
             try:

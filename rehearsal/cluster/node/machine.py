@@ -36,6 +36,11 @@ class Machine:
     """Bottlerocket's settings.kubelet-device-plugins.nvidia; None: another operating system."""
 
     @property
+    def driver_in_image(self) -> bool:
+        """Whether nobody has to load one: it is there after each boot."""
+        return bool(self.driver_version) and not self.driver_by_installer
+
+    @property
     def toolkit_in_image(self) -> bool:
         """Whether containerd knows the runtime `nvidia` from the first moment on.
 

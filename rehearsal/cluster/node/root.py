@@ -20,6 +20,8 @@ from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 _VALIDATIONS = "run/nvidia/validations"
 _GPU_TURNS = "run/simulated-gpu-turns"
 _DRIVER_VERSION = "proc/driver/nvidia/version"
+_DRIVER_CONTAINER = "run/nvidia/driver"
+"""Where NVIDIA's driver container mounts its own root file system."""
 _LIBRARIES: Mapping[str, str] = {
     "eks": "usr/lib64",
     "gke": "home/kubernetes/bin/nvidia/lib64",
@@ -113,18 +115,23 @@ def build(
     if known.gke_gpu_config is not None:
         _write(node.root / "etc/nvidia/gpu_config.json", json.dumps(known.gke_gpu_config))
     late = known.driver_after_s or known.driver_by_installer
-    if (with_software and known.driver_version and not late) or node.driver_loaded:
+    by_container = (node.root / _DRIVER_CONTAINER / "usr").exists()
+    brought = with_software and known.driver_version and not late
+    if brought or (node.driver_loaded and not by_container):
         install_driver(node, toolchain, cloud=known.cloud)
     if with_software:
         configure_containerd(node, for_nvidia=known.toolkit_in_image)
     return node
 
 
-def reboot(node: NodeFiles, *, forgets_driver: bool = False) -> None:
+def reboot(
+    node: NodeFiles, *, forgets_driver: bool = False, forgets_settings: bool = False
+) -> None:
     """Empties /run, which is a tmpfs, but for the sockets and pipes that the simulation serves.
 
-    forgets_driver: Google's installer has to load the kernel module again, and NVIDIA's toolkit to
-    configure containerd, because Container-Optimized OS keeps no changes of /etc.
+    forgets_driver: a container or Google's installer has to load the kernel module again.
+    forgets_settings: NVIDIA's toolkit has to configure containerd again, because
+    Container-Optimized OS keeps no changes of /etc.
     """
     served = {node.root / "run" / name for name in ("dbus", "initctl", "driver-installer")}
     for path in (node.root / "run").iterdir():
@@ -136,10 +143,10 @@ def reboot(node: NodeFiles, *, forgets_driver: bool = False) -> None:
             path.unlink()
     (node.root / _VALIDATIONS).mkdir(parents=True, exist_ok=True)
     _make_turns(node)
-    if forgets_driver:
+    if forgets_settings:
         configure_containerd(node, for_nvidia=False)
-        _write(node.root / "proc/modules", _NO_DRIVER)
-        (node.root / _DRIVER_VERSION).unlink(missing_ok=True)
+    if forgets_driver:
+        _unload_module(node.root)
 
 
 def _remove_directory(path: Path) -> None:
@@ -156,11 +163,29 @@ def _remove_directory(path: Path) -> None:
 
 
 def install_driver(node: NodeFiles, toolchain: _Tools, *, cloud: str) -> None:
-    """Loads the kernel module and installs the library; repeating it renews them.
+    """Loads the kernel module and installs the library; repeating it renews them."""
+    _install(node, toolchain, node.root / _LIBRARIES[cloud])
 
-    In this order, because the library of a program that sees the host's own /dev finds every GPU.
+
+def load_driver(node: NodeFiles, toolchain: _Tools, version: str) -> None:
+    """As NVIDIA's driver container: another version of the driver, in the container's own root."""
+    state.set_driver(node.silicon, version)
+    _install(node, toolchain, node.root / _DRIVER_CONTAINER / "usr/lib64")
+
+
+def unload_driver(node: NodeFiles) -> None:
+    """The container's driver goes, and with it all partitions; without a driver nothing happens."""
+    if not node.driver_loaded:
+        return
+    _unload_module(node.root)
+    state.reboot(node.silicon)
+    shutil.rmtree(node.root / _DRIVER_CONTAINER, ignore_errors=True)
+
+
+def _install(node: NodeFiles, toolchain: _Tools, directory: Path) -> None:
+    """In this order, because the library of a program that sees the host's own /dev finds every
+    GPU.
     """
-    directory = node.root / _LIBRARIES[cloud]
     # First: a program that has looked for it in vain never finds a library in it, by glibc.
     directory.mkdir(parents=True, exist_ok=True)
     silicon = state.load(node.silicon)
@@ -246,6 +271,11 @@ def _new_silicon(node: NodeFiles, machine: Machine) -> NodeSilicon:
     return state.create(
         node.silicon, machine.gpu_model, machine.gpu_count, machine.driver_version or "0", seed
     )
+
+
+def _unload_module(root: Path) -> None:
+    _write(root / "proc/modules", _NO_DRIVER)
+    (root / _DRIVER_VERSION).unlink(missing_ok=True)
 
 
 def _load_module(root: Path, silicon: NodeSilicon) -> None:

@@ -58,6 +58,7 @@ __all__ = [
     "record_xid",
     "repartition",
     "run_process",
+    "set_driver",
     "set_health",
     "set_load",
     "set_mig_mode",
@@ -105,14 +106,18 @@ def new(model_key: str, count: int, driver_version: str, seed: str) -> NodeSilic
         raise ValueError(f"the number of GPUs must be 1 to {_MAX_GPUS}, not {count}")
     if not seed or any(c.isspace() for c in seed):
         raise ValueError(f"the seed must be a word without spaces, not {seed!r}")
-    branch = int(driver_version.split(".")[0])
     return NodeSilicon(
         driver_version=driver_version,
-        cuda=_CUDA[max((known for known in _CUDA if known <= branch), default=450)],
+        cuda=_cuda_of(driver_version),
         seed=seed,
         serial=0,
         gpus=tuple(_new_gpu(kind, index, count, seed) for index in range(count)),
     )
+
+
+def _cuda_of(driver_version: str) -> int:
+    branch = int(driver_version.split(".")[0])
+    return _CUDA[max((known for known in _CUDA if known <= branch), default=450)]
 
 
 def load(path: Path) -> NodeSilicon:
@@ -180,6 +185,11 @@ def rebooted(node: NodeSilicon) -> NodeSilicon:
     return replace(
         node, gpus=tuple(started(g) for g in node.gpus), processes=(), events=(), loads=()
     )
+
+
+def set_driver(path: Path, version: str) -> NodeSilicon:
+    """Another driver is loaded."""
+    return change(path, lambda n: replace(n, driver_version=version, cuda=_cuda_of(version)))
 
 
 def reboot_pending(path: Path) -> bool:

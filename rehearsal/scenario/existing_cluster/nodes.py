@@ -2,7 +2,8 @@
 
 GPU model and number of GPUs and nodes are those that the stack file's pools name. Driver, runtime
 and system are those of a GPU image for Kubernetes: driver and container toolkit are installed, and
-containerd knows the runtime `nvidia` beside its default one.
+containerd knows the runtime `nvidia` beside its default one. Where the stack's GPU operator brings
+the driver, the nodes have a plain image without either.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def node_objects(fleet: ByoFleetPlan) -> Iterator[JsonObject]:
         yield _node(f"system-{number}", _SYSTEM)
     for pool in fleet.pools:
         for number in range(1, pool.nodes.min + 1):
-            yield _node(f"{pool.name}-{number}", _GPU, pool.select, _machine(pool))
+            machine = _machine(pool, "" if fleet.operator.driver.enabled else _DRIVER)
+            yield _node(f"{pool.name}-{number}", _GPU, pool.select, machine)
 
 
 def fake_key(gpu: Gpu) -> str:
@@ -88,11 +90,11 @@ def _node(
     )
 
 
-def _machine(pool: ByoPoolPlan) -> Mapping[str, object]:
-    """What the machine annotation says of the node's GPUs."""
+def _machine(pool: ByoPoolPlan, driver: str) -> Mapping[str, object]:
+    """What the machine annotation says of the node's GPUs. driver: empty for none."""
     return {
         "cloud": "byo",
         "gpu_model": fake_key(pool.gpu),
         "gpu_count": pool.gpu_count,
-        "driver_version": _DRIVER,
+        "driver_version": driver,
     }

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from kubeapi.client import ApiError, JsonObject, Unreachable
@@ -52,8 +54,14 @@ class Host(Protocol):
         """
         ...
 
+    def execute(
+        self, container: str, command: Sequence[str], output: Path
+    ) -> subprocess.Popen[bytes]:
+        """Starts a command in a container that runs. For any thread. Raises as `launch`."""
+        ...
+
     def ended(self, pid: int) -> None:
-        """A process that `launch` started has ended."""
+        """A process that `launch` or `execute` started has ended."""
         ...
 
     def changed(self) -> None:
@@ -128,7 +136,7 @@ class Container:
         """Runs until the policy does not restart it, or until `stop`. Raises Unsupported."""
         # Probes are read first: a pod with an unsupported one must not start.
         asked = {
-            w: probes.parse(self.spec, w, self.pod_ip)
+            w: probes.parse(self.spec, w, self.pod_ip, self._execute)
             for w in ("startupProbe", "readinessProbe", "livenessProbe")
         }
         if self.state.terminated is not None:  # before this kubelet process started
@@ -179,23 +187,40 @@ class Container:
             await self.process.end(grace_s)
 
     async def _before_stop(self, hook: JsonObject, grace_s: float) -> None:
-        """Runs the hook preStop, in a process of its own with the container's files."""
-        command = {**self.spec, "command": hook["exec"]["command"], "args": []}
+        """Runs the hook preStop, for as long as the pod has."""
         try:
-            process = Process(await self.host.launch(command, self.state.restarts))
             async with asyncio.timeout(grace_s):
-                code = await asyncio.shield(process.exited)
+                code = await self._execute(hook["exec"]["command"])
         except TimeoutError:
-            process.send(signal.SIGKILL)
-            code = await asyncio.shield(process.exited)
-        except (NotCreated, MissingReference, ApiError, Unreachable, OSError) as e:
+            code = 128 + signal.SIGKILL
+        except OSError as e:
             self.host.warn(self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: {e}")
             return
-        self.host.ended(process.pid)
         if code != 0:
             self.host.warn(
                 self.spec["name"], "FailedPreStopHook", f"PreStopHook failed: exit code {code}"
             )
+
+    async def _execute(self, command: Sequence[str]) -> int:
+        """The exit code of a command in the container; it is killed when the caller is cancelled.
+
+        Raises OSError where it cannot be started.
+        """
+        try:
+            started = await asyncio.to_thread(
+                self.host.execute, self.spec["name"], command, Path(os.devnull)
+            )
+        except (NotCreated, MissingReference, ApiError, Unreachable) as e:
+            raise OSError(str(e)) from e
+        process = Process(started)
+        try:
+            return await asyncio.shield(process.exited)
+        except asyncio.CancelledError:
+            process.send(signal.SIGKILL)
+            await asyncio.shield(process.exited)
+            raise
+        finally:
+            self.host.ended(process.pid)
 
     def kill(self) -> None:
         """SIGKILL: the node, or this kubelet, ends."""

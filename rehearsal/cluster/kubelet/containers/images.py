@@ -11,6 +11,7 @@ from pathlib import Path
 from rehearsal.cluster.kubelet.containers import cluster_programs, stand_ins
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 from rehearsal.cluster.kubelet.nodes import driver_requests
+from rehearsal.cluster.node import driver_kernel
 from rehearsal.host.toolchain import Toolchain, triton
 
 _SLEEPER = (
@@ -59,6 +60,9 @@ def environment(image: str) -> dict[str, str]:
         return {**_NVIDIA, **_MOUNTED_DRIVER, _RELEASE: _release(image)}
     if last == _TRITON:
         return {**_NVIDIA, **_MOUNTED_DRIVER}
+    if last == _DRIVER:
+        # The tag is the version and the system, as in 580.95.05-ubuntu22.04.
+        return {"DRIVER_VERSION": _release(image).partition("-")[0]}
     return dict(_NVIDIA) if last in _ASKING else {}
 
 
@@ -77,7 +81,7 @@ _DEVICE_PLUGIN_COMMANDS = (
     "mps-control-daemon",
 )
 _ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda")
-_VLLM, _TRITON = "vllm-openai", "tritonserver"
+_VLLM, _TRITON, _DRIVER = "vllm-openai", "tritonserver", "driver"
 _RELEASE = "SLICEWRIGHT_REHEARSAL_RELEASE"
 """For the stand-in for vLLM: the release of which it checks the flags."""
 _MOUNTED_DRIVER = {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"}
@@ -124,6 +128,11 @@ def program(
         case "gpu-operator":
             argv = _in_place((called, *command[1:], *args))
             return _with_modules(Program(argv=argv, path=(shims,)))
+        case "driver" if called == driver_kernel.PROGRAM:
+            return Program(argv=(called, *command[1:], *args), path=(shims,), host_paths=(shims,))
+        case "k8s-driver-manager":
+            argv = (called or "driver-manager", *command[1:], *args)
+            return _with_modules(Program(argv=argv, path=(shims,)))
         case "container-toolkit":
             argv = _in_place((called or "nvidia-toolkit", *command[1:], *args))
             return _with_modules(Program(argv=argv, path=(shims,)))
@@ -163,11 +172,11 @@ def program(
         case _:
             raise Unsupported(
                 f"image {image!r} with command {list(command)!r} has no program in the rehearsal; "
-                "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, "
-                "container-toolkit, k8s-mig-manager, k8s-device-plugin (nvidia-device-plugin, "
-                "gpu-feature-discovery), cuda and tritonserver with a command, GKE's "
-                "nvidia-gpu-device-plugin and driver installers, Prometheus, its operator, and "
-                "KEDA; kwok simulates pods of other registries"
+                "supported are python, vLLM's vllm-openai, NVIDIA's gpu-operator, driver, "
+                "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
+                "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
+                "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
+                "operator, and KEDA; kwok simulates pods of other registries"
             )
 
 

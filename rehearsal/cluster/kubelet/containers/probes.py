@@ -1,11 +1,11 @@
-"""A container's probes: httpGet and tcpSocket, their periods and thresholds."""
+"""A container's probes: httpGet, tcpSocket and exec, their periods and thresholds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,8 @@ from kubeapi import JsonObject
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
 
 _USER_AGENT = "kube-probe/1.36"
+Run = Callable[[Sequence[str]], Awaitable[int]]
+"""Runs a command with a container's files; its exit code. Cancelling it ends the command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,18 @@ class TcpConnect:
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Execute:
+    """A command in the container: exit code 0 is success."""
+
+    command: Sequence[str]
+    run: Run
+
+    async def ask(self) -> str | None:
+        code = await self.run(self.command)
+        return None if code == 0 else f"exit code {code}"
+
+
 class Question(Protocol):
     async def ask(self) -> str | None:
         """None for success, else what is wrong. An OSError counts as a failure."""
@@ -100,8 +114,8 @@ class Probe:
             return str(e) or type(e).__name__
 
 
-def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
-    """which: startupProbe, readinessProbe or livenessProbe. Raises Unsupported for exec, grpc."""
+def parse(container: JsonObject, which: str, pod_ip: str, run: Run) -> Probe | None:
+    """which: startupProbe, readinessProbe or livenessProbe. Raises Unsupported for grpc."""
     spec = container.get(which)
     if not spec:
         return None
@@ -121,12 +135,14 @@ def parse(container: JsonObject, which: str, pod_ip: str) -> Probe | None:
         question = TcpConnect(
             host=connect.get("host") or pod_ip, port=_port(connect["port"], ports, which)
         )
+    elif execute := spec.get("exec"):
+        question = Execute(command=tuple(execute["command"]), run=run)
     else:
-        kind = ", ".join(sorted(set(spec) & {"exec", "grpc"})) or "unknown"
+        kind = "grpc" if "grpc" in spec else "unknown"
         name = container["name"]
         raise Unsupported(
-            f"{which} of container {name!r}: the kubelet stand-in supports httpGet and "
-            f"tcpSocket, not {kind}"
+            f"{which} of container {name!r}: the kubelet stand-in supports httpGet, tcpSocket and "
+            f"exec, not {kind}"
         )
     return Probe(
         question=question,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rehearsal.cluster.kubelet.nodes import driver_requests
+from rehearsal.cluster.node import driver_kernel
 
 SOURCE = Path(__file__).resolve().parents[4]
 """The source tree, from which this interpreter imports the modules."""
@@ -18,12 +19,14 @@ MPS_CONTROL = SOURCE / "rehearsal" / "cluster" / "node" / "mps_control.py"
 """`nvidia-cuda-mps-control`, a program of the standard library only."""
 
 _MODULES = {
+    "driver-manager": "rehearsal.cluster.gpu_operator.driver_manager",
     "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
     "nvidia-toolkit": "rehearsal.cluster.gpu_operator.toolkit",
     "nvidia-validator": "rehearsal.cluster.gpu_operator.validator",
 }
 _SIMULATED = {
     driver_requests.PROGRAM: driver_requests.SCRIPT,
+    driver_kernel.PROGRAM: driver_kernel.SCRIPT,
     # mig-manager has both run after a change: the first makes device nodes, which the fake NVML
     # has already, the second writes a CDI specification, which the simulated runtime does not read.
     "nvidia-ctk": "exit 0",

@@ -21,7 +21,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     DevicePlugins,
 )
 from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
-from rehearsal.cluster.kubelet.nodes import driver_requests
+from rehearsal.cluster.kubelet.nodes import driver_module, driver_requests
 from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
@@ -121,6 +121,7 @@ class SimulatedNode:
         self._reboots = reboots
         self._listener: RebootListener | None = None
         self._installers: RequestPipe | None = None
+        self._driver_containers: RequestPipe | None = None
         self._installed = False
         """Whether Google's installer has run since the node booted."""
         self._boot_id: str | None = None
@@ -153,7 +154,7 @@ class SimulatedNode:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
         await self._stop_sockets()
-        for pipe in (self._listener, self._installers):
+        for pipe in (self._listener, self._installers, self._driver_containers):
             if pipe:
                 pipe.close()
         self._bus.forget(self.files.system_bus)
@@ -225,6 +226,7 @@ class SimulatedNode:
                 self._installers = self._installers or driver_requests.listen(
                     self.files.root, self._driver_requested
                 )
+                self._listen_to_driver_containers()
                 await self._start_sockets()
                 if DOWN in (self.object["metadata"].get("annotations") or {}):
                     await self._mark_down(False)  # an earlier kubelet process ended meanwhile
@@ -253,8 +255,13 @@ class SimulatedNode:
             await self._api.run(silicon.reboot, self.files.silicon)
             await self._api.run(self._partition_at_boot)
         self._installed = False
-        forgets = self.machine.driver_by_installer
-        await self._api.run(root.reboot, self.files, forgets_driver=forgets)
+        await self._api.run(
+            root.reboot,
+            self.files,
+            forgets_driver=not self.machine.driver_in_image,
+            forgets_settings=self.machine.driver_by_installer,
+        )
+        self._listen_to_driver_containers()
         await asyncio.sleep(min(down_s, UNHEARD_S))
         if down_s > UNHEARD_S:
             await self._mark_down(True)
@@ -357,6 +364,32 @@ class SimulatedNode:
     def _driver_requested(self) -> None:
         self._installed = True
         self._held_changed.set()
+
+    def _listen_to_driver_containers(self) -> None:
+        """Again after a reboot, which empties /run."""
+        if self._driver_containers:
+            self._driver_containers.close()
+        if self.machine.gpu_model:
+            self._driver_containers = driver_module.listen(
+                self.files.root, self._load_driver, self._unload_driver
+            )
+
+    def _load_driver(self, version: str) -> None:
+        if self.held.driver:
+            raise driver_module.Refused("the driver is held back by a fault")
+        root.load_driver(self.files, self._toolchain, version)
+        _log.info("node %s: driver %s is loaded", self.name, version)
+
+    def _unload_driver(self) -> None:
+        """As rmmod: not while a process has a GPU open, which here every pod with one has."""
+        if users := sorted(self._ledger.allocations):
+            named = [pod.name for uid, pod in self._pods.items() if uid in users]
+            raise driver_module.Refused(
+                "could not unload NVIDIA driver kernel modules, driver is in use by "
+                f"{', '.join(sorted(named)) or 'pods that have just ended'}"
+            )
+        root.unload_driver(self.files)
+        _log.info("node %s: the driver is unloaded", self.name)
 
     def _bring_software(self, *, driver: bool) -> None:
         """What the annotation does not hold. driver: whether it is time for it."""

@@ -13,14 +13,29 @@ from rehearsal.cluster.gpu_operator.policy import NO_IMAGE, PolicyError, image_o
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
 
 
-def made(*, gpu_nodes: bool = True, **spec: Any) -> dict[tuple[str, str], dict[str, Any]]:
+DRIVER = {
+    "repository": "nvcr.io/nvidia",
+    "image": "driver",
+    "version": "580.159.03",
+    "manager": {
+        "repository": "nvcr.io/nvidia/cloud-native",
+        "image": "k8s-driver-manager",
+        "version": "v0.12.0",
+    },
+}
+
+
+def made(
+    *, system: str | None = "ubuntu22.04", **spec: Any
+) -> dict[tuple[str, str], dict[str, Any]]:
     operands = {
         k: dict(IMAGE) for k in ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")
     }
     off: dict[str, Any] = {"driver": {"enabled": False}, "toolkit": {"enabled": False}}
     policy = parse({"metadata": {"name": "p", "uid": "u"}, "spec": {**operands, **off, **spec}})
     return {
-        (o["kind"], o["metadata"]["name"]): o for o in objects(policy, "ns", gpu_nodes=gpu_nodes)
+        (o["kind"], o["metadata"]["name"]): o
+        for o in objects(policy, "ns", gpu_nodes_system=system)
     }
 
 
@@ -105,7 +120,7 @@ def pod(found: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[str, An
 
 
 def test_without_a_gpu_node_there_is_everything_but_daemonsets() -> None:
-    without = made(gpu_nodes=False)
+    without = made(system=None)
     assert without == {key: o for key, o in made().items() if key[0] != "DaemonSet"}
     assert {name for kind, name in without if kind == "RuntimeClass"} == {
         "nvidia",
@@ -208,6 +223,30 @@ def test_without_a_map_of_configs_there_is_no_config_manager() -> None:
     assert "shareProcessNamespace" not in template
 
 
+def test_the_drivers_pod_stays_until_it_is_deleted_and_uninstalls_the_one_before() -> None:
+    found = made(driver=DRIVER)
+    driver = found[("DaemonSet", "nvidia-driver-daemonset")]["spec"]
+    assert driver["updateStrategy"] == {"type": "OnDelete"}
+    pod = driver["template"]["spec"]
+    assert "runtimeClassName" not in pod
+    (manager,) = pod["initContainers"]
+    assert manager["image"] == "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0"
+    assert [*manager["command"], *manager["args"]] == ["driver-manager", "uninstall_driver"]
+    (driver_container,) = pod["containers"]
+    assert driver_container["image"] == "nvcr.io/nvidia/driver:580.159.03-ubuntu22.04"
+    assert all(runs_as_process(one["image"]) for one in (manager, driver_container))
+    others = [
+        o["spec"]["updateStrategy"]["type"] for (k, _), o in found.items() if k == "DaemonSet"
+    ]
+    assert others.count("OnDelete") == 1
+
+
+def test_a_driver_image_by_digest_has_no_system() -> None:
+    found = made(driver={**DRIVER, "version": "sha256:ab"})
+    image = container(found, "nvidia-driver-daemonset")["image"]
+    assert image == "nvcr.io/nvidia/driver@sha256:ab"
+
+
 def test_no_operand_may_delete_pods_of_other_namespaces() -> None:
     for (kind, _), found in made().items():
         if kind == "ClusterRole":
@@ -238,7 +277,8 @@ def test_an_incomplete_image_is_refused_with_nvidias_message(section: dict[str, 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"driver": {}}, "driver.enabled=false"),
+        ({"driver": {**DRIVER, "usePrecompiled": True}}, "driver.usePrecompiled=false"),
+        ({"driver": DRIVER | {"useNvidiaDriverCRD": True}}, "driver.nvidiaDriverCRD.enabled=false"),
         ({"dcgm": {"enabled": True}}, "dcgm.enabled=false"),
     ],
 )

@@ -548,6 +548,37 @@ def test_a_pre_stop_hook_runs_beside_the_container_before_it_is_ended(cluster: A
     assert [note.name for note in notes.iterdir()] == ["hook-ran"]
 
 
+def test_an_exec_probe_runs_in_the_container(cluster: Any) -> None:
+    path = cluster.run_python(
+        "asked",
+        SERVER,
+        container={
+            "startupProbe": {
+                "exec": {"command": ["sh", "-c", "test -e /notes/started"]},
+                "periodSeconds": 1,
+                "failureThreshold": 600,
+            },
+            "volumeMounts": [
+                {"name": "code", "mountPath": "/code"},
+                {"name": "notes", "mountPath": "/notes"},
+            ],
+        },
+        volumes=[
+            {"name": "notes", "hostPath": {"path": "/run/asked", "type": "DirectoryOrCreate"}}
+        ],
+    )
+    events = "/api/v1/namespaces/default/events"
+    _eventually(
+        lambda: any(
+            e["reason"] == "Unhealthy" and "Startup probe failed: exit code 1" in e["message"]
+            for e in cluster.client.get(events, fieldSelector="involvedObject.name=asked")["items"]
+        )
+    )
+    (cluster.directory / "nodes" / "n1" / "root/run/asked/started").touch()
+    cluster.ready(path)
+    cluster.client.delete(path)
+
+
 def test_run_as_non_root_without_a_user_takes_the_images_own(cluster: Any) -> None:
     cluster.create(
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,6 +39,13 @@ class Processes:
         process = subprocess.Popen(argv, start_new_session=True)
         self.started.append((name, process))
         return process, None
+
+    def execute(
+        self, wanted: Any, devices: None, command: Sequence[str], output: Path
+    ) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, start_new_session=True)
+        self.started.append((" ".join(command), process))
+        return process
 
     def run(self, name: str) -> bool:
         return any(n == name and p.poll() is None for n, p in self.started)
@@ -161,7 +168,7 @@ def test_a_pod_of_a_node_deleted_while_it_is_down_ends(tmp_path: Path, since: st
         asyncio.run(delete_at(moment))
 
 
-def test_a_pod_that_a_fault_holds_is_deleted_without_its_hook(tmp_path: Path) -> None:
+def test_a_pod_that_a_fault_holds_is_deleted_after_its_hook(tmp_path: Path) -> None:
     hook = {"exec": {"command": ["true"]}}
     containers = [{"name": "main", "image": "python:3", "lifecycle": {"preStop": hook}}]
     pod = {**POD, "spec": {"containers": containers}}
@@ -176,7 +183,7 @@ def test_a_pod_that_a_fault_holds_is_deleted_without_its_hook(tmp_path: Path) ->
         node.held = Holds(pods=("p",))
         run.update({**pod, "metadata": {**POD["metadata"], **deleted}})
         await within_a_minute(living, "with a pod that runs")
-        assert [name for name, _ in processes.started] == ["main"]
+        assert [name for name, _ in processes.started] == ["main", "true"]
         assert not processes.run("main")
 
     asyncio.run(delete())
