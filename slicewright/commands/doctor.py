@@ -1,4 +1,4 @@
-"""`slicewright doctor`: what the cloud account would refuse of a stack, before `pulumi up`."""
+"""`slicewright doctor`: what account or cluster would refuse of a stack, before `pulumi up`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _STYLES = {"ok": "green", "fails": "red", "not asked": "yellow"}
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="ask the cloud account what it would refuse of a stack, before `pulumi up`",
+        help="ask the cloud account, or the cluster that exists, what it would refuse of a stack",
         description="Asks the account of a stack for what `pulumi up` needs: region and zones, "
         "machine types, quotas, versions, reservations, keys, networks, APIs, names, and the "
-        "rights to create. It only reads. Prints what would fail, and the command that mends it "
+        "rights to create; or a cluster that exists (cloud: byo) for its nodes, rights, and what "
+        "is installed in it. It only reads. Prints what would fail, and the command that mends it "
         "(docs/how-to/ask-the-account.md).",
     )
     stack_files.add_arguments(parser)
@@ -50,8 +51,10 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 found = asked.of_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
                 found = asked.of_gke(fleet, file, stack)
+            case plan.ByoFleetPlan(cluster=None):
+                return _say(f"{names[0]} has hosts only: no account or cluster to ask", BAD_INPUT)
             case plan.ByoFleetPlan():
-                return _say(f"{names[0]} is cloud: byo, which has no account to ask", BAD_INPUT)
+                found = asked.of_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
     _show(found, console)

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.plan import EksFleetPlan, GkeFleetPlan
-from slicewright.doctor import aws, eks_checks, eks_rights, gke_checks, gke_rights, google, state
+from infra.plan import ByoFleetPlan, EksFleetPlan, GkeFleetPlan
+from slicewright.doctor import (
+    aws,
+    cluster,
+    cluster_checks,
+    eks_checks,
+    eks_rights,
+    gke_checks,
+    gke_rights,
+    google,
+    state,
+)
 from slicewright.doctor.findings import Finding, fails, refused_by_the_program
 from slicewright.stack_config import setting
 
@@ -48,11 +58,23 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     return [*refused_by_the_program(fleet), *found, *rights]
 
 
+def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
+    """Of a cluster that exists; as `of_eks`."""
+    answers = cluster.ask(fleet)
+    there = answers.namespaces if isinstance(answers.namespaces, frozenset) else frozenset()
+    owned = {name: state.owned(stack, _NAMESPACE, name) for name in sorted(there)}
+    return [
+        *refused_by_the_program(fleet),
+        *cluster_checks.findings(fleet, answers, owned),
+    ]
+
+
 def _rights(file: Path, stack: str | None) -> str:
     """The command that prints what the stack needs."""
     return f"slicewright rights {f'-s {stack}' if stack else file}"
 
 
+_NAMESPACE = "kubernetes:core/v1:Namespace"
 _EKS = "aws:eks/cluster:Cluster"
 _GKE = "gcp:container/cluster:Cluster"
 _ACCOUNT = "gcp:serviceaccount/account:Account"

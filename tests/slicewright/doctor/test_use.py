@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ([], "name one stack (-s s0) or FILE"),
         (["-s", "s0", "-s", "s1"], "name one stack (-s s0) or FILE"),
-        (["-s", "s2"], "s2 is cloud: byo, which has no account to ask"),
+        (["-s", "s2"], "s2 has hosts only: no account or cluster to ask"),
     ],
 )
 def test_wrong_use_is_one_message(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -53,6 +56,18 @@ def fleet_of(environment: Environment) -> ByoFleetPlan:
     fleet = plan.read_file(environment.stack_file("s4"))
     assert isinstance(fleet, ByoFleetPlan)
     return fleet
+
+
+def doctor(engine: Engine) -> tuple[int, str]:
+    """`slicewright doctor`, with the user's own kubeconfig."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "slicewright.cli", "doctor", engine.environment.stack_file("s4")],
+        env={**os.environ, "KUBECONFIG": str(engine.environment.user_kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.returncode, asked.stdout + asked.stderr
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +188,42 @@ def why_pending(client: Client, app: str) -> str:
             return why[0]
         assert time.monotonic() < deadline, why
         time.sleep(0.2)
+
+
+def test_doctor_names_the_clouds_own_device_plugin_with_the_command_that_removes_it(
+    client: Client, engine: Engine
+) -> None:  # S4-10
+    daemonsets = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+    name = "nvidia-device-plugin-daemonset"
+    labels = {"app": name}
+    container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.14.1"}
+    client.create(
+        daemonsets,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], "nodeSelector": {"rack": "t4"}},
+                },
+            },
+        },
+    )
+    deadline = time.monotonic() + 180
+    while not client.get(f"{daemonsets}/{name}").get("status", {}).get("desiredNumberScheduled"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    code, said = doctor(engine)
+    assert code == 1, said
+    assert f"kubectl delete daemonset {name} -n kube-system" in said
+    assert "1 would fail, 0 could not be asked" in said
+    client.delete(f"{daemonsets}/{name}")
+    code, said = doctor(engine)
+    assert code == 0, said
+    assert "nodes of pool" in said
 
 
 def test_with_mig_off_one_pod_runs_and_the_other_has_no_place(

@@ -1,0 +1,312 @@
+"""What a cluster that exists would refuse of a plan, or what would not work in it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller.api import NAMESPACE
+from infra import spec, values
+from infra.plan import ByoFleetPlan, ByoPoolPlan, KedaPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+
+_STARTUP_POLICIES: Final = (1, 36)
+"""With MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""
+_DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
+"""Last parts of the images of NVIDIA's device plugin, and of GKE's."""
+_FEATURE_DISCOVERY: Final = "node-feature-discovery"
+_MONITORS: Final = "servicemonitors.monitoring.coreos.com"
+_SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    name: str
+    labels: Mapping[str, str]
+    ready: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonSet:
+    namespace: str
+    name: str
+    images: tuple[str, ...]
+    pods: int
+    """On how many nodes it belongs."""
+    of_operator: bool
+    """Whether a GPU operator has made it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuOperator:
+    """A ClusterPolicy."""
+
+    name: str
+    release_namespace: str | None
+    """Of the Helm release that made it; None: not made by Helm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterAnswers:
+    server: str
+    version: tuple[int, int]
+    """Of Kubernetes."""
+    administrator: Answer[bool]
+    """Whether the caller may do everything."""
+    nodes: Answer[tuple[Node, ...]]
+    daemonsets: Answer[tuple[DaemonSet, ...]]
+    operators: Answer[tuple[GpuOperator, ...]]
+    namespaces: Answer[frozenset[str]]
+    """Those of `wanted_namespaces` that are there."""
+    definitions: Answer[frozenset[str]]
+    """Those of `wanted_definitions` that are there."""
+
+
+def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
+    """Those that the stack makes -> what to do about one that is there."""
+    look = "see what is in it (kubectl get all -n {0}), and delete it"
+    found = {NAMESPACE: look.format(NAMESPACE)}
+    if not fleet.operator.existing:
+        found[fleet.operator.namespace] = "write another gpu_operator.namespace"
+    if fleet.monitoring is not None:
+        asked = fleet.monitoring.asked
+        if isinstance(asked, spec.PrometheusStack) and asked.create_namespace:
+            found[asked.namespace] = (
+                "write monitoring: {create_namespace: false}, or another namespace"
+            )
+    if isinstance(fleet.pod_autoscaling, KedaPlan) and not fleet.pod_autoscaling.existing:
+        found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
+    for one in fleet.deployments:
+        if one.asked.create_namespace and one.asked.namespace != "default":
+            found[one.asked.namespace] = "write create_namespace: false at its workloads"
+    return found
+
+
+def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
+    """CustomResourceDefinitions that must be there -> the key of the stack file that says so."""
+    found: dict[str, str] = {}
+    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
+        found[_MONITORS] = "monitoring.prometheus: existing"
+    if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
+        found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
+    return found
+
+
+def findings(
+    fleet: ByoFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
+) -> Iterator[Finding]:
+    """owned: namespace that is there -> whether the stack's state has it."""
+    yield from _version(fleet, answers.version)
+    yield _administrator(answers)
+    yield from _nodes(fleet, answers.nodes)
+    yield from _operator(fleet, answers.operators, owned)
+    yield from _device_plugins(answers.daemonsets)
+    yield from _feature_discovery(fleet, answers.daemonsets)
+    yield from _namespaces(fleet, answers.namespaces, owned)
+    yield from _definitions(fleet, answers.definitions)
+
+
+def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
+    asked, found = "Kubernetes", ".".join(map(str, version))
+    if version < values.OLDEST_KUBERNETES:
+        needed = ".".join(map(str, values.OLDEST_KUBERNETES))
+        yield fails(
+            asked,
+            f"{found}, and the admission policies that guard the nodes need {needed}",
+            "upgrade it",
+        )
+    elif fleet.startup_taint == "admission-policy" and version < _STARTUP_POLICIES:
+        yield fails(
+            asked,
+            f"{found}, and startup_taint: admission-policy needs "
+            f"{'.'.join(map(str, _STARTUP_POLICIES))}",
+            "write startup_taint: registered, if the nodes register with the taint, or none",
+        )
+    else:
+        yield ok(asked, found)
+
+
+def _administrator(answers: ClusterAnswers) -> Finding:
+    asked = f"rights in {answers.server}"
+    if isinstance(answers.administrator, NotAnswered):
+        return not_asked(asked, answers.administrator)
+    if answers.administrator:
+        return ok(asked, "all")
+    return fails(
+        asked,
+        "the context's user is not an administrator of the cluster, and the stack makes "
+        "CustomResourceDefinitions, ClusterRoles and admission policies",
+        "kubectl create clusterrolebinding slicewright-admin --clusterrole cluster-admin "
+        "--user USER, or name another context in cluster.context",
+    )
+
+
+def _nodes(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+    if isinstance(answer, NotAnswered):
+        yield not_asked("nodes", answer)
+        return
+    pools_of: dict[str, list[str]] = {}
+    for pool in fleet.pools:
+        selected = [n for n in answer if pool.select.items() <= n.labels.items()]
+        for node in selected:
+            pools_of.setdefault(node.name, []).append(pool.name)
+        yield _of_pool(pool, selected)
+    for name, pools in sorted(pools_of.items()):
+        if len(pools) > 1:
+            yield fails(
+                f"node {name}",
+                f"pools {' and '.join(pools)} select it, and it can only be in one",
+                "write a `select` for each that leaves the others' nodes out",
+            )
+
+
+def _of_pool(pool: ByoPoolPlan, selected: list[Node]) -> Finding:
+    labels = ",".join(f"{k}={v}" for k, v in pool.select.items())
+    asked = f"nodes of pool {pool.name} ({labels})"
+    ready = [node for node in selected if node.ready]
+    if len(ready) < pool.nodes.min:
+        silent = [node.name for node in selected if not node.ready]
+        not_ready = f", and {', '.join(silent)} not Ready" if silent else ""
+        return fails(
+            asked,
+            f"{len(ready)} Ready{not_ready}; the pool has at least {pool.nodes.min}, and `up` "
+            "waits for them",
+            f"kubectl label node NODE {' '.join(labels.split(','))}, or write a smaller nodes.min",
+        )
+    if len(selected) > pool.nodes.max:
+        return fails(
+            asked,
+            f"{len(selected)}, and the pool has at most {pool.nodes.max}",
+            "write a larger nodes.max, or a `select` that leaves some out",
+        )
+    return ok(asked, f"{len(ready)} Ready")
+
+
+def _operator(
+    fleet: ByoFleetPlan, answer: Answer[tuple[GpuOperator, ...]], owned: Mapping[str, Owned]
+) -> Iterator[Finding]:
+    asked = "GPU operator"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+    elif fleet.operator.existing:
+        if answer:
+            yield ok(asked, f"ClusterPolicy {answer[0].name} is there, as the stack file says")
+        else:
+            yield fails(
+                asked,
+                "is not there, and the stack file says gpu_operator.existing: true",
+                "leave `existing` out: `up` then installs one",
+            )
+    elif not answer:
+        yield ok(asked, "none is there: `up` installs one")
+    elif (
+        answer[0].release_namespace == fleet.operator.namespace
+        and owned.get(fleet.operator.namespace) == "yes"
+    ):
+        yield ok(asked, "is there, and this stack installed it")
+    else:
+        where = (
+            f" in namespace {answer[0].release_namespace}" if answer[0].release_namespace else ""
+        )
+        yield fails(
+            asked,
+            f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have one",
+            "write gpu_operator: {existing: true} to use it, or uninstall it"
+            + _unknown(owned.get(fleet.operator.namespace)),
+        )
+
+
+def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
+    """Two of them would register the same resources: the kubelet keeps the last."""
+    asked = "other device plugins of NVIDIA"
+    if isinstance(answer, NotAnswered):
+        yield not_asked(asked, answer)
+        return
+    others = [
+        one
+        for one in answer
+        if not one.of_operator and one.pods and any(map(_is_device_plugin, one.images))
+    ]
+    for one in others:
+        yield fails(
+            asked,
+            f"DaemonSet {one.name} in namespace {one.namespace} belongs on {one.pods} nodes, and "
+            "registers the GPUs beside the operator's: the kubelet believes whichever came last",
+            f"kubectl delete daemonset {one.name} -n {one.namespace}",
+        )
+    if not others:
+        yield ok(asked, "none")
+
+
+def _feature_discovery(
+    fleet: ByoFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
+) -> Iterator[Finding]:
+    """Source: NVIDIA GPU operator docs, "Prerequisites": not to be deployed twice."""
+    if isinstance(answer, NotAnswered) or fleet.operator.existing:
+        return  # said of the device plugins
+    own = fleet.operator.namespace
+    others = [
+        one
+        for one in answer
+        if one.namespace != own and any(_FEATURE_DISCOVERY in image for image in one.images)
+    ]
+    asked = "Node Feature Discovery"
+    if others and fleet.operator.nfd.enabled:
+        yield fails(
+            asked,
+            f"runs in namespace {others[0].namespace}, and the operator would bring another",
+            "write gpu_operator: {nfd: {enabled: false}}; its workers must tolerate the pools' "
+            "taints",
+        )
+    elif not others and not fleet.operator.nfd.enabled:
+        yield fails(
+            asked,
+            "does not run, and the operator finds GPU nodes by its labels only",
+            "leave gpu_operator.nfd.enabled out: the operator then brings it",
+        )
+    else:
+        yield ok(asked, "one" if others else "none: the operator brings it")
+
+
+def _namespaces(
+    fleet: ByoFleetPlan, answer: Answer[frozenset[str]], owned: Mapping[str, Owned]
+) -> Iterator[Finding]:
+    if isinstance(answer, NotAnswered):
+        yield not_asked("namespaces", answer)
+        return
+    for name, instead in wanted_namespaces(fleet).items():
+        asked = f"namespace {name}"
+        if name not in answer:
+            yield ok(asked, "the name is free")
+        elif owned.get(name) == "yes":
+            yield ok(asked, "exists, and this stack made it")
+        else:
+            yield fails(
+                asked,
+                "exists already, and `up` would be refused: it makes this namespace",
+                instead + _unknown(owned.get(name)),
+            )
+
+
+def _unknown(owned: Owned | None) -> str:
+    return "; if this stack made it, go on: its state cannot be read" if owned == "unknown" else ""
+
+
+def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterator[Finding]:
+    for name, key in wanted_definitions(fleet).items():
+        asked = f"CustomResourceDefinition {name}"
+        if isinstance(answer, NotAnswered):
+            yield not_asked(asked, answer)
+        elif name in answer:
+            yield ok(asked, "is there")
+        else:
+            yield fails(
+                asked,
+                f"is not there, and the stack file says {key}",
+                "install what brings it first, or let the stack install it",
+            )
+
+
+def _is_device_plugin(image: str) -> bool:
+    return image.split("@")[0].rsplit("/", 1)[-1].split(":")[0] in _DEVICE_PLUGINS

@@ -1,0 +1,171 @@
+"""Each single thing wrong with a cluster that exists is named, and what is unknown never passes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from infra.plan import ByoFleetPlan
+from slicewright.doctor.cluster_checks import (
+    ClusterAnswers,
+    DaemonSet,
+    GpuOperator,
+    Node,
+    findings,
+    wanted_definitions,
+)
+from slicewright.doctor.findings import Finding, NotAnswered, Owned
+
+SILENT = NotAnswered(why="HTTP 403: forbidden")
+
+
+def fleet(**changed: Any) -> ByoFleetPlan:
+    raw: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "lab", "context": "lab"},
+        "node_pools": [
+            {
+                "name": "a100",
+                "gpu": {"model": "A100-40", "count": 1},
+                "nodes": {"min": 1, "max": 2},
+                "select": {"kind": "gpu-large"},
+                "partition": {"mode": "operator", "config": "all-balanced"},
+            }
+        ],
+        **changed,
+    }
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(found, ByoFleetPlan)
+    return found
+
+
+def node(name: str = "gpu-1", *, ready: bool = True, **labels: str) -> Node:
+    return Node(name=name, labels=labels or {"kind": "gpu-large"}, ready=ready)
+
+
+def daemonset(name: str, image: str, namespace: str = "kube-system", **changed: Any) -> DaemonSet:
+    found = DaemonSet(namespace=namespace, name=name, images=(image,), pods=1, of_operator=False)
+    return dataclasses.replace(found, **changed)
+
+
+NVIDIAS = daemonset("nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v0.14.1")
+NFD = daemonset("nfd-worker", "registry.k8s.io/nfd/node-feature-discovery:v0.19.0", "nfd")
+CLUSTER_POLICY = GpuOperator(name="cluster-policy", release_namespace="gpu-operator")
+
+
+def answers(**changed: Any) -> ClusterAnswers:
+    """Of a cluster in which nothing stands in the way."""
+    everything: dict[str, Any] = {
+        "server": "https://lab:6443",
+        "version": (1, 36),
+        "administrator": True,
+        "nodes": (node(), node("other", kind="cpu")),
+        "daemonsets": (daemonset("kube-proxy", "registry.k8s.io/kube-proxy:v1.36.2"),),
+        "operators": (),
+        "namespaces": frozenset(),
+        "definitions": frozenset(),
+    }
+    return ClusterAnswers(**everything | changed)
+
+
+def wrong(
+    of: ByoFleetPlan | None = None, owned: dict[str, Owned] | None = None, **changed: Any
+) -> list[Finding]:
+    found = findings(of or fleet(), answers(**changed), owned or {})
+    return [finding for finding in found if finding.verdict != "ok"]
+
+
+def test_nothing_is_wrong_with_a_cluster_that_has_what_is_needed() -> None:
+    assert wrong() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "said"),
+    [
+        ({"version": (1, 29)}, "Kubernetes", "need 1.30"),
+        ({"administrator": False}, "rights in https://lab:6443", "not an administrator"),
+        ({"nodes": ()}, "nodes of pool a100", "0 Ready; the pool has at least 1"),
+        ({"nodes": (node(ready=False),)}, "nodes of pool a100", "0 Ready, and gpu-1 not Ready"),
+        ({"nodes": tuple(map(node, "abc"))}, "nodes of pool a100", "3, and the pool has at most 2"),
+        ({"operators": (CLUSTER_POLICY,)}, "GPU operator", "installed in namespace gpu-operator"),
+        ({"daemonsets": (NVIDIAS,)}, "other device plugins", "nvidia-device-plugin-daemonset"),
+        ({"daemonsets": (NFD,)}, "Node Feature Discovery", "runs in namespace nfd"),
+        ({"namespaces": frozenset({"gpu-operator"})}, "namespace gpu-operator", "exists already"),
+    ],
+)
+def test_each_single_thing_wrong_is_named(changed: dict[str, Any], asked: str, said: str) -> None:
+    (finding,) = wrong(**changed)
+    assert finding.verdict == "fails"
+    assert finding.asked.startswith(asked)
+    assert said in finding.found
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    "unknown", ["administrator", "nodes", "daemonsets", "operators", "namespaces"]
+)
+def test_what_is_unknown_is_not_passed(unknown: str) -> None:
+    assert [finding.verdict for finding in wrong(**{unknown: SILENT})] == ["not asked"]
+
+
+def test_the_clouds_own_device_plugin_is_named_with_the_command_that_removes_it() -> None:
+    """As published S4 removes it."""
+    (finding,) = wrong(daemonsets=(NVIDIAS,))
+    command = "kubectl delete daemonset nvidia-device-plugin-daemonset -n kube-system"
+    assert finding.remedy == command
+
+
+def test_the_operators_own_plugin_and_one_without_nodes_are_no_others() -> None:
+    own = dataclasses.replace(NVIDIAS, of_operator=True)
+    without_nodes = dataclasses.replace(NVIDIAS, pods=0)
+    assert wrong(daemonsets=(own, without_nodes)) == []
+
+
+def test_what_this_stack_made_may_be_there() -> None:
+    own: dict[str, Owned] = {"gpu-operator": "yes"}
+    there = {"operators": (CLUSTER_POLICY,), "namespaces": frozenset({"gpu-operator"})}
+    assert wrong(owned=own, **there) == []
+    unknown: dict[str, Owned] = {"gpu-operator": "unknown"}
+    assert all("if this stack made it" in f.remedy for f in wrong(owned=unknown, **there))
+
+
+def test_an_operator_to_adopt_must_be_there() -> None:
+    adopts = fleet(gpu_operator={"existing": True})
+    (finding,) = wrong(adopts)
+    assert "is not there" in finding.found
+    assert wrong(adopts, operators=(CLUSTER_POLICY,)) == []
+
+
+def test_a_node_of_two_pools_is_named() -> None:
+    (pool,) = fleet().pools
+    both = dataclasses.replace(fleet(), pools=(pool, dataclasses.replace(pool, name="h100")))
+    (finding,) = wrong(both)
+    assert (finding.asked, finding.verdict) == ("node gpu-1", "fails")
+    assert "pools a100 and h100" in finding.found
+
+
+def test_the_policy_for_new_nodes_needs_a_newer_kubernetes() -> None:
+    tainted = fleet(startup_taint="admission-policy")
+    (finding,) = wrong(tainted, version=(1, 35))
+    assert "needs 1.36" in finding.found
+    assert wrong(tainted) == []
+
+
+def test_without_feature_discovery_of_its_own_the_operator_needs_one_that_is_there() -> None:
+    without = fleet(gpu_operator={"nfd": {"enabled": False}})
+    (finding,) = wrong(without)
+    assert finding.asked == "Node Feature Discovery"
+    assert wrong(without, daemonsets=(NFD,)) == []
+
+
+def test_kinds_of_a_prometheus_that_exists_must_be_there() -> None:
+    existing = {"prometheus": "existing", "url": "http://prometheus.monitoring.svc:9090"}
+    watched = fleet(monitoring=existing)
+    (name,) = wanted_definitions(watched)
+    (finding,) = wrong(watched)
+    assert finding.asked == f"CustomResourceDefinition {name}"
+    assert wrong(watched, definitions=frozenset({name})) == []
