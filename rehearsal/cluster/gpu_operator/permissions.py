@@ -19,6 +19,7 @@ def _rule(group: str, resources: Sequence[str], *verbs: str) -> JsonObject:
 
 _READ_NODES = _rule("", ["nodes"], "get", "list", "watch")
 _CLUSTER: Mapping[str, tuple[JsonObject, ...]] = {
+    # NVIDIA's has a Role too, of everything in its namespace, which it does not need.
     "nvidia-driver": (
         _rule("", ["nodes"], "get", "list", "patch", "update", "watch"),
         _rule(
@@ -38,10 +39,6 @@ _CLUSTER: Mapping[str, tuple[JsonObject, ...]] = {
 }
 """Service account -> the rules of its ClusterRole."""
 _NAMESPACED: Mapping[str, tuple[JsonObject, ...]] = {
-    "nvidia-driver": (
-        _rule("", ["pods", "pods/eviction", "nodes"], "*"),
-        _rule("apps", ["deployments", "daemonsets", "replicasets", "statefulsets"], "*"),
-    ),
     "nvidia-operator-validator": (
         _rule("", ["pods"], "get", "list", "watch", "create", "update", "patch", "delete"),
         _rule("apps", ["daemonsets"], "get", "list"),

@@ -17,7 +17,7 @@ from typing import Protocol
 from kubeapi.client import ApiError, JsonObject, Unreachable
 from rehearsal.cluster.kubelet.containers import probes
 from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
-from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference
+from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
 from rehearsal.cluster.kubelet.containers.state import (
     LOST_EXIT_CODE,
     LOST_REASON,
@@ -210,7 +210,7 @@ class Container:
             started = await asyncio.to_thread(
                 self.host.execute, self.spec["name"], command, Path(os.devnull)
             )
-        except (NotCreated, MissingReference, ApiError, Unreachable) as e:
+        except (NotCreated, MissingReference, Unsupported, ApiError, Unreachable) as e:
             raise OSError(str(e)) from e
         process = Process(started)
         try:

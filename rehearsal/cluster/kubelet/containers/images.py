@@ -128,7 +128,7 @@ def program(
         case "gpu-operator":
             argv = _in_place((called, *command[1:], *args))
             return _with_modules(Program(argv=argv, path=(shims,)))
-        case "driver" if called == driver_kernel.PROGRAM:
+        case "driver" if called in (driver_kernel.PROGRAM, "sh"):
             return Program(argv=(called, *command[1:], *args), path=(shims,), host_paths=(shims,))
         case "k8s-driver-manager":
             argv = (called or "driver-manager", *command[1:], *args)

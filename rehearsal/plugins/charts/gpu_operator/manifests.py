@@ -261,8 +261,7 @@ def _cluster_rules() -> list[JsonObject]:
     """Cluster-wide permissions, including those that it grants: RBAC lets it grant no others."""
     return [
         _rule("", ["nodes"], *_READ, "update", "patch"),
-        _rule("", ["pods"], *_READ),
-        _rule("", ["pods/eviction"], "create"),
+        _rule("", ["pods", "pods/eviction"], *_WRITE),
         _rule("", ["namespaces"], *_READ),
         _rule("apps", ["daemonsets"], *_READ),
         _rule(
