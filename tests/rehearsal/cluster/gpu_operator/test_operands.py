@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.gpu_operator.operands import objects
 from rehearsal.cluster.gpu_operator.policy import NO_IMAGE, PolicyError, image_of, parse
+from rehearsal.plugins.charts.gpu_operator import render
 
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
 
@@ -247,11 +249,29 @@ def test_a_driver_image_by_digest_has_no_system() -> None:
     assert image == "nvcr.io/nvidia/driver@sha256:ab"
 
 
-def test_no_operand_may_delete_pods_of_other_namespaces() -> None:
-    for (kind, _), found in made().items():
+def test_only_the_drivers_pod_may_end_pods_of_other_namespaces() -> None:
+    ending = {
+        name
+        for (kind, name), found in made(driver=DRIVER).items()
+        if kind == "ClusterRole"
+        for rule in found["rules"]
+        if "pods" in rule["resources"] and {"delete", "*"} & set(rule["verbs"])
+    }
+    assert ending == {"nvidia-driver"}
+
+
+def test_the_operator_has_every_right_that_it_grants() -> None:
+    """RBAC lets nobody grant more."""
+    (own,) = (o for o in render({}, "r", "ns") if o["kind"] == "ClusterRole")
+    held = {right for rule in own["rules"] for right in rights(rule)}
+    for (kind, name), found in made(driver=DRIVER).items():
         if kind == "ClusterRole":
-            for rule in found["rules"]:
-                assert "pods" not in rule["resources"] or not {"delete", "*"} & set(rule["verbs"])
+            granted = {right for rule in found["rules"] for right in rights(rule)}
+            assert granted <= held, name
+
+
+def rights(rule: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return set(itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"]))
 
 
 @pytest.mark.parametrize(

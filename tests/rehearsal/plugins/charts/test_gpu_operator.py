@@ -194,12 +194,8 @@ def test_an_upgrade_first_runs_a_job_that_applies_the_crds() -> None:
     assert CHART.before_upgrade({"operator": {"upgradeCRD": False}}, "gpu") == []
 
 
-def test_the_operator_may_delete_pods_in_its_own_namespace_only() -> None:
-    made = _render({})
-    rules = made[("ClusterRole", "gpu-operator")]["rules"]
-    assert not [r for r in rules if "pods" in r["resources"] and "delete" in r["verbs"]]
-    own = made[("Role", "gpu-operator")]["rules"]
-    assert [r for r in own if "pods" in r["resources"] and "delete" in r["verbs"]]
+def test_the_operator_creates_and_updates_runtime_classes_and_patches_none() -> None:
+    rules = _render({})[("ClusterRole", "gpu-operator")]["rules"]
     (classes,) = (r for r in rules if "runtimeclasses" in r["resources"])
     assert "patch" not in classes["verbs"]
 

@@ -36,7 +36,7 @@ CUDA = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
 
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
-    """The cluster is there, with MIG off and nothing of NVIDIA's but the driver."""
+    """The cluster is there, with MIG off; the operator brings the driver, too."""
     environment = make_environment("s4")
     # Its owner has labelled one node for us, and selects the others by a label of their own.
     stack_file = environment.stack_file("s4")
@@ -45,6 +45,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     assert own["startup_taint"] == "admission-policy"
     (pool,) = (pool for pool in own["node_pools"] if pool["name"] == T4)
     pool |= {"select": {"rack": "t4"}, "nodes": {"min": 1, "max": 2}}
+    own["gpu_operator"] |= {"driver": {"enabled": True}, "toolkit": {"enabled": True}}
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     existing_cluster.make(environment, fleet_of(environment))
     engine = Engine(environment, "s4", print)
