@@ -6,6 +6,8 @@ says how many they are. Each is NVIDIA's own behaviour:
 - its labels on nodes stay: NVIDIA/gpu-operator #1391, and the review of #2571 ("we don't remove
   labels during uninstallation"). NFD's and GPU feature discovery's do not: NFD's chart takes them
   back (kubernetes-sigs/node-feature-discovery, docs/deployment/uninstallation.md).
+- where it installs the driver, so does its annotation on nodes that it upgrades them: it is removed
+  only by switching that off (controllers/state_manager.go).
 - the MIG layout stays on the GPUs, so what was ordered and what came of it stay on the node. With
   `on_destroy: {mig_layout: disable}` the GPUs are whole, which is the operator's default.
 - Helm never deletes the CRDs of a chart. Source: Helm docs, "Custom Resource Definitions". The API
@@ -20,6 +22,7 @@ from typing import Final
 _PATTERNS: Final = (
     r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.deploy\.[-a-z]+\] is new: '.*'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.present\] is new: 'true'",
+    r"nodes/\S+: metadata\.annotations\[nvidia\.com/gpu-driver-upgrade-enabled\] is new: 'true'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/mig\.config(\.state)?\] is new: '.*'",
     r"customresourcedefinitions\.apiextensions\.k8s\.io/[a-z]+\."
     r"(nvidia\.com|nfd\.k8s-sigs\.io) is new",
