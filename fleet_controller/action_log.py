@@ -12,6 +12,7 @@ from fleet_controller.actions import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -41,6 +42,8 @@ def tell(action: Action) -> None:
             log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
+        case TellAgent(node=node, told=told):
+            log.info("agent told its layout", node=node, by="annotation" if told else "its file")
         case CordonNode(node=node, change=change):
             log.info("node cordoned", node=node, for_layout=change.target)
         case NoteChange(node=node, change=change):

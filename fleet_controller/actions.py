@@ -65,6 +65,18 @@ class SetMigConfig:
     node: str
     version: str
     value: str
+    told: str = ""
+    reports_after: float = 0.0
+    """Both as in ApplyLayout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellAgent:
+    """Writes what the agent of a node must find there, where the node has its layout already."""
+
+    node: str
+    told: str
+    """Empty: what its file says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +110,7 @@ Action = (
     | RecordBoot
     | LiftTaint
     | SetMigConfig
+    | TellAgent
     | ChangeAction
     | HealNode
     | QuarantineNode

@@ -65,7 +65,17 @@ RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 """On a pool of existing nodes: it stays until the controller has released them."""
 
 ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
-"""On a pool: `paused` or `aborted`, set by people, see `fleet_controller.rollout`."""
+"""On a pool: `paused`, `aborted` or `undo:LAYOUT`, set by people, see
+`fleet_controller.known_layouts`.
+"""
+DESIRED_ANNOTATION: Final = "slicewright.io/desired-state"
+"""On a node whose layout is not the one that its pool's stack file declares, as after an undo: what
+its agent must find there, in place of the agent's file.
+"""
+REPORTS_AFTER_ANNOTATION: Final = "slicewright.io/reports-after"
+"""On a node whose layout was set while there was a report of a match with that very layout: only
+later reports count. The time is that report's, so of the node's own clock.
+"""
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
 """On a node whose layout is being changed (`fleet_controller.layout_change.Change`)."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"

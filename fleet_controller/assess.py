@@ -39,6 +39,7 @@ node_agent/verdict/reasons.py.
 OF_THE_LAYOUT = frozenset(
     {
         "ReportOfAnotherLayout",
+        "ReportFromEarlierLayout",
         "MigConfigNotSet",
         "WrongLayout",
         "UnwantedMig",
@@ -74,6 +75,10 @@ class Assessment:
     """Whether the node may still get there without help, because it is being set up."""
     expires: float | None = None
     """When the report becomes too old; seconds since the epoch."""
+    matched: float = 0.0
+    """When the agent last found a match with the layout that is wanted, in this boot, though the
+    node's labels may say something else; 0: it did not.
+    """
     planned: bool = False
     """Whether it belongs to a change that is under way: nothing to warn of."""
 
@@ -115,7 +120,7 @@ def _assess(
     assert report is not None
     expires = report.time + REPORT_AGE_LIMIT_S
     if report.verdict == "Match":
-        return (
+        found = (
             _label_problem(node, pool, expires)
             or _not_ready(node, expires)
             or Assessment(
@@ -125,6 +130,7 @@ def _assess(
                 expires=expires,
             )
         )
+        return replace(found, matched=report.time)
     mismatch = report.verdict == "Mismatch"
     return Assessment(
         status="False" if mismatch else "Unknown",
@@ -160,6 +166,12 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
         return _unknown(
             "ReportFromEarlierBoot",
             "the node has booted since the report; MIG partitions do not survive a reboot",
+            settles=True,
+        )
+    if node.reports_after and report.time <= node.reports_after:
+        return _unknown(
+            "ReportFromEarlierLayout",
+            "the report is of before the node's layout was set, though of the same layout",
             settles=True,
         )
     if report.time > now + REPORT_AGE_LIMIT_S:

@@ -45,6 +45,10 @@ class ApplyLayout:
     node: str
     version: str
     change: Change
+    told: str = ""
+    """What the agent must find there in place of its file; empty: what the file says."""
+    reports_after: float = 0.0
+    """The time of the latest report of a match with this layout; 0: there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from fleet_controller.actions import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.api import (
     DEFAULT_MIG_CONFIG,
@@ -166,6 +167,8 @@ def decide(
             if join:
                 actions.append(join)
             actions += _node_actions(member, pool, _gpu_pods(pods.get(node.name)), now)
+            if node.told != pool.told and node.mig_config == pool.mig_config is not None:
+                actions.append(TellAgent(node=node.name, told=pool.told))
         actions += quarantine(pool, members)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
@@ -177,6 +180,9 @@ def decide(
             # A merge patch: what is left out would stay.
             gone = {key: None for key in pool.status if key not in status}
             actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
+        if pool.no_undo:
+            event = _event(pool, "UndoNotPossible", f"it cannot be undone: {pool.no_undo}", now)
+            wanted_events[event.name] = event
         if progress := _still_waiting(pool, status, now, deadlines):
             wanted_events[progress.name] = progress
     for node, left in departing(pools, nodes):
@@ -251,7 +257,15 @@ def _node_actions(
     # Before the condition, the writing of which would make the node's version another.
     if fresh(node) and must_change(node, pool) and gpu_pods == ():
         assert pool.mig_config is not None
-        actions.append(SetMigConfig(node=node.name, version=node.version, value=pool.mig_config))
+        actions.append(
+            SetMigConfig(
+                node=node.name,
+                version=node.version,
+                value=pool.mig_config,
+                told=pool.told,
+                reports_after=assessment.matched,
+            )
+        )
     boot = None
     if assessment.status == "True" and (
         (node.verified_boot, node.verified_layout) != (node.boot_id, pool.mig_config or "")

@@ -14,10 +14,12 @@ from fleet_controller.actions import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.api import (
     API_VERSION,
     CHANGE_ANNOTATION,
+    DESIRED_ANNOTATION,
     EVENTS_NAMESPACE,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
@@ -26,6 +28,7 @@ from fleet_controller.api import (
     POOL_KIND,
     POOL_PLURAL,
     QUARANTINE_EFFECT,
+    REPORTS_AFTER_ANNOTATION,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -67,6 +70,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_record_boot(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
+        case TellAgent():
+            cluster.nodes.put(_tell(cluster, action))
         case CordonNode():
             cluster.nodes.put(_changed(cluster, action, {"spec": {"unschedulable": True}}))
         case NoteChange():
@@ -114,6 +119,7 @@ def subject(action: Action) -> str:
             | HoldNode(node=node)
             | RecordBoot(node=node)
             | SetMigConfig(node=node)
+            | TellAgent(node=node)
             | JoinNode(node=node)
             | CordonNode(node=node)
             | NoteChange(node=node)
@@ -215,8 +221,22 @@ def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
         "metadata": {
             "resourceVersion": action.version,
             "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None},
+            "annotations": _for_agent(action),
         }
     }
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _for_agent(action: SetMigConfig | ApplyLayout) -> dict[str, str | None]:
+    # With the label in one patch: so an agent never proves one layout by the text of another.
+    after = stamp(action.reports_after) if action.reports_after else None
+    return {DESIRED_ANNOTATION: action.told or None, REPORTS_AFTER_ANNOTATION: after}
+
+
+def _tell(cluster: Cluster, action: TellAgent) -> dict[str, Any]:
+    # Not conditional: where the node has another layout meanwhile, its agent proves the wrong one,
+    # and the controller sees by the hash in the report that it does.
+    patch = {"metadata": {"annotations": {DESIRED_ANNOTATION: action.told or None}}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
@@ -234,7 +254,10 @@ def _apply(cluster: Cluster, action: ApplyLayout) -> dict[str, Any]:
     patch = {
         "metadata": {
             "resourceVersion": action.version,
-            "annotations": {CHANGE_ANNOTATION: action.change.dump()},
+            "annotations": {
+                CHANGE_ANNOTATION: action.change.dump(),
+                **_for_agent(action),
+            },
             "labels": {MIG_CONFIG_LABEL: action.change.target, MIG_STATE_LABEL: None},
         }
     }

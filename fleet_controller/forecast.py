@@ -48,6 +48,9 @@ def forecast(
     asked of its rollout aside. most: so many waves are worked out, each of which takes one decision
     over all nodes.
     """
+    if pool.mig_config is None:
+        # Changes that are under way in such a pool are ended as they are.
+        return Forecast(waves=(), later=(), left=(), steps=0)
     pool = replace(pool, suspended="")
     now = {node.name: (node, base) for node, base in members}
     waves: list[tuple[str, ...]] = []

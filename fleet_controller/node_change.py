@@ -109,7 +109,7 @@ def go_on(
             # Somebody has set another layout. Pods may have come, so from the beginning.
             return Turn(actions=(_moved(node, change, "Draining", now),), said=base)
         case "Applying":
-            return _applied(node, change, base, now)
+            return _applied(node, pool, change, base, now)
         case "Failed":
             return _failed(node, pool, change, pods, now)
 
@@ -196,15 +196,21 @@ def _drained(
         # The pods are listed again with the taint: one may have been bound since the last look.
         return Turn(hold=True, said=said, again=again)
     applying = replace(change, phase="Applying", since=now)
-    apply = ApplyLayout(node=node.name, version=node.version, change=applying)
+    apply = ApplyLayout(
+        node=node.name,
+        version=node.version,
+        change=applying,
+        told=pool.told,
+        reports_after=base.matched,
+    )
     return Turn(actions=(apply,), said=said, again=again)
 
 
-def _applied(node: Node, change: Change, base: Assessment, now: float) -> Turn:
+def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> Turn:
     limit = change.since + APPLY_LIMIT_S
     way_out = (
-        "The node stays cordoned. Repair it or delete it; or undo: set the pool's layout back in "
-        "the stack file, and run `pulumi up`"
+        "The node stays cordoned. Repair it or delete it; or `slicewright rollout undo "
+        f"{pool.name}`"
     )
     if node.mig_state == "failed":
         message = (

@@ -7,6 +7,7 @@ from fleet_controller.api import (
     MAX_FAILING_NODES,
     Manifest,
 )
+from fleet_controller.known_layouts import MOST_REMEMBERED
 from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
 
 SCHEMA: Manifest = object_of(
@@ -54,6 +55,11 @@ SCHEMA: Manifest = object_of(
                     pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
                     maxLength=63,
                 ),
+                "desiredState": text(
+                    "What every node's agent must find, whose hash layoutHash is: kept for an undo "
+                    "of a later layout. Absent if mig-manager does not partition the nodes.",
+                    maxLength=65536,
+                ),
                 "existingNodes": object_of(
                     "For nodes that exist without the pool, as in a cluster that slicewright did "
                     "not create: what the fleet controller brings to every node that the selector "
@@ -84,6 +90,25 @@ SCHEMA: Manifest = object_of(
                 "observedGeneration": generation(
                     "The generation of the spec that the status describes."
                 ),
+                "layout": text(
+                    "Value of nvidia.com/mig.config that the nodes are to have now: migConfig, or "
+                    "an earlier one where the change to it is undone."
+                ),
+                "provenLayouts": {
+                    "type": "array",
+                    "maxItems": MOST_REMEMBERED,
+                    "description": "Layouts with which the pool was verified, the last one first: "
+                    "what an undo goes back to.",
+                    "items": object_of(
+                        "As in the spec of that time.",
+                        {
+                            "migConfig": text("Value of nvidia.com/mig.config."),
+                            "layoutHash": text("SHA-256 of desiredState."),
+                            "desiredState": text("What every node's agent must find."),
+                        },
+                        required=("migConfig", "layoutHash", "desiredState"),
+                    ),
+                },
                 "waitingSince": text(
                     "Since when this generation has waited to settle; absent once it has.",
                     format="date-time",

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet_controller.api import DEGRADED, MAX_FAILING_NODES, PROGRESSING, SETTLED, VERIFIED
+from fleet_controller.known_layouts import remembered
 from fleet_controller.members import Member
 from fleet_controller.rollout import Rollout, fresh, how_far
 from fleet_controller.state import Pool, stamp
 
+UNDONE = "RolloutUndone"
 EXAMPLES = 2
 """Nodes of a pool that its conditions tell in full."""
 
@@ -26,11 +28,15 @@ def pool_status(
         key=lambda m: (m.assessment.status != "False", m.settling, m.node.name),
     )
     false = sum(m.assessment.status == "False" for m in members)
+    verified = _verified(pool, members, bad, rollout)
+    layouts = remembered(pool.declared, pool.status, verified=verified[0] and bool(members))
     settled = _settled(pool, members, bad, rollout)
     since = None if settled[0] else _waiting_since(pool, now)
     return {
         "observedGeneration": pool.generation,
         **({"waitingSince": since} if since else {}),
+        **({"layout": pool.mig_config} if pool.mig_config else {}),
+        **({"provenLayouts": layouts} if layouts else {}),
         "nodes": {
             "total": len(members),
             "verified": len(members) - len(bad),
@@ -44,7 +50,7 @@ def pool_status(
             for m in bad[:MAX_FAILING_NODES]
         ],
         "conditions": [
-            _condition(pool, VERIFIED, *_verified(pool, members, bad, rollout), now),
+            _condition(pool, VERIFIED, *verified, now),
             _condition(pool, PROGRESSING, *_progressing(pool, members, rollout), now),
             _condition(pool, DEGRADED, *_degraded(pool, members, bad, rollout), now),
             _condition(pool, SETTLED, *settled, now),
@@ -65,6 +71,27 @@ def _waiting_since(pool: Pool, now: float) -> str | None:
 def _verified(
     pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
 ) -> tuple[bool, str, str]:
+    """Whether the nodes have the layout that the spec declares."""
+    as_wanted, reason, message = _as_wanted(pool, members, bad, rollout)
+    if as_wanted and pool.undone:
+        return False, UNDONE, f"{message}, {_what_undone_means(pool)}"
+    return as_wanted, reason, message
+
+
+def _what_undone_means(pool: Pool) -> str:
+    assert pool.declared is not None, "what is not declared cannot be undone"
+    return (
+        f"with layout {pool.mig_config}, to which the change to {pool.declared.mig_config} was "
+        f"undone. The stack file still declares {pool.declared.mig_config}, so `pulumi up` fails: "
+        f"write {pool.mig_config} there; or, to change forward again, `slicewright rollout resume "
+        f"{pool.name}`"
+    )
+
+
+def _as_wanted(
+    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+) -> tuple[bool, str, str]:
+    """Whether the nodes have the layout that they are to have now."""
     if rollout.stopped in _SUSPENDED:
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
@@ -139,7 +166,7 @@ def _settled(
 ) -> tuple[bool, str, str]:
     """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
     verified, reason, message = _verified(pool, members, bad, rollout)
-    if verified:
+    if verified or reason == UNDONE:
         return True, reason, message
     if rollout.stopped in _SUSPENDED and not rollout.applying:
         return True, reason, message

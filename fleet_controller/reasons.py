@@ -61,6 +61,12 @@ OF_A_NODE: Final = (
         remedy=_NOTHING,
     ),
     Reason(
+        code="ReportFromEarlierLayout",
+        status="Unknown",
+        meaning="the node has had another layout since the report, and was given this one again",
+        remedy="nothing; its agent reports anew within a minute or two",
+    ),
+    Reason(
         code="ReportTimeImplausible",
         status="Unknown",
         meaning="the time of the report is in the future",

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 from fleet_controller.api import (
     DEFAULT_MIG_CONFIG,
+    DESIRED_ANNOTATION,
     JOINED_ANNOTATION,
     RELEASE_FINALIZER,
+    REPORTS_AFTER_ANNOTATION,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
@@ -156,6 +158,8 @@ def _release(node: Node) -> ReleaseNode:
         VERIFIED_BOOT_ANNOTATION: node.verified_boot,
         VERIFIED_LAYOUT_ANNOTATION: node.verified_layout,
         STUCK_ANNOTATION: node.stuck,
+        DESIRED_ANNOTATION: node.told,
+        REPORTS_AFTER_ANNOTATION: node.reports_after,
         JOINED_ANNOTATION: "there",
     }
     return ReleaseNode(

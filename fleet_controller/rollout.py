@@ -8,7 +8,9 @@ node that is out anyway may change at no cost, as one of at most that many at a 
 With `maxFailures` failed nodes no further one begins. `slicewright.io/rollout: paused` on the pool
 stops cordons, evictions and labels, and leaves the nodes that are being drained cordoned; `aborted`
 puts those back into service, too. A node whose label is set goes on in either case: there is no way
-back from there but a change to the old layout, which is a rollout of its own.
+back from there but a change to the old layout, which is a rollout of its own. `undo:LAYOUT` is such
+a rollout, without another stack file (`known_layouts`): the pool's layout is then the earlier one,
+and all that is said here holds of the way back.
 
 Nodes that have never been verified are no part of this: no pod can be on them.
 """
@@ -153,14 +155,18 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
 
 def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
     """How far it is, for people."""
-    parts = [f"{rollout.done} of {total} nodes have layout {rollout.wanted}"]
+    parts = [f"{rollout.done} of {total} nodes have layout {rollout.wanted}{_undone(pool)}"]
     if working := [name for name in rollout.changing if name not in rollout.failed]:
         parts.append(f"changing: {_names(working)}")
     if rollout.failed:
         parts.append(f"failed: {_names(rollout.failed)}")
     if rollout.waiting:
         parts.append(f"waiting: {_names(rollout.waiting)}")
-    resume = f"kubectl annotate gpupool {pool.name} slicewright.io/rollout-"
+    resume = (
+        f"slicewright rollout resume {pool.name}"
+        if pool.undone
+        else f"kubectl annotate gpupool {pool.name} slicewright.io/rollout-"
+    )
     match rollout.stopped:
         case "paused" | "aborted":
             parts.append(f"it is {rollout.stopped}; to go on: {resume}")
@@ -174,6 +180,12 @@ def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
         case _:
             pass
     return "; ".join(parts)
+
+
+def _undone(pool: Pool) -> str:
+    if pool.declared is None or not pool.undone:
+        return ""
+    return f", to which the change to {pool.declared.mig_config} is undone"
 
 
 def _waits(node: Node, pool: Pool, pods: tuple[NodePod, ...] | None) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -15,11 +15,13 @@ from typing import Any
 from fleet_controller.api import (
     CHANGE_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
+    DESIRED_ANNOTATION,
     JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
     QUARANTINE_EFFECT,
+    REPORTS_AFTER_ANNOTATION,
     ROLLOUT_ANNOTATION,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -27,11 +29,15 @@ from fleet_controller.api import (
     VERIFIED_LAYOUT_ANNOTATION,
     ZONE_LABEL,
 )
+from fleet_controller.known_layouts import (
+    Asked,
+    KnownLayout,
+    read_asked,
+    read_layout,
+    target_of_undo,
+)
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
 from telemetry.plain import plain
-
-SUSPENDED = ("paused", "aborted")
-"""Values of the annotation that stops a pool's rollout."""
 
 _EPOCH = 0.0
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
@@ -104,6 +110,10 @@ class Node:
     """The layout with which the controller last found the node verified; empty: none."""
     stuck: str = ""
     """The note of the watchdog, see `fleet_controller.stuck`; empty: none."""
+    told: str = ""
+    """What its agent must find in place of its file, see DESIRED_ANNOTATION; empty: nothing."""
+    reports_after: float = 0.0
+    """Reports of this time, and earlier ones, are about an earlier layout; 0: none are."""
     quarantine_at: int | None = None
     """Where in its taints the startup taint with the effect NoExecute is; None without one."""
 
@@ -160,6 +170,7 @@ class Pool:
     created: float
     selector: Mapping[str, str]
     layout_hash: str
+    """Of the layout that its nodes are to have now; so is `mig_config`."""
     fewest: int
     mig_config: str | None
     status: Mapping[str, Any]
@@ -176,6 +187,17 @@ class Pool:
     policy: RolloutPolicy = DEFAULT_POLICY
     suspended: str = ""
     """`paused` or `aborted`: what people have asked of its rollout; empty: nothing."""
+    declared: KnownLayout | None = None
+    """The layout that its spec declares; None where mig-manager does not partition it."""
+    told: str = ""
+    """What its agents must find in place of their file; empty: what the file says."""
+    no_undo: str = ""
+    """Why an undo that people have asked for cannot be; empty: none is asked for, or it can."""
+
+    @property
+    def undone(self) -> bool:
+        """Whether its nodes are to have an earlier layout than its spec declares."""
+        return self.declared is not None and self.mig_config != self.declared.mig_config
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -219,6 +241,8 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         change=notes.get(CHANGE_ANNOTATION, ""),
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
         stuck=notes.get(STUCK_ANNOTATION, ""),
+        told=notes.get(DESIRED_ANNOTATION, ""),
+        reports_after=_reports_after(notes.get(REPORTS_AFTER_ANNOTATION)),
         quarantine_at=next(
             (
                 index
@@ -228,6 +252,14 @@ def read_node(raw: Mapping[str, Any]) -> Node:
             None,
         ),
     )
+
+
+def _reports_after(text: str | None) -> float:
+    """0 also for what nobody can read."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return _EPOCH
 
 
 def _joined(text: str | None) -> Joined | None:
@@ -277,7 +309,8 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
     meta, spec = raw["metadata"], raw["spec"]
     existing = spec.get("existingNodes")
     asked = (meta.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")
-    return Pool(
+    layout = spec.get("migConfig") or None
+    pool = Pool(
         name=meta["name"],
         uid=meta["uid"],
         generation=meta.get("generation", 1),
@@ -285,7 +318,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         selector=dict(spec["selector"]["matchLabels"]),
         layout_hash=spec["layoutHash"],
         fewest=int(spec["expectedNodes"]["min"]),
-        mig_config=spec.get("migConfig") or None,
+        mig_config=layout,
         status=raw.get("status") or {},
         brings=None if existing is None else dict(existing["labels"]),
         disables_mig=(existing or {}).get("migLayoutOnRelease") == "Disable",
@@ -293,7 +326,42 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
-        suspended=asked if asked in SUSPENDED else "",
+        declared=None
+        if layout is None
+        # Of a pool that an older program wrote: it can be had, and not be gone back to.
+        else read_layout(spec)
+        or KnownLayout(mig_config=layout, layout_hash=spec["layoutHash"], desired=""),
+    )
+    return obeying(pool, asked)
+
+
+def obeying(pool: Pool, asked: str) -> Pool:
+    """The pool with what people ask of it. asked: the value of ROLLOUT_ANNOTATION.
+
+    An undo that cannot be pauses the rollout: whoever asked for it does not want it to go on.
+    """
+    said, declared = read_asked(asked) or Asked(), pool.declared
+    if declared is None:
+        why = target_of_undo(None, pool.status) if said.undoes else ""
+        return replace(pool, suspended=said.suspended, no_undo=str(why))
+    as_declared = replace(
+        pool,
+        suspended=said.suspended,
+        mig_config=declared.mig_config,
+        layout_hash=declared.layout_hash,
+        told="",
+        no_undo="",
+    )
+    if said.undoes != declared.mig_config:
+        return as_declared
+    target = target_of_undo(declared, pool.status)
+    if isinstance(target, str):
+        return replace(as_declared, no_undo=target, suspended=said.suspended or "paused")
+    return replace(
+        as_declared,
+        mig_config=target.mig_config,
+        layout_hash=target.layout_hash,
+        told=target.desired,
     )
 
 

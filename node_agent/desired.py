@@ -117,6 +117,19 @@ def parse(text: str, *, source: str = "desired state") -> Desired:
     return desired
 
 
+def told_or_declared(told: str, declared: Desired) -> Desired:
+    """What is written in `told`, as the fleet controller tells it of an earlier layout of the pool.
+
+    `declared` where `told` is empty, or nonsense, or of another pool: the report then names the
+    hash of `declared`, which the controller does not take for the other's.
+    """
+    try:
+        found = parse(told) if told else declared
+    except DesiredError:
+        return declared
+    return found if found.pool == declared.pool else declared
+
+
 def dump(desired: Desired) -> str:
     """Canonical JSON: equal states give equal bytes, whatever order they were built in. Raises
     DesiredError on nonsense.

@@ -17,7 +17,7 @@ from kubeapi import Client
 from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.own_node import OwnNode
-from node_agent.desired import Desired, hash_of
+from node_agent.desired import Desired, hash_of, told_or_declared
 from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.nvml.observed import Observation
 from node_agent.nvml.prober import Prober
@@ -112,6 +112,8 @@ class NodeWatch:
         kernel_log: Path = KMSG,
     ) -> None:
         """renewal: None keeps a container for ever, whatever it does not see."""
+        self._declared = desired
+        self._told = ""
         self._desired = desired
         self._renewal = renewal
         self._layout_hash = hash_of(desired)
@@ -191,11 +193,27 @@ class NodeWatch:
         if fresh is not None:
             self._node = self._identity = fresh
             self._node_read = now
+            self._obey(fresh.told)
         elif (
             self._verdicts.last != "Match"
             or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s
         ):
             self._node = None
+
+    def _obey(self, told: str) -> None:
+        """From now on judges by what the controller tells, or by the file.
+
+        That is no freedom: the controller compares the hash in the report with the one it wants.
+        """
+        if told == self._told:
+            return
+        self._told = told
+        self._desired = told_or_declared(told, self._declared)
+        self._layout_hash = hash_of(self._desired)
+        self._metrics.desired = self._desired
+        if self._renewal:
+            self._renewal.desired = self._desired
+        log.info("layout to prove", told=bool(told), layout=self._layout_hash[:8])
 
     def _with_hung_since(self, verdict: Verdict, at: float) -> Verdict:
         """With the time since when the driver hangs; an age would change at every probe."""
@@ -227,7 +245,7 @@ class NodeWatch:
             at=at,
         )
         error_before = self._reporter.last_error
-        if self._reporter.write(body, now=at):
+        if self._reporter.write(body, now=at, after=self._identity.reports_after):
             self._metrics.count_report(written=True)
         elif self._reporter.last_error and self._reporter.last_error != error_before:
             self._metrics.count_report(written=False)

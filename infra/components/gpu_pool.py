@@ -198,6 +198,7 @@ def _spec(pool: PoolPlan) -> dict[str, Any]:
     }
     if pool.mig_config is not None:
         spec["migConfig"] = pool.mig_config
+        spec["desiredState"] = pool.desired
     if pool.mig_config is not None or values.judged_by_policy(pool):
         spec["rolloutPolicy"] = values.rollout_policy(pool)
     if isinstance(pool, ByoPoolPlan):

@@ -31,7 +31,10 @@ def rollout_warnings(
     if live is None or total == 0:
         return []
     said = []
-    before = live.get("migConfig")
+    # Of a pool whose change is undone, the nodes have another layout than its spec's.
+    now = (status or {}).get("layout")
+    declared = live.get("migConfig")
+    before = None if declared == pool.mig_config else now or declared
     if pool.mig_config is not None and before and before != pool.mig_config:
         said.append(_rolls(pool, str(before), total))
     if total > pool.nodes.max:

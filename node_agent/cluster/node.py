@@ -35,6 +35,14 @@ class NodeState:
     """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
     mig_config: str = ""
     """Label nvidia.com/mig.config, which mig-manager applies; empty without it."""
+    told: str = ""
+    """What the node must look like in place of the agent's file, as the controller tells it after
+    an undo (annotation slicewright.io/desired-state); empty: as the file says.
+    """
+    reports_after: str = ""
+    """A report of this time, or of an earlier one, does not count (annotation
+    slicewright.io/reports-after); empty: all count.
+    """
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
@@ -43,6 +51,7 @@ def read(node: Mapping[str, Any]) -> NodeState:
     """Reads a Node object. A new one without status has no resources and an empty boot id."""
     status = node.get("status") or {}
     labels = node["metadata"].get("labels") or {}
+    notes = node["metadata"].get("annotations") or {}
     return NodeState(
         name=node["metadata"]["name"],
         uid=node["metadata"]["uid"],
@@ -51,6 +60,8 @@ def read(node: Mapping[str, Any]) -> NodeState:
         allocatable=_extended(status.get("allocatable")),
         mig_state=labels.get("nvidia.com/mig.config.state", ""),
         mig_config=labels.get("nvidia.com/mig.config", ""),
+        told=notes.get("slicewright.io/desired-state", ""),
+        reports_after=notes.get("slicewright.io/reports-after", ""),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )
 

@@ -166,6 +166,8 @@ class Reporter:
     random: Callable[[], float] = random.random
     _written: dict[str, Any] | None = None
     _written_at: float = float("-inf")
+    _time: str = ""
+    """Of the last report, as it stands there: such times sort as text."""
     _tokens: float = _BURST
     """Changed reports that may be written now."""
     _counted_at: float = 0.0
@@ -178,14 +180,19 @@ class Reporter:
     def __post_init__(self) -> None:
         self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
 
-    def write(self, new: dict[str, Any], *, now: float) -> bool:
-        """Whether a report was written. On an error sets `last_error`; later calls try again."""
+    def write(self, new: dict[str, Any], *, now: float, after: str = "") -> bool:
+        """Whether a report was written. On an error sets `last_error`; later calls try again.
+
+        after: a report of this time (as in reports), or an earlier one, does not count for the
+        controller, so that an equal one is written.
+        """
         if self._backoff.waits(now):
             return False
         try:
             if not self._known:
                 self._recall(now)
-            if not self._is_due(content(new), now):
+            outdated = bool(after) and self._time <= after < new["report"]["time"]
+            if not outdated and not self._is_due(content(new), now):
                 return False
             self.client.patch(
                 path_of(API_VERSION, PLURAL, self.node_name),
@@ -199,6 +206,7 @@ class Reporter:
             return False
         self._backoff.succeeded()
         self._written, self._written_at, self.last_error = content(new), now, None
+        self._time = new["report"]["time"]
         self._tokens -= 1
         self._next_heartbeat = now + self._interval()
         return True
@@ -234,7 +242,7 @@ class Reporter:
         except (KeyError, TypeError, ValueError):
             pass  # not one of ours: overwrite it
         else:
-            self._written = content(old)
+            self._written, self._time = content(old), old["report"]["time"]
             self._next_heartbeat = min(written_at, now) + self._interval()
         self._known = True
 

@@ -1,4 +1,4 @@
-"""`slicewright rollout`: how far a change of a pool's layout is; pause, resume or abort it."""
+"""`slicewright rollout`: how far a change of a pool's layout is; pause, abort or undo it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ _TRIES = 5
 
 _HELP = {
     "pause": "no further node is drained or changed; nodes that are drained stay cordoned",
-    "resume": "go on after a pause or an abort",
+    "resume": "go on after a pause or an abort; after an undo, change forward again",
     "abort": "as pause, and nodes that are drained go back into service as they are",
+    "undo": "the nodes go back to the layout with which the pool was last verified",
 }
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
-        help="how far the change of a pool's layout is; pause, resume or abort it",
+        help="how far the change of a pool's layout is; pause, resume, abort or undo it",
         description="The fleet controller changes the layout of nodes in service a few at a time "
-        "(docs/reference/rollout.md). Pause, resume and abort write the annotation "
-        f"{ROLLOUT_ANNOTATION} of the GPUPool, which it obeys. To undo a change, write the old "
-        "layout into the stack file and run `pulumi up`.",
+        "(docs/reference/rollout.md). Pause, resume, abort and undo write the annotation "
+        f"{ROLLOUT_ANNOTATION} of the GPUPool, which it obeys. An undo leaves the stack file as it "
+        "is, and `pulumi up` fails until the file declares the layout that the nodes have.",
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     status = verbs.add_parser("status", help="how far it is; exits as `slicewright status` does")

@@ -88,7 +88,7 @@ def exit_code(fleet: Fleet) -> int:
     match fleet.worst:
         case State.VERIFIED:
             return PROVEN if fleet.pools else NOT_PROVEN
-        case State.SETTING_UP | State.CHANGING | State.STOPPED:
+        case State.SETTING_UP | State.CHANGING | State.STOPPED | State.UNDONE:
             return NOT_PROVEN
         case State.DEGRADED | State.MISSING:
             return DEGRADED

@@ -33,6 +33,7 @@ def _pool(pool: PoolView) -> dict[str, Any]:
         "message": pool.message,
         "next": list(pool.next),
         "layout": pool.layout or None,
+        "declared": pool.declared or None,
         "wanted": {"min": fewest, "max": most},
         "nodes": {"total": pool.total, "verified": pool.verified, "held": pool.held},
         "gpus": [_group(group) for group in pool.gpus],

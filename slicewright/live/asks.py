@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal, assert_never
 
 from fleet_controller.api import ROLLOUT_ANNOTATION
-from fleet_controller.state import SUSPENDED
+from fleet_controller.known_layouts import Asked, read_asked
 from slicewright.live.fleet import PoolView, RolloutView
 from telemetry.plain import plain
 
-Verb = Literal["pause", "resume", "abort"]
-VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort")
-_VALUES: Final = {"pause": "paused", "abort": "aborted", "resume": ""}
+Verb = Literal["pause", "resume", "abort", "undo"]
+VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort", "undo")
 _SHOWN = 6
 
 
@@ -33,22 +32,71 @@ class Ask:
 
 def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
     """now: the value of the annotation. Raises Refused."""
-    wanted, rollout = _VALUES[verb], pool.rollout
-    if now and now not in SUSPENDED:
+    asked, rollout = read_asked(now), pool.rollout
+    if asked is None:
         # The controller ignores it; so nothing is stopped, and whoever wrote it meant something.
         raise Refused(
             f"the annotation {ROLLOUT_ANNOTATION} of pool {pool.name} is {plain(now)!r}, which "
             f"means nothing; remove it first: kubectl annotate gpupool {pool.name} "
             f"{ROLLOUT_ANNOTATION}-"
         )
-    if now == wanted:
-        already = f"{wanted} already" if wanted else "not stopped: nothing to resume"
-        return Ask(value=None, said=(f"the rollout of pool {pool.name} is {already}",))
-    if verb != "resume" and rollout is None:
+    what = f"the rollout of pool {pool.name}"
+    undone = bool(pool.declared) and asked.undoes == pool.declared
+    if verb == "undo":
+        return _undo(pool, asked) if not undone else _already(f"{what} is undone already")
+    if verb == "resume":
+        return _resume(pool, asked, undone=undone)
+    wanted = replace(asked, suspended="paused" if verb == "pause" else "aborted")
+    if wanted == asked:
+        return _already(f"{what} is {asked.suspended} already")
+    if rollout is None:
         raise Refused(f"pool {pool.name} has no rollout: {_rest(pool)}; nothing was changed")
-    done = {"pause": "paused", "abort": "aborted", "resume": "resumed"}[verb]
-    follows = _follows(verb, pool.name, rollout)
-    return Ask(value=wanted, said=(f"the rollout of pool {pool.name} is {done}", *follows))
+    follows = _stopped(verb, pool.name, rollout)
+    return Ask(value=wanted.dump(), said=(f"{what} is {wanted.suspended}", *follows))
+
+
+def _already(said: str) -> Ask:
+    return Ask(value=None, said=(said,))
+
+
+def _undo(pool: PoolView, asked: Asked) -> Ask:
+    if not pool.earlier:
+        raise Refused(f"pool {pool.name} cannot be undone: {pool.no_undo}; nothing was changed")
+    back = [n.name for n in pool.nodes if n.layout not in ("", pool.earlier)]
+    drained = [n.name for n in pool.nodes if n.layout == pool.earlier and n.phase]
+    said = [f"the change of pool {pool.name} to layout {pool.declared} is undone"]
+    if back:
+        said.append(f"change back to {pool.earlier}, a few at a time: {_names(back)}")
+    if drained:
+        said.append(f"back into service as they are: {_names(drained)}")
+    if not back and not drained:
+        said.append(f"no node has begun to change: all keep layout {pool.earlier}")
+    if asked.suspended:
+        said.append(f"it was {asked.suspended}, which it no longer is")
+    said.append(
+        f"the stack file still declares {pool.declared}: until {pool.earlier} is written there, "
+        f"`pulumi up` fails; to change forward again: slicewright rollout resume {pool.name}"
+    )
+    return Ask(value=Asked(undoes=pool.declared).dump(), said=tuple(said))
+
+
+def _resume(pool: PoolView, asked: Asked, *, undone: bool) -> Ask:
+    """Takes back what was asked last: the pause of an undo before the undo."""
+    what = f"the rollout of pool {pool.name}"
+    if asked == Asked():
+        return _already(f"{what} is not stopped: nothing to resume")
+    if undone and not asked.suspended:
+        forward = [n.name for n in pool.nodes if n.layout != pool.declared or n.phase]
+        after = f"nodes to change: {_names(forward)}" if forward else "no node waits to be changed"
+        said = f"the undo is taken back: pool {pool.name} changes to layout {pool.declared}"
+        return Ask(value="", said=(said, after))
+    kept = Asked(undoes=asked.undoes if undone else "")
+    if not undone and not asked.suspended:
+        said = (
+            f"the undo of layout {plain(asked.undoes)} had ended: the stack file declares another"
+        )
+        return Ask(value="", said=(said,))
+    return Ask(value=kept.dump(), said=(f"{what} is resumed", *_resumed(pool.rollout)))
 
 
 def _rest(pool: PoolView) -> str:
@@ -57,9 +105,14 @@ def _rest(pool: PoolView) -> str:
     return "NVIDIA's mig-manager does not partition its nodes, so that another layout is new nodes"
 
 
-def _follows(verb: Verb, pool: str, rollout: RolloutView | None) -> Sequence[str]:
+def _resumed(rollout: RolloutView | None) -> Sequence[str]:
     if rollout is None:
         return ("no node waits to be changed",)
+    ahead = [*(name for wave in rollout.waves for name in wave), *rollout.later]
+    return (f"nodes to change, in this order: {_names(ahead)}",) if ahead else ()
+
+
+def _stopped(verb: Literal["pause", "abort"], pool: str, rollout: RolloutView) -> Sequence[str]:
     cut, drained = _parted(rollout)
     goes_on = [f"being cut, and finished: {_names(cut)}"] if cut else []
     match verb:
@@ -71,13 +124,12 @@ def _follows(verb: Verb, pool: str, rollout: RolloutView | None) -> Sequence[str
             return (
                 *goes_on,
                 *back,
-                f"the pool still wants layout {rollout.layout}, as its stack file does: a `pulumi "
-                f"up` fails until it is resumed (slicewright rollout resume {pool}), or until the "
-                "old layout is in the stack file, and then up changes back what has changed",
+                f"the pool still wants layout {rollout.layout}: a `pulumi up` fails until it is "
+                f"resumed (slicewright rollout resume {pool}), or the old layout is in the stack "
+                f"file; to take back what has changed: slicewright rollout undo {pool}",
             )
-        case "resume":
-            ahead = [*(name for wave in rollout.waves for name in wave), *rollout.later]
-            return (f"nodes to change, in this order: {_names(ahead)}",) if ahead else ()
+        case _:
+            assert_never(verb)
 
 
 def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:

@@ -104,7 +104,10 @@ def coming(
 
 
 def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
-    return planned.mig_config is not None and planned.mig_config != pool.mig_config
+    if planned.mig_config is None or planned.mig_config == pool.mig_config:
+        return False
+    # Of a pool whose change is undone, the same stack file as before changes nothing.
+    return pool.declared is None or planned.mig_config != pool.declared.mig_config
 
 
 def _rolling(
@@ -112,7 +115,12 @@ def _rolling(
 ) -> Rolling:
     policy = read_policy(values.rollout_policy(planned))
     after = replace(
-        pool, mig_config=planned.mig_config, layout_hash=planned.layout_hash, policy=policy
+        pool,
+        mig_config=planned.mig_config,
+        layout_hash=planned.layout_hash,
+        declared=None,
+        told="",
+        policy=policy,
     )
     assessed = [(node, assess(node, after, found.reports.get(node.name), now)) for node in members]
     pods = {

@@ -15,8 +15,10 @@ from fleet_controller.api import DEGRADED, PROGRESSING, VERIFIED
 from fleet_controller.assess import assess
 from fleet_controller.drain import read_pod
 from fleet_controller.forecast import forecast
+from fleet_controller.known_layouts import target_of_undo
 from fleet_controller.layout_change import Change, change_of
 from fleet_controller.membership import memberships
+from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout import Rollout, decide_rollout
 from fleet_controller.state import Condition, Node, Pool
 from slicewright.live import next_steps
@@ -42,6 +44,8 @@ class State(Enum):
     CHANGING = "changing"
     STOPPED = "stopped"
     """Paused or aborted by people."""
+    UNDONE = "undone"
+    """Verified with an earlier layout than the stack file declares, as people have asked."""
     DEGRADED = "degraded"
     """Wrong in a way that does not pass by itself."""
     MISSING = "missing"
@@ -121,6 +125,13 @@ class PoolView:
     verified: int
     held: int
     layout: str
+    """That its nodes are to have now."""
+    declared: str
+    """That its stack file declares; another one where the change to it is undone."""
+    earlier: str
+    """To which an undo would go back, or has gone; empty: it cannot be undone."""
+    no_undo: str
+    """Why not; empty where it can."""
     gpus: tuple[GpuGroup, ...]
     rollout: RolloutView | None
     nodes: tuple[NodeView, ...]
@@ -171,6 +182,7 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
     views = tuple(sorted((_node(node, pool, found) for node in nodes), key=_attention))
     state, reason, message = _said(pool, rollout)
     ahead = forecast(pool, assessed, pods, most=_WAVES)
+    target = target_of_undo(pool.declared, pool.status)
     return PoolView(
         name=pool.name,
         state=state,
@@ -181,6 +193,9 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
         verified=sum(view.verified for view in views),
         held=sum(view.held for view in views),
         layout=pool.mig_config or "",
+        declared=pool.declared.mig_config if pool.declared else "",
+        earlier="" if isinstance(target, str) else target.mig_config,
+        no_undo=target if isinstance(target, str) else "",
         gpus=gpu_groups(nodes, found.gpus),
         rollout=RolloutView(
             layout=rollout.wanted,
@@ -213,6 +228,9 @@ def _missing(name: str) -> PoolView:
         verified=0,
         held=0,
         layout="",
+        declared="",
+        earlier="",
+        no_undo="",
         gpus=(),
         rollout=None,
         nodes=(),
@@ -233,6 +251,8 @@ def _said(pool: Pool, rollout: Rollout) -> tuple[State, str, str]:
         return State.VERIFIED, verified.reason, verified.message
     if pool.suspended and rollout.stopped == pool.suspended:
         return State.STOPPED, verified.reason, verified.message
+    if verified.reason == UNDONE and pool.undone:
+        return State.UNDONE, verified.reason, verified.message
     if _true(degraded):
         return State.DEGRADED, degraded.reason, degraded.message
     going = pool.condition(PROGRESSING)

@@ -14,8 +14,8 @@ NODE: Final[Mapping[str, str]] = {
     "budget; or `slicewright rollout abort {pool}`",
     "DrainTimedOut": "end the pods that hold the node, and the change goes on by itself; or "
     "`slicewright rollout abort {pool}`",
-    "ChangeFailed": "repair the node, or delete it in the cloud; or write the old layout into the "
-    "stack file and run `pulumi up`",
+    "ChangeFailed": "repair the node, or delete it in the cloud; or go back to the layout before: "
+    "`slicewright rollout undo {pool}`",
     "NoReport": "`kubectl -n slicewright-system get pods -o wide -l "
     "app.kubernetes.io/name=node-agent` shows the node's agent; read its log",
     "ReportTooOld": "read the log of the node's agent: `kubectl -n slicewright-system logs -l "
@@ -35,11 +35,13 @@ POOL: Final[Mapping[str, str]] = {
     "WaitingForNodes": "see why no node joins: the node pool in the cloud (quota, stock, its "
     "events), or in an existing cluster the labels of `select`",
     "RolloutPaused": "`slicewright rollout resume {pool}`",
-    "RolloutAborted": "`slicewright rollout resume {pool}` to go on; to undo it, write the old "
-    "layout into the stack file and run `pulumi up`",
+    "RolloutAborted": "`slicewright rollout resume {pool}` to go on; `slicewright rollout undo "
+    "{pool}` to take back what has changed",
+    "RolloutUndone": "write the layout that the nodes have into the stack file and run `pulumi "
+    "up`; or change forward again: `slicewright rollout resume {pool}`",
     "RolloutBlocked": "uncordon the nodes that it names, or raise `max_unavailable`",
-    "RolloutStopped": "mend the nodes that failed; or write the old layout into the stack file "
-    "and run `pulumi up`",
+    "RolloutStopped": "mend the nodes that failed; or go back to the layout before: `slicewright "
+    "rollout undo {pool}`",
 }
 """Reason of a pool's condition -> what to do."""
 

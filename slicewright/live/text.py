@@ -15,6 +15,7 @@ _STYLES: Mapping[State, str] = {
     State.SETTING_UP: "yellow",
     State.CHANGING: "yellow",
     State.STOPPED: "magenta",
+    State.UNDONE: "magenta",
     State.DEGRADED: "red",
     State.MISSING: "red",
 }

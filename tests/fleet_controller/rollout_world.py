@@ -4,6 +4,8 @@ controller's actions as an API server takes them, and what must hold at each.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +19,7 @@ from fleet_controller.actions import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.api import DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
@@ -33,14 +36,22 @@ from fleet_controller.change_actions import (
 from fleet_controller.decide import Decision, decide, to_inspect
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.execute import subject
+from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.layout_change import change_of
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
+from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, obeying
 from fleet_controller.watchdog import MIG_MANAGER, MOST_TRIES, PAUSES_S, HealNode
 
 START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"
+
+
+def known(layout: str) -> KnownLayout:
+    """A layout as a pool's spec declares it."""
+    desired = json.dumps({"pool": "p", "gpus": layout})
+    digest = hashlib.sha256(desired.encode()).hexdigest()
+    return KnownLayout(mig_config=layout, layout_hash=digest, desired=desired)
 
 
 class Conflict(Exception):
@@ -50,6 +61,9 @@ class Conflict(Exception):
 @dataclass
 class World:
     pool: Pool
+    """As the controller reads it: with what people ask of it."""
+    asked: str = ""
+    """The annotation by which they do."""
     now: float = START
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, list[NodePod]] = field(default_factory=dict)
@@ -86,6 +100,17 @@ class World:
     was_open: set[str] = field(default_factory=set)
     """Uids of the nodes that this controller has seen without the taint."""
     made: int = 0
+    taken: dict[str, str] = field(default_factory=dict)
+    """The layout that a node's mig-manager has read from the label, and is about to make."""
+    behind: set[str] = field(default_factory=set)
+    """Nodes on which mig-manager has made another layout than the label asks for by now."""
+    read: dict[str, str] = field(default_factory=dict)
+    """What the agent of a node has last read there in place of its file."""
+
+    def __post_init__(self) -> None:
+        if self.pool.declared is None and self.pool.mig_config:
+            self.pool = replace(self.pool, declared=known(self.pool.mig_config))
+            self.asks(self.asked)
 
     # What others do.
 
@@ -119,6 +144,8 @@ class World:
         self.cursed.discard(name)
         self.relabelled.discard(name)
         self.by_admin.discard(name)
+        self.read.pop(name, None)
+        self._mig_manager_forgets(name)
         self.pods[name] = []
         if in_service:
             self.agent_reports(name)
@@ -129,12 +156,13 @@ class World:
         self.by_admin.discard(name)
 
     def wants(self, layout: str) -> None:
-        self.pool = replace(
-            self.pool,
-            mig_config=layout,
-            layout_hash=f"hash-{layout}",
-            generation=self.pool.generation + 1,
-        )
+        """Another stack file is brought up."""
+        generation = self.pool.generation + 1
+        self.pool = replace(self.pool, declared=known(layout), generation=generation)
+        self.asks(self.asked)
+
+    def asks(self, asked: str) -> None:
+        self.asked, self.pool = asked, obeying(self.pool, asked)
 
     def bind(self, node: str, **facts: bool) -> None:
         """A pod, where the scheduler may bind one."""
@@ -156,26 +184,41 @@ class World:
     def mig_manager_works(self, name: str) -> None:
         node = self.nodes[name]
         wanted, state = node.labels.get(CONFIG), node.labels.get(STATE)
-        if wanted is None or state in ("success", "failed") or name in self.hung:
+        if wanted is None or name in self.hung:
             return
-        if state is None:
+        if state in ("success", "failed") and name not in self.behind:
+            return
+        if state in ("success", "failed", None):
+            if state is not None or name not in self.taken:
+                self.taken[name] = wanted
+            self.behind.discard(name)
             self.change(name, labels={**node.labels, STATE: "pending"})
             return
+        making = self.taken.pop(name, wanted)
+        if making != wanted:
+            self.behind.add(name)
         in_use = any(pod.gpus for pod in self.pods[name])
         if in_use and name in self.relabelled:
             # The driver refuses to destroy partitions that are in use.
             self.change(name, labels={**node.labels, STATE: "failed"})
             return
         assert not in_use, "GPUs are cut under a running pod"
-        if name in self.broken or wanted == "bad":
+        if name in self.broken or making == "bad":
             self.change(name, labels={**node.labels, STATE: "failed"})
             return
-        self.cut[name] = wanted
+        self.cut[name] = making
         self.change(name, labels={**node.labels, STATE: "success"})
+
+    def mig_manager_takes_up(self, name: str) -> None:
+        """It has read the label, and not yet said so."""
+        labels = self.nodes[name].labels
+        if CONFIG in labels and STATE not in labels and name not in self.relabelled:
+            self.taken[name] = labels[CONFIG]
 
     def mig_manager_starts(self, name: str) -> None:
         """Its pod is made anew: it looks at the label, whatever it was in the middle of."""
         node = self.nodes[name]
+        self._mig_manager_forgets(name)
         if name not in self.cursed:
             self.hung.discard(name)
         labels = {k: v for k, v in node.labels.items() if not k.startswith(DEPLOY_LABEL_PREFIX)}
@@ -188,8 +231,13 @@ class World:
             assert wanted == self.cut[name] or not in_use, "GPUs are cut under a running pod"
             self.change(name, labels={**labels, STATE: "pending"})
 
+    def _mig_manager_forgets(self, name: str) -> None:
+        self.taken.pop(name, None)
+        self.behind.discard(name)
+
     def somebody_relabels(self, name: str, layout: str) -> None:
         node = self.nodes[name]
+        self._mig_manager_forgets(name)
         if node.labels.get(CONFIG) not in (None, layout):
             labels = {k: v for k, v in node.labels.items() if k != STATE}
             self.change(name, labels={**labels, CONFIG: layout})
@@ -201,8 +249,14 @@ class World:
         if labels.get(STATE) == "success":
             self.change(name, labels={**labels, f"{DEPLOY_LABEL_PREFIX}device-plugin": PAUSED})
 
-    def agent_reports(self, name: str) -> None:
-        node, wanted = self.nodes[name], self.pool.mig_config
+    def agent_reports(self, name: str, *, reads: bool = True) -> None:
+        """reads: whether it reads its Node before."""
+        node, declared = self.nodes[name], self.pool.declared
+        assert declared is not None
+        if reads:
+            self.read[name] = node.told
+        desired = self.read.get(name) or declared.desired
+        wanted = json.loads(desired)["gpus"]
         right = self.cut[name] == wanted
         self.reports[name] = Report(
             name=name,
@@ -211,7 +265,7 @@ class World:
             reason="PartitionsMatch" if right else "WrongLayout",
             message=f"has {self.cut[name]}, wanted {wanted}",
             pool=self.pool.name,
-            layout_hash=self.pool.layout_hash,
+            layout_hash=hashlib.sha256(desired.encode()).hexdigest(),
             boot_id=node.boot_id,
             time=self.now,
         )
@@ -225,6 +279,7 @@ class World:
         self.unseen.add(name)
         self.pods[name] = []
         self.hung.discard(name)
+        self._mig_manager_forgets(name)
 
     def change(self, name: str, **facts: object) -> None:
         node = self.nodes[name]
@@ -413,7 +468,10 @@ class World:
             case SetMigConfig(node=name, version=version, value=value):
                 node = self._versioned(name, version)
                 assert not node.verified_boot, "a node in service needs a rollout"
-                self._label(name, value)
+                self._label(name, value, action)
+            case TellAgent(node=name, told=told):
+                self._exists(name)
+                self.change(name, told=told)
             case CordonNode(node=name, version=version, change=change):
                 node = self._versioned(name, version)
                 assert change.cordoned != node.unschedulable
@@ -424,7 +482,7 @@ class World:
             case ApplyLayout(node=name, version=version, change=change):
                 node = self._versioned(name, version)
                 assert node.unschedulable
-                self._label(name, change.target)
+                self._label(name, change.target, action)
                 self.change(name, change=change.dump())
             case FinishChange(node=name, version=version, uncordon=uncordon):
                 node = self._versioned(name, version)
@@ -435,6 +493,7 @@ class World:
             case SetPoolStatus(status=status):
                 merged = {key: value for key, value in status.items() if value is not None}
                 self.pool = replace(self.pool, status=merged)
+                self.asks(self.asked)
             case EmitEvent(name=name, now=now):
                 self.warnings[name] = WarningEvent(name=name, last_seen=now)
             case RetractEvent(name=name):
@@ -474,14 +533,19 @@ class World:
         if name not in self.nodes:
             raise Conflict
 
-    def _label(self, name: str, value: str) -> None:
+    def _label(self, name: str, value: str, action: SetMigConfig | ApplyLayout) -> None:
         node = self.nodes[name]
         assert node.held
         assert not any(pod.gpus for pod in self.pods[name]), "a layout changes under a pod"
         assert node.labels.get(STATE) not in ("pending", "rebooting")
         assert node.labels.get(CONFIG) != value
         labels = {key: one for key, one in node.labels.items() if key != STATE}
-        self.change(name, labels={**labels, CONFIG: value})
+        self.change(
+            name,
+            labels={**labels, CONFIG: value},
+            told=action.told,
+            reports_after=action.reports_after,
+        )
         self.relabelled.discard(name)
 
     def _evict(self, action: EvictPod) -> None:

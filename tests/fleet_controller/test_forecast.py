@@ -135,5 +135,5 @@ def test_after_a_failure_no_node_begins(world: World) -> None:
 
 
 def test_a_pause_is_no_end(world: World) -> None:
-    world.pool = replace(world.pool, suspended="paused")
+    world.asks("paused")
     assert len(_forecast(world).waves) == 4

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
+from fleet_controller.known_layouts import Asked
 from fleet_controller.layout_change import change_of
+from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from fleet_controller.watchdog import HealNode
@@ -100,12 +102,30 @@ class AnyHistory(RuleBasedStateMachine):
         self._wants(layout)
 
     def _wants(self, layout: str) -> None:
-        if layout != self.world.pool.mig_config:
+        assert self.world.pool.declared is not None
+        if layout != self.world.pool.declared.mig_config:
             self.world.wants(layout)
 
     @rule(asked=st.sampled_from(["", "", "paused", "aborted"]))
     def people_ask(self, asked: str) -> None:
-        self.world.pool = replace(self.world.pool, suspended=asked)
+        self.world.asks(asked)
+
+    @rule(then=st.sampled_from(["", "", "", "paused", "aborted"]))
+    def people_undo(self, then: str) -> None:
+        """Of whatever is declared, as far as it is gone, and whether or not it can be undone."""
+        assert self.world.pool.declared is not None
+        of = self.world.pool.declared.mig_config
+        self.world.asks(Asked(undoes=of, suspended=then).dump())
+
+    @rule(name=names)
+    def mig_manager_takes_up_a_layout(self, name: str) -> None:
+        if self._there(name):
+            self.world.mig_manager_takes_up(name)
+
+    @rule(name=names)
+    def an_agent_reports_that_has_not_read_its_node(self, name: str) -> None:
+        if self._there(name):
+            self.world.agent_reports(name, reads=False)
 
     @rule(policy=policies)
     def another_policy(self, policy: RolloutPolicy) -> None:
@@ -276,7 +296,9 @@ class AnyHistory(RuleBasedStateMachine):
                     assert world.cut[name] == world.pool.mig_config
                     assert not node.held
             assert status["Degraded"]["status"] == "True"
-        elif status["Verified"]["status"] == "True":
+        elif status["Verified"]["status"] == "True" or status["Verified"]["reason"] == UNDONE:
+            assert (status["Verified"]["status"] == "False") == world.pool.undone
+            assert status["Settled"]["status"] == "True"
             assert not noted
             assert all(world.cut[name] == world.pool.mig_config for name in world.nodes)
             assert not any(node.held for node in world.nodes.values())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.state import (
     Condition,
     Node,
@@ -285,6 +286,7 @@ class TestPool:
             fewest=2,
             mig_config="halves-1234",
             status=POOL["status"],
+            declared=KnownLayout(mig_config="halves-1234", layout_hash="a" * 64, desired=""),
         )
 
     def test_a_new_pool_has_no_status_yet(self) -> None:

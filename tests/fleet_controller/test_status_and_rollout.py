@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import pytest
 
 from fleet_controller import api
 from fleet_controller.loop import Loop
+from fleet_controller.state import stamp
 from kubeapi import ApiError, Client
 from slicewright import cli
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
@@ -81,6 +84,46 @@ def pool(api_server: Any, loop: Loop) -> Iterator[str]:
         with suppress(ApiError):
             admin.delete(path, gracePeriodSeconds="0")
     api_server.wait(lambda: "day2" not in _pools(api_server), "the pool is gone")
+
+
+@pytest.fixture
+def undoable(pool: str, api_server: Any) -> str:
+    """`pool`, verified with a layout that can be gone back to."""
+    api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("old-1")})
+    for name in ("d1", "d2"):
+        _reports(api_server, name, _declares("old-1"))
+
+    def proven() -> bool:
+        status = api_server.admin.get(f"{POOLS}/{pool}").get("status", {})
+        return [one["migConfig"] for one in status.get("provenLayouts", ())] == ["old-1"]
+
+    api_server.wait(proven, "the pool has been verified with old-1")
+    return pool
+
+
+def _declares(layout: str) -> dict[str, str]:
+    desired = json.dumps({"pool": "day2", "gpus": layout})
+    digest = hashlib.sha256(desired.encode()).hexdigest()
+    return {"migConfig": layout, "layoutHash": digest, "desiredState": desired}
+
+
+def _cut(api_server: Any, name: str, layout: str) -> bool:
+    """Whether the node has that label; then mig-manager has cut it."""
+    labels = api_server.node(name).labels
+    if labels.get("nvidia.com/mig.config") != layout:
+        return False
+    done = {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}}
+    api_server.admin.patch(f"/api/v1/nodes/{name}", done)
+    return True
+
+
+def _reports(api_server: Any, name: str, layout: Mapping[str, str]) -> None:
+    """Its agent reports a match with that layout, later than any report that does not count."""
+    node = api_server.admin.get(f"/api/v1/nodes/{name}")
+    after = api_server.node(name).reports_after
+    at = stamp(max(time.time(), after + 1))
+    report = objects.report(node, "day2", observedHash=layout["layoutHash"], time=at)
+    api_server.apply(REPORTS, report)
 
 
 def _pools(api_server: Any) -> set[str]:
@@ -183,6 +226,61 @@ class TestRollout:
         wait(lambda: not api_server.node("d1").unschedulable, "d1 is in service again")
         assert _asked(api_server, pool) == "aborted"
         assert api_server.admin.get(f"{_PODS}/llm-0"), "nothing was evicted"
+
+    def test_in_the_middle_of_a_roll_an_undo_goes_back_and_resume_forward_again(
+        self, say: Command, undoable: str, api_server: Any
+    ) -> None:
+        """d1 has the new layout, and d2 is drained and held by a pod."""
+        pool, wait = undoable, api_server.wait
+        api_server.make_pod("llm-0", "d2", namespace="default", gpus=1)
+        api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("new-2")})
+        wait(lambda: _cut(api_server, "d1", "new-2"), "d1 has its new label")
+        _reports(api_server, "d1", _declares("new-2"))
+        wait(
+            lambda: (c := api_server.node("d2").condition) and c.reason == "ChangeHeldByPods",
+            "d1 is in service with the new layout, and d2 waits for the pod",
+        )
+        said = say("rollout", "undo", pool)
+        assert said.code == PROVEN, said
+        assert "change back to old-1, a few at a time: d1" in said.out
+        assert "back into service as they are: d2" in said.out
+        assert "the stack file still declares new-2" in said.out
+        assert _asked(api_server, pool) == "undo:new-2"
+        wait(
+            lambda: api_server.node("d2").told == _declares("old-1")["desiredState"],
+            "d2's agent is told to prove the layout that the node still has",
+        )
+        _reports(api_server, "d2", _declares("old-1"))
+        wait(lambda: not api_server.node("d2").unschedulable, "d2 is in service again")
+        wait(lambda: _cut(api_server, "d1", "old-1"), "d1 has the label of before")
+        assert api_server.node("d1").told == _declares("old-1")["desiredState"]
+        assert _condition(api_server, pool) == "RollingOut"
+        _reports(api_server, "d1", _declares("old-1"))
+        wait(lambda: _condition(api_server, pool) == "RolloutUndone", "it is undone")
+        wait(lambda: not api_server.node("d1").held, "d1 is in service again")
+        assert not api_server.node("d1").unschedulable
+        assert api_server.admin.get(f"{_PODS}/llm-0"), "nothing was evicted"
+        status = say("status", pool)
+        assert status.code == NOT_PROVEN
+        assert "pool day2  undone" in status.out
+        assert "is undone already" in say("rollout", "undo", pool).out
+        said = say("rollout", "resume", pool)
+        assert "changes to layout new-2" in said.out
+        wait(lambda: _cut(api_server, "d1", "new-2"), "d1 changes forward again")
+        assert api_server.node("d1").told == "", "its agent goes by its file again"
+
+    def test_what_cannot_be_undone_is_refused_and_nothing_is_written(
+        self, say: Command, pool: str, api_server: Any
+    ) -> None:
+        """The pool is of a program that declared no desired state."""
+        said = say("rollout", "undo", pool)
+        assert (said.code, said.out) == (BAD_INPUT, "")
+        assert "verified with no layout other than old-1" in said.err
+        assert _asked(api_server, pool) == ""
+        api_server.admin.patch(f"{POOLS}/{pool}", {"spec": {"migConfig": None}})
+        said = say("rollout", "undo", pool)
+        assert said.code == BAD_INPUT
+        assert "another layout is new nodes" in said.err
 
     def test_without_a_rollout_there_is_nothing_to_pause(
         self, say: Command, pool: str, api_server: Any

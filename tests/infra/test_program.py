@@ -22,6 +22,7 @@ from infra.components.gpu_pool import Unverified, unverified
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
 from node_agent.cluster import restart_memory
+from node_agent.desired import digest
 from tests.nasty import obeyed, texts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -393,6 +394,9 @@ def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack:
     pool = one(made, ":GPUPool")
     assert pool["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Settled"
     assert len(pool["spec"]["layoutHash"]) == 64
+    kept = pool["spec"].get("desiredState")
+    assert (kept is None) == ("migConfig" not in pool["spec"]), "for an undo"
+    assert kept is None or digest(kept) == pool["spec"]["layoutHash"]
     assert pool["spec"]["expectedNodes"] == {"min": 1, "max": 1}
     assert one(made, ":DaemonSet")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
     assert one(made, ":GPUPool", read=True)["kind"] == "GPUPool"

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kubeapi import ApiError, Client, Unreachable
-from node_agent.desired import Desired, hash_of
+from node_agent.desired import Desired, DesiredGpu, dump, hash_of
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.reporting.report import seconds
@@ -23,6 +23,7 @@ from tests.node_agent.clocks import Clocks
 
 PACE = Pace(interval_s=10, quick_s=1, quick_for_s=600, node_every_s=20)
 HOUR_S = 3600.0
+TOLD = "slicewright.io/desired-state"
 MATCH = 'slicewright_verdict{verdict="Match"} 1'
 NO_MATCH = 'slicewright_verdict{verdict="Match"} 0'
 
@@ -34,6 +35,8 @@ class Api:
     resources: dict[str, str] = field(default_factory=dict)
     boot: str = "b1"
     labels: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """Annotations of the Node."""
     error: ApiError | Unreachable | None = None
     report: dict[str, Any] | None = None
     node_reads: int = 0
@@ -53,7 +56,12 @@ class Api:
                 "allocatable": self.resources,
             }
             return {
-                "metadata": {"name": "n1", "uid": "u1", "labels": self.labels},
+                "metadata": {
+                    "name": "n1",
+                    "uid": "u1",
+                    "labels": self.labels,
+                    "annotations": self.notes,
+                },
                 "status": status,
             }
         if self.report is None:
@@ -332,6 +340,62 @@ def test_another_layout_has_another_hash_in_the_report(
         assert api.reported() == ("Mismatch", "NotPartitioned")
         assert api.report is not None
         assert api.report["report"]["observedHash"] == hash_of(other) != hash_of(desired)
+
+
+class TestAnEarlierLayout:
+    """After an undo the controller tells in the Node what is to be proven instead of the file."""
+
+    @pytest.fixture
+    def whole(self, desired: Desired) -> Desired:
+        return replace(
+            desired, gpus=(DesiredGpu(index="all", mig=False),), resources={"nvidia.com/gpu": 2}
+        )
+
+    def test_is_proven_with_its_own_hash_and_then_the_file_again(
+        self, start: Any, node: Any, desired: Desired, whole: Desired
+    ) -> None:
+        api = Api(resources={"nvidia.com/gpu": "2"})
+        with start(node, api) as agent:
+            agent.turns()
+            assert api.reported() == ("Mismatch", "NotPartitioned")
+            api.notes = {TOLD: dump(whole)}
+            agent.turns()
+            assert api.reported() == ("Match", "PartitionsMatch")
+            assert api.report is not None
+            assert api.report["report"]["observedHash"] == hash_of(whole)
+            assert agent.metrics.desired == whole
+            api.notes = {}
+            agent.until(lambda: api.reported() == ("Mismatch", "NotPartitioned"), within_s=60)
+            assert api.report["report"]["observedHash"] == hash_of(desired)
+
+    @pytest.mark.parametrize("told", ["nonsense", "{}", "of-another-pool"])
+    def test_that_is_none_changes_nothing(
+        self, start: Any, halves: Any, desired: Desired, whole: Desired, told: str
+    ) -> None:
+        if told == "of-another-pool":
+            told = dump(replace(whole, pool="another"))
+        api = Api(resources={"nvidia.com/gpu": "4"}, notes={TOLD: told})
+        with start(halves, api) as agent:
+            agent.turns()
+            assert api.reported() == ("Match", "PartitionsMatch")
+            assert api.report is not None
+            assert api.report["report"]["observedHash"] == hash_of(desired)
+
+    def test_a_match_that_does_not_count_is_reported_again_when_the_node_is_read(
+        self, start: Any, halves: Any
+    ) -> None:
+        api = Api(resources={"nvidia.com/gpu": "4"})
+        with start(halves, api) as agent:
+            agent.turns()
+            assert api.report is not None
+            first = api.report["report"]["time"]
+            agent.turns(2)
+            assert api.writes == 1
+            api.notes = {"slicewright.io/reports-after": first}
+            agent.until(lambda: api.writes == 2, within_s=2 * PACE.node_every_s)
+            assert api.report["report"]["time"] > first
+            agent.turns(4)
+            assert api.writes == 2, "once is enough"
 
 
 def test_the_gpus_are_not_probed_while_mig_manager_works(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleet_controller import api
 from node_agent.cluster.node import quantity, read
 
 
@@ -45,6 +46,17 @@ def test_of_the_labels_only_those_about_the_gpus_are_read() -> None:
     others = {"nvidia.com/gfd.timestamp": "1", "nvidia.com/gpu.memory": "15360", "a": "b"}
     node = read({"metadata": {"name": "n", "uid": "u", "labels": {**product, **others}}})
     assert node.feature_labels == product
+
+
+def test_what_the_controller_tells_is_read_from_the_annotations() -> None:
+    notes = {"slicewright.io/desired-state": "{}", "slicewright.io/reports-after": "then"}
+    node = read({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
+    assert (node.told, node.reports_after) == ("{}", "then")
+    assert (node.told, node.reports_after) == tuple(
+        notes[name] for name in (api.DESIRED_ANNOTATION, api.REPORTS_AFTER_ANNOTATION)
+    ), "as the controller writes them"
+    silent = read({"metadata": {"name": "n", "uid": "u"}})
+    assert (silent.told, silent.reports_after) == ("", "")
 
 
 def test_a_node_just_born_has_nothing() -> None:

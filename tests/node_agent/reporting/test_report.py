@@ -388,6 +388,21 @@ def test_a_new_boot_and_a_new_node_are_news(api: Api, words: dict[str, Any]) -> 
     assert _reporter(api).write(_later(other, START + 20), now=START + 20)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_does_not_count_any_more_is_written_again_once(
+    api: Api, words: dict[str, Any], restarted: bool
+) -> None:
+    reporter = _reporter(api)
+    reporter.write(words, now=START)
+    after = stamp(START)
+    reporter = _reporter(api) if restarted else reporter
+    assert not reporter.write(_later(words, START), now=START, after=after), "of the same second"
+    assert not reporter.write(_later(words, START + 1), now=START + 1, after=stamp(START - 1))
+    assert not reporter.write(_later(words, START + 1), now=START + 1)
+    assert reporter.write(_later(words, START + 2), now=START + 2, after=after)
+    assert not reporter.write(_later(words, START + 3), now=START + 3, after=after)
+
+
 def test_an_unreadable_report_is_overwritten(api: Api, words: dict[str, Any]) -> None:
     api.stored = {"metadata": {"name": "n1"}, "report": {"time": "long ago"}}
     assert _reporter(api).write(words, now=START)

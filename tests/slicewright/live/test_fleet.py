@@ -100,7 +100,7 @@ class TestStates:
 
     def test_paused_is_stopped_and_names_the_way_on(self, world: World) -> None:
         world.wants("new")
-        world.pool = replace(world.pool, suspended="paused")
+        world.asks("paused")
         _settle(world, 1)
         pool = _pool(world)
         assert pool.state is State.STOPPED

@@ -1,0 +1,128 @@
+"""The layouts that a pool has had, and the one to which a change of them is undone. Pure.
+
+The controller remembers the layouts with which a pool was verified, in the pool's status, each with
+what the agents must find (the desired-state file of that time): Pulumi's program keeps no history.
+An undo goes back to the last of them that is not the declared one. It names the layout that it
+undoes, so it ends by itself when the stack file declares another one, be it the old one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+SUSPENDED: Final = ("paused", "aborted")
+UNDO: Final = "undo:"
+"""In the annotation before the layout whose change is undone."""
+MOST_REMEMBERED: Final = 3
+OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
+"""What follows from the partitions alone in a desired state, and may differ after an undo. The rest
+is made by other parts of the stack, which an undo leaves as they are: the sharing by the device
+plugin's config for example. Source: node_agent/desired.py.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownLayout:
+    """A layout that the agents of a pool can prove."""
+
+    mig_config: str
+    """Value of nvidia.com/mig.config."""
+    layout_hash: str
+    """Of `desired`: what a report must name."""
+    desired: str
+    """The desired state of a node, as in the agent's file; empty: not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What people ask of a pool's rollout, by annotation."""
+
+    suspended: str = ""
+    """`paused` or `aborted`; empty: neither."""
+    undoes: str = ""
+    """The layout, the change to which is to be undone; empty: none."""
+
+    def dump(self) -> str:
+        """The annotation's value: `paused`, `undo:all-balanced`, `undo:all-balanced,paused`; empty
+        for no annotation.
+        """
+        parts = (f"{UNDO}{self.undoes}" if self.undoes else "", self.suspended)
+        return ",".join(part for part in parts if part)
+
+
+def read_asked(text: str) -> Asked | None:
+    """None for what means nothing."""
+    first, _, rest = text.partition(",")
+    undoes = first.removeprefix(UNDO) if first.startswith(UNDO) else ""
+    found = Asked(suspended=rest if undoes else first, undoes=undoes)
+    known = found.suspended in ("", *SUSPENDED) and found.dump() == text
+    return found if known else None
+
+
+def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
+    """Of a pool's spec, or an entry of its status. None where nothing is known that agents could
+    prove: without a layout of mig-manager's, or where the text is not the one that was hashed.
+    """
+    name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
+    if not (isinstance(name, str) and name and isinstance(desired, str)):
+        return None
+    if hashlib.sha256(desired.encode()).hexdigest() != digest:
+        return None
+    return KnownLayout(mig_config=name, layout_hash=digest, desired=desired)
+
+
+def earlier(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:
+    """The layouts with which the pool was verified, the last one first."""
+    read = (read_layout(entry) for entry in status.get("provenLayouts") or ())
+    return tuple(layout for layout in read if layout is not None)
+
+
+def remembered(
+    declared: KnownLayout | None, status: Mapping[str, Any], *, verified: bool
+) -> list[dict[str, str]]:
+    """`provenLayouts` of the next status. verified: whether nodes of the pool have just been
+    verified with `declared`.
+    """
+    known: Sequence[KnownLayout] = earlier(status)
+    if verified and declared is not None and declared.desired:
+        known = [declared, *(one for one in known if one.mig_config != declared.mig_config)]
+    return [
+        {
+            "migConfig": one.mig_config,
+            "layoutHash": one.layout_hash,
+            "desiredState": one.desired,
+        }
+        for one in known[:MOST_REMEMBERED]
+    ]
+
+
+def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> KnownLayout | str:
+    """To which layout the change to `declared` is undone; else why it cannot be."""
+    if declared is None:
+        return (
+            "NVIDIA's mig-manager does not partition its nodes, so that another layout is new "
+            "nodes: write the old layout into the stack file and run `pulumi up`"
+        )
+    target = next((e for e in earlier(status) if e.mig_config != declared.mig_config), None)
+    if target is None:
+        return (
+            f"it has been verified with no layout other than {declared.mig_config}, so there is "
+            "none to go back to"
+        )
+    if others := _others(declared, target):
+        return (
+            f"since it was verified with layout {target.mig_config} the stack file has changed "
+            f"more than the partitions ({', '.join(others)}), which agents could not prove: write "
+            "the old state into the stack file and run `pulumi up`"
+        )
+    return target
+
+
+def _others(declared: KnownLayout, target: KnownLayout) -> list[str]:
+    """The keys of the two desired states that differ without following from the partitions."""
+    now, then = json.loads(declared.desired or "{}"), json.loads(target.desired)
+    return sorted(key for key in {*now, *then} - OF_A_LAYOUT if now.get(key) != then.get(key))

@@ -1,0 +1,169 @@
+"""What is said and written where people ask for an undo, or take it back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fleet_controller.state import Pool
+from slicewright.commands.status import exit_code
+from slicewright.exit_codes import NOT_PROVEN
+from slicewright.live.as_json import as_json
+from slicewright.live.asks import Refused, ask
+from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
+from slicewright.live.reading import Found
+from tests.fleet_controller.rollout_world import START, World
+
+
+@pytest.fixture
+def world() -> World:
+    """Three nodes, verified with `old`; `new` is wanted."""
+    pool = Pool(
+        name="p",
+        uid="pool",
+        generation=1,
+        created=START,
+        selector={"slicewright.io/pool": "p"},
+        layout_hash="",
+        fewest=3,
+        mig_config="old",
+        status={},
+    )
+    world = World(pool, disruptions=9)
+    for name in ("n0", "n1", "n2"):
+        world.make_node(name)
+    world.passes()
+    world.wants("new")
+    world.passes()
+    return world
+
+
+def minutes(world: World, count: int) -> None:
+    for _ in range(count):
+        world.now += 60
+        for name in world.nodes:
+            world.mig_manager_works(name)
+            world.agent_reports(name)
+        world.passes()
+
+
+def fleet(world: World) -> Fleet:
+    found = Found(
+        pools=(world.pool,),
+        most={"p": 3},
+        nodes=tuple(world.nodes.values()),
+        reports=world.reports,
+        gpus={},
+        pods={},
+        budgets=(),
+        controller=1,
+        unread=(),
+    )
+    return fleet_of(found, None, world.now)
+
+
+def view(world: World) -> PoolView:
+    (pool,) = fleet(world).pools
+    return pool
+
+
+def test_before_any_node_has_changed_it_says_so(world: World) -> None:
+    said = ask("undo", replace(view(world), nodes=()), "")
+    assert said.value == "undo:new"
+    assert said.said[0] == "the change of pool p to layout new is undone"
+    assert "no node has begun to change: all keep layout old" in said.said
+
+
+def test_a_node_that_is_drained_goes_back_into_service(world: World) -> None:
+    assert "back into service as they are: n0" in ask("undo", view(world), "").said
+
+
+def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: World) -> None:
+    minutes(world, 4)
+    said = ask("undo", view(world), "").said
+    assert any(line.startswith("change back to old, a few at a time: n0") for line in said)
+    assert said[-1].startswith("the stack file still declares new: until old is written there")
+    assert said[-1].endswith("slicewright rollout resume p")
+
+
+def test_of_a_rollout_that_has_ended(world: World) -> None:
+    minutes(world, 20)
+    assert view(world).state is State.VERIFIED
+    said = ask("undo", view(world), "")
+    assert said.value == "undo:new"
+    assert "change back to old, a few at a time: n0, n1, n2" in said.said
+
+
+def test_twice_is_once(world: World) -> None:
+    assert ask("undo", view(world), "undo:new").value is None
+
+
+def test_it_ends_a_pause_and_says_so(world: World) -> None:
+    said = ask("undo", view(world), "paused")
+    assert said.value == "undo:new"
+    assert "it was paused, which it no longer is" in said.said
+
+
+def test_with_one_known_layout_it_is_refused(world: World) -> None:
+    world.pool = replace(world.pool, status={**world.pool.status, "provenLayouts": []})
+    with pytest.raises(Refused, match="verified with no layout other than new"):
+        ask("undo", view(world), "")
+
+
+def test_of_a_pool_that_mig_manager_does_not_partition_it_is_refused(world: World) -> None:
+    world.pool = replace(world.pool, declared=None, mig_config=None)
+    with pytest.raises(Refused, match="another layout is new nodes: write the old layout into"):
+        ask("undo", view(world), "")
+
+
+class TestUndone:
+    @pytest.fixture
+    def undone(self, world: World) -> World:
+        minutes(world, 4)
+        world.asks("undo:new")
+        minutes(world, 20)
+        return world
+
+    def test_status_says_what_is_declared_and_what_is_there(self, undone: World) -> None:
+        pool = view(undone)
+        assert (pool.state, pool.reason) == (State.UNDONE, "RolloutUndone")
+        assert (pool.layout, pool.declared) == ("old", "new")
+        assert "The stack file still declares new" in pool.message
+        assert "slicewright rollout resume p" in pool.next[0]
+        assert exit_code(fleet(undone)) == NOT_PROVEN
+        assert not pool.state.waits
+        (shown,) = as_json(fleet(undone), context="c", server="s", now=undone.now)["pools"]
+        assert (shown["state"], shown["layout"], shown["declared"]) == ("undone", "old", "new")
+
+    def test_resume_goes_forward(self, undone: World) -> None:
+        said = ask("resume", view(undone), "undo:new")
+        assert said.value == ""
+        assert said.said == (
+            "the undo is taken back: pool p changes to layout new",
+            "nodes to change: n0, n1, n2",
+        )
+
+    def test_there_is_nothing_to_pause(self, undone: World) -> None:
+        with pytest.raises(Refused, match="no node waits for layout old"):
+            ask("pause", view(undone), "undo:new")
+
+    def test_after_another_stack_file_its_rest_is_removed(self, undone: World) -> None:
+        undone.wants("other")
+        minutes(undone, 20)
+        assert view(undone).state is State.VERIFIED
+        said = ask("resume", view(undone), "undo:new")
+        assert said.value == ""
+        assert said.said[0].startswith("the undo of layout new had ended")
+
+
+def test_on_its_way_it_can_be_paused_and_resumed_and_then_taken_back(world: World) -> None:
+    minutes(world, 20)
+    world.asks("undo:new")
+    minutes(world, 1)
+    pool = view(world)
+    assert pool.state is State.CHANGING
+    paused = ask("pause", pool, "undo:new").value
+    assert paused == "undo:new,paused"
+    assert ask("resume", pool, paused).value == "undo:new"
+    assert ask("resume", pool, "undo:new").value == ""
