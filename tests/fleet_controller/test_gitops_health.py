@@ -20,6 +20,7 @@ from fleet_controller.decide import decide
 from fleet_controller.members import DAMPING_S
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
+from tests.fleet_controller.rollout_world import World
 
 GITOPS = Path(__file__).resolve().parents[2] / "gitops"
 NOW = 1_800_000_000.0
@@ -125,6 +126,33 @@ def test_what_was_verified_before_a_change_is_not_healthy_after_it(
 
 def test_a_pool_that_nobody_has_looked_at_is_waited_for() -> None:
     assert (argo(_object(1, None)), flux(_object(1, None))) == ("Progressing", "InProgress")
+
+
+def test_a_rollout_that_somebody_undid_is_shown_as_suspended() -> None:
+    """Nothing goes on, nothing has failed, and it is not as the repository declares it."""
+    made = Pool(
+        name="p",
+        uid="pool",
+        generation=1,
+        created=NOW,
+        selector={"slicewright.io/pool": "p"},
+        layout_hash="",
+        fewest=1,
+        mig_config="old",
+        status={},
+    )
+    world = World(made)
+    world.make_node("n0")
+    world.passes()
+    world.wants("new")
+    world.asks("undo:new")
+    for _ in range(3):
+        world.agent_reports("n0")
+        world.passes()
+    seen = _object(world.pool.generation, dict(world.pool.status))
+    (verified,) = (c for c in seen["status"]["conditions"] if c["type"] == "Verified")
+    assert verified["reason"] == "RolloutUndone"
+    assert (argo(seen), flux(seen)) == ("Suspended", "InProgress")
 
 
 def test_a_rollout_that_somebody_paused_is_shown_as_suspended(

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from fleet_controller.actions import EmitEvent, LiftTaint, TellAgent
+from fleet_controller.api import DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.change_actions import ApplyLayout
+from fleet_controller.decide import decide
 from fleet_controller.known_layouts import (
     MOST_REMEMBERED,
     Asked,
@@ -23,8 +25,9 @@ from fleet_controller.known_layouts import (
 )
 from fleet_controller.layout_change import change_of
 from fleet_controller.pool_status import UNDONE
+from fleet_controller.release import ReleaseNode
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Pool, obeying, read_pool
+from fleet_controller.state import Joined, Pool, obeying, read_pool
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()
@@ -290,6 +293,21 @@ class TestStaleReports:
         assert said is not None
         assert (said.status, said.reason) == ("Unknown", "ReportOfAnotherLayout")
         assert not of.nodes["n0"].held, "it is in service, and nothing was found wrong"
+
+
+def test_a_node_that_leaves_its_pool_loses_what_its_agent_was_told() -> None:
+    node = replace(
+        world(1).nodes["n0"],
+        joined=Joined(pool="p", labels={}),
+        labels={},
+        told="{}",
+        reports_after=START,
+        condition=None,
+    )
+    pool = replace(world(1).pool, brings={})
+    released = decide([pool], [node], {}, {}, {}, START).actions
+    (action,) = (a for a in released if isinstance(a, ReleaseNode))
+    assert {DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION} <= set(action.annotations)
 
 
 class TestWhatIsAsked:

@@ -65,6 +65,16 @@ def test_the_same_layout_a_new_pool_and_an_empty_one_are_nothing(pool: plan.Pool
     assert _said(replace(pool, mig_config=None), nodes=8) == []
 
 
+def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(pool: plan.PoolPlan) -> None:
+    """With the file as it is nothing changes, and with the old layout there no node does."""
+    undone = {"nodes": {"total": 8}, "layout": "old"}
+    assert rollout_warnings(pool, {"migConfig": pool.mig_config}, undone) == []
+    back = replace(pool, mig_config="old")
+    assert rollout_warnings(back, {"migConfig": pool.mig_config}, undone) == []
+    (said,) = rollout_warnings(pool, {"migConfig": "another"}, undone)
+    assert f"from old to {pool.mig_config}" in said
+
+
 def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
     one = replace(pool, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
     (said,) = _said(one, nodes=2, layout=pool.mig_config)

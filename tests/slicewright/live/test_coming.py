@@ -107,6 +107,25 @@ def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> Non
     assert section([], [], ["unread"]) == ""
 
 
+def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    """With the file as it is nothing changes, and with the old layout in it no node does."""
+    assert planned.mig_config is not None
+    for _ in range(2):
+        world.passes()
+    world.wants(planned.mig_config)
+    world.asks(f"undo:{planned.mig_config}")
+    assert (world.pool.undone, world.pool.mig_config) == (True, "old")
+    assert coming([planned], _found(world, {}), world.now) == ((), ())
+    back = replace(planned, mig_config="old")
+    assert coming([back], _found(world, {}), world.now) == ((), ())
+    third = replace(planned, mig_config="third")
+    (rolling,), _ = coming([third], _found(world, {}), world.now)
+    assert (rolling.before, rolling.after) == ("old", "third")
+    assert rolling.waves == (("n0",), ("n1",), ("n2",))
+
+
 def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     planned: plan.PoolPlan, world: World
 ) -> None:

@@ -19,9 +19,11 @@ from typing import Any
 
 import pytest
 
+from fleet_controller import api
 from fleet_controller.api import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
 from infra import plan, values
 from kubeapi import Client
+from node_agent.desired import digest
 from rehearsal.clouds.core import call_log
 from rehearsal.cluster.silicon import state
 from rehearsal.scenario import cloud_variables, proof, walkthrough
@@ -500,6 +502,101 @@ def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None
     _until(at_work, "every pod of the operator runs")
 
 
+SMALL = {"nvidia.com/mig-1g.5gb": "56"}
+WORKERS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}/demo-gpu-workers"
+
+
+def _slicewright(engine: Engine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = engine.environment
+    inherited = {k: v for k, v in os.environ.items() if k not in cloud_variables.USERS_OWN}
+    return subprocess.run(
+        [sys.executable, "-m", "slicewright.cli", *arguments],
+        cwd=environment.project,
+        env={**inherited, **environment.variables()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _rollout(engine: Engine, verb: str) -> str:
+    kubeconfig = next(iter(engine.environment.kubeconfigs().values()))
+    done = _slicewright(
+        engine, "rollout", verb, "demo-gpu-workers", "--kubeconfig", str(kubeconfig)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _is_undone(client: Client) -> bool:
+    conditions = client.get(WORKERS)["status"]["conditions"]
+    verified = next(c for c in conditions if c["type"] == api.VERIFIED)
+    return bool(verified["reason"] == "RolloutUndone") and _in_service(client)
+
+
+def _in_service(client: Client) -> bool:
+    spec = _node(client)["spec"]
+    held = any(taint["key"] == api.STARTUP_TAINT_KEY for taint in spec.get("taints", ()))
+    return not held and not spec.get("unschedulable")
+
+
+def test_a_change_that_has_ended_is_undone_without_the_stack_file(
+    client: Client, engine: Engine
+) -> None:
+    """The agent proves what its Node tells, in place of its file, and reports that hash."""
+    said = _rollout(engine, "undo")
+    assert "change back to all-1g.5gb" in said
+    assert "the stack file still declares all-balanced" in said
+    _until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
+    node = _node(client)
+    assert _allocatable(client) == SMALL
+    assert node["metadata"]["labels"]["nvidia.com/mig.config"] == "all-1g.5gb"
+    told = node["metadata"]["annotations"][api.DESIRED_ANNOTATION]
+    path = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{node['metadata']['name']}"
+    report = client.get(path)["report"]
+    assert (report["verdict"], report["observedHash"]) == ("Match", digest(told))
+    assert report["observedHash"] != client.get(WORKERS)["spec"]["layoutHash"]
+
+
+def test_one_in_the_middle_is_undone_too_though_mig_manager_is_at_work(
+    client: Client, engine: Engine
+) -> None:
+    assert "changes to layout all-balanced" in _rollout(engine, "resume")
+    _until(
+        lambda: _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-balanced",
+        "the change forward has reached mig-manager",
+        timeout_s=600,
+    )
+    assert "change back to all-1g.5gb" in _rollout(engine, "undo")
+    _until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
+    assert _allocatable(client) == SMALL
+
+
+def test_up_says_what_is_undone_and_changes_nothing(client: Client, engine: Engine) -> None:
+    up = engine.up()
+    assert up.code != 0
+    assert "RolloutUndone" in up.output
+    assert "The stack file still declares all-balanced" in up.output
+    assert _in_service(client)
+    assert _allocatable(client) == SMALL
+
+
+def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
+    client: Client, engine: Engine
+) -> None:
+    before = _node(client)["metadata"]["labels"]["nvidia.com/mig.config"]
+    _partition(engine, "partition: { mode: operator, config: all-1g.5gb }")
+    up = engine.up()
+    assert up.code == 0, up.output
+    assert before == _node(client)["metadata"]["labels"]["nvidia.com/mig.config"]
+    assert _in_service(client)
+    _until(
+        lambda: api.DESIRED_ANNOTATION not in _node(client)["metadata"]["annotations"],
+        "the agent goes by its file again",
+    )
+
+
 def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
     _partition(engine, "partition: none")
     up = engine.up()
@@ -519,18 +616,10 @@ def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
     for path, body in _LEFT.items():
         client.create(path, body)
     environment = engine.environment
-    inherited = {k: v for k, v in os.environ.items() if k not in cloud_variables.USERS_OWN}
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "slicewright.cli", "destroy", "-s", engine.stack, "--yes"),
-            *("--disks", "delete", "--drain-wait", "0.2", "--json"),
-        ],
-        cwd=environment.project,
-        env={**inherited, **environment.variables()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = _slicewright(
+        engine,
+        *("destroy", "-s", engine.stack, "--yes"),
+        *("--disks", "delete", "--drain-wait", "0.2", "--json"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
