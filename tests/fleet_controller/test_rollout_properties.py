@@ -117,6 +117,29 @@ class AnyHistory(RuleBasedStateMachine):
         of = self.world.pool.declared.mig_config
         self.world.asks(Asked(undoes=of, suspended=then).dump())
 
+    @rule(layout=st.sampled_from(["new", "other"]))
+    def a_change_is_undone_while_agents_are_silent(self, layout: str) -> None:
+        """What they have said last is of before it, and may be a match with the layout of then;
+        mig-manager makes what it has read before the undo.
+        """
+        world = self.world
+        world.asks("")
+        self._wants(layout)
+        self._passes_with_room()
+        for name in world.nodes:
+            world.mig_manager_takes_up(name)
+        world.asks(Asked(undoes=layout).dump())
+        self._passes_with_room()
+        for name in (*world.nodes, *world.nodes):
+            world.mig_manager_works(name)
+            world.passes()
+
+    def _passes_with_room(self) -> None:
+        for _ in range(4):
+            self.world.disruptions = 9
+            self.world.pods_end()
+            self.world.passes()
+
     @rule(name=names)
     def mig_manager_takes_up_a_layout(self, name: str) -> None:
         if self._there(name):
