@@ -258,7 +258,7 @@ def _reports_after(text: str | None) -> float:
     """0 also for what nobody can read."""
     try:
         return seconds(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return _EPOCH
 
 

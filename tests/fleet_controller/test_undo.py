@@ -27,7 +27,7 @@ from fleet_controller.layout_change import change_of
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.release import ReleaseNode
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Joined, Pool, obeying, read_pool
+from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()
@@ -239,6 +239,16 @@ def test_one_that_cannot_be_pauses_the_rollout_and_says_why() -> None:
     minutes(of, 3)
     assert set(layouts(of).values()) == {"old"}
     assert condition(of, "Verified") == ("False", "RolloutPaused")
+
+
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [("2027-01-15T08:00:00Z", START), (None, 0.0), ("", 0.0), ("soon", 0.0)],
+)
+def test_what_nobody_can_read_makes_no_report_outdated(written: str | None, at: float) -> None:
+    notes = {} if written is None else {REPORTS_AFTER_ANNOTATION: written}
+    node = read_node({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
+    assert node.reports_after == at
 
 
 class TestStaleReports:
