@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from fleet_controller.actions import EmitEvent, LiftTaint, TellAgent
+from fleet_controller.actions import Action, EmitEvent, LiftTaint, SetMigConfig, TellAgent
 from fleet_controller.api import DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.change_actions import ApplyLayout
 from fleet_controller.decide import decide
+from fleet_controller.execute import execute
 from fleet_controller.known_layouts import (
     MOST_REMEMBERED,
     Asked,
@@ -23,11 +25,12 @@ from fleet_controller.known_layouts import (
     remembered,
     target_of_undo,
 )
-from fleet_controller.layout_change import change_of
+from fleet_controller.layout_change import Change, change_of
+from fleet_controller.observe import Cluster
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.release import ReleaseNode
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
+from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool, stamp
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()
@@ -249,6 +252,56 @@ def test_what_nobody_can_read_makes_no_report_outdated(written: str | None, at: 
     notes = {} if written is None else {REPORTS_AFTER_ANNOTATION: written}
     node = read_node({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
     assert node.reports_after == at
+
+
+class TestWhatIsWritten:
+    """On the Node, for its agent."""
+
+    def written(self, action: Action) -> dict[str, Any]:
+        patches = []
+
+        class Api:
+            def patch(self, path: str, patch: dict[str, Any], *, kind: str) -> dict[str, Any]:
+                assert (path, kind) == ("/api/v1/nodes/n0", "merge")
+                patches.append(patch)
+                return {}
+
+        class Nodes:
+            def put(self, node: dict[str, Any]) -> None: ...
+
+        cluster = SimpleNamespace(client=Api(), nodes=Nodes())
+        execute(cast(Cluster, cluster), action)
+        (patch,) = patches
+        found: dict[str, Any] = patch["metadata"]
+        return found
+
+    @pytest.mark.parametrize("fresh", [False, True])
+    def test_with_the_label_in_one_patch(self, fresh: bool) -> None:
+        told = {"told": "{}", "reports_after": START}
+        change = Change(
+            node_uid="u", target="old", phase="Applying", since=START, started=START, cordoned=True
+        )
+        action: Action = (
+            SetMigConfig(node="n0", version="7", value="old", **told)  # type: ignore[arg-type]
+            if fresh
+            else ApplyLayout(node="n0", version="7", change=change, **told)  # type: ignore[arg-type]
+        )
+        found = self.written(action)
+        assert found["resourceVersion"] == "7"
+        assert found["labels"] == {CONFIG: "old", STATE: None}
+        assert found["annotations"].items() >= {
+            (DESIRED_ANNOTATION, "{}"),
+            (REPORTS_AFTER_ANNOTATION, stamp(START)),
+        }
+
+    def test_what_was_told_before_is_removed_with_the_label_of_the_declared_layout(self) -> None:
+        found = self.written(SetMigConfig(node="n0", version="7", value="new"))
+        assert found["annotations"] == {DESIRED_ANNOTATION: None, REPORTS_AFTER_ANNOTATION: None}
+
+    @pytest.mark.parametrize(("told", "value"), [("{}", "{}"), ("", None)])
+    def test_alone_where_the_node_has_its_label_already(self, told: str, value: str | None) -> None:
+        found = self.written(TellAgent(node="n0", told=told))
+        assert found == {"annotations": {DESIRED_ANNOTATION: value}}
 
 
 class TestStaleReports:
