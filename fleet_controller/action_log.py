@@ -30,10 +30,12 @@ from telemetry import log
 
 def tell(action: Action) -> None:
     match action:
-        case SetNodeCondition(node=node, status=status, reason=reason, message=message, boot=boot):
+        case SetNodeCondition(node=node, status=status, reason=reason, message=message):
             log.info("node condition", node=node, status=status, reason=reason, message=message)
-            if boot:
-                tell(boot)
+            if action.layout:
+                tell(action.layout)
+            if action.boot:
+                tell(action.boot)
         case LiftTaint(node=node):
             log.info("node released", node=node)
         case HoldNode(node=node, why=why):

@@ -73,7 +73,9 @@ from fleet_controller.watchdog import due, watch
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
 SAID_EVERY_S = 10.0
-"""How often a waiting `pulumi up` is told what it waits for."""
+"""How often a waiting `pulumi up` is told what it waits for; less often where many pools wait."""
+SAID_A_SECOND = 2.5
+"""Of all pools together, at the most: each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
 """For which it is told: the most that `verify_timeout_minutes` can be."""
 
@@ -113,6 +115,7 @@ def decide(
     wanted_events: dict[str, EmitEvent] = {}
     stranded = left_over(pools, nodes)
     actions += stranded.values()
+    said_every = _said_every(sum(_waits(pool, now) for pool in pools))
     for pool, pool_nodes in memberships(pools, nodes):
         members = []
         by_itself = {
@@ -183,7 +186,7 @@ def decide(
         if pool.no_undo:
             event = _event(pool, "UndoNotPossible", f"it cannot be undone: {pool.no_undo}", now)
             wanted_events[event.name] = event
-        if progress := _still_waiting(pool, status, now, deadlines):
+        if progress := _still_waiting(pool, status, said_every, now, deadlines):
             wanted_events[progress.name] = progress
     for node, left in departing(pools, nodes):
         if node.name in stranded:
@@ -254,19 +257,16 @@ def _node_actions(
 ) -> list[Action]:
     node, assessment = member.node, member.assessment
     actions: list[Action] = []
-    # Before the condition, the writing of which would make the node's version another.
+    layout = boot = None
     if fresh(node) and must_change(node, pool) and gpu_pods == ():
         assert pool.mig_config is not None
-        actions.append(
-            SetMigConfig(
-                node=node.name,
-                version=node.version,
-                value=pool.mig_config,
-                told=pool.told,
-                reports_after=assessment.matched,
-            )
+        layout = SetMigConfig(
+            node=node.name,
+            version=node.version,
+            value=pool.mig_config,
+            told=pool.told,
+            reports_after=assessment.matched,
         )
-    boot = None
     if assessment.status == "True" and (
         (node.verified_boot, node.verified_layout) != (node.boot_id, pool.mig_config or "")
     ):
@@ -281,11 +281,12 @@ def _node_actions(
                 changed=member.changed,
                 now=now,
                 boot=boot,
+                layout=layout,
             )
         )
-    elif boot:
-        actions.append(boot)
-    if assessment.status == "True":
+    else:
+        actions += filter(None, (layout, boot))
+    if assessment.status == "True" and node.held:
         positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
         # From the back, so that a removal does not move the next one.
         actions += [
@@ -337,8 +338,11 @@ def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> Emi
     return _event(pool, reason, f"node {node.name}: {about}", now)
 
 
-def _event(pool: Pool, reason: str, message: str, now: float) -> EmitEvent:
-    digest = hashlib.sha256(f"{pool.uid} {reason} {message}".encode()).hexdigest()
+def _event(
+    pool: Pool, reason: str, message: str, now: float, *, named: str | None = None
+) -> EmitEvent:
+    """named: what its name is derived from, so that it is said once; its message by default."""
+    digest = hashlib.sha256(f"{pool.uid} {reason} {named or message}".encode()).hexdigest()
     return EmitEvent(
         name=f"{pool.name}.{digest[:16]}",
         pool=pool.name,
@@ -349,23 +353,41 @@ def _event(pool: Pool, reason: str, message: str, now: float) -> EmitEvent:
     )
 
 
+def _waits(pool: Pool, now: float) -> bool:
+    """Whether a `pulumi up` may be waiting for the pool."""
+    since = pool.status.get("waitingSince")
+    return bool(since) and now - seconds(since) < LONGEST_WAIT_S
+
+
+def _said_every(waiting: int) -> float:
+    """Seconds, for so many pools. Each step is twice the one before, so that few texts change when
+    the number of pools does.
+    """
+    every = SAID_EVERY_S
+    while waiting > every * SAID_A_SECOND:
+        every *= 2
+    return every
+
+
 def _still_waiting(
-    pool: Pool, status: Mapping[str, Any], now: float, deadlines: list[float]
+    pool: Pool, status: Mapping[str, Any], every: float, now: float, deadlines: list[float]
 ) -> EmitEvent | None:
-    """What a waiting `pulumi up` is told; another text every `SAID_EVERY_S`.
+    """What a waiting `pulumi up` is told; another text `every` so many seconds.
 
     Of a condition that is False the provider shows neither reason nor message, and every text only
     once (pulumi/pulumi-kubernetes #4428); Warning Events it shows as they come.
     """
     if not status.get("waitingSince") or status["waitingSince"] != pool.status.get("waitingSince"):
         return None  # it has settled, or the wait is not written down yet: the next pass sees it
-    since = seconds(status["waitingSince"])
-    if now - since >= LONGEST_WAIT_S:
+    if not _waits(pool, now):
         return None
-    said = int((now - since) / SAID_EVERY_S)
-    deadlines.append(since + (said + 1) * SAID_EVERY_S)
+    since = seconds(status["waitingSince"])
+    said = int((now - since) / every)
+    deadlines.append(since + (said + 1) * every)
     if said < 1:
         return None
     (settled,) = (c for c in status["conditions"] if c["type"] == SETTLED)
-    about = f"after {int(said * SAID_EVERY_S)} s: {settled['message']}"
-    return _event(pool, "NotYetVerified", about, now)
+    after = f"after {int(said * every)} s"
+    # What else there is to say until the next time can wait: every node that joins changes it.
+    named = f"{after} since {status['waitingSince']}"
+    return _event(pool, "NotYetVerified", f"{after}: {settled['message']}", now, named=named)

@@ -153,9 +153,12 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
     # the status takes the metadata along: only the spec stays as it is. Source:
     # kubernetes/kubernetes, pkg/registry/core/node/strategy.go (nodeStatusStrategy).
     path = path_of("v1", "nodes", action.node) + "/status"
-    patch: dict[str, Any] = {"status": {"conditions": [condition]}}
+    metadata = _asking(action.layout) if action.layout else {}
     if action.boot:
-        patch["metadata"] = {"annotations": _boot_notes(action.boot)}
+        metadata["annotations"] = metadata.get("annotations", {}) | _boot_notes(action.boot)
+    patch: dict[str, Any] = {"status": {"conditions": [condition]}}
+    if metadata:
+        patch["metadata"] = metadata
     return cluster.client.patch(path, patch, kind="strategic")
 
 
@@ -215,16 +218,20 @@ def _boot_notes(action: RecordBoot) -> dict[str, str | None]:
 
 
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
-    # One patch, conditional on the resourceVersion: mig-manager may have started since the
-    # decision.
-    patch = {
-        "metadata": {
-            "resourceVersion": action.version,
-            "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None},
-            "annotations": _for_agent(action),
-        }
-    }
+    patch = {"metadata": _asking(action)}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _asking(action: SetMigConfig) -> dict[str, Any]:
+    """The metadata of a node that is asked for a layout, in a merge patch of any kind.
+
+    Conditional on the resourceVersion: mig-manager may have started since the decision.
+    """
+    return {
+        "resourceVersion": action.version,
+        "labels": {MIG_CONFIG_LABEL: action.value, MIG_STATE_LABEL: None},
+        "annotations": _for_agent(action),
+    }
 
 
 def _for_agent(action: SetMigConfig | ApplyLayout) -> dict[str, str | None]:

@@ -19,7 +19,8 @@ from fleet_controller.lanes import Lanes
 from fleet_controller.observe import Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ReleaseNode
-from fleet_controller.state import Node, WarningEvent
+from fleet_controller.state import Node, Pool, WarningEvent
+from fleet_controller.status_pace import StatusPace
 from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError, Unreachable
 from telemetry import log
@@ -87,9 +88,11 @@ class Loop:
         self._no_operands: Mapping[str, str] = {}
         self._refusals = Refusals()
         self._nodes: Mapping[str, Node] = {}
+        self._pools: Mapping[str, Pool] = {}
         """As the last decision knew them."""
         self._lock = threading.Lock()
         """Of what is written down about actions: several are carried out at a time."""
+        self._statuses = StatusPace()
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
         self._failures = 0
@@ -151,7 +154,8 @@ class Loop:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
-        outcome = self._lanes.carry_out(decision.actions)
+        paced = self._statuses.of(decision.actions, self._pools)
+        outcome = self._lanes.carry_out(paced.now)
         if not self._may_act():
             return None
         failed = outcome.failed
@@ -168,6 +172,8 @@ class Loop:
         due = [decision.look_again] if decision.look_again is not None else []
         if outcome.left:
             due.append(self._clock())
+        if paced.put_off_s is not None:
+            due.append(self._clock() + paced.put_off_s)
         if self._overtaken:
             due.append(self._clock() + _OVERTAKEN_S)
         return min(due, default=None)
@@ -176,7 +182,8 @@ class Loop:
         cluster = self._cluster
         if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
-        pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
+        self._pools = cluster.pools.all()
+        pools, nodes = list(self._pools.values()), list(cluster.nodes.all().values())
         now = self._clock()
         asked = to_inspect(pools, nodes, now)
         cluster.bound.ask_about(asked)

@@ -213,7 +213,8 @@ OF_A_POOL: Final = (
     Reason(
         code="NotYetVerified",
         status="(event)",
-        meaning="what a waiting `pulumi up` is told every ten seconds",
+        meaning="what a waiting `pulumi up` is told every ten seconds, less often where many pools "
+        "wait",
         remedy="",
     ),
 )

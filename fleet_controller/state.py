@@ -121,20 +121,20 @@ class Node:
     def zone(self) -> str:
         return self.labels.get(ZONE_LABEL, "")
 
-    @property
+    # Every pass asks every node, some of it several times, and a node has a hundred labels.
+    @cached_property
     def held(self) -> bool:
         """Whether the node has the startup taint."""
         return STARTUP_TAINT_KEY in self.taint_keys
 
-    @property
+    @cached_property
     def mig_config(self) -> str | None:
         return self.labels.get(MIG_CONFIG_LABEL)
 
-    @property
+    @cached_property
     def mig_state(self) -> str | None:
         return self.labels.get(MIG_STATE_LABEL)
 
-    # Nodes have a hundred labels, and every pass asks every node.
     @cached_property
     def paused(self) -> tuple[str, ...]:
         """GPU operands that mig-manager has paused, such as `device-plugin`."""
@@ -205,7 +205,15 @@ class Pool:
         )
 
     def condition(self, kind: str) -> Condition | None:
-        return _condition(self.status, kind)
+        return self._conditions.get(kind)
+
+    @cached_property
+    def _conditions(self) -> Mapping[str, Condition]:
+        return {
+            kind: one
+            for kind in (raw.get("type", "") for raw in self.status.get("conditions") or ())
+            if (one := _condition(self.status, kind)) is not None
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -425,6 +425,8 @@ class World:
         match action:
             case SetNodeCondition():
                 self._exists(action.node)
+                if action.layout:
+                    self._do(action.layout)
                 said = Condition(
                     status=action.status,
                     reason=action.reason,

@@ -239,6 +239,47 @@ def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, poo
     assert said[10].startswith("110: after 110 s: ")
 
 
+def test_what_changes_in_between_is_said_the_next_time(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    """Each node that is verified changes what is waited for, and each text is two requests."""
+    young = replace(node, created=NOW)
+    waiting = _waited(replace(pool, fewest=2), [young], NOW)
+    (said,) = _events(_decided(waiting, [young], now=NOW + 10))
+    known = {said.name: WarningEvent(name=said.name, last_seen=NOW + 10)}
+    proven = _decided(waiting, [young], [replace(report, time=NOW)], now=NOW + 15, warnings=known)
+    assert not _events(proven)
+    assert not [a for a in proven.actions if isinstance(a, RetractEvent)]
+    assert "1 of at least 2 nodes exist" in _condition(proven, "Settled")[2]
+    (later,) = _progress(
+        _decided(waiting, [young], [replace(report, time=NOW)], now=NOW + 20, warnings=known)
+    )
+    assert later == "after 20 s: 1 of at least 2 nodes exist"
+
+
+@pytest.mark.parametrize(("waiting", "every"), [(1, 10), (25, 10), (26, 20), (100, 40), (101, 80)])
+def test_where_many_pools_wait_each_of_them_says_less(
+    waiting: int, every: int, node: Node, pool: Pool
+) -> None:
+    """Hundreds of lines in a row would help nobody, and each is two requests."""
+    young = replace(node, created=NOW)
+    here = _waited(pool, [young], NOW)
+    others = [
+        replace(here, name=f"other-{i}", uid=f"other-{i}", selector={"slicewright.io/pool": f"{i}"})
+        for i in range(waiting - 1)
+    ]
+    settled = replace(pool, name="z", uid="z", selector={"slicewright.io/pool": "z"})
+    long_ago = replace(settled, name="y", status={**here.status, "waitingSince": stamp(NOW - 1e5)})
+
+    def said(after_s: float) -> list[str]:
+        decision = decide([here, *others, settled, long_ago], [young], {}, {}, {}, NOW + after_s)
+        return [e.message for e in _events(decision) if e.pool == "halves"]
+
+    assert said(every - 1) == []
+    assert [text.partition(":")[0] for text in said(every)] == [f"after {every} s"]
+    assert said(every) == said(2 * every - 1) != said(2 * every)
+
+
 def test_once_settled_a_node_that_joins_makes_no_warning_of_waiting(
     node: Node, pool: Pool, report: Report
 ) -> None:
@@ -773,11 +814,19 @@ class TestPoolStatus:
 
 def _steps(decision: Decision) -> list[object]:
     """What is done to nodes, their conditions aside."""
+    steps = (
+        a.layout if isinstance(a, SetNodeCondition) else a  # one request writes both
+        for a in decision.actions
+    )
     return [
         a
-        for a in decision.actions
+        for a in steps
         if isinstance(a, HoldNode | LiftTaint | SetMigConfig | CordonNode | ApplyLayout | EvictPod)
     ]
+
+
+def _on_nodes(decision: Decision) -> list[object]:
+    return [a for a in decision.actions if hasattr(a, "node")]
 
 
 class TestMigConfig:
@@ -797,59 +846,48 @@ class TestMigConfig:
     def test_a_new_node_gets_its_layout(self, node: Node, pool: Pool) -> None:
         assert to_inspect([pool], [node], NOW) == ("n1",)
         decision = _decided(pool, [node], gpu_pods={"n1": ()})
-        assert [a for a in decision.actions if isinstance(a, SetMigConfig)] == [
-            SetMigConfig(node="n1", version="100", value="halves-1234")
-        ]
+        assert _steps(decision) == [SetMigConfig(node="n1", version="100", value="halves-1234")]
 
-    def test_it_is_asked_for_before_the_condition_makes_its_version_another(
+    def test_its_condition_is_written_by_the_same_request(self, node: Node, pool: Pool) -> None:
+        (one,) = _on_nodes(_decided(pool, [node], gpu_pods={"n1": ()}))
+        assert isinstance(one, SetNodeCondition)
+        assert (one.reason, one.layout and one.layout.value) == ("NoReport", "halves-1234")
+
+    def test_where_its_condition_is_right_it_is_asked_for_all_the_same(
         self, node: Node, pool: Pool
     ) -> None:
-        """The request would fail, and be one too many of each node that joins."""
-        actions = _decided(pool, [node], gpu_pods={"n1": ()}).actions
-        kinds = [type(a) for a in actions if isinstance(a, SetMigConfig | SetNodeCondition)]
-        assert kinds == [SetMigConfig, SetNodeCondition]
+        (one,) = _on_nodes(_decided(pool, [node], gpu_pods={"n1": ()}))
+        assert isinstance(one, SetNodeCondition)
+        said = Condition(
+            status=one.status, reason=one.reason, message=one.message, changed=NOW, written=NOW
+        )
+        again = _decided(pool, [replace(node, condition=said)], gpu_pods={"n1": ()})
+        assert _on_nodes(again) == [one.layout]
 
     def test_an_operators_default_is_replaced(self, node: Node, pool: Pool) -> None:
         labelled = self._labelled(node, mig_config="all-disabled", mig_config_state="success")
-        assert [
-            a
-            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
-            if isinstance(a, SetMigConfig)
-        ]
+        (step,) = _steps(_decided(pool, [labelled], gpu_pods={"n1": ()}))
+        assert isinstance(step, SetMigConfig)
 
     @pytest.mark.parametrize("state", ["pending", "rebooting"])
     def test_never_while_mig_manager_works(self, state: str, node: Node, pool: Pool) -> None:
         labelled = self._labelled(node, mig_config="all-disabled", mig_config_state=state)
         assert to_inspect([pool], [labelled], NOW) == ()
-        assert not [
-            a
-            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
-            if isinstance(a, SetMigConfig)
-        ]
+        assert not _steps(_decided(pool, [labelled], gpu_pods={"n1": ()}))
 
     def test_never_the_same_value_again(self, node: Node, pool: Pool) -> None:
         labelled = self._labelled(node, mig_config="halves-1234", mig_config_state="failed")
-        assert not [
-            a
-            for a in _decided(pool, [labelled], gpu_pods={"n1": ()}).actions
-            if isinstance(a, SetMigConfig | HoldNode)
-        ]
+        assert not _steps(_decided(pool, [labelled], gpu_pods={"n1": ()}))
 
     def test_never_while_the_gpu_pods_are_not_known(self, node: Node, pool: Pool) -> None:
-        assert not [
-            a for a in _decided(pool, [node]).actions if isinstance(a, SetMigConfig | HoldNode)
-        ]
+        assert not _steps(_decided(pool, [node]))
 
     def test_never_under_running_pods(self, node: Node, pool: Pool, report: Report) -> None:
         labelled = self._labelled(node, mig_config="old-1", mig_config_state="success")
         decision = _decided(
             pool, [_cordoned(labelled, "halves-1234")], [report], gpu_pods={"n1": ("ai/llm-0",)}
         )
-        assert not [
-            a
-            for a in decision.actions
-            if isinstance(a, SetMigConfig | ApplyLayout | HoldNode | LiftTaint | EvictPod)
-        ]
+        assert not _steps(decision)
         failing = _status(decision)["failingNodes"]
         assert isinstance(failing, list)
         assert failing[0]["reason"] == "ChangeHeldByPods"

@@ -130,6 +130,9 @@ class World:
         """What the API server would make of it, and what must hold at that moment."""
         match action:
             case SetNodeCondition():
+                if action.layout:
+                    assert action.layout.version == self.nodes[action.node].version
+                    self.do(action.layout)
                 said = Condition(
                     status=action.status,
                     reason=action.reason,
