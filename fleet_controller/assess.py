@@ -8,6 +8,7 @@ partitions, the node's labels agree and none of its GPU operands is paused; and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from fleet_controller.state import Node, Pool, Report, stamp
@@ -123,12 +124,7 @@ def _assess(
         found = (
             _label_problem(node, pool, expires)
             or _not_ready(node, expires)
-            or Assessment(
-                status="True",
-                reason=report.reason or "PartitionsMatch",
-                message=report.message,
-                expires=expires,
-            )
+            or _proven(report.reason or "PartitionsMatch", report.message, expires)
         )
         return replace(found, matched=report.time)
     mismatch = report.verdict == "Mismatch"
@@ -140,6 +136,13 @@ def _assess(
         settles=report.reason in AGENT_SETTLING or _being_partitioned(node, pool),
         expires=expires,
     )
+
+
+# Of thousands of nodes that are in order each pass asks the same again, and to make the answer
+# costs several times as much as to find it.
+@lru_cache(maxsize=4096)
+def _proven(reason: str, message: str, expires: float) -> Assessment:
+    return Assessment(status="True", reason=reason, message=message, expires=expires)
 
 
 def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:

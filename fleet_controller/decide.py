@@ -68,7 +68,7 @@ from fleet_controller.rollout import (
     needs_pods,
 )
 from fleet_controller.state import Node, Pool, Report, WarningEvent, seconds
-from fleet_controller.watchdog import due, watch
+from fleet_controller.watchdog import NOTHING, due, watch
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
@@ -139,6 +139,8 @@ def decide(
                 now,
             )
             for node in pool_nodes
+            # Thousands are in order, and the watchdog has no note on them.
+            if node.stuck or by_itself[node.name].status != "True"
         }
         by_itself |= {name: one.said for name, one in watched.items() if one.said}
         assessed = [(node, by_itself[node.name]) for node in pool_nodes]
@@ -146,8 +148,10 @@ def decide(
         for node in pool_nodes:
             report, turn = reports.get(node.name), rollout.turns.get(node.name)
             assessment = (turn.said if turn else None) or by_itself[node.name]
-            watched_now = watched[node.name]
-            deadlines += (*(turn.again if turn else ()), *watched_now.again)
+            watched_now = watched.get(node.name, NOTHING)
+            deadlines += watched_now.again
+            if turn:
+                deadlines += turn.again
             member = member_of(node, assessment, now, deadlines)
             members.append(member)
             join = joining(node, pool)
@@ -169,7 +173,7 @@ def decide(
                 actions += watched_now.actions
             if join:
                 actions.append(join)
-            actions += _node_actions(member, pool, _gpu_pods(pods.get(node.name)), now)
+            actions += _node_actions(member, pool, pods.get(node.name), now)
             if node.told != pool.told and node.mig_config == pool.mig_config is not None:
                 actions.append(TellAgent(node=node.name, told=pool.told))
         actions += quarantine(pool, members)
@@ -253,12 +257,12 @@ def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _node_actions(
-    member: Member, pool: Pool, gpu_pods: tuple[str, ...] | None, now: float
+    member: Member, pool: Pool, pods: tuple[NodePod, ...] | None, now: float
 ) -> list[Action]:
     node, assessment = member.node, member.assessment
     actions: list[Action] = []
     layout = boot = None
-    if fresh(node) and must_change(node, pool) and gpu_pods == ():
+    if fresh(node) and must_change(node, pool) and _gpu_pods(pods) == ():
         assert pool.mig_config is not None
         layout = SetMigConfig(
             node=node.name,

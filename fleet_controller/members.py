@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fleet_controller.assess import Assessment
 from fleet_controller.state import Condition, Node
@@ -15,9 +15,8 @@ _PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
 """Reasons that end when pods leave the node."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
-    """A node of a pool."""
+class Member(NamedTuple):
+    """A node of a pool. Each pass makes thousands, and a dataclass takes twice as long."""
 
     node: Node
     assessment: Assessment

@@ -30,7 +30,7 @@ def pool_status(
     false = sum(m.assessment.status == "False" for m in members)
     verified = _verified(pool, members, bad, rollout)
     layouts = remembered(pool.declared, pool.status, verified=verified[0] and bool(members))
-    settled = _settled(pool, members, bad, rollout)
+    settled = _settled(pool, verified, bad, rollout)
     since = None if settled[0] else _waiting_since(pool, now)
     return {
         "observedGeneration": pool.generation,
@@ -162,11 +162,11 @@ def _degraded(
 
 
 def _settled(
-    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+    pool: Pool, verified: tuple[bool, str, str], bad: Sequence[Member], rollout: Rollout
 ) -> tuple[bool, str, str]:
     """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
-    verified, reason, message = _verified(pool, members, bad, rollout)
-    if verified or reason == UNDONE:
+    holds, reason, message = verified
+    if holds or reason == UNDONE:
         return True, reason, message
     if rollout.stopped in _SUSPENDED and not rollout.applying:
         return True, reason, message

@@ -130,7 +130,7 @@ class Watch:
     again: tuple[float, ...] = ()
 
 
-_NOTHING: Final = Watch()
+NOTHING: Final = Watch()
 
 
 def watch(
@@ -237,13 +237,13 @@ def _lasts(node: Node, now: float) -> bool:
 
 def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) -> Watch:
     if not node.stuck:
-        return _NOTHING
+        return NOTHING
     if note is None or not note.tries or base.status == "True":
         return Watch(actions=(_noted(node, None),))
     if note.what:
         # What was tried still counts, should it begin anew.
         return Watch(actions=(_noted(node, replace(note, what="", since=now, held_by="")),))
-    return _NOTHING
+    return NOTHING
 
 
 def _try(

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fleet_controller import assess, state
 from fleet_controller.actions import (
     Action,
     EmitEvent,
@@ -27,7 +28,7 @@ from fleet_controller.change_actions import (
     FinishChange,
     NoteChange,
 )
-from fleet_controller.decide import decide, to_inspect
+from fleet_controller.decide import Decision, decide, to_inspect
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
 from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.objects import bare
@@ -254,6 +255,30 @@ def test_it_converges(world: World) -> None:
         for action in actions:
             world.do(action)
     assert world.decided() == ()
+
+
+@given(worlds, st.lists(st.sampled_from([0.0, 9.0, 200.0, 1000.0]), min_size=2, max_size=4))
+@settings(max_examples=examples(150), deadline=None)
+def test_what_is_remembered_from_pass_to_pass_changes_no_decision(
+    world: World, pauses: list[float]
+) -> None:
+    """Nodes remember what they were asked, and answers are shared: never beyond their time."""
+    now = NOW
+
+    def decided(nodes: list[Node], pools: list[Pool]) -> Decision:
+        pods = {name: tuple(map(bare, there)) for name, there in world.pods.items()}
+        return decide(pools, nodes, world.reports, pods, world.warnings, now)
+
+    for pause in pauses:
+        warm = decided(list(world.nodes.values()), list(world.pools.values()))
+        assess._proven.cache_clear()
+        state.stamp.cache_clear()
+        cold = decided(
+            [replace(node) for node in world.nodes.values()],
+            [replace(pool) for pool in world.pools.values()],
+        )
+        assert warm == cold
+        now += pause
 
 
 @given(worlds)
