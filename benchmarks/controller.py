@@ -7,7 +7,8 @@ Two parts. A pass alone, in this process, without a cluster: processor time by t
 And nodes that join at once, an eighth of them and all: they are there with the startup taint when
 the controller starts, get their layout, and then all their reports come at once. Counted are the
 controller's requests, its processor time, and its memory at the most. Other load of the machine
-makes longer what passes, and the API server, etcd, kwok and this program share it.
+makes longer what passes, and the API server, etcd, kwok and this program share it; scheduler and
+controller manager are ended once the nodes are there.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from kubeapi import ApiError, Client, list_all
 from kubeapi.client import path_of
 from rehearsal.cluster import control_plane
 from rehearsal.cluster.control_plane import kwok
+from rehearsal.cluster.control_plane.parts import process_name
+from rehearsal.host import processes
 from rehearsal.host.toolchain import ensure
 
 _NODES, _POOLS = 2000, 100
@@ -56,6 +59,11 @@ _PROCESS = Path(__file__).with_name("controller_process.py")
 _REPORTS = path_of(api.API_VERSION, api.REPORT_PLURAL)
 _POOLS_PATH = path_of(api.API_VERSION, api.POOL_PLURAL)
 _NODES_PATH = path_of("v1", "nodes")
+_BYSTANDERS = ("kube-scheduler", "kube-controller-manager")
+"""Each reads every change of every node, and neither does anything for one that joins. Where kwok
+gets too little of a processor for its heartbeats, the latter calls nodes NotReady, and the
+controller holds them again, so that the bench measures the machine.
+"""
 _LABELS = 60
 """Of NVIDIA's and of Node Feature Discovery, on every node."""
 
@@ -208,6 +216,9 @@ def _joined(count: int) -> Joined:
             cluster = _Cluster(Client.from_kubeconfig(endpoint.kubeconfig, timeout_s=60), count)
             cluster.install()
             cluster.make_nodes()
+            for kind in _BYSTANDERS:
+                if running := processes.find(environment, process_name(kind, "c")):
+                    processes.stop(running)
             account = environment / "account"
             account.mkdir()
             (account / "token").write_text(cluster.token())
