@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -44,7 +45,7 @@ from fleet_controller.api import (
     SETTLED,
     STARTUP_TAINT_KEY,
 )
-from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, assess
+from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import joining, memberships
@@ -144,9 +145,10 @@ def decide(
         }
         by_itself |= {name: one.said for name, one in watched.items() if one.said}
         assessed = [(node, by_itself[node.name]) for node in pool_nodes]
-        rollout = decide_rollout(pool, assessed, pods, refusals, now)
+        losing = partial(_must_hold, pool, reports)
+        rollout = decide_rollout(pool, assessed, pods, refusals, now, must_hold=losing)
         for node in pool_nodes:
-            report, turn = reports.get(node.name), rollout.turns.get(node.name)
+            turn = rollout.turns.get(node.name)
             assessment = (turn.said if turn else None) or by_itself[node.name]
             watched_now = watched.get(node.name, NOTHING)
             deadlines += watched_now.again
@@ -159,7 +161,7 @@ def decide(
                 # Nothing is done to an existing node before it is noted there, to be taken back.
                 actions.append(join)
                 continue
-            why = _must_hold(member, pool, report)
+            why = losing(node, assessment)
             if turn and turn.hold:
                 why = why or "its layout changes"
             if watched_now.hold:
@@ -304,18 +306,20 @@ def _gpu_pods(pods: tuple[NodePod, ...] | None) -> tuple[str, ...] | None:
     return None if pods is None else tuple(sorted(pod.path for pod in pods if pod.gpus))
 
 
-def _must_hold(member: Member, pool: Pool, report: Report | None) -> str | None:
+def _must_hold(
+    pool: Pool, reports: Mapping[str, Report], node: Node, assessment: Assessment
+) -> str | None:
     """Why no new pods may come to the node; None where they may.
 
     With a reason, the node's assessment is never True: what is held here is not released by it.
     """
-    node = member.node
+    report = reports.get(node.name)
     if not node.ready:
         return "not Ready"
-    if member.assessment.status != "True" and node.boot_id != _last_verified_boot(node, report):
+    if assessment.status != "True" and node.boot_id != _last_verified_boot(node, report):
         return "booted since it was verified"
-    if member.assessment.mismatch:
-        return member.assessment.reason
+    if assessment.mismatch:
+        return assessment.reason
     if pool.mig_config and node.mig_state in BUSY_STATES:
         return "mig-manager changes its partitions"
     return None

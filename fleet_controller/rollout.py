@@ -17,7 +17,7 @@ Nodes that have never been verified are no part of this: no pod can be on them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_controller.assess import BUSY_STATES, Assessment
@@ -72,9 +72,12 @@ def decide_rollout(
     pods: Mapping[str, tuple[NodePod, ...]],
     refusals: Mapping[str, Refusal],
     now: float,
+    *,
+    must_hold: Callable[[Node, Assessment], str | None] = lambda node, said: None,
 ) -> Rollout:
     """members: the pool's nodes with what each is by itself. pods: of the nodes of `needs_pods`.
-    refusals: of evictions, by the pod's uid.
+    refusals: of evictions, by the pod's uid. must_hold: why a node that is assessed so gets the
+    startup taint in this very pass, if it does.
     """
     changes = {node.name: c for node, _ in members if (c := change_of(node)) is not None}
     turns = {
@@ -91,7 +94,15 @@ def decide_rollout(
         node.name: Turn(said=waits(node, pool, base), hold=relabelled(node, pool))
         for node, base in waiting
     }
-    stopped, beginning, blocking = _beginning(pool, members, changes, waiting)
+    # Not only those that are held already: what a fault has just taken is out, too.
+    out = {
+        node.name
+        for node, base in members
+        if _out(node, base, pool, changes)
+        or ((turn := turns.get(node.name)) and turn.hold)
+        or must_hold(node, turn.said if turn and turn.said else base)
+    }
+    stopped, beginning, blocking = _beginning(pool, members, changes, waiting, out)
     for node in beginning:
         assert pool.mig_config is not None
         said = turns[node.name].said
@@ -219,8 +230,11 @@ def _beginning(
     members: Sequence[Assessed],
     changes: Mapping[str, Change],
     waiting: Sequence[Assessed],
+    out: set[str],
 ) -> tuple[str, list[Node], tuple[str, ...]]:
-    """Why none begins, or those that do; and which nodes are in the way."""
+    """Why none begins, or those that do; and which nodes are in the way. out: gets those that
+    begin.
+    """
     stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
     if pool.suspended and (waiting or stands):
         return pool.suspended, [], ()
@@ -231,7 +245,6 @@ def _beginning(
     if failed >= policy.max_failures:
         return "failed", [], ()
     limit = policy.limit(len(members))
-    out = {node.name for node, base in members if _out(node, base, pool, changes)}
     slots = limit - len(changes)
     unproven = min(policy.canary, len(members)) - _done(pool, members, changes)
     if unproven > 0:

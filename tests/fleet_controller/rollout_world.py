@@ -398,7 +398,9 @@ class World:
         if emptied:
             emptied |= {node.name for node in known.values() if node.quarantine_at is not None}
             assert len(emptied) <= limit, "more nodes are emptied than the policy allows"
-        out = self.out(known)
+        # Whoever is held by this very decision is out, too, but for nodes of the rollout itself.
+        held = {a.node for a in decision.actions if isinstance(a, HoldNode)}
+        out = self.out(known) | held
         begin = {
             action.node
             for action in decision.actions

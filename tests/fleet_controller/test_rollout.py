@@ -494,3 +494,18 @@ def test_a_refusal_of_an_earlier_pod_holds_nobody_back() -> None:
     of.refusals["another"] = Refusal(why="x", retry_at=of.now + 60)
     of.passes()
     assert [s for s, _ in steps(of.passes())] == ["EvictPod"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda of: of.reboot("n2"),
+        lambda of: of.change("n2", labels={**of.nodes["n2"].labels, STATE: "pending"}),
+    ],
+    ids=["it reboots", "mig-manager changes it"],
+)
+def test_a_node_that_is_held_by_the_same_decision_is_out_of_service(fault: Any) -> None:
+    """Else one more than the policy allows is out as soon as both are written."""
+    of = world(3, canary=0)
+    fault(of)
+    assert steps(of.passes()) == [("HoldNode", "n2")]
