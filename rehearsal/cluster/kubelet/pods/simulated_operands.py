@@ -216,14 +216,14 @@ class SimulatedOperands:
         if not manager.reacts(self._node.object["metadata"].get("labels") or {}):
             return
         try:
-            await self._reconfigure(manager, pod)
+            await self._reconfigure(manager, identity, pod)
         except (ApiError, Unreachable):
             self._manager = (
                 None  # as if it were started again: else it would wait for another label
             )
             raise
 
-    async def _reconfigure(self, manager: MigManager, pod: JsonObject) -> None:
+    async def _reconfigure(self, manager: MigManager, identity: str, pod: JsonObject) -> None:
         # The watch may be behind what the last run has written.
         path = path_of("v1", "nodes", self._node.name)
         seen = await self._api.run(self._api.client.get, path)
@@ -237,8 +237,9 @@ class SimulatedOperands:
             step: Step | None = next(steps)
             node = Node(labels=labels, silicon=silicon)
             while step is not None:
-                done = await self._carry_out(step, node)
-                if done is None:
+                done = await self._carry_out(step, node, identity)
+                # A process that was ended, with its pod or by a reboot, does nothing more.
+                if done is None or not self._manages(identity):
                     return
                 node = done
                 try:
@@ -247,7 +248,12 @@ class SimulatedOperands:
                     step = None
             labels = node.labels
 
-    async def _carry_out(self, step: Step, node: Node) -> Node | None:
+    def _manages(self, identity: str) -> bool:
+        """Whether mig-manager's process is still this one, and its node up."""
+        now = self._process(_MIG_MANAGER)
+        return self._node.ready.is_set() and now is not None and now[0] == identity
+
+    async def _carry_out(self, step: Step, node: Node, identity: str) -> Node | None:
         """The node as it is afterwards; None where the run ends there."""
         match step:
             case Label():
@@ -258,6 +264,11 @@ class SimulatedOperands:
             case ClientsGone():
                 return node if await self._clients_gone() else None
             case Partition():
+                # Which GPU it is held from makes no difference here: none is changed before.
+                while not step.mode_only and self._node.held.partitioning_from is not None:
+                    await asyncio.sleep(_AGAIN_S)
+                    if not self._manages(identity):
+                        return None
                 return await self._api.run(self._partition, step, node)
             case Reboot():
                 reboots.request(self._node.files.root)
