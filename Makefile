@@ -6,6 +6,9 @@ STACK ?= s0 s1
 # Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest of
 # their time they wait for pods, nodes and the engine. The quick tests only compute.
 test soak: WORKERS ?= 4
+# Of the run with faults: its length, and the choices of an earlier one.
+soak: export SLICEWRIGHT_SOAK_MINUTES := $(or $(MINUTES),$(SLICEWRIGHT_SOAK_MINUTES),30)
+soak: export SLICEWRIGHT_SOAK_SEED := $(or $(SEED),$(SLICEWRIGHT_SOAK_SEED))
 unit: WORKERS ?= 2
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
@@ -29,7 +32,7 @@ test: lint toolchain  ## everything that CI checks at each push
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds, nothing to build; properties with a fifth of their examples
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder --hypothesis-profile quick -m "not rehearsal and not toolchain and not clouds and not soak"
 
-soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts and 20 reboots; CI runs them nightly
+soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half an hour of faults (MINUTES=3, SEED=42); CI runs them nightly
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m soak
 
 lint: $(SETUP)  ## style, types, and import contracts between packages

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.session import Session
 
 from kubeapi import ApiError, Client, Unreachable
@@ -65,6 +66,8 @@ class Fleet:
     """Nodes with GPUs that were spoilt or held."""
     missing: set[str] = field(default_factory=set)
     """Nodes whose Node object was deleted, while their machines run."""
+    taken: int = 0
+    """Machines that the cloud has taken."""
 
     @property
     def cluster(self) -> str:
@@ -145,10 +148,14 @@ class Fleet:
         number = self.index(node)
         if number is None:
             return False
-        faults.inject(self.environment, SpotPreemption(pool=self.pool, node=number))
+        # Each is another fault: one that has happened does not happen again.
+        self.taken += 1
+        fault = SpotPreemption(pool=self.pool, node=number, after_s=self.taken / 1000)
+        faults.inject(self.environment, fault)
         return True
 
-    def scale(self, desired: int, largest: int) -> None:
+    def scale(self, desired: int) -> str:
+        """Why it was refused; empty where it was not."""
         variables = self.environment.variables()
         client = Session().create_client(
             "eks",
@@ -158,11 +165,14 @@ class Fleet:
             aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
             config=Config(proxies={}),
         )
-        client.update_nodegroup_config(
-            clusterName=self.cluster,
-            nodegroupName=self.pool,
-            scalingConfig={"minSize": 8, "desiredSize": desired, "maxSize": largest},
-        )
+        scaling = {"minSize": 8, "desiredSize": desired, "maxSize": 9}
+        try:
+            client.update_nodegroup_config(
+                clusterName=self.cluster, nodegroupName=self.pool, scalingConfig=scaling
+            )
+        except ClientError as e:
+            return str(e)
+        return ""
 
     def silicon(self, node: str) -> Path | None:
         found = list(self.environment.root.glob(f"clusters/*/nodes/{node}/silicon/state"))
@@ -314,8 +324,13 @@ class Drawn:
         self.fleet.want(self.layouts[self._wanted])
         return f"{self.layouts[self._wanted].pool['migConfig']} is wanted"
 
-    def wants_the_first(self) -> None:
-        self._wanted = 0
+    def put_right(self) -> bool:
+        self.fleet.put_right()
+        # Whole: an API server that was ended may have taken a part of it.
+        self.fleet.want(self.layouts[self._wanted])
+        if len(self.fleet.nodes()) > 8:
+            self.fleet.scale(8)
+        return True
 
     def _kill_leader(self, node: str) -> str:
         leader = self.fleet.leader()
@@ -394,8 +409,7 @@ class Drawn:
         if self.fleet.missing:
             return ""
         desired = 8 if len(self.fleet.nodes()) > 8 else 9
-        self.fleet.scale(desired, 9)
-        return f"to {desired} nodes"
+        return f"to {desired} nodes {self.fleet.scale(desired)}"
 
     def _cordon(self, node: str) -> str:
         found = self.fleet.client.get(f"{NODES}/{node}")

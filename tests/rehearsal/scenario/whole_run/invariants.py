@@ -332,7 +332,7 @@ class Invariants:
     def _evicted(self, pod: Pod, at: float) -> None:
         self.evictions += 1
         node = self._nodes.get(pod.node)
-        if node and not node.cordoned:
+        if node and not (node.cordoned or node.phase):
             self._wrong(at, f"pod {pod.path} is evicted from {pod.node}, which is open")
         healthy = sum(one.healthy and one.protected for one in self._pods.values())
         just_lost = sum(at - when <= JUST_S for when in self._lost)

@@ -376,20 +376,13 @@ def test_whatever_a_seed_draws(
         while time.monotonic() < over:
             drawn.one()
             time.sleep(drawn.pause_s())
-        until(lambda: put_right(fleet), "everything is put right")
+        until(drawn.put_right, "everything is put right")
         drawn.tell("everything is put right")
         took_s = comes_to_rest(fleet, watcher, "\n".join(drawn.log))
         drawn.tell(f"at rest {took_s:.0f} s later; {'; '.join(summary(fleet.invariants))}")
     assert fleet.invariants.begun
     assert fleet.invariants.evictions
     print("\n".join(summary(fleet.invariants)))
-
-
-def put_right(fleet: Fleet) -> bool:
-    fleet.put_right()
-    if len(fleet.nodes()) > 8:
-        fleet.scale(8, 9)
-    return True
 
 
 def test_destroy_leaves_nothing(fleet: Fleet, watcher: Watcher, engine: Engine) -> None:
