@@ -205,6 +205,12 @@ OF_A_POOL: Final = (
         remedy="see why none joins, as for `TooFewNodes`",
     ),
     Reason(
+        code="Settled",
+        status="Progressing False",
+        meaning="no node is being set up or changed",
+        remedy="",
+    ),
+    Reason(
         code="AsWanted",
         status="Degraded False",
         meaning="no node is wrong that is not being set up or changed",

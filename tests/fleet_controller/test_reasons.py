@@ -10,6 +10,7 @@ import pytest
 
 from fleet_controller import reasons_page
 from node_agent.verdict.reasons import REASONS
+from tests.fleet_controller.test_rollout import world
 
 _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs" / "reference"
@@ -38,3 +39,13 @@ def test_every_reason_is_in_a_table(module: str) -> None:
     pages = (_DOCS / name for name in ("controller-reasons.md", "rollout.md"))
     explained = {code for page in pages for code in re.findall(r"`(\w+)`", page.read_text())}
     assert said - explained - REASONS.keys() == set()
+
+
+def test_every_reason_of_a_pool_that_is_in_order_is_in_a_table() -> None:
+    """Also where it is a word that the search above does not take for one."""
+    pool = world(wants="old")
+    pool.passes()
+    said = {condition["reason"] for condition in pool.pool.status["conditions"]}
+    page = (_DOCS / "controller-reasons.md").read_text()
+    assert said == {"AllNodesProven", "Settled", "AsWanted"}
+    assert [reason for reason in said if f"| `{reason}` |" not in page] == []

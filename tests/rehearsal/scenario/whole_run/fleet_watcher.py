@@ -25,9 +25,7 @@ def documented_reasons() -> frozenset[str]:
     pages = ("reasons.md", "controller-reasons.md", "rollout.md")
     text = "\n".join((_DOCS / page).read_text() for page in pages)
     rows = (line.split("|")[1] for line in text.splitlines() if line.startswith("|"))
-    found = {name for row in rows for name in re.findall(r"`([A-Z][A-Za-z]+)`", row)}
-    # Of a condition that is in order.
-    return frozenset(found | {"Settled"})
+    return frozenset(name for row in rows for name in re.findall(r"`([A-Z][A-Za-z]+)`", row))
 
 
 class See(Protocol):
