@@ -278,9 +278,11 @@ def test_repaired_it_goes_on_whatever_happens_to_nodes_and_controllers(
     history.append(f"{watcher.now:7.1f} s  Node {deleted} is deleted in mid-drain")
     kill_the_leader()
     taken = until(lambda: changes(fleet, "Draining", "Applying"), "a node changes")[0]
+    before = uids(fleet)
     assert fleet.preempt(taken)
     history.append(f"{watcher.now:7.1f} s  the machine of {taken} is taken")
-    until(lambda: taken not in [n["metadata"]["name"] for n in fleet.nodes()], "it is gone")
+    # Another one may have its name.
+    until(lambda: before[taken] not in uids(fleet).values(), "it is gone")
     kill_the_leader()
     rebooted = until(lambda: changes(fleet, "Applying"), "a node is cut")[0]
     faults.reboot(fleet.environment, rebooted, down_s=6.0)
@@ -347,17 +349,20 @@ def test_without_the_taint_a_pod_gets_a_whole_gpu_and_with_it_none_does(
     )
     fleet.client.delete(f"{NODES}/{name}")
     fleet.client.create(PODS, {"metadata": {"name": "whole"}, "spec": spec})
-    taken = fleet.nodes()[0]["metadata"]["name"]
-    before = {n["metadata"]["name"] for n in fleet.nodes()}
+    taken, *_ = before = uids(fleet)
     assert fleet.preempt(taken)
     new = until(
-        lambda: [n for n in fleet.nodes() if n["metadata"]["name"] not in before], "a new node"
-    )[0]["metadata"]["name"]
+        lambda: [n for n, uid in uids(fleet).items() if uid not in before.values()], "a new node"
+    )[0]
     until(lambda: is_open(fleet, new), "it is proven")
     assert "nodeName" not in fleet.client.get(whole)["spec"]
     fleet.client.delete(whole)
     fleet.ask(None)
     comes_to_rest(fleet, watcher, "")
+
+
+def uids(fleet: Fleet) -> dict[str, str]:
+    return {n["metadata"]["name"]: n["metadata"]["uid"] for n in fleet.nodes()}
 
 
 def is_open(fleet: Fleet, name: str) -> bool:
