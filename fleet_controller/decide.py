@@ -69,7 +69,7 @@ from fleet_controller.rollout import (
     needs_pods,
 )
 from fleet_controller.state import Node, Pool, Report, WarningEvent, seconds
-from fleet_controller.watchdog import NOTHING, due, watch
+from fleet_controller.watchdog import NOTHING, due, relabelled, watch
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
@@ -178,6 +178,10 @@ def decide(
             actions += _node_actions(member, pool, pods.get(node.name), now)
             if node.told != pool.told and node.mig_config == pool.mig_config is not None:
                 actions.append(TellAgent(node=node.name, told=pool.told))
+            if why and _is_no_longer_proven(node, pool):
+                actions.append(RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None))
+            if not why and node.name in rollout.waiting and _is_as_it_was_proven(node):
+                actions += _lift(node)
         actions += quarantine(pool, members)
         # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
@@ -293,12 +297,42 @@ def _node_actions(
     else:
         actions += filter(None, (layout, boot))
     if assessment.status == "True" and node.held:
-        positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
-        # From the back, so that a removal does not move the next one.
-        actions += [
-            LiftTaint(node=node.name, position=i, boot_id=node.boot_id) for i in reversed(positions)
-        ]
+        actions += _lift(node)
     return actions
+
+
+def _lift(node: Node) -> list[Action]:
+    positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
+    # From the back, so that a removal does not move the next one.
+    return [
+        LiftTaint(node=node.name, position=i, boot_id=node.boot_id) for i in reversed(positions)
+    ]
+
+
+def _is_no_longer_proven(node: Node, pool: Pool) -> bool:
+    """Whether what is recorded of the node's layout is to be forgotten, as it has to be held. Not
+    where it is only away: it is the same when it is back. Nor where the record tells that somebody
+    has changed the label.
+    """
+    return bool(node.verified_layout) and node.ready and not relabelled(node, pool)
+
+
+def _is_as_it_was_proven(node: Node) -> bool:
+    """Of a node that waits for its turn in a rollout, so that its agent cannot prove it any more:
+    whether it is what it was when it was verified, as the others that wait. It was held because it
+    was not Ready for a while; without this it would be so until its turn, however long the rollout
+    is paused.
+    """
+    return (
+        node.held
+        and node.quarantine_at is None
+        and node.ready
+        and node.verified_boot == node.boot_id
+        and bool(node.verified_layout)
+        and node.verified_layout == node.mig_config
+        and node.mig_state == "success"
+        and not node.paused
+    )
 
 
 def _gpu_pods(pods: tuple[NodePod, ...] | None) -> tuple[str, ...] | None:

@@ -451,7 +451,8 @@ class World:
                 node = self.nodes[name]
                 if node.boot_id != boot_id or not node.held:
                     raise Conflict
-                right = self.cut[name] == self.pool.mig_config
+                # As it was proven, where it waits for its turn.
+                right = self.cut[name] in (self.pool.mig_config, node.verified_layout)
                 assert right or self.view is not None, "released with a wrong layout"
                 # One taint a request; of the two, the one of the quarantine first.
                 at = node.taint_keys.index(TAINT)

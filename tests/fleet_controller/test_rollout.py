@@ -509,3 +509,49 @@ def test_a_node_that_is_held_by_the_same_decision_is_out_of_service(fault: Any) 
     of = world(3, canary=0)
     fault(of)
     assert steps(of.passes()) == [("HoldNode", "n2")]
+
+
+@pytest.mark.parametrize("asked", ["", "paused", "aborted"])
+def test_a_node_that_was_away_is_back_in_service_before_its_turn(asked: str) -> None:
+    """Its agent compares it with the new layout by now and cannot prove the old one. But it is what
+    the others are that wait; held, it would be out of service for as long as the rollout lasts.
+    """
+    of = world(3)
+    of.pool = replace(of.pool, suspended=asked)
+    of.passes()
+    of.change("n2", ready=False)
+    of.passes()
+    assert of.nodes["n2"].held
+    of.change("n2", ready=True)
+    of.agent_reports("n2")
+    of.passes()
+    of.passes()
+    assert not of.nodes["n2"].held
+    assert reason(of, "n2") == "WaitsForItsTurn"
+    assert (of.nodes["n2"].labels[CONFIG], of.nodes["n2"].unschedulable) == ("old", False)
+
+
+def test_a_node_that_was_away_and_is_broken_stays_out_of_service() -> None:
+    """Also where the agent has found it before the layout was changed, and while it was away."""
+    of = world(3, wants="old")
+    of.change("n2", ready=False)
+    of.passes()
+    assert of.nodes["n2"].held
+    of.change("n2", ready=True)
+    of.cut["n2"] = "other"
+    of.agent_reports("n2")
+    of.passes()
+    of.wants("new")
+    for _ in range(3):
+        of.passes()
+    assert of.nodes["n2"].held
+
+
+def test_a_node_that_has_booted_stays_out_of_service_until_its_turn() -> None:
+    of = world(3)
+    of.passes()
+    of.reboot("n2")
+    of.passes()
+    cut_and_report(of, "n2")
+    of.passes()
+    assert of.nodes["n2"].held

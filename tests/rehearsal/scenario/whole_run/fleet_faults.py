@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -31,8 +33,15 @@ from rehearsal.scenario import faults
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import RehearsalError
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
-from tests.rehearsal.scenario.whole_run.fleet_watcher import NODES, POOLS
-from tests.rehearsal.scenario.whole_run.invariants import CHANGE, POOL, STATE, Invariants
+from tests.rehearsal.scenario.whole_run.fleet_watcher import NODES, PODS, POOLS
+from tests.rehearsal.scenario.whole_run.invariants import (
+    CHANGE,
+    POOL,
+    STATE,
+    Invariants,
+    read_node,
+    read_pod,
+)
 
 _SYSTEM = "/api/v1/namespaces/slicewright-system/pods"
 _OPERANDS = "/api/v1/namespaces/gpu-operator/pods"
@@ -123,10 +132,16 @@ class Fleet:
         name = f"kube-apiserver-{self.cluster}"
         running = processes.find(root, name)
         assert running is not None
+        port = urlsplit(self.client.server).port
         os.kill(running.pid, number)
         deadline = time.monotonic() + 180
         while processes.find(root, name) is not None:
             assert time.monotonic() < deadline, f"{name} does not end"
+            time.sleep(0.05)
+        # Its last thread may hold the port a moment longer; with another one, no client would find
+        # the API server again.
+        while not _is_free(port):
+            assert time.monotonic() < deadline, f"port {port} is not free again"
             time.sleep(0.05)
         control_plane.start(root, self.cluster, self.environment.toolchain)
 
@@ -239,6 +254,20 @@ class Fleet:
 
     # -- afterwards
 
+    def kubelets_report(self) -> None:
+        """What kubelets do and kwok does not: pods that were called unready because their node was
+        not heard of are ready again when it is.
+        """
+        heard = {node["metadata"]["name"] for node in self.nodes() if read_node(node, 0.0).ready}
+        ready = [{"type": kind, "status": "True"} for kind in ("ContainersReady", "Ready")]
+        for raw in self.client.get(PODS)["items"]:
+            pod = read_pod(raw, 0.0, {})
+            running = raw["status"].get("phase") == "Running" and not pod.leaving
+            if running and not pod.healthy and pod.node in heard:
+                path = f"{PODS}/{raw['metadata']['name']}/status"
+                with suppress(ApiError):
+                    self.client.patch(path, {"status": {"conditions": ready}}, kind="strategic")
+
     def put_right(self) -> None:
         """Everything that a fault has spoilt and that no controller can mend, by the means that
         the pages name.
@@ -259,6 +288,15 @@ class Fleet:
         for node in self.nodes():
             if node["metadata"]["labels"].get(STATE) in ("failed", "pending"):
                 self.restart_mig_manager(node["metadata"]["name"])
+
+
+def _is_free(port: int | None) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            tried.bind(("127.0.0.1", port or 0))
+            return True
+    return False
 
 
 @dataclass
@@ -301,9 +339,9 @@ class Drawn:
             weights = [self._kinds[kind][0] for kind in kinds]
             kind = self._random.choices(kinds, weights)[0]
             draw = self._random.random()
-            nodes = [node["metadata"]["name"] for node in self.fleet.nodes()]
-            node = nodes[int(draw * len(nodes))]
             try:
+                nodes = [node["metadata"]["name"] for node in self.fleet.nodes()]
+                node = nodes[int(draw * len(nodes))]
                 done = self._kinds[kind][1](node)
             except (ApiError, Unreachable, RehearsalError) as e:
                 done = f"not done: {e}"

@@ -178,8 +178,11 @@ class Invariants:
         """When a protected pod was lost by anything but an eviction."""
         self._reports: dict[str, list[Report]] = {}
         self._hashes: list[tuple[float, str]] = []
+        self._layout = ""
+        """The value of the label that is wanted now."""
         self._bound: list[Pod] = []
-        self._lifts: list[Node] = []
+        self._lifts: list[tuple[Node, bool]] = []
+        """With whether the node had another layout than the wanted one."""
         self._deleted: list[tuple[Pod, str]] = []
         """Pods that were deleted and not evicted, with the uid of their node."""
         self._open: dict[str, Node] = {}
@@ -216,7 +219,7 @@ class Invariants:
             self._begins(new, old, at, listed=listed)
         if old and old.held and not new.held:
             self.lifted += 1
-            self._lifts.append(new)
+            self._lifts.append((new, new.layout != self._layout))
         self._nodes[name] = new
         self._history.setdefault(name, []).append(new)
         if not new.out:
@@ -273,7 +276,7 @@ class Invariants:
     def see_pool(self, raw: Mapping[str, Any], at: float) -> None:
         if raw["metadata"]["name"] != self.pool:
             return
-        layout_hash = raw["spec"]["layoutHash"]
+        layout_hash, self._layout = raw["spec"]["layoutHash"], raw["spec"].get("migConfig", "")
         if not self._hashes or self._hashes[-1][1] != layout_hash:
             self._hashes.append((at, layout_hash))
         status = raw.get("status") or {}
@@ -294,8 +297,8 @@ class Invariants:
             self._close(name, at, still=True)
         for pod in self._bound:
             self._judge_binding(pod)
-        for node in self._lifts:
-            self._judge_lift(node)
+        for node, earlier in self._lifts:
+            self._judge_lift(node, earlier=earlier)
         for pod, uid in self._deleted:
             there = self._nodes.get(pod.node)
             if there and there.uid == uid and not self._booted_since(pod):
@@ -383,8 +386,12 @@ class Invariants:
                 f"pod {pod.path} is bound to {node.name}, closed for {pod.at - since:.0f} s",
             )
 
-    def _judge_lift(self, node: Node) -> None:
-        """By a match that the agent has reported of this boot and of the layout that is wanted."""
+    def _judge_lift(self, node: Node, *, earlier: bool) -> None:
+        """By a match that the agent has reported of this boot and of the layout that is wanted.
+
+        earlier: it waits for its turn in a rollout, and was away; in this boot it has proven the
+        layout that it still has.
+        """
         known = [r for r in self._reports.get(node.name, ()) if r.version <= node.version]
         fits = [
             r
@@ -392,7 +399,7 @@ class Invariants:
             if r.uid == node.uid
             and r.boot == node.boot
             and r.verdict == "Match"
-            and r.layout_hash in self._wanted_at(node.at)
+            and (r.layout_hash in self._wanted_at(node.at) or earlier)
         ]
         if not fits:
             last = known[-1] if known else None

@@ -165,6 +165,7 @@ def changes(fleet: Fleet, *phases: str) -> list[str]:
 
 def at_rest(fleet: Fleet) -> bool:
     """Everything is as wanted: every node is there, verified, open, and nothing is under way."""
+    fleet.kubelets_report()
     nodes = [read_node(raw, 0.0) for raw in fleet.nodes()]
     wanted = fleet.status()["spec"]["migConfig"]
     return (
