@@ -14,13 +14,18 @@ from typing import Any
 import pytest
 
 from rehearsal.cluster.control_plane.process_images import VARIABLE
+from rehearsal.cluster.kubelet.nodes.holds import Holds
+from rehearsal.cluster.node.operands.mig_manager import PAUSED
+from rehearsal.cluster.silicon import state
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.scenario import faults
 from tests.rehearsal.cluster.gpu_operator import test_s1 as s1
 from tests.rehearsal.cluster.gpu_operator.conftest import LAYOUTS, VALUES, install_operator
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 
 nodes = s1.nodes
 NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/gpu-operator/pods"
 MACHINE = {"cloud": "eks", "gpu_model": "H100-80", "gpu_count": 8, "driver_version": "580.95.05"}
 FLEET = 200
 VALIDATOR = "nvidia.com/gpu.deploy.operator-validator"
@@ -58,6 +63,33 @@ def test_none_of_nvidias_programs_runs(cluster: Any, nodes: dict[str, str]) -> N
         with suppress(OSError):
             if directory.name.isdigit() and mark in (directory / "environ").read_bytes():
                 assert (directory / "comm").read_text().strip() not in [p[:15] for p in programs]
+
+
+def test_held_partitioning_goes_on_when_it_is_let_go_though_mig_manager_was_made_anew(
+    cluster: Any,
+) -> None:
+    path = cluster.add_node("held", MACHINE, {VALIDATOR: "false"})
+    cluster.until(path, lambda n: s1.label(n, "mig.config.state") == "success")
+    faults.hold(cluster.client, "held", Holds(partitioning_from=0))
+    change = {"nvidia.com/mig.config": "all-3g.40gb", "nvidia.com/mig.config.state": None}
+    cluster.client.patch(path, {"metadata": {"labels": change}})
+    cluster.until(path, lambda n: s1.label(n, "gpu.deploy.device-plugin") == PAUSED)
+    of_node = {"labelSelector": "app=nvidia-mig-manager", "fieldSelector": "spec.nodeName=held"}
+    (before,) = cluster.client.get(PODS, **of_node)["items"]
+    cluster.client.delete(f"{PODS}/{before['metadata']['name']}")
+    cluster.until(path, lambda _: another(cluster.client.get(PODS, **of_node)["items"], before))
+    assert s1.label(cluster.client.get(path), "mig.config.state") == "pending"
+    silicon = cluster.directory / "nodes" / "held" / "silicon" / "state"
+    assert [gpu.instances for gpu in state.load(silicon).gpus] == [()] * 8
+    faults.hold(cluster.client, "held", None)
+    cluster.until(path, lambda n: s1.label(n, "mig.config.state") == "success")
+    cluster.until(path, lambda n: s1.allocatable(n, "nvidia.com/mig-3g.40gb") == "16")
+    cluster.client.delete(path)
+
+
+def another(pods: list[dict[str, Any]], before: dict[str, Any]) -> bool:
+    running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    return [p["metadata"]["uid"] for p in running] not in ([], [before["metadata"]["uid"]])
 
 
 @pytest.mark.soak
