@@ -517,7 +517,7 @@ def test_a_node_that_was_away_is_back_in_service_before_its_turn(asked: str) -> 
     the others are that wait; held, it would be out of service for as long as the rollout lasts.
     """
     of = world(3)
-    of.pool = replace(of.pool, suspended=asked)
+    of.asks(asked)
     of.passes()
     of.change("n2", ready=False)
     of.passes()
