@@ -1,12 +1,13 @@
 """Every rule of the pack."""
 
-from policy.rules import clusters, pool_rules, workloads
+from policy.rules import clusters, karpenter, pool_rules, workloads
 from policy.rules.declared import UNKNOWN, Resource
 from policy.rules.rule import ResourceRule, StackRule
 
 RULES: tuple[ResourceRule | StackRule, ...] = (
     *clusters.RULES,
     *pool_rules.RULES,
+    *karpenter.RULES,
     *workloads.RULES,
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
+from policy.rules import karpenter
 from policy.rules.declared import UNKNOWN, Resource, at, items
 from policy.rules.rule import ResourceRule, Settings, names
 
@@ -79,12 +80,19 @@ def _workload_identity(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def _imds(resource: Resource, settings: Settings) -> Iterator[str]:
-    if resource.type != "aws:ec2/launchTemplate:LaunchTemplate":
-        return
-    tokens = at(resource.props, "metadataOptions", "httpTokens")
+    match resource.type:
+        case "aws:ec2/launchTemplate:LaunchTemplate":
+            tokens = at(resource.props, "metadataOptions", "httpTokens")
+            what = "launch template"
+        case karpenter.NODE_CLASS:
+            # It requires tokens where nothing is stated.
+            tokens = at(resource.props, "spec", "metadataOptions", "httpTokens") or "required"
+            what = "EC2NodeClass"
+        case _:
+            return
     if tokens not in ("required", UNKNOWN):
         yield (
-            f"instances of launch template {resource.name!r} answer IMDSv1, from which one wrong "
+            f"instances of {what} {resource.name!r} answer IMDSv1, from which one wrong "
             "request of a pod takes their credentials; set metadataOptions.httpTokens to required"
         )
 

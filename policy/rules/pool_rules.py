@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
 from infra import catalog
-from policy.rules import pools
-from policy.rules.declared import Resource
+from policy.rules import karpenter, pools
+from policy.rules.declared import Resource, at
 from policy.rules.pools import Pool
 from policy.rules.rule import (
     ResourceRule,
@@ -34,6 +35,11 @@ def _size(pool: Pool, settings: Settings) -> Iterator[str]:
 
 
 def _machine_types(pool: Pool, settings: Settings) -> Iterator[str]:
+    if pool.any_machine and "*" not in settings["allowed"]:
+        yield (
+            f"pool {pool.name!r} names no machine types, so Karpenter takes any; allowed: "
+            f"{_listed(settings['allowed'])}"
+        )
     yield from (
         f"pool {pool.name!r} has the machine type {one}; allowed: {_listed(settings['allowed'])}"
         for one in pool.machine_types
@@ -63,6 +69,21 @@ def _labels(pool: Pool, settings: Settings) -> Iterator[str]:
         yield (
             f"pool {pool.name!r} lacks {', '.join(missing)}, by which its cost is told from "
             f"others'; write them into its {where}"
+        )
+
+
+def _billed(resource: Resource, settings: Settings) -> Iterator[str]:
+    """Karpenter takes the tags of instances from the EC2NodeClass."""
+    if resource.type != karpenter.NODE_CLASS:
+        yield from pools.each(_labels)(resource, settings)
+        return
+    known = karpenter.tags(resource)
+    missing = [key for key in settings["required"] if known is not None and key not in known]
+    if missing:
+        yield (
+            f"instances of EC2NodeClass {at(resource.props, 'metadata', 'name')!r} lack "
+            f"{', '.join(missing)}, by which their cost is told from others'; write them into the "
+            "pool's instance_tags"
         )
 
 
@@ -108,7 +129,14 @@ def _one_partitioner(pool: Pool, settings: Settings) -> Iterator[str]:
 
 def _fleet(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
     """Told of the largest pool, which is where a fleet is made smaller."""
-    found = [pool for pool in map(pools.read, resources) if pool is not None and pool.has_gpus]
+    # A NodePool does not say where it is; the cluster that it is in does.
+    regions = {at(one.provider, "region") for one in resources if one.type.startswith("aws:")}
+    region = next((one for one in regions if isinstance(one, str) and len(regions) == 1), None)
+    found = [
+        replace(pool, region=pool.region or (region if pool.cloud == "eks" else None))
+        for pool in map(pools.read, resources)
+        if pool is not None and pool.has_gpus
+    ]
     if not found:
         return
     largest = max(found, key=lambda pool: (pool.most_nodes or 0) * (pool.gpus or 0)).urn
@@ -194,7 +222,7 @@ RULES = (
         description="Pools have the labels or tags by which cost is assigned.",
         level="mandatory",
         settings=(names("required", "keys of GKE's resource labels and of AWS's tags"),),
-        check=pools.each(_labels),
+        check=_billed,
     ),
     ResourceRule(
         name="pool-startup-taint",

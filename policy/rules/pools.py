@@ -1,13 +1,16 @@
-"""GPU pools of either cloud as one typed value: GKE node pools and EKS node groups."""
+"""GPU pools of either cloud as one typed value: GKE node pools, EKS node groups, Karpenter's
+NodePools.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra import catalog
+from policy.rules import karpenter
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import Settings
 
@@ -29,6 +32,8 @@ class Pool:
     urn: str
     machine_types: tuple[str, ...]
     """Those that are known. EKS takes any of several; empty where a launch template says it."""
+    any_machine: bool = False
+    """It names no machine types: Karpenter chooses among all that have GPUs."""
     accelerators: tuple[Accelerator, ...]
     """GKE's; EKS has none."""
     spot: bool
@@ -62,7 +67,8 @@ class Pool:
     @property
     def has_gpus(self) -> bool:
         rows = [_CATALOG.machines.get((self.cloud, name)) for name in self.machine_types]
-        return bool(self.accelerators) or any(row is not None and row.gpu_count for row in rows)
+        named = any(row is not None and row.gpu_count for row in rows)
+        return bool(self.accelerators) or self.any_machine or named
 
 
 _CATALOG = catalog.load()
@@ -77,6 +83,8 @@ def read(resource: Resource) -> Pool | None:
             return _gke(resource)
         case "aws:eks/nodeGroup:NodeGroup":
             return _eks(resource)
+        case karpenter.NODE_POOL:
+            return _karpenter(resource)
         case _:
             return None
 
@@ -153,6 +161,27 @@ def _eks(resource: Resource) -> Pool:
         region=_text(at(resource.provider, "region")),
         metadata_server=True,
     )
+
+
+def _karpenter(resource: Resource) -> Pool:
+    found = Pool(
+        cloud="eks",
+        name=_name(at(resource.props, "metadata", "name"), resource),
+        urn=resource.urn,
+        machine_types=karpenter.machine_types(resource),
+        any_machine=karpenter.takes_any_machine(resource),
+        accelerators=(),
+        spot=karpenter.takes_spot(resource),
+        most_nodes=None,
+        autoscaled_without_limit=karpenter.is_unlimited(resource),
+        labels=karpenter.labels(resource),
+        taints=_taints(karpenter.taints(resource)),
+        billed_by=None,  # its EC2NodeClass has the tags
+        region=None,
+        metadata_server=True,
+    )
+    least = 1 if found.any_machine else found.gpus
+    return replace(found, most_nodes=karpenter.most_nodes(resource, gpus=least))
 
 
 def _billed(own: Any, default: Any) -> frozenset[str] | None:

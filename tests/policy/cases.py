@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet_controller.api import STARTUP_TAINT_KEY
-from policy.rules import Resource, ResourceRule, StackRule
+from policy.rules import Resource, ResourceRule, StackRule, karpenter
 from policy.rules.rule import completed
 
 GKE_POOL = "gcp:container/nodePool:NodePool"
@@ -55,6 +55,35 @@ def eks_pool(name: str = "a", **more: Any) -> Resource:
     }
     made = resource(EKS_POOL, name, **{**props, **more})
     return replace(made, provider={"region": "eu-west-1"})
+
+
+def node_pool(name: str = "a", **more: Any) -> Resource:
+    """Karpenter's, as slicewright declares one. `requirements`, `limits`: in place of its own."""
+    required = [
+        requirement("node.kubernetes.io/instance-type", "p4d.24xlarge"),
+        requirement("karpenter.sh/capacity-type", "on-demand"),
+    ]
+    taint = {"key": STARTUP_TAINT_KEY, "value": "unverified", "effect": "NoSchedule"}
+    template = {
+        "metadata": {"labels": {"slicewright.io/pool": name}},
+        "spec": {
+            "requirements": more.pop("requirements", required),
+            "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+            "startupTaints": more.pop("startup_taints", [taint]),
+        },
+    }
+    spec = {"limits": {"nodes": "2"}, **more, "template": template}
+    return resource(karpenter.NODE_POOL, name, metadata={"name": name}, spec=spec)
+
+
+def requirement(key: str, *values: str, operator: str = "In") -> Mapping[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def node_class(name: str = "a", **spec: Any) -> Resource:
+    terms = [{"alias": "al2023@v20260714"}]
+    body = {"amiSelectorTerms": terms, "metadataOptions": {"httpTokens": "required"}, **spec}
+    return resource(karpenter.NODE_CLASS, name, metadata={"name": name}, spec=body)
 
 
 def deployment(
@@ -204,6 +233,76 @@ CASES = (
         "3 nodes",
         most_nodes=2.0,
     ),
+    case("pool-size", node_pool(limits={"nodes": "17"}), node_pool(), "17 nodes"),
+    case(
+        "pool-size",
+        node_pool(limits={"nvidia.com/gpu": "24"}),
+        node_pool(limits={"nvidia.com/gpu": "16", "nodes": "9"}),
+        "3 nodes",
+        most_nodes=2.0,
+    ),
+    case("pool-size", node_pool(limits={"cpu": "96"}), node_pool(), "without a maximum"),
+    case(
+        "pool-machine-types",
+        node_pool(requirements=[requirement("karpenter.k8s.aws/instance-gpu-count", "8")]),
+        node_pool(),
+        "names no machine types",
+        allowed=["p4d.*"],
+    ),
+    case(
+        "pool-machine-types",
+        node_pool(requirements=[requirement("node.kubernetes.io/instance-type", "p5.48xlarge")]),
+        node_pool(),
+        "p5.48xlarge",
+        allowed=["p4d.*"],
+    ),
+    case(
+        "pool-spot",
+        node_pool(requirements=[requirement("node.kubernetes.io/instance-type", "p4d.24xlarge")]),
+        node_pool(),
+        "spot",
+        allowed=[],
+    ),
+    case(
+        "pool-labelled",
+        node_class(tags={"team": "ml"}),
+        node_class(tags={"owner": "ml"}),
+        "lack owner",
+        required=["owner"],
+    ),
+    case("pool-startup-taint", node_pool(startup_taints=[]), node_pool(), STARTUP_TAINT_KEY),
+    case(
+        "template-imdsv2",
+        node_class(metadataOptions={"httpTokens": "optional"}),
+        node_class(metadataOptions={}),
+        "EC2NodeClass",
+    ),
+    case(
+        "karpenter-image-pinned",
+        node_class(amiSelectorTerms=[{"alias": "al2023@latest"}]),
+        node_class(),
+        "al2023@latest",
+    ),
+    case(
+        "karpenter-image-pinned",
+        node_class(amiSelectorTerms=[{"tags": {"team": "ml"}}]),
+        node_class(amiSelectorTerms=[{"id": "ami-0123456789abcdef0"}]),
+        "tags {'team': 'ml'}",
+    ),
+    case(
+        "fleet-size",
+        [node_pool(), eks()],
+        [node_pool(limits={"nodes": "1"}), eks()],
+        "16 GPUs",
+        most_gpus=8.0,
+    ),
+    case(
+        "fleet-size",
+        [node_pool(), replace(eks(), provider={"region": "us-east-1"})],
+        [node_pool(limits={"nodes": "1"}), replace(eks(), provider={"region": "us-east-1"})],
+        "USD",
+        usd_per_hour=40.0,
+    ),
     case(
         "pool-machine-types",
         gke_pool(machineType="a2-highgpu-8g"),
@@ -343,6 +442,13 @@ CASES = (
         [gke_pool(spot=True), deployment(replicas=1.0)],
         [gke_pool(spot=True), deployment(replicas=2.0)],
         "one replica",
+    ),
+    case(
+        "spot-workloads",
+        [node_pool(requirements=[requirement("karpenter.sh/capacity-type", "spot")]), deployment()],
+        [node_pool(), deployment()],
+        "may not be lost",
+        may_not_be_lost=["ai/*"],
     ),
     case(
         "spot-workloads",

@@ -1,0 +1,148 @@
+"""Karpenter's NodePools as pools of nodes, and rules about the EC2NodeClasses that they name.
+
+Sources: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go; aws/karpenter-provider-aws,
+pkg/apis/v1/ec2nodeclass.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleet_controller.api import POOL_LABEL
+from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.rule import ResourceRule, Settings
+
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+_TYPE = "node.kubernetes.io/instance-type"
+_CAPACITY = "karpenter.sh/capacity-type"
+_OF_GPUS = "karpenter.k8s.aws/instance-gpu-"
+_GPU = "nvidia.com/gpu"
+
+
+def machine_types(pool: Resource) -> tuple[str, ...]:
+    """Those that are known; empty where it names none."""
+    return tuple(
+        value
+        for one in _requirements(pool)
+        if at(one, "key") == _TYPE and at(one, "operator") == "In"
+        for value in items(at(one, "values"))
+        if isinstance(value, str)
+    )
+
+
+def takes_any_machine(pool: Resource) -> bool:
+    """Whether it is for GPUs and leaves the machine types to Karpenter."""
+    if not _is_known(pool) or any(at(one, "key") == _TYPE for one in _requirements(pool)):
+        return False
+    by_gpu = any(
+        str(at(one, "key")).startswith(_OF_GPUS) and at(one, "operator") != "DoesNotExist"
+        for one in _requirements(pool)
+    )
+    return by_gpu or POOL_LABEL in labels(pool)
+
+
+def takes_spot(pool: Resource) -> bool:
+    """Without a requirement, Karpenter takes spot capacity before on-demand capacity. Source:
+    aws/karpenter-provider-aws, pkg/providers/instance/instance.go, getCapacityType.
+    """
+    if not _is_known(pool):
+        return False
+    return all(_admits(one, "spot") for one in _requirements(pool) if at(one, "key") == _CAPACITY)
+
+
+def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
+    """None: nothing limits them, or it is not known. gpus: of a node, at least; None: not known."""
+    limits = at(pool.props, "spec", "limits")
+    nodes, devices = at(limits, "nodes"), at(limits, _GPU)
+    if UNKNOWN in (nodes, devices) or (devices is not None and gpus is None):
+        return None
+    of_gpus = None if devices is None or gpus is None else (whole(devices) or 0) // gpus
+    return min((n for n in (whole(nodes), of_gpus) if n is not None), default=None)
+
+
+def is_unlimited(pool: Resource) -> bool:
+    """Whether neither nodes nor GPUs are limited; limits of processors and memory do not count."""
+    limits = at(pool.props, "spec", "limits")
+    return not any(at(limits, key) is UNKNOWN or at(limits, key) for key in ("nodes", _GPU))
+
+
+def labels(pool: Resource) -> Mapping[str, str]:
+    """Of its nodes."""
+    return texts(at(pool.props, "spec", "template", "metadata", "labels"))
+
+
+def taints(pool: Resource) -> list[Any] | Any:
+    """All that its nodes begin with; UNKNOWN where a part of them is."""
+    of_nodes = at(pool.props, "spec", "template", "spec")
+    parts = [at(of_nodes, "taints"), at(of_nodes, "startupTaints")]
+    if UNKNOWN in parts:
+        return UNKNOWN
+    return [one for part in parts for one in part or ()]
+
+
+def tags(node_class: Resource) -> frozenset[str] | None:
+    """Keys of those of its instances that are not empty; None: not known yet."""
+    found = at(node_class.props, "spec", "tags")
+    if found is UNKNOWN:
+        return None
+    return frozenset(key for key, value in (found or {}).items() if value)
+
+
+def _requirements(pool: Resource) -> Iterator[Any]:
+    return items(at(pool.props, "spec", "template", "spec", "requirements"))
+
+
+def _is_known(pool: Resource) -> bool:
+    stated = at(pool.props, "spec", "template", "spec", "requirements")
+    if stated is UNKNOWN:
+        return False
+    return not any(
+        one is UNKNOWN
+        or UNKNOWN in (at(one, "key"), at(one, "operator"), at(one, "values"))
+        or any(value is UNKNOWN for value in at(one, "values") or ())
+        for one in stated or ()
+    )
+
+
+def _admits(requirement: Any, value: str) -> bool:
+    stated = list(items(at(requirement, "values")))
+    match at(requirement, "operator"):
+        case "In":
+            return value in stated
+        case "NotIn":
+            return value not in stated
+        case operator:
+            return bool(operator == "Exists")
+
+
+def _image(resource: Resource, settings: Settings) -> Iterator[str]:
+    if resource.type != NODE_CLASS:
+        return
+    name = at(resource.props, "metadata", "name")
+    for term in items(at(resource.props, "spec", "amiSelectorTerms")):
+        alias, identity = at(term, "alias"), at(term, "id")
+        if identity is not None or alias is UNKNOWN or UNKNOWN in dict(term).values():
+            continue
+        if isinstance(alias, str) and not alias.endswith("@latest"):
+            continue
+        yield (
+            f"EC2NodeClass {name!r} selects its machine image by {_shown(term)}: Karpenter "
+            "replaces the nodes whenever another one is published; name one release, such as "
+            "alias: al2023@v20260714, or an id"
+        )
+
+
+def _shown(term: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value!r}" for key, value in sorted(term.items()))
+
+
+RULES = (
+    ResourceRule(
+        name="karpenter-image-pinned",
+        description="Nodes that Karpenter makes have one release of a machine image.",
+        level="mandatory",
+        check=_image,
+    ),
+)
