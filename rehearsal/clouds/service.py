@@ -26,6 +26,7 @@ from rehearsal.clouds.aws.logs import Logs
 from rehearsal.clouds.aws.policy_simulator import PolicySimulator
 from rehearsal.clouds.aws.resource_groups import ResourceGroups
 from rehearsal.clouds.aws.service_quotas import ServiceQuotas
+from rehearsal.clouds.aws.sqs import Sqs
 from rehearsal.clouds.aws.ssm import Ssm
 from rehearsal.clouds.aws.sts import Sts
 from rehearsal.clouds.core import fault_file
@@ -108,6 +109,7 @@ class Cloud:
             "kms": Kms(context).methods(),
             "logs": logs.methods(),
             "resource-groups": ResourceGroups(context).methods(),
+            "sqs": Sqs(context).methods(),
         }
 
     @property

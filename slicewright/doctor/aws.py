@@ -9,6 +9,7 @@ from infra.plan import EksClusterPlan, EksFleetPlan, ExistingSubnet
 from infra.spec import ExistingNetwork
 from slicewright.doctor.aws_capacity import ask_keys, ask_reservations
 from slicewright.doctor.aws_existing import ask_existing, described
+from slicewright.doctor.aws_karpenter import ask_karpenter
 from slicewright.doctor.aws_rights import ask_rights
 from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, said
 from slicewright.doctor.aws_versions import ask_addons, ask_images, ask_versions
@@ -76,6 +77,7 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         network=account.network_of(fleet.cluster, cluster),
         reservations=ask_reservations(account, fleet),
         keys=ask_keys(account, fleet),
+        karpenter=ask_karpenter(account, fleet),
         rights=ask_rights(account, fleet, identity),
         addresses=AddressAnswers(
             limit=account.quota("ec2", ADDRESS_QUOTA), taken=account.addresses()

@@ -19,6 +19,7 @@ from slicewright.doctor.eks_capacity_checks import (
     reservation_findings,
 )
 from slicewright.doctor.eks_existing_checks import ExistingEksCluster, existing_cluster
+from slicewright.doctor.eks_karpenter_checks import KarpenterAnswers, karpenter_findings
 from slicewright.doctor.eks_network_checks import (
     AddressAnswers,
     ExistingNetworkAnswers,
@@ -104,6 +105,8 @@ class AwsAnswers:
     images: Mapping[Image, Answer[Releases]] = field(default_factory=dict)
     reservations: Reservations = field(default_factory=dict)
     keys: Keys = field(default_factory=dict)
+    karpenter: KarpenterAnswers | None = None
+    """None: nobody asked."""
     rights: Answer[CallerRights] | None = None
     """None: nobody asked."""
     region_off: str | None = None
@@ -182,6 +185,9 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from image_findings(fleet, answers.images)
     yield from reservation_findings(fleet, answers.reservations, owned)
     yield from key_findings(fleet, answers.keys)
+    if answers.karpenter is not None:
+        version = version_of(fleet, answers.versions)
+        yield from karpenter_findings(fleet, version, answers.karpenter)
     asked = f"cluster {fleet.cluster.name} in {region}"
     yield cluster_name(
         asked,

@@ -9,6 +9,7 @@ from infra.spec import ExistingNetwork
 from infra.values import JsonObject, Need
 from slicewright.doctor.eks_capacity_checks import keys_needed as eks_keys_needed
 from slicewright.doctor.eks_capacity_checks import reservations_needed as eks_reservations_needed
+from slicewright.doctor.eks_karpenter_checks import queue_needed
 from slicewright.doctor.eks_version_checks import images_needed
 from slicewright.doctor.gke_capacity_checks import keys_needed as gke_keys_needed
 from slicewright.doctor.gke_capacity_checks import reservations_needed as gke_reservations_needed
@@ -70,6 +71,8 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
         found |= {"resource-groups:ListGroupResources"}
     if eks_keys_needed(fleet):
         found |= {"kms:DescribeKey"}
+    if queue_needed(fleet) is not None:
+        found |= {"sqs:GetQueueUrl"}
     return found
 
 

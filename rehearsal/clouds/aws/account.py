@@ -109,6 +109,10 @@ class Account(Strict):
     """By ID, cr-…: capacity that was reserved or bought before."""
     keys: Mapping[str, Key] | None = None
     """By ARN. None: whatever key is asked for is there, and enabled."""
+    queues: tuple[str, ...] | None = None
+    """Names of SQS queues. None: whatever queue is asked for is there."""
+    spot_role: bool = True
+    """Whether it has AWSServiceRoleForEC2Spot, which comes with the first spot request by hand."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Zone name -> zone id, where they are not as `zones.zone_ids` gives them."""
     elastic_ips: _Count = 5

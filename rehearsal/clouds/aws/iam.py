@@ -17,6 +17,7 @@ from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
 
 ACCOUNT = "123456789012"
+SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 # The managed policies that clusters and nodes may name. Source: "AWS Managed Policy Reference".
 _MANAGED = {
     "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy",
@@ -73,7 +74,11 @@ class AwsIam:
         return made + attached + self._inline.inventory() + profiles
 
     def _role(self, body: JsonObject) -> JsonObject:
-        found = self._store.get(ROLES, body["RoleName"]) or self._callers_role(body["RoleName"])
+        found = (
+            self._store.get(ROLES, body["RoleName"])
+            or self._callers_role(body["RoleName"])
+            or self._linked_role(body["RoleName"])
+        )
         if found is None:
             raise aws_error(
                 "NoSuchEntity", f"The role with name {body['RoleName']} cannot be found.", code=404
@@ -85,17 +90,14 @@ class AwsIam:
         caller = account_of(self._context).caller
         if caller.role != name:
             return None
-        trust = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}
-        return {
-            "RoleName": name,
-            "Path": caller.role_path,
-            "Arn": caller.principal,
-            "RoleId": "AROAREHEARSALREHEARSA",
-            "CreateDate": now(),
-            "trust": {"Version": "2012-10-17", "Statement": [trust]},
-            "policies": [],
-            "_since": {"role": 0.0},
-        }
+        return _given_role(name, caller.role_path, {"AWS": ACCOUNT})
+
+    def _linked_role(self, name: str) -> JsonObject | None:
+        """The service-linked role of EC2's spot instances, where the account has it."""
+        if name != SPOT_ROLE or not account_of(self._context).spot_role:
+            return None
+        service = "spot.amazonaws.com"
+        return _given_role(name, f"/aws-service-role/{service}/", {"Service": service})
 
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name, path = body["RoleName"], body.get("Path", "/")
@@ -271,6 +273,21 @@ def trusts(role: JsonObject, service: str, action: str = "sts:AssumeRole") -> bo
 def attached(role: JsonObject) -> set[str]:
     """The names of its managed policies."""
     return {arn.rpartition("/")[2] for arn in role["policies"]}
+
+
+def _given_role(name: str, path: str, principal: JsonObject) -> JsonObject:
+    """One that nobody made here."""
+    trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    return {
+        "RoleName": name,
+        "Path": path,
+        "Arn": f"arn:aws:iam::{ACCOUNT}:role{path}{name}",
+        "RoleId": "AROAREHEARSALREHEARSA",
+        "CreateDate": now(),
+        "trust": {"Version": "2012-10-17", "Statement": [trust]},
+        "policies": [],
+        "_since": {"role": 0.0},
+    }
 
 
 def _document(text: str) -> JsonObject:

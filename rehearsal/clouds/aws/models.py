@@ -22,6 +22,7 @@ SERVICES: Mapping[str, str] = {
     "kms": "kms",
     "logs": "logs",
     "resource-groups": "resource-groups",
+    "sqs": "sqs",
 }
 """Our name of a service -> botocore's, which differ for IAM because Google's is `iam`, too."""
 
@@ -42,6 +43,7 @@ _ERROR_NAMES: Mapping[str, Callable[[str], str]] = {
     "kms": lambda _: "ValidationException",
     "logs": lambda _: "InvalidParameterException",
     "resource-groups": lambda _: "BadRequestException",
+    "sqs": lambda _: "InvalidParameterValue",
 }
 
 _UNLISTED: Mapping[str, tuple[str, ...]] = {"AttachmentStatus": ("available",)}

@@ -60,6 +60,11 @@ def as_action(call: str) -> str:
             ),
         ),
         ((NAME, "name: p4d\n      existing: true"),),
+        (
+            (NAME, f"{NAME}\n      autoscaler: {{mode: karpenter, interruption_queue: q}}"),
+            (POOL, "release_version: 1.36.0-20260714"),
+            ("nodes: { count: 1 }", "nodes: {min: 0, max: 1}\n        capacity: spot"),
+        ),
     ],
 )
 def test_the_actions_are_those_of_the_calls(

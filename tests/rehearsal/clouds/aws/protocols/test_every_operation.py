@@ -411,6 +411,7 @@ def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> It
         tell("ssm", "GetParameter", Name=f"{images}/recommended/release_version")
         tell("kms", "DescribeKey", KeyId=f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1")
         tell("resource-groups", "ListGroupResources", Group=GROUP)
+        tell("sqs", "GetQueueUrl", QueueName="interruptions")
         principal = {"PolicySourceArn": "arn:aws:iam::123456789012:user/rehearsal"}
         tell("aws-iam", "SimulatePrincipalPolicy", **principal, ActionNames=["ec2:CreateVpc"])
         tell("service-quotas", "GetServiceQuota", ServiceCode="ec2", QuotaCode="L-417A185B")
