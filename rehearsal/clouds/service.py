@@ -13,6 +13,7 @@ from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
 from rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from rehearsal.clouds.aws.ec2.service import Ec2
+from rehearsal.clouds.aws.eks.capacity import OF_GROUPS
 from rehearsal.clouds.aws.eks.node_events import NodeEvents
 from rehearsal.clouds.aws.eks.reserved import running_in
 from rehearsal.clouds.aws.eks.service import Eks
@@ -20,6 +21,7 @@ from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.errors import injected_error as injected_aws_error
 from rehearsal.clouds.aws.iam import AwsIam
 from rehearsal.clouds.aws.idempotency import answered_once
+from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
 from rehearsal.clouds.aws.kms import Kms
 from rehearsal.clouds.aws.load_balancers import LoadBalancers
 from rehearsal.clouds.aws.logs import Logs
@@ -86,7 +88,7 @@ class Cloud:
         self._rates = RequestRates(clock)
         google_iam, compute, gke = GoogleIam(context), Compute(context), Gke(context)
         self._service_usage = ServiceUsage(context)
-        aws_iam, ec2, eks = AwsIam(context), Ec2(context, running_in), Eks(context)
+        aws_iam, ec2, eks = AwsIam(context), Ec2(context, running_in, OF_GROUPS), Eks(context)
         balancers, logs = LoadBalancers(context), Logs(context)
         self._node_events = (gke, NodeEvents(context))
         self._cluster_services = (gke, eks)
@@ -100,7 +102,11 @@ class Cloud:
             "cloudkms": CloudKms(context).methods(),
             "eks": eks.methods(),
             "ec2": ec2.methods(),
-            "aws-iam": {**aws_iam.methods(), **PolicySimulator(context).methods()},
+            "aws-iam": {
+                **aws_iam.methods(),
+                **InstanceProfiles(context).methods(),
+                **PolicySimulator(context).methods(),
+            },
             "sts": Sts(context).methods(),
             "elb": balancers.classic_methods(),
             "elbv2": balancers.methods(),

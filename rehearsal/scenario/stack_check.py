@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra import catalog, plan, spec
-from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, KarpenterPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan
 from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
 from rehearsal.scenario.existing_cluster.nodes import fake_key
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
-_AUTOSCALER = "rehearsal/clouds/aws/eks/autoscaler.py"
 _OPERATOR = "rehearsal/cluster/gpu_operator"
 _EXISTING = "rehearsal/scenario/existing_cluster"
 _KUBELET = "rehearsal/cluster/kubelet"
@@ -49,16 +48,6 @@ def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     problems: list[spec.Problem] = [*_new_volumes(fleet), *_autoscalers(fleet)]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
-        if isinstance(fleet.cluster.autoscaler, KarpenterPlan):
-            problems.append(
-                spec.Problem(
-                    path=("cluster", "autoscaler"),
-                    reason=f"{_CANNOT} the simulated cloud has no stand-in for Karpenter, so no "
-                    "node would come",
-                    instead="for a rehearsal write cluster-autoscaler",
-                    source=_AUTOSCALER,
-                )
-            )
     return problems
 
 

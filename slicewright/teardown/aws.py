@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, is_refusal, said
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.teardown.account import Found, Held, Outcome, Refused
-from slicewright.teardown.leftovers import Leftover, marked_by, marks, of_interfaces
+from slicewright.teardown.leftovers import (
+    KARPENTER_POOL,
+    Leftover,
+    karpenter_profiles,
+    made_by_karpenter,
+    marked_by,
+    marks,
+    of_interfaces,
+)
 
 _T = TypeVar("_T")
 _TAGS_OF: Final = 20
@@ -26,12 +34,17 @@ _EXPIRED: Final = frozenset(
         "UnrecognizedClientException",
     }
 )
+_ALIVE: Final = ("pending", "running", "stopping", "stopped")
+"""States of instances that have not ended, and are not about to."""
 _GONE: Final = frozenset(
     {
         "InvalidGroup.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateId.NotFound",
         "InvalidNetworkInterfaceID.NotFound",
         "InvalidVolume.NotFound",
         "LoadBalancerNotFound",
+        "NoSuchEntity",
         "ResourceNotFoundException",
         "TargetGroupNotFound",
     }
@@ -43,6 +56,7 @@ class AwsAccount:
 
     def __init__(self, cluster: str, region: str, profile: str | None) -> None:
         self._cluster = cluster
+        self._region = region
         self._session = AwsSession(region, profile)
 
     def cluster_is_there(self) -> Answer[bool]:
@@ -63,6 +77,9 @@ class AwsAccount:
             one.id for one in ([] if isinstance(groups, NotAnswered) else groups) if one.proof
         )
         answers: list[Answer[list[Leftover]]] = [
+            self._ask("ec2:DescribeInstances", self._instances),
+            self._ask("ec2:DescribeLaunchTemplates", self._templates),
+            self._ask("iam:ListInstanceProfiles", self._profiles),
             groups,
             self._ask(
                 "ec2:DescribeNetworkInterfaces", lambda: self._interfaces(networks, groups=own)
@@ -81,6 +98,12 @@ class AwsAccount:
     def delete(self, leftover: Leftover) -> Outcome:
         ec2 = self._session.client("ec2")
         match leftover.kind:
+            case "instance":
+                return self._try(lambda: ec2.terminate_instances(InstanceIds=[leftover.id]))
+            case "launch template":
+                return self._try(lambda: ec2.delete_launch_template(LaunchTemplateId=leftover.id))
+            case "instance profile":
+                return self._try(lambda: self._delete_profile(leftover.id))
             case "load balancer" if leftover.id.startswith("arn:"):
                 balancers = self._session.client("elbv2")
                 return self._try(
@@ -105,6 +128,52 @@ class AwsAccount:
                 return self._try(lambda: logs.delete_log_group(logGroupName=leftover.id))
             case kind:
                 raise ValueError(f"AWS has no {kind}")
+
+    def _instances(self) -> list[Leftover]:
+        """Those that Karpenter left running when it ended before them."""
+        filters = [
+            {"Name": "tag-key", "Values": [KARPENTER_POOL]},
+            {"Name": "instance-state-name", "Values": list(_ALIVE)},
+        ]
+        return [
+            Leftover(kind="instance", id=one["InstanceId"], proof=proof)
+            for page in self._pages("ec2", "describe_instances", Filters=filters)
+            for reservation in page["Reservations"]
+            for one in reservation["Instances"]
+            if (proof := made_by_karpenter(one.get("Tags") or (), self._cluster))
+        ]
+
+    def _templates(self) -> list[Leftover]:
+        filters = [{"Name": "tag-key", "Values": [KARPENTER_POOL]}]
+        return [
+            Leftover(kind="launch template", id=one["LaunchTemplateId"], proof=proof)
+            for page in self._pages("ec2", "describe_launch_templates", Filters=filters)
+            for one in page["LaunchTemplates"]
+            if (proof := made_by_karpenter(one.get("Tags") or (), self._cluster))
+        ]
+
+    def _profiles(self) -> list[Leftover]:
+        path = karpenter_profiles(self._cluster, self._region)
+        iam = self._session.client("iam", self._session.home)
+        return [
+            Leftover(
+                kind="instance profile",
+                id=one["InstanceProfileName"],
+                proof=f"Karpenter's path for this cluster, {path}",
+            )
+            for page in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
+            for one in page["InstanceProfiles"]
+        ]
+
+    def _delete_profile(self, name: str) -> None:
+        """With what is in it: IAM refuses it otherwise."""
+        iam = self._session.client("iam", self._session.home)
+        found = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+        for role in found["Roles"]:
+            iam.remove_role_from_instance_profile(
+                InstanceProfileName=name, RoleName=role["RoleName"]
+            )
+        iam.delete_instance_profile(InstanceProfileName=name)
 
     def _groups(self, networks: frozenset[str]) -> list[Leftover]:
         return [
@@ -164,6 +233,7 @@ class AwsAccount:
             )
             for one in self._of("describe_volumes", "Volumes", "VolumeId", frozenset())
             if (proof := marked_by(one.get("Tags") or (), self._cluster))
+            and not _goes_with_its_instance(one)
         ]
 
     def _classic(self) -> list[Leftover]:
@@ -260,3 +330,8 @@ class AwsAccount:
     def _raise_if_expired(self, error: Any) -> None:
         if code_of(error) in _EXPIRED:
             raise CannotAsk(f"AWS refuses the credentials ({said(error)}); {LOGIN}")
+
+
+def _goes_with_its_instance(volume: Mapping[str, Any]) -> bool:
+    attached = volume.get("Attachments") or ()
+    return bool(attached) and all(one.get("DeleteOnTermination") for one in attached)

@@ -29,6 +29,9 @@ class Objects:
     ingresses: Sequence[Object] = ()
     gateways: Sequence[Object] = ()
     budgets: Sequence[Object] = ()
+    node_pools: Sequence[Object] = ()
+    """Karpenter's."""
+    node_claims: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,8 @@ class Bill:
     """On disks of the cloud."""
     balancers: Sequence[str] = ()
     """Services of type LoadBalancer, Ingresses and Gateways, with their kind."""
+    machines: Sequence[str] = ()
+    """Of Karpenter, which ends them: NodeClaims, by name alone."""
     budgets: Sequence[str] = ()
     """Disruption budgets that allow no pod to leave."""
 
@@ -89,6 +94,7 @@ def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
         others=of_others,
         claims=tuple(_full(c) for c in objects.claims),
         volumes=tuple(_volume(v) for v in objects.volumes if on_cloud_disk(v)),
+        machines=tuple(_name(c) for c in objects.node_claims),
         balancers=tuple(f"{kind} {_full(o)}" for kind, o in balancers(objects)),
         budgets=tuple(
             _full(b)

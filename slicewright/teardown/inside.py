@@ -24,6 +24,7 @@ from slicewright.teardown.bill import (
 )
 
 _GATEWAYS: Final = "/apis/gateway.networking.k8s.io/v1/gateways"
+_KARPENTER: Final = "/apis/karpenter.sh/v1"
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
@@ -33,7 +34,11 @@ _PATHS: Final = {
     "ingresses": "/apis/networking.k8s.io/v1/ingresses",
     "gateways": _GATEWAYS,
     "budgets": "/apis/policy/v1/poddisruptionbudgets",
+    "node_pools": f"{_KARPENTER}/nodepools",
+    "node_claims": f"{_KARPENTER}/nodeclaims",
 }
+_NOT_EVERYWHERE: Final = frozenset({_GATEWAYS, _PATHS["node_pools"], _PATHS["node_claims"]})
+"""Kinds that most clusters do not have."""
 _PLURALS: Final = {
     "Service": ("v1", "services"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
@@ -75,10 +80,29 @@ class Clearing:
             return self._drain(objects, existing=existing)
         if delete_disks:
             self._let_disks_go(objects)
+        machines = self._end_machines(objects)
         stuck = list(self._delete_balancers(objects))
         stuck += self._drain(objects, existing=existing)
         stuck += self._delete_claims(objects)
+        stuck += self._wait_for(machines)
         return stuck
+
+    def _end_machines(self, objects: Objects) -> Sequence[tuple[str, str]]:
+        """Lets Karpenter end what it has made, as nobody else does once it is gone; its names and
+        paths. A pool that is being deleted gets no machines for the pods that are evicted.
+        """
+        asked = []
+        for kind, listed, plural in (
+            ("NodePool", objects.node_pools, "node_pools"),
+            ("NodeClaim", objects.node_claims, "node_claims"),
+        ):
+            for one in listed:
+                name = one["metadata"]["name"]
+                path = f"{_PATHS[plural]}/{name}"
+                self.tell(f"delete {kind} {name}")
+                self._delete(path, {"propagationPolicy": "Foreground"})
+                asked.append((f"{kind} {name}", path))
+        return asked
 
     def _cordon(self, objects: Objects, *, existing: bool) -> None:
         """Else what leaves a node would be made anew on the next."""
@@ -197,9 +221,9 @@ class Clearing:
         with _unless_gone():
             self.client.patch(path, patch)
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str, options: JsonObject | None = None) -> None:
         with _unless_gone():
-            self.client.delete(path)
+            self.client.delete(path, options)
 
 
 @contextmanager
@@ -215,8 +239,8 @@ def _list(client: Client, path: str) -> list[JsonObject]:
     try:
         found: list[JsonObject] = client.get(path)["items"]
     except ApiError as e:
-        if path == _GATEWAYS and e.status == 404:
-            return []  # most clusters have no Gateway API
+        if path in _NOT_EVERYWHERE and e.status == 404:
+            return []
         raise
     return found
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 ORDER: Final = (
+    # What runs makes the rest anew, and holds it.
+    "instance",
+    "launch template",
+    "instance profile",
     "load balancer",
     # In use as long as a load balancer forwards to it.
     "target group",
@@ -32,6 +36,9 @@ PROVEN: Final = frozenset({"forwarding rule", "target pool", "backend service"})
 """Known by a PROOF only: it must not go before them, nor while it is not known whether they are."""
 _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 """Name of what the service controllers of both clouds make: `a`, and the Service's UID."""
+
+KARPENTER_POOL: Final = "karpenter.sh/nodepool"
+"""Key of the tag on all that Karpenter launches."""
 
 Resource = Mapping[str, Any]
 
@@ -74,6 +81,24 @@ def marks(cluster: str) -> Mapping[str, str]:
         "cluster.k8s.amazonaws.com/name": cluster,
         "aws:eks:cluster-name": cluster,
     }
+
+
+def made_by_karpenter(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
+    """The tags that say that Karpenter made a resource for the EKS cluster; empty without them.
+
+    The machines of node groups have the cluster's tag too: their groups end them. Source:
+    aws/karpenter-provider-aws, pkg/utils/utils.go, GetTags.
+    """
+    pool = {tag["Key"]: tag.get("Value", "") for tag in tags}.get(KARPENTER_POOL)
+    mark = marked_by(tags, cluster)
+    return f"{mark}, {KARPENTER_POOL}={pool}" if pool is not None and mark else ""
+
+
+def karpenter_profiles(cluster: str, region: str) -> str:
+    """The path of the instance profiles that Karpenter makes, in IAM, which knows no regions.
+    Source: aws/karpenter-provider-aws, pkg/controllers/nodeclass/instanceprofile.go.
+    """
+    return f"/karpenter/{region}/{cluster}/"
 
 
 def of_interfaces(

@@ -11,11 +11,13 @@ from typing import Final, Literal
 
 from infra.plan import EksFleetPlan, GkeFleetPlan
 from infra.values import JsonObject, Need
-from slicewright.teardown.leftovers import marks
+from slicewright.teardown.leftovers import karpenter_profiles, marks
 
 _TYPE: Final = "slicewright destroy"
 _SOURCE: Final = "docs/how-to/tear-down.md"
 _AWS_READ: Final = (
+    "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplates",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeVolumes",
@@ -23,18 +25,27 @@ _AWS_READ: Final = (
     "elasticloadbalancing:DescribeLoadBalancers",
     "elasticloadbalancing:DescribeTags",
     "elasticloadbalancing:DescribeTargetGroups",
+    "iam:ListInstanceProfiles",
     "logs:DescribeLogGroups",
 )
 _AWS_DELETE_BY_TAG: Final = (
+    "ec2:DeleteLaunchTemplate",
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteSecurityGroup",
     "ec2:DeleteVolume",
+    "ec2:TerminateInstances",
     "elasticloadbalancing:DeleteLoadBalancer",
     "elasticloadbalancing:DeleteTargetGroup",
 )
 """They take the condition aws:ResourceTag. Source: Service Authorization Reference, Amazon EC2,
 Elastic Load Balancing, Elastic Load Balancing V2.
 """
+_PROFILES: Final[Mapping[str, Literal["read", "delete"]]] = {
+    "iam:DeleteInstanceProfile": "delete",
+    "iam:GetInstanceProfile": "read",
+    "iam:RemoveRoleFromInstanceProfile": "delete",
+}
+"""Limited to the path of the profiles that Karpenter makes for the cluster."""
 _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "compute.backendServices.list": "read",
     "compute.disks.delete": "delete",
@@ -65,7 +76,11 @@ def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
         found = _GOOGLE
     else:
         deletes = (*_AWS_DELETE_BY_TAG, "logs:DeleteLogGroup")
-        found = {**dict.fromkeys(_AWS_READ, "read"), **dict.fromkeys(deletes, "delete")}
+        found = {
+            **dict.fromkeys(_AWS_READ, "read"),
+            **dict.fromkeys(deletes, "delete"),
+            **_PROFILES,
+        }
     return tuple(
         Need(right=right, type=_TYPE, operation=operation, why=_WHY.get(right), source=_SOURCE)
         for right, operation in sorted(found.items())
@@ -82,6 +97,7 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
             "stage": "GA",
             "includedPermissions": sorted(_GOOGLE),
         }
+    profiles = karpenter_profiles(name, fleet.cluster.region)
     group = f"arn:*:logs:{fleet.cluster.region}:*:log-group:/aws/eks/{name}/cluster:*"
     return {
         "Version": "2012-10-17",
@@ -97,5 +113,10 @@ def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
                 for key, value in marks(name).items()
             ),
             {"Effect": "Allow", "Action": "logs:DeleteLogGroup", "Resource": group},
+            {
+                "Effect": "Allow",
+                "Action": sorted(_PROFILES),
+                "Resource": f"arn:*:iam::*:instance-profile{profiles}*",
+            },
         ],
     }

@@ -81,6 +81,7 @@ def _bill(bill: Bill) -> Iterator[str]:
         yield from _some("  of others, in namespaces", others)
     yield from _some("  load balancers of", bill.balancers)
     yield from _some("  claims that are deleted with their data", bill.claims)
+    yield from _some("  machines that Karpenter ends", bill.machines)
     kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in bill.retained]
     yield from _some("  volumes whose disks are to outlive them (policy Retain)", kept)
     yield from _some("  disruption budgets that let no pod leave", bill.budgets)

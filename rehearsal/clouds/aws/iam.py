@@ -43,7 +43,7 @@ class AwsIam:
         return {
             **self._inline.methods(),
             "CreateRole": self._create,
-            "GetRole": lambda _, body: {"Role": _shown(self._role(body))},
+            "GetRole": lambda _, body: {"Role": shown_role(self._role(body))},
             "UpdateAssumeRolePolicy": self._update_trust,
             "UpdateRole": self._update,
             "DeleteRole": self._delete,
@@ -53,8 +53,6 @@ class AwsIam:
                 "AttachedPolicies": _policies(self._role(body)),
                 "IsTruncated": False,
             },
-            "ListInstanceProfilesForRole": self._list_profiles,
-            "RemoveRoleFromInstanceProfile": self._remove_from_profile,
             "TagRole": self._tag,
             "UntagRole": self._untag,
         }
@@ -120,7 +118,7 @@ class AwsIam:
                 "policies": [],
                 "_since": {"role": time.time()},
             }
-            return {"Role": _shown(self._store.put(ROLES, name, role))}
+            return {"Role": shown_role(self._store.put(ROLES, name, role))}
 
     def _update_trust(self, params: JsonObject, body: JsonObject) -> JsonObject:
         return self._change(body, trust=_document(body["PolicyDocument"]))
@@ -159,34 +157,6 @@ class AwsIam:
 
     def _profiles_of(self, role_name: str) -> list[JsonObject]:
         return [p for p in self._store.values(INSTANCE_PROFILES) if p["RoleName"] == role_name]
-
-    def _list_profiles(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        role = self._role(body)
-        return {
-            "InstanceProfiles": [
-                {
-                    "Path": "/",
-                    "InstanceProfileName": p["InstanceProfileName"],
-                    "InstanceProfileId": p["InstanceProfileId"],
-                    "Arn": f"arn:aws:iam::{ACCOUNT}:instance-profile/{p['InstanceProfileName']}",
-                    "CreateDate": p["CreateDate"],
-                    "Roles": [_shown(role)],
-                }
-                for p in self._profiles_of(body["RoleName"])
-            ],
-            "IsTruncated": False,
-        }
-
-    def _remove_from_profile(self, params: JsonObject, body: JsonObject) -> JsonObject:
-        name = body["InstanceProfileName"]
-        with self._store.lock:
-            profile = self._store.get(INSTANCE_PROFILES, name)
-            if profile is None or profile["RoleName"] != body["RoleName"]:
-                raise aws_error(
-                    "NoSuchEntity", f"Instance Profile {name} cannot be found.", code=404
-                )
-            self._store.put(INSTANCE_PROFILES, name, profile | {"RoleName": ""})
-        return {}
 
     def _attach(self, params: JsonObject, body: JsonObject) -> JsonObject:
         arn = body["PolicyArn"]
@@ -310,7 +280,8 @@ def _malformed(message: str) -> CloudError:
     return aws_error("MalformedPolicyDocument", message)
 
 
-def _shown(role: JsonObject) -> JsonObject:
+def shown_role(role: JsonObject) -> JsonObject:
+    """In the API's form."""
     shown = {k: v for k, v in role.items() if k not in ("trust", "policies", "inline", "_since")}
     # The API answers with the document URL-encoded.
     return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}

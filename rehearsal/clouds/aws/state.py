@@ -17,7 +17,7 @@ inline policies by name (`inline`).
 """
 
 INSTANCE_PROFILES = Kind[JsonObject]("aws-iam/instanceProfiles")
-"""By name: the profiles that EKS makes for node groups, with the name of the role in each."""
+"""By name, with the name of the role in each: also those that EKS makes for node groups."""
 
 VPCS = Kind[JsonObject]("ec2/vpcs")
 INTERNET_GATEWAYS = Kind[JsonObject]("ec2/internetGateways")
@@ -29,6 +29,8 @@ NAT_GATEWAYS = Kind[JsonObject]("ec2/natGateways")
 NETWORK_INTERFACES = Kind[JsonObject]("ec2/networkInterfaces")
 SECURITY_GROUPS = Kind[JsonObject]("ec2/securityGroups")
 VOLUMES = Kind[JsonObject]("ec2/volumes")
+INSTANCES = Kind[JsonObject]("ec2/instances")
+"""By REGION/ID: those that a fleet started. The machines of node groups are no instances here."""
 LOAD_BALANCERS = Kind[JsonObject]("elb/loadBalancers")
 TARGET_GROUPS = Kind[JsonObject]("elb/targetGroups")
 LOG_GROUPS = Kind[JsonObject]("logs/logGroups")

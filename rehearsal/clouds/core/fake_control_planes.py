@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core.context import now
 from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.node_api import NodeApi, NotReady
 from rehearsal.clouds.core.taints import Taint, changed_taints
@@ -118,6 +120,37 @@ class FakeNodes:
     def _objects(self) -> Path:
         return self.directory / "objects"
 
+    def create(self, path: str, manifest: JsonObject) -> None:
+        meta = manifest["metadata"]
+        if all(one["metadata"]["name"] != meta["name"] for one in self.listed(path)):
+            uid = {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{path}/{meta['name']}"))}
+            self.add_object(path, {**manifest, "metadata": {**uid, **meta}})
+
+    def merge(self, path: str, patch: JsonObject) -> None:
+        """What has been deleted goes with its last finalizer."""
+
+        def changed(one: JsonObject) -> JsonObject | None:
+            new = _merged(one, patch)
+            meta = new["metadata"]
+            return None if "deletionTimestamp" in meta and not meta.get("finalizers") else new
+
+        self._change(path.removesuffix("/status"), changed)
+
+    def delete(self, path: str) -> None:
+        def marked(one: JsonObject) -> JsonObject | None:
+            meta = {**one["metadata"], "deletionTimestamp": now()}
+            return {**one, "metadata": meta} if meta.get("finalizers") else None
+
+        self._change(path, marked)
+
+    def _change(self, path: str, change: Callable[[JsonObject], JsonObject | None]) -> None:
+        collection, _, name = path.rpartition("/")
+        known = json.loads(self._objects.read_text()) if self._objects.exists() else {}
+        listed = known.get(collection, [])
+        new = [change(one) if one["metadata"]["name"] == name else one for one in listed]
+        known[collection] = [one for one in new if one is not None]
+        self._objects.write_text(json.dumps(known))
+
     def install(self, path: str, manifest: JsonObject) -> None:
         """Does nothing: no fake node runs pods."""
 
@@ -127,6 +160,14 @@ class FakeNodes:
 
     def _file(self, name: str) -> Path:
         return self.directory / f"{name}.json"
+
+
+def _merged(old: JsonObject, patch: JsonObject) -> JsonObject:
+    """As a JSON merge patch; None removes."""
+    new = dict(old)
+    for key, value in patch.items():
+        new[key] = _merged(new.get(key) or {}, value) if isinstance(value, dict) else value
+    return {key: value for key, value in new.items() if value is not None}
 
 
 def _write(path: Path, node: JsonObject) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +49,15 @@ class NodeApi(Protocol):
 
     def install(self, path: str, manifest: JsonObject) -> None:
         """Creates or replaces one object of the cloud's own add-ons."""
+
+    def create(self, path: str, manifest: JsonObject) -> None:
+        """In the collection at `path`, if it is not there."""
+
+    def merge(self, path: str, patch: JsonObject) -> None:
+        """Into the object at `path`, or into its status at `path`/status; none, no change."""
+
+    def delete(self, path: str) -> None:
+        """The object at `path`, if it is there; it stays while it has finalizers."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +167,30 @@ class ApiServerNodes:
             fieldManager=_FIELD_MANAGER,
             force="true",
         )
+
+    def create(self, path: str, manifest: JsonObject) -> None:
+        try:
+            self._client.create(path, manifest)
+        except ApiError as e:
+            if e.reason != "AlreadyExists":
+                raise
+
+    def merge(self, path: str, patch: JsonObject) -> None:
+        with _unless_gone():
+            self._client.patch(path, patch)
+
+    def delete(self, path: str) -> None:
+        with _unless_gone():
+            self._client.delete(path)
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as e:
+        if e.reason != "NotFound":
+            raise
 
 
 def _is_ready(node: JsonObject) -> bool:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.plugins.charts import cluster_autoscaler, gpu_operator, keda, prometheus_stack
+from rehearsal.plugins.charts import (
+    cluster_autoscaler,
+    gpu_operator,
+    karpenter,
+    keda,
+    prometheus_stack,
+)
 
 
 class NoSuchChart(Exception):
@@ -41,6 +47,7 @@ class Chart:
     """Takes values, release name and namespace; returns the objects of its post-delete hooks."""
 
 
+_KARPENTER = "oci://public.ecr.aws/karpenter"
 _CHARTS: Sequence[Chart] = (
     Chart(
         name="gpu-operator",
@@ -61,6 +68,22 @@ _CHARTS: Sequence[Chart] = (
         repository="https://kubernetes.github.io/autoscaler",
         check=cluster_autoscaler.check,
         render=cluster_autoscaler.render,
+    ),
+    Chart(
+        name="karpenter",
+        version=karpenter.VERSION,
+        app_version=karpenter.VERSION,
+        repository=_KARPENTER,
+        check=karpenter.check,
+        render=karpenter.render,
+    ),
+    Chart(
+        name="karpenter-crd",
+        version=karpenter.VERSION,
+        app_version=karpenter.VERSION,
+        repository=_KARPENTER,
+        check=karpenter.check_definitions,
+        render=karpenter.definitions,
     ),
     Chart(
         name="kube-prometheus-stack",
@@ -85,7 +108,11 @@ _CHARTS: Sequence[Chart] = (
 
 
 def find(name: str, *, repository: str | None, version: str | None) -> Chart:
-    """The chart. Raises NoSuchChart. version: None for the latest."""
+    """The chart. Raises NoSuchChart. version: None for the latest. name: with the
+    repository in it where that is a registry, oci://….
+    """
+    if name.startswith("oci://") and not repository:
+        repository, _, name = name.rpartition("/")
     have = "; ".join(
         f"chart {chart.name!r} {chart.version} of repository {chart.repository}"
         for chart in _CHARTS

@@ -256,6 +256,51 @@ def is_in(cloud: Cloud, kind: str, name: str) -> bool:
     return any(name == key.rpartition("/")[2] for key in cloud.inventory().get(kind, ()))
 
 
+def launch(aws: Aws, cluster: str = "p4d", role: str = "node") -> str:
+    """What Karpenter makes for a pod that waits: profile, template, instance; the instance's ID.
+    Tags: aws/karpenter-provider-aws, pkg/utils/utils.go.
+    """
+    path, name = f"/karpenter/eu-west-1/{cluster}/0a1b2c3d/", f"{cluster}_1"
+    aws.call("aws-iam", "CreateInstanceProfile", InstanceProfileName=name, Path=path)
+    aws.call("aws-iam", "AddRoleToInstanceProfile", InstanceProfileName=name, RoleName=role)
+    tags = {
+        f"kubernetes.io/cluster/{cluster}": "owned",
+        "eks:eks-cluster-name": cluster,
+        "karpenter.sh/nodepool": "gpus",
+        "karpenter.k8s.aws/ec2nodeclass": "gpus",
+    }
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    group = aws.call("ec2", "DescribeSecurityGroups")["SecurityGroups"][0]["GroupId"]
+    ebs = {"VolumeSize": 100, "DeleteOnTermination": True}
+    template = aws.call(
+        "ec2",
+        "CreateLaunchTemplate",
+        LaunchTemplateName=f"karpenter.k8s.aws/{cluster}",
+        LaunchTemplateData={
+            "IamInstanceProfile": {"Name": name},
+            "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": ebs}],
+            "SecurityGroupIds": [group],
+            "TagSpecifications": [{"ResourceType": "network-interface", "Tags": listed}],
+        },
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": listed}],
+    )["LaunchTemplate"]
+    named = {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "1"}
+    override = {"InstanceType": "p4d.24xlarge", "SubnetId": aws.subnets[0]}
+    made = aws.call(
+        "ec2",
+        "CreateFleet",
+        Type="instant",
+        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": named, "Overrides": [override]}],
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "on-demand",
+        },
+        TagSpecifications=[{"ResourceType": k, "Tags": listed} for k in ("instance", "volume")],
+    )
+    assert made["Errors"] == []
+    return str(made["Instances"][0]["InstanceIds"][0])
+
+
 def eks_steps(aws: Aws) -> PlainDestroy:
     """Of what Aws.make_cluster and make_group have made."""
     call = aws.call
@@ -302,6 +347,11 @@ def eks_steps(aws: Aws) -> PlainDestroy:
             attached = call("aws-iam", "ListAttachedRolePolicies", RoleName=name)
             for policy in attached["AttachedPolicies"]:
                 call("aws-iam", "DetachRolePolicy", RoleName=name, PolicyArn=policy["PolicyArn"])
+            # So does the provider.
+            profiles = call("aws-iam", "ListInstanceProfilesForRole", RoleName=name)
+            for profile in profiles["InstanceProfiles"]:
+                of = {"InstanceProfileName": profile["InstanceProfileName"]}
+                call("aws-iam", "RemoveRoleFromInstanceProfile", **of, RoleName=name)
             call("aws-iam", "DeleteRole", RoleName=name)
 
         return delete

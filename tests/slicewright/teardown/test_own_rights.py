@@ -12,7 +12,7 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
-from tests.slicewright.teardown.stacks import World, service
+from tests.slicewright.teardown.stacks import World, launch, service
 from tests.slicewright.teardown.test_teardown import FAST, use
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
@@ -34,7 +34,11 @@ def swept(
     fixture, stack = request.param
     world: World = request.getfixturevalue(fixture)
     use(world)
-    if stack == "s0":
+    if stack == "s1":
+        aws = request.getfixturevalue("aws_of_eks")
+        aws.role("other", "ec2.amazonaws.com")
+        launch(aws, role="other")
+    else:
         internal = {"networking.gke.io/load-balancer-type": "Internal"}
         world.api.objects.add_object("/api/v1/services", service("inside", **internal))
     world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
@@ -52,6 +56,7 @@ def _right(service: str, operation: str) -> str:
     if service in ("compute", "container"):
         collection, _, verb = operation.removeprefix("projects.locations.").rpartition(".")
         return f"{service}.{collection}.{'list' if verb == _AGGREGATED else verb}"
+    service = "iam" if service == "aws-iam" else service
     return f"{_SERVICES.get(service, service)}:{operation}"
 
 

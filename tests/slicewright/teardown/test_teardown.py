@@ -11,7 +11,7 @@ from slicewright.doctor.findings import CannotAsk
 from slicewright.teardown.report import Report
 from slicewright.teardown.teardown import Choices, Refused, Stopped
 from tests.rehearsal.clouds.conftest import Aws
-from tests.slicewright.teardown.stacks import FAST, Killed, World, claim, service, volume
+from tests.slicewright.teardown.stacks import FAST, Killed, World, claim, launch, service, volume
 
 EBS = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
 PD = {
@@ -210,3 +210,46 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(on_eks: World) -> None:
     assert killed
     assert report.clean, report
     assert on_eks.inventory() == {}
+
+
+def test_machines_that_karpenter_left_are_swept(on_eks: World, aws_of_eks: Aws) -> None:
+    """It does not run: what it launched outlives its NodeClaims and the cluster."""
+    instance = launch(aws_of_eks)
+    report = run(on_eks)
+    assert report.clean, report
+    assert on_eks.inventory() == {}
+    kinds = [one.kind for one in report.deleted]
+    assert kinds[:3] == ["instance", "launch template", "instance profile"]
+    assert report.deleted[0].id == instance
+    assert report.deleted[0].proof.endswith("karpenter.sh/nodepool=gpus")
+
+
+def test_machines_of_another_clusters_karpenter_stay(on_eks: World, aws_of_eks: Aws) -> None:
+    launch(aws_of_eks, "p4d-2")
+    launch(aws_of_eks)
+    sweep = on_eks.teardown()._sweep(dry_run=False, disks_known=True)
+    assert sweep is not None
+    aws_of_eks.call("eks", "DeleteNodegroup", clusterName="p4d", nodegroupName="workers")
+    assert aws_of_eks.cloud.tasks.wait(120)
+    aws_of_eks.call("eks", "DeleteCluster", name="p4d")
+    assert aws_of_eks.cloud.tasks.wait(120)
+    for _ in range(2):
+        sweep.once(frozenset())
+    left = on_eks.inventory()
+    assert [len(left[k]) for k in ("ec2.instance", "ec2.launchTemplate", "ec2.volume")] == [1, 1, 1]
+    assert left["iam.instanceProfile"] == ["p4d-2_1"]
+
+
+def test_karpenter_ends_its_machines_before_its_pods_and_the_cluster_go(on_eks: World) -> None:
+    objects = on_eks.api.objects
+    objects.add_object("/apis/karpenter.sh/v1/nodepools", {"metadata": {"name": "gpus"}})
+    objects.add_object("/apis/karpenter.sh/v1/nodeclaims", {"metadata": {"name": "gpus-x"}})
+    looked = on_eks.teardown().look()
+    assert looked.bill is not None
+    assert looked.bill.machines == ("gpus-x",)
+    report = on_eks.teardown().run(looked)
+    assert report.clean, report
+    told = on_eks.told
+    cluster = told.index("deleting aws:eks/cluster:Cluster p4d")
+    assert told.index("delete NodePool gpus") < told.index("delete NodeClaim gpus-x")
+    assert told.index("delete NodeClaim gpus-x") < cluster

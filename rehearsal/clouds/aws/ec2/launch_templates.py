@@ -7,7 +7,14 @@ import binascii
 import re
 
 from kubeapi import JsonObject
-from rehearsal.clouds.aws.ec2.resources import key_of, missing, new_id, shown, tags_of
+from rehearsal.clouds.aws.ec2.resources import (
+    filtered,
+    key_of,
+    missing,
+    new_id,
+    shown,
+    tags_of,
+)
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.state import LAUNCH_TEMPLATES
@@ -95,6 +102,8 @@ class LaunchTemplates:
             if ids
             else self._store.values(LAUNCH_TEMPLATES, prefix=f"{params['region']}/")
         )
+        name = {"launch-template-name": lambda t: [t["LaunchTemplateName"]]}
+        found = filtered(found, body.get("Filters", ()), name)
         return {"LaunchTemplates": [shown(t) for t in found]}
 
     def _describe_versions(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -137,16 +137,19 @@ def add_interface(
     region: str,
     subnet_id: str,
     *,
-    group: str,
+    group: str | None,
     description: str,
     status: str,
     lasts_s: float | None,
     tags: Mapping[str, str] | None = None,
-) -> None:
-    """lasts_s: after these seconds AWS itself removes it; None = never."""
+) -> str | None:
+    """Its id; None without such a subnet. group: None for the VPC's default one, which is not
+    simulated. lasts_s: after these seconds AWS itself removes it;
+    None = never.
+    """
     subnet = context.store.get(SUBNETS, f"{region}/{subnet_id}")
     if subnet is None:
-        return
+        return None
     identity = new_id("eni")
     interface = {
         "NetworkInterfaceId": identity,
@@ -155,12 +158,18 @@ def add_interface(
         "AvailabilityZone": subnet["AvailabilityZone"],
         "Description": description,
         "Status": status,
-        "Groups": [{"GroupId": group, "GroupName": group}],
+        "Groups": [] if group is None else [{"GroupId": group, "GroupName": group}],
         "OwnerId": ACCOUNT,
         "TagSet": tag_list(tags or {}),
         "_until": None if lasts_s is None else time.time() + lasts_s,
     }
     context.store.put(NETWORK_INTERFACES, f"{region}/{identity}", interface)
+    return identity
+
+
+def remove_interface(context: Context, region: str, identity: str) -> None:
+    """With the instance that it is of."""
+    context.store.delete(NETWORK_INTERFACES, f"{region}/{identity}")
 
 
 def detach_interfaces(context: Context, region: str, description: str, *, lasts_s: float) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.capacity_reservations import CapacityReservations, Running
 from rehearsal.clouds.aws.ec2.elastic_ips import ElasticIps
+from rehearsal.clouds.aws.ec2.fleets import Fleets, OfGroups
+from rehearsal.clouds.aws.ec2.instances import Instances, is_running
 from rehearsal.clouds.aws.ec2.internet_gateways import InternetGateways
 from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates, find_template
 from rehearsal.clouds.aws.ec2.nat_gateways import NatGateways
@@ -20,6 +22,7 @@ from rehearsal.clouds.aws.ec2.vpcs import Vpcs
 from rehearsal.clouds.aws.ec2.zones import Zones
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.state import (
+    INSTANCES,
     LAUNCH_TEMPLATES,
     NAT_GATEWAYS,
     NETWORK_INTERFACES,
@@ -32,7 +35,7 @@ from rehearsal.clouds.core.errors import CloudError
 
 
 class Ec2:
-    def __init__(self, context: Context, running: Running) -> None:
+    def __init__(self, context: Context, running: Running, of_groups: OfGroups) -> None:
         self._store = context.store
         self._ec2 = Resources(context)
         self._parts = (
@@ -48,6 +51,8 @@ class Ec2:
             Volumes(context),
             Zones(context),
             CapacityReservations(context, running),
+            Instances(context),
+            Fleets(context, of_groups),
         )
         context.tasks.register(gateways.tasks())
 
@@ -63,6 +68,12 @@ class Ec2:
             for key, resource in self._store.items(kind)
             # EC2 goes on showing NAT gateways that are gone.
             if kind is not NAT_GATEWAYS or resource["State"] not in ("deleted", "failed")
+        ]
+        found += [
+            {"kind": "ec2.instance", "name": key}
+            for key, instance in self._store.items(INSTANCES)
+            # EC2 goes on showing those that have ended.
+            if is_running(instance)
         ]
         # A security group that its cluster keeps is not counted beside it.
         return found + [

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.ec2.fleets import OfGroups
+from rehearsal.clouds.aws.ec2.instances import vcpus_of_instances
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.eks import reserved
 from rehearsal.clouds.aws.eks.checks import HealthIssue
@@ -160,10 +162,17 @@ def _limit(context: Context, item: NodeGroupRecord, instance_type: str) -> int |
 
 def _vcpus_in_use(context: Context, item: NodeGroupRecord, instance_type: str) -> int:
     """By the region's instances of the type's quota."""
-    code = _quota(item, instance_type)
+    code, region = _quota(item, instance_type), item["region"]
+    if code is None:
+        return 0
+    return _vcpus(context, region, code) + vcpus_of_instances(context, region, code)
+
+
+def _vcpus(context: Context, region: str, code: str) -> int:
+    """Of the node groups' nodes that count against the quota."""
     return sum(
         machines()[kind].vcpu
-        for group in context.store.values(NODE_GROUPS, prefix=f"{item['region']}/")
+        for group in context.store.values(NODE_GROUPS, prefix=f"{region}/")
         for kind in _kinds(group)
         if _quota(group, kind) == code
     )
@@ -210,14 +219,21 @@ def _has_stock(
     stock = account_of(context).stock.get(instance_type, {}).get(found["AvailabilityZoneId"])
     if stock is None:
         return True
+    running = _in_zone(context, item["region"], instance_type, found["AvailabilityZoneId"])
+    return running + new < stock
+
+
+def _in_zone(context: Context, region: str, instance_type: str, zone: str) -> int:
+    """Nodes of node groups of this type. zone: its id."""
     running = 0
-    for other in context.store.values(NODE_GROUPS, prefix=f"{item['region']}/"):
+    for other in context.store.values(NODE_GROUPS, prefix=f"{region}/"):
         places = (
-            find_subnet(context, item["region"], node["location"])
+            find_subnet(context, region, node["location"])
             for node in other["nodes"]
             if ([node["machine"]] if "machine" in node else _first(other)) == [instance_type]
         )
-        running += sum(
-            p is not None and p["AvailabilityZoneId"] == found["AvailabilityZoneId"] for p in places
-        )
-    return running + new < stock
+        running += sum(p is not None and p["AvailabilityZoneId"] == zone for p in places)
+    return running
+
+
+OF_GROUPS = OfGroups(vcpus=_vcpus, in_zone=_in_zone)

@@ -22,7 +22,10 @@ from rehearsal.clouds.core.node_object import NodeDetails, node_object
 from rehearsal.clouds.core.taints import changed_taints, kubernetes_taints
 
 # Driver of the accelerated AL2023 image, release v20260714 (awslabs/amazon-eks-ami).
-_DRIVER = "580.159.03"
+DRIVER = "580.159.03"
+AL2023 = "Amazon Linux 2023.9.20260714"
+RUNTIME = "containerd://2.1.5"
+_BOTTLEROCKET_KERNEL = "6.12.46"
 
 
 def desired_nodes(context: Context, item: NodeGroupRecord) -> DesiredNodes:
@@ -115,26 +118,10 @@ def _node(
     if config.taints is not None:
         own = [{"key": k, "value": v, "effect": e} for k, v, e in config.taints]
         taints = changed_taints(taints, add=own, remove=())
-    zone = subnet["AvailabilityZone"]
-    labels = {
-        "beta.kubernetes.io/arch": machine.architecture,
-        "beta.kubernetes.io/instance-type": instance_type,
-        "beta.kubernetes.io/os": "linux",
+    labels = common_labels(item["cluster"], region, subnet, machine, name) | {
         "eks.amazonaws.com/capacityType": group["capacityType"],
         "eks.amazonaws.com/nodegroup": group["nodegroupName"],
         "eks.amazonaws.com/nodegroup-image": _image(group),
-        "failure-domain.beta.kubernetes.io/region": region,
-        "failure-domain.beta.kubernetes.io/zone": zone,
-        "k8s.io/cloud-provider-aws": hashlib.md5(
-            item["cluster"].encode(), usedforsecurity=False
-        ).hexdigest(),
-        "kubernetes.io/arch": machine.architecture,
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": instance_type,
-        "topology.k8s.aws/zone-id": subnet["AvailabilityZoneId"],
-        "topology.kubernetes.io/region": region,
-        "topology.kubernetes.io/zone": zone,
     }
     if group.get("launchTemplate"):
         labels["eks.amazonaws.com/sourceLaunchTemplateId"] = group["launchTemplate"]["id"]
@@ -144,7 +131,7 @@ def _node(
             name=name,
             labels=labels | dict(config.labels) | dict(group.get("labels", {})),
             taints=taints,
-            provider_id=f"aws:///{zone}/{instance}",
+            provider_id=f"aws:///{subnet['AvailabilityZone']}/{instance}",
             vcpu=machine.vcpu,
             reserved_cpu_millis=reserved_cpu_millis(machine.vcpu),
             memory_ki=machine.memory_ki,
@@ -153,8 +140,10 @@ def _node(
             pods=pods,
             kubelet_version=f"v{item['kubelet_version']}",
             os_image=_os_image(group["amiType"]),
-            kernel=_kernel(group),
-            runtime="containerd://2.1.5",
+            kernel=_BOTTLEROCKET_KERNEL
+            if is_bottlerocket(group["amiType"])
+            else al2023_kernel(group["version"]),
+            runtime=RUNTIME,
             architecture=machine.architecture,
             machine=_machine(context, group, template, machine, record["index"]),
         )
@@ -178,17 +167,37 @@ def _image(group: JsonObject) -> str:
 def _os_image(ami_type: str) -> str:
     if is_bottlerocket(ami_type):
         return "Bottlerocket OS 1.50.0 (aws-k8s-nvidia)"
-    return "Amazon Linux 2023.9.20260714" if ami_type != "CUSTOM" else "Ubuntu 24.04.3 LTS"
+    return AL2023 if ami_type != "CUSTOM" else "Ubuntu 24.04.3 LTS"
 
 
-def _kernel(group: JsonObject) -> str:
-    if is_bottlerocket(group["amiType"]):
-        return "6.12.46"
-    return (
-        "6.12.46-66.121.amzn2023.x86_64"
-        if group["version"] != "1.36"
-        else "6.18.5-12.amzn2023.x86_64"
-    )
+def al2023_kernel(version: str) -> str:
+    """version: of Kubernetes."""
+    older = "6.12.46-66.121.amzn2023.x86_64"
+    return older if version != "1.36" else "6.18.5-12.amzn2023.x86_64"
+
+
+def common_labels(
+    cluster: str, region: str, subnet: JsonObject, machine: Machine, name: str
+) -> dict[str, str]:
+    """That kubelet and cloud provider give every node."""
+    zone = subnet["AvailabilityZone"]
+    return {
+        "beta.kubernetes.io/arch": machine.architecture,
+        "beta.kubernetes.io/instance-type": machine.name,
+        "beta.kubernetes.io/os": "linux",
+        "failure-domain.beta.kubernetes.io/region": region,
+        "failure-domain.beta.kubernetes.io/zone": zone,
+        "k8s.io/cloud-provider-aws": hashlib.md5(
+            cluster.encode(), usedforsecurity=False
+        ).hexdigest(),
+        "kubernetes.io/arch": machine.architecture,
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": machine.name,
+        "topology.k8s.aws/zone-id": subnet["AvailabilityZoneId"],
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zone,
+    }
 
 
 def _machine(
@@ -202,7 +211,7 @@ def _machine(
         "gpu_model": machine.gpu,
         "gpu_count": machine.gpu_count,
         # Only the accelerated images carry a driver.
-        "driver_version": _DRIVER if "NVIDIA" in group["amiType"] else None,
+        "driver_version": DRIVER if "NVIDIA" in group["amiType"] else None,
     }
     if is_bottlerocket(group["amiType"]):
         found["bottlerocket"] = bottlerocket_gpus(template)

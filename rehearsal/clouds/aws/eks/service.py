@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.fleets import Fleets
+from rehearsal.clouds.aws.ec2.instances import Instances
+from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
 from rehearsal.clouds.aws.eks.access_entries import AccessEntries
 from rehearsal.clouds.aws.eks.addons import Addons
 from rehearsal.clouds.aws.eks.autoscaler import Autoscaler
+from rehearsal.clouds.aws.eks.capacity import OF_GROUPS
 from rehearsal.clouds.aws.eks.clusters import Clusters
+from rehearsal.clouds.aws.eks.karpenter import Karpenter
+from rehearsal.clouds.aws.eks.karpenter_account import Services
 from rehearsal.clouds.aws.eks.node_groups import NodeGroups
 from rehearsal.clouds.aws.eks.pod_identities import PodIdentities
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
 from rehearsal.clouds.aws.state import ACCESS_ENTRIES, ADDONS, CLUSTERS, NODE_GROUPS, POD_IDENTITIES
 from rehearsal.clouds.aws.zones import in_known_regions
 from rehearsal.clouds.core.context import Context, Methods
@@ -26,6 +33,13 @@ class Eks:
         self._pod_identities = PodIdentities(context, self._clusters)
         self._addons = Addons(context, self._clusters, self._updates, self._pod_identities)
         self._autoscaler = Autoscaler(context, self._node_groups)
+        services = Services(
+            instances=Instances(context),
+            fleets=Fleets(context, OF_GROUPS),
+            templates=LaunchTemplates(context),
+            profiles=InstanceProfiles(context),
+        )
+        self._karpenter = Karpenter(context, services)
         self._access_entries = AccessEntries(context, self._clusters)
         for part in (self._clusters, self._node_groups, self._addons):
             context.tasks.register(part.tasks())
@@ -67,6 +81,7 @@ class Eks:
         """What the cloud does of itself from time to time."""
         self._node_groups.retry()
         self._autoscaler.look_around()
+        self._karpenter.look_around()
 
     def restart_control_planes(self) -> None:
         self._clusters.restart_control_planes()

@@ -27,6 +27,7 @@ from tests.rehearsal.clouds.aws.protocols.over_http import (
     without_metadata,
 )
 
+TAGS = [{"Key": "a/b", "Value": "c"}]
 GROUP = f"arn:aws:resource-groups:eu-west-1:{ACCOUNT}:group/gpus"
 RESERVATION = {
     "instance_type": "p4d.24xlarge",
@@ -361,6 +362,31 @@ def node_group(tell: Told, role: str, subnets: list[str], launch_template: str) 
     tell.until(lambda: not tell("eks", "ListNodegroups", clusterName="p4d")["nodegroups"])
 
 
+def machine(tell: Told, subnet: str, launch_template: str) -> None:
+    """As Karpenter makes one, and ends it."""
+    profile = {"InstanceProfileName": "p4d_1"}
+    tell("aws-iam", "CreateInstanceProfile", **profile, Path="/karpenter/", Tags=TAGS)
+    tell("aws-iam", "AddRoleToInstanceProfile", **profile, RoleName="node")
+    tell("aws-iam", "GetInstanceProfile", **profile)
+    tell("aws-iam", "ListInstanceProfiles", PathPrefix="/karpenter/")
+    tell("aws-iam", "ListInstanceProfileTags", **profile)
+    named = {"LaunchTemplateId": launch_template, "Version": "1"}
+    override = {"InstanceType": "g6.xlarge", "SubnetId": subnet}
+    made = tell(
+        "ec2",
+        "CreateFleet",
+        Type="instant",
+        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": named, "Overrides": [override]}],
+        TargetCapacitySpecification={"TotalTargetCapacity": 1},
+        TagSpecifications=[{"ResourceType": "instance", "Tags": TAGS}],
+    )
+    (identity,) = made["Instances"][0]["InstanceIds"]
+    tell("ec2", "DescribeInstances", Filters=[{"Name": "tag-key", "Values": ["a/b"]}])
+    tell("ec2", "TerminateInstances", InstanceIds=[identity])
+    tell("aws-iam", "RemoveRoleFromInstanceProfile", **profile, RoleName="node")
+    tell("aws-iam", "DeleteInstanceProfile", **profile)
+
+
 def removal(
     tell: Told, vpc: str, gateway: str, table: str, subnets: list[str], launch_template: str
 ) -> None:
@@ -421,6 +447,7 @@ def told(clouds_over_http: None, tmp_path_factory: pytest.TempPathFactory) -> It
         placement_group(tell)
         launch_template = template(tell)
         cluster(tell, subnets, launch_template)
+        machine(tell, subnets[0], launch_template)
         removal(tell, vpc, gateway, table, subnets, launch_template)
         assert over.cloud.inventory() == {}
         yield tell

@@ -1,0 +1,324 @@
+"""Karpenter on EKS, as far as it makes nodes for pods that wait, and ends those that are empty or
+whose NodePool goes. Nodes whose pods would fit elsewhere, and those that differ from their pool,
+stay.
+
+It acts where its Deployment runs, with the rights of the role that its pods have. Source:
+kubernetes-sigs/karpenter, pkg/controllers; aws/karpenter-provider-aws, pkg/controllers/nodeclass.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.eks import karpenter_objects as objects
+from rehearsal.clouds.aws.eks.autoscaler import empty_nodes
+from rehearsal.clouds.aws.eks.checks import kubelet_version
+from rehearsal.clouds.aws.eks.karpenter_account import Account, Refused, Services
+from rehearsal.clouds.aws.eks.nodes import (
+    AL2023,
+    DRIVER,
+    RUNTIME,
+    al2023_kernel,
+    common_labels,
+)
+from rehearsal.clouds.aws.eks.pod_identities import role_of_pods
+from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
+from rehearsal.clouds.aws.state import CLUSTERS, POD_IDENTITIES
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.machines import reserved_cpu_millis
+from rehearsal.clouds.core.node_api import NodeApi
+from rehearsal.clouds.core.node_object import NodeDetails, node_object
+from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
+
+_NUMBER = "rehearsal.slicewright.io/index"
+"""Annotation of a NodeClaim: its number in the pool, by which faults.json names its node."""
+_DEPLOYMENTS = "/apis/apps/v1/deployments"
+
+
+class Karpenter:
+    def __init__(
+        self,
+        context: Context,
+        services: Services,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._services = services
+        self._clock = clock
+        self._empty_since: dict[str, float] = {}
+        """Node's name -> seconds of the clock."""
+
+    def look_around(self) -> None:
+        for key, item in self._context.store.items(CLUSTERS):
+            region, name = key.split("/")
+            if item["cluster"]["status"] == "DELETING" or not self._context.store.values(
+                POD_IDENTITIES, prefix=f"{key}/"
+            ):
+                continue
+            api = self._context.planes.nodes(name)
+            settings = objects.settings_of(api.listed(_DEPLOYMENTS))
+            if settings is None or settings.cluster != name:
+                continue
+            role = role_of_pods(
+                self._context, region, name, settings.namespace, settings.service_account
+            )
+            if role is not None:
+                account = Account(services=self._services, role=role, region=region, cluster=name)
+                _Pass(
+                    context=self._context,
+                    api=api,
+                    account=account,
+                    overlays=settings.overlays,
+                    version=item["cluster"]["version"],
+                    now=self._clock(),
+                    empty_since=self._empty_since,
+                ).run()
+
+
+@dataclass(kw_only=True)
+class _Pass:
+    """One look at one cluster, and a step of each thing that is to be done."""
+
+    context: Context
+    api: NodeApi
+    account: Account
+    overlays: bool
+    version: str
+    now: float
+    empty_since: dict[str, float]
+    classes: dict[str, JsonObject] = field(init=False)
+    pools: list[JsonObject] = field(init=False)
+    claims: list[JsonObject] = field(init=False)
+    nodes: dict[str, JsonObject] = field(init=False)
+
+    def run(self) -> None:
+        self.classes = {c["metadata"]["name"]: c for c in self.api.listed(objects.CLASSES)}
+        self.pools = self.api.listed(objects.POOLS)
+        self.claims = self.api.listed(objects.CLAIMS)
+        self.nodes = {n["metadata"]["name"]: n for n in self.api.listed("/api/v1/nodes")}
+        for claim in self.claims:
+            if objects.is_going(claim):
+                self._end(claim)
+            elif "providerID" not in (claim.get("status") or {}):
+                self._launch(claim)
+            else:
+                self._look_after(claim)
+        for node_class in self.classes.values():
+            self._prepare(node_class)
+        for pool in self.pools:
+            self._judge(pool)
+        pods = self.api.listed("/api/v1/pods")
+        self._grow(waiting(pods))
+        self._shrink(pods)
+
+    def _prepare(self, node_class: JsonObject) -> None:
+        """Makes what a class needs in the account, or takes it back."""
+        name = node_class["metadata"]["name"]
+        path = f"{objects.CLASSES}/{name}"
+        used = any(c["spec"]["nodeClassRef"]["name"] == name for c in self.claims)
+        if objects.is_going(node_class):
+            if not used:
+                try:
+                    self.account.forget(node_class)
+                except (Refused, CloudError) as e:
+                    self._say(path, node_class, "Ready", met=False, message=str(e))
+                    return
+                self.api.merge(path, {"metadata": {"finalizers": []}})
+            return
+        if objects.CLASS_TERMINATION not in (node_class["metadata"].get("finalizers") or ()):
+            self.api.merge(path, {"metadata": {"finalizers": [objects.CLASS_TERMINATION]}})
+        try:
+            self.account.make_profile(node_class)
+        except (Refused, CloudError) as e:
+            self._say(path, node_class, "Ready", met=False, message=str(e))
+        else:
+            self._say(path, node_class, "Ready", met=True)
+
+    def _judge(self, pool: JsonObject) -> None:
+        node_class = self.classes.get(pool["spec"]["template"]["spec"]["nodeClassRef"]["name"])
+        met = node_class is not None and objects.has(node_class, "Ready")
+        path = f"{objects.POOLS}/{pool['metadata']['name']}"
+        message = "" if met else "NodeClassReady=False"
+        self._say(path, pool, "Ready", met=met, message=message)
+
+    def _grow(self, pods: Sequence[JsonObject]) -> None:
+        able = [
+            pool
+            for pool in self.pools
+            if objects.has(pool, "Ready")
+            and not objects.is_going(pool)
+            and objects.instance_types(pool)
+        ]
+        if not pods or not able:
+            return
+        overlays = self.api.listed(objects.OVERLAYS) if self.overlays else []
+        limits = {
+            p["metadata"]["name"]: Limits(total=objects.most_nodes(p), per_zone=None) for p in able
+        }
+        groups = [self._group(pool, overlays) for pool in able]
+        by_name = {pool["metadata"]["name"]: pool for pool in able}
+        for (name, _), count in scale_up(pods, groups, limits).items():
+            for _ in range(count):
+                self._claim(by_name[name])
+
+    def _group(self, pool: JsonObject, overlays: Sequence[JsonObject]) -> Group:
+        mine = self._of(pool)
+        usable = [c for c in mine if self._is_usable(c)]
+        labels = objects.labels_of(pool, objects.instance_types(pool)[0])
+        return Group(
+            pool=pool["metadata"]["name"],
+            zone="",
+            node=objects.room(pool, overlays, labels),
+            size=len(mine),
+            joining=len(mine) - len(usable),
+        )
+
+    def _claim(self, pool: JsonObject) -> None:
+        taken = {int(c["metadata"]["annotations"][_NUMBER]) for c in self._of(pool)}
+        number = next(n for n in range(len(taken) + 1) if n not in taken)
+        name = f"{pool['metadata']['name']}-{secrets.token_hex(3)[:5]}"
+        claim = objects.node_claim(pool, name, objects.instance_types(pool)[0])
+        claim["metadata"]["annotations"] = {_NUMBER: str(number)}
+        self.api.create(objects.CLAIMS, claim)
+        self.claims.append(claim)
+
+    def _launch(self, claim: JsonObject) -> None:
+        """What EC2 refuses is asked for again at the next look."""
+        path = f"{objects.CLAIMS}/{claim['metadata']['name']}"
+        node_class = self.classes.get(claim["spec"]["nodeClassRef"]["name"])
+        pool = claim["metadata"]["labels"][objects.POOL_LABEL]
+        found = next((p for p in self.pools if p["metadata"]["name"] == pool), None)
+        if node_class is None or found is None:
+            return
+        try:
+            instance = self.account.launch(
+                node_class,
+                pool=pool,
+                types=objects.instance_types(found),
+                spot=objects.capacity_type(found) == "spot",
+            )
+        except (Refused, CloudError) as e:
+            self._say(path, claim, "Launched", met=False, message=str(e))
+            return
+        zone = instance["Placement"]["AvailabilityZone"]
+        status = {
+            "providerID": f"aws:///{zone}/{instance['InstanceId']}",
+            "nodeName": instance["PrivateDnsName"],
+            "imageID": instance["ImageId"],
+            "conditions": [objects.condition("Launched", met=True)],
+        }
+        self.api.merge(f"{path}/status", {"status": status})
+
+    def _look_after(self, claim: JsonObject) -> None:
+        """Of an instance that runs: its node registers, and becomes one for pods."""
+        status, path = claim["status"], f"{objects.CLAIMS}/{claim['metadata']['name']}"
+        instance = self.account.instance(status["providerID"].rpartition("/")[2])
+        if instance is None:
+            self.api.delete(path)
+            return
+        name = status["nodeName"]
+        if name not in self.nodes:
+            self.api.register(self._node(claim, instance))
+        elif self._is_usable(claim) and not objects.has(claim, "Initialized"):
+            labels = dict.fromkeys(("karpenter.sh/registered", "karpenter.sh/initialized"), "true")
+            self.api.update(name, labels=labels, add_taints=[], remove_taints=[])
+            self._say(path, claim, "Initialized", met=True)
+
+    def _end(self, claim: JsonObject) -> None:
+        """The node is drained, then the instance ends, then the claim goes."""
+        status = claim.get("status") or {}
+        if "nodeName" in status:
+            self.api.remove(status["nodeName"])
+        if "providerID" in status:
+            instance = self.account.instance(status["providerID"].rpartition("/")[2])
+            if instance is not None:
+                try:
+                    self.account.terminate(instance)
+                except Refused:
+                    return
+        path = f"{objects.CLAIMS}/{claim['metadata']['name']}"
+        self.api.merge(path, {"metadata": {"finalizers": []}})
+
+    def _shrink(self, pods: Sequence[JsonObject]) -> None:
+        by_pool = {pool["metadata"]["name"]: pool for pool in self.pools}
+        empty = empty_nodes(self.nodes.values(), pods)
+        for claim in self.claims:
+            name = (claim.get("status") or {}).get("nodeName")
+            pool = by_pool.get(claim["metadata"]["labels"][objects.POOL_LABEL])
+            if name not in empty or pool is None or not objects.has(claim, "Initialized"):
+                self.empty_since.pop(str(name), None)
+                continue
+            since = self.empty_since.setdefault(name, self.now)
+            after_s = objects.empty_after_s(pool)
+            if after_s is not None and self.now - since >= after_s:
+                self.api.delete(f"{objects.CLAIMS}/{claim['metadata']['name']}")
+                del self.empty_since[name]
+
+    def _node(self, claim: JsonObject, instance: JsonObject) -> JsonObject:
+        machine = machines()[instance["InstanceType"]]
+        name, spec = instance["PrivateDnsName"], claim["spec"]
+        region, labels = self.account.region, claim["metadata"]["labels"]
+        subnet = find_subnet(self.context, region, instance["SubnetId"])
+        assert subnet is not None
+        pods = machine.pods or 110
+        gpus: JsonObject | None = None
+        if machine.gpu:
+            gpus = {
+                "cloud": "eks",
+                "gpu_model": machine.gpu,
+                "gpu_count": machine.gpu_count,
+                # Karpenter takes the accelerated image for machines with GPUs.
+                "driver_version": DRIVER,
+            }
+            index = int(claim["metadata"]["annotations"][_NUMBER])
+            pool = labels[objects.POOL_LABEL]
+            if fault := self.context.faults.of_node(pool=pool, labels=labels, index=index):
+                gpus["fault"] = fault
+        return node_object(
+            NodeDetails(
+                name=name,
+                labels=common_labels(self.account.cluster, region, subnet, machine, name) | labels,
+                taints=[*spec.get("taints", ()), *spec.get("startupTaints", ())],
+                provider_id=claim["status"]["providerID"],
+                vcpu=machine.vcpu,
+                reserved_cpu_millis=reserved_cpu_millis(machine.vcpu),
+                memory_ki=machine.memory_ki,
+                reserved_memory_ki=reserved_memory_ki(pods),
+                disk_gb=100,
+                pods=pods,
+                kubelet_version=f"v{kubelet_version(self.version)}",
+                os_image=AL2023,
+                kernel=al2023_kernel(self.version),
+                runtime=RUNTIME,
+                architecture=machine.architecture,
+                machine=gpus,
+            )
+        )
+
+    def _of(self, pool: JsonObject) -> list[JsonObject]:
+        name = pool["metadata"]["name"]
+        return [c for c in self.claims if c["metadata"]["labels"][objects.POOL_LABEL] == name]
+
+    def _is_usable(self, claim: JsonObject) -> bool:
+        """Whether its node is Ready and has lost its startup taints."""
+        node = self.nodes.get((claim.get("status") or {}).get("nodeName", ""))
+        if node is None:
+            return False
+        startup = {t["key"] for t in claim["spec"].get("startupTaints", ())}
+        kept = {t["key"] for t in node["spec"].get("taints") or ()}
+        return is_usable(node, accelerator="") and not startup & kept
+
+    def _say(self, path: str, one: JsonObject, kind: str, *, met: bool, message: str = "") -> None:
+        """Sets a condition of its status, if it is not so already."""
+        if objects.has(one, kind, met=met):
+            return
+        others = [c for c in (one.get("status") or {}).get("conditions") or () if c["type"] != kind]
+        new = [*others, objects.condition(kind, met=met, message=message)]
+        self.api.merge(f"{path}/status", {"status": {"conditions": new}})
+        one["status"] = {**(one.get("status") or {}), "conditions": new}

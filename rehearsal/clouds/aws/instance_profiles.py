@@ -1,0 +1,135 @@
+"""Instance profiles of the simulated IAM: those that EKS makes for node groups, and others."""
+
+from __future__ import annotations
+
+import secrets
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.iam import ACCOUNT, shown_role
+from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
+from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.errors import CloudError
+
+
+class InstanceProfiles:
+    def __init__(self, context: Context) -> None:
+        self._store = context.store
+
+    def methods(self) -> Methods:
+        return {
+            "CreateInstanceProfile": self._create,
+            "GetInstanceProfile": lambda _, body: {
+                "InstanceProfile": self._shown(self._found(body))
+            },
+            "ListInstanceProfiles": self._list,
+            "ListInstanceProfilesForRole": self._list_of_role,
+            "ListInstanceProfileTags": lambda _, body: {
+                "Tags": self._found(body).get("Tags", []),
+                "IsTruncated": False,
+            },
+            "AddRoleToInstanceProfile": self._add_role,
+            "RemoveRoleFromInstanceProfile": self._remove_role,
+            "DeleteInstanceProfile": self._delete,
+        }
+
+    def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name = body["InstanceProfileName"]
+        with self._store.lock:
+            if self._store.get(INSTANCE_PROFILES, name):
+                raise aws_error(
+                    "EntityAlreadyExists", f"Instance Profile {name} already exists.", code=409
+                )
+            profile = {
+                "InstanceProfileName": name,
+                "InstanceProfileId": f"AIPA{secrets.token_hex(8).upper()}",
+                "CreateDate": now(),
+                "RoleName": "",
+                "Path": body.get("Path", "/"),
+                "Tags": body.get("Tags", []),
+            }
+            return {"InstanceProfile": self._shown(self._put(profile))}
+
+    def _list(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """Without tags, as IAM lists them."""
+        prefix = body.get("PathPrefix", "/")
+        found = [
+            self._shown(one)
+            for one in self._store.values(INSTANCE_PROFILES)
+            if _path(one).startswith(prefix)
+        ]
+        listed = [{k: v for k, v in one.items() if k != "Tags"} for one in found]
+        return {"InstanceProfiles": listed, "IsTruncated": False}
+
+    def _list_of_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        name = body["RoleName"]
+        if self._store.get(ROLES, name) is None:
+            raise _no_role(name)
+        found = [p for p in self._store.values(INSTANCE_PROFILES) if p["RoleName"] == name]
+        return {"InstanceProfiles": [self._shown(p) for p in found], "IsTruncated": False}
+
+    def _add_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            profile = self._found(body)
+            if self._store.get(ROLES, body["RoleName"]) is None:
+                raise _no_role(body["RoleName"])
+            if profile["RoleName"]:
+                raise aws_error(
+                    "LimitExceeded",
+                    "Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1",
+                    code=409,
+                )
+            self._put(profile | {"RoleName": body["RoleName"]})
+        return {}
+
+    def _remove_role(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            profile = self._found(body)
+            if profile["RoleName"] != body["RoleName"]:
+                raise _no_role(body["RoleName"])
+            self._put(profile | {"RoleName": ""})
+        return {}
+
+    def _delete(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        with self._store.lock:
+            profile = self._found(body)
+            if profile["RoleName"]:
+                raise aws_error(
+                    "DeleteConflict",
+                    "Cannot delete entity, must remove roles from instance profile first.",
+                    code=409,
+                )
+            self._store.delete(INSTANCE_PROFILES, profile["InstanceProfileName"])
+        return {}
+
+    def _found(self, body: JsonObject) -> JsonObject:
+        name = body["InstanceProfileName"]
+        found = self._store.get(INSTANCE_PROFILES, name)
+        if found is None:
+            raise aws_error("NoSuchEntity", f"Instance Profile {name} cannot be found.", code=404)
+        return found
+
+    def _put(self, profile: JsonObject) -> JsonObject:
+        return self._store.put(INSTANCE_PROFILES, profile["InstanceProfileName"], profile)
+
+    def _shown(self, profile: JsonObject) -> JsonObject:
+        role = self._store.get(ROLES, profile["RoleName"]) if profile["RoleName"] else None
+        return {
+            "Path": _path(profile),
+            "InstanceProfileName": profile["InstanceProfileName"],
+            "InstanceProfileId": profile["InstanceProfileId"],
+            "Arn": f"arn:aws:iam::{ACCOUNT}:instance-profile{_path(profile)}"
+            f"{profile['InstanceProfileName']}",
+            "CreateDate": profile["CreateDate"],
+            "Roles": [] if role is None else [shown_role(role)],
+            "Tags": profile.get("Tags", []),
+        }
+
+
+def _path(profile: JsonObject) -> str:
+    """Those of node groups have none of their own."""
+    return str(profile.get("Path", "/"))
+
+
+def _no_role(name: str) -> CloudError:
+    return aws_error("NoSuchEntity", f"The role with name {name} cannot be found.", code=404)
