@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import yaml
+from infra import spec
 
 
 def setting(file: Path, key: str) -> str | None:
-    """A value of the stack file's `config`; None where it has none, or a secret."""
-    value = _value(file, key)
+    """A value of the stack file's `config`, as the engine reads it; None where it has none, or a
+    secret. Raises spec.NotReadable.
+    """
+    value = spec.read(file).setting(key)
     return str(value) if isinstance(value, str | int) else None
-
-
-def _value(file: Path, key: str) -> Any:
-    config: Any = yaml.safe_load(file.read_text(encoding="utf-8")).get("config")
-    return config.get(key) if isinstance(config, dict) else None

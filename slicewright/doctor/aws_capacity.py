@@ -10,13 +10,12 @@ from infra.plan import EksFleetPlan
 from slicewright.doctor.aws_session import AwsSession, code_of
 from slicewright.doctor.eks_capacity_checks import (
     CapacityReservation,
-    Keys,
-    KmsKey,
     Reservations,
     keys_needed,
     reservations_needed,
 )
 from slicewright.doctor.findings import Answer, NotAnswered
+from slicewright.doctor.key_checks import Key, Keys
 
 _DESCRIBE = "ec2:DescribeCapacityReservations"
 _NO_RESERVATION = (
@@ -93,14 +92,14 @@ def _members(session: AwsSession, group: str) -> list[str] | None:
     return [arn.rpartition("/")[2] for arn in listed if ":capacity-reservation/" in arn]
 
 
-def _key(session: AwsSession, arn: str) -> KmsKey | None:
+def _key(session: AwsSession, arn: str) -> Key | None:
     try:
         found = session.client("kms").describe_key(KeyId=arn)["KeyMetadata"]
     except session.errors.ClientError as e:
         if code_of(e) != "NotFoundException":
             raise
         return None
-    return KmsKey(
+    return Key(
         state=found["KeyState"],
         encrypts=found.get("KeyUsage") == "ENCRYPT_DECRYPT"
         and found.get("KeySpec") == "SYMMETRIC_DEFAULT",

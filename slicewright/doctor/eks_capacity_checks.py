@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
 
 from infra import catalog
 from infra.plan import EksFleetPlan, EksPoolPlan
 from infra.spec import CapacityBlock
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.key_checks import Remedies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +34,6 @@ class CapacityReservation:
 
 Reservations = Mapping[str, Answer[tuple[CapacityReservation, ...] | None]]
 """By ID, or by ARN of a resource group, as in the plan; None: there is none of that name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KmsKey:
-    state: str
-    encrypts: bool
-    """Whether it is a symmetric key for encryption: EKS and EBS take no others."""
-
-
-Keys = Mapping[str, Answer[KmsKey | None]]
-"""By ARN; None: there is no such key."""
 
 
 def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, ...]]:
@@ -174,43 +163,26 @@ def _counted(
     )
 
 
-def key_findings(fleet: EksFleetPlan, answers: Keys) -> Iterator[Finding]:
-    region = fleet.cluster.region
-    for arn, user in keys_needed(fleet).items():
-        asked = f"KMS key {arn} ({user})"
-        match answers[arn]:
-            case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
-            case None:
-                yield fails(asked, "does not exist", f"aws kms list-keys --region {region}")
-            case KmsKey(encrypts=False):
-                yield fails(
-                    asked,
-                    "is not a symmetric key for encryption",
-                    f"aws kms create-key --region {region} makes one",
-                )
-            case KmsKey(state="Enabled"):
-                yield ok(asked, "enabled")
-            case KmsKey(state=state):
-                yield fails(asked, f"is {state}", _restore(arn, state, region))
-            case other:
-                assert_never(other)
+def key_remedies(region: str) -> Callable[[str, str | None], Remedies]:
+    """Of KMS."""
 
+    def of(arn: str, state: str | None) -> Remedies:
+        where = f"--key-id {arn} --region {region}"
+        match state:
+            case "Disabled":
+                enable = f"aws kms enable-key {where}"
+            case "PendingDeletion":
+                enable = f"aws kms cancel-key-deletion {where}; aws kms enable-key {where}"
+            case _:
+                enable = f"aws kms describe-key {where}"
+        return Remedies(
+            not_enabled=f"is {state}",
+            list_all=f"aws kms list-keys --region {region}",
+            make=f"aws kms create-key --region {region} makes one",
+            enable=enable,
+        )
 
-_RESTORES: Final[Mapping[str, str]] = {
-    "Disabled": "enable-key",
-    "PendingDeletion": "cancel-key-deletion",
-}
-
-
-def _restore(arn: str, state: str, region: str) -> str:
-    command = _RESTORES.get(state)
-    then = f"; aws kms enable-key --key-id {arn} --region {region}"
-    if command is None:
-        return f"aws kms describe-key --key-id {arn} --region {region}"
-    return f"aws kms {command} --key-id {arn} --region {region}" + (
-        then if state == "PendingDeletion" else ""
-    )
+    return of
 
 
 def _show(name: str, region: str) -> str:

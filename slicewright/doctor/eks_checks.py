@@ -13,9 +13,9 @@ from infra.catalog import Machine
 from infra.plan import EksFleetPlan, EksPoolPlan
 from infra.spec import CapacityBlock, Spot
 from slicewright.doctor.eks_capacity_checks import (
-    Keys,
     Reservations,
-    key_findings,
+    key_remedies,
+    keys_needed,
     reservation_findings,
 )
 from slicewright.doctor.eks_existing_checks import ExistingEksCluster, existing_cluster
@@ -48,6 +48,7 @@ from slicewright.doctor.findings import (
     not_asked,
     ok,
 )
+from slicewright.doctor.key_checks import Keys, key_findings
 
 QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -184,7 +185,7 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     yield from addon_findings(fleet, version_of(fleet, answers.versions), answers.addons)
     yield from image_findings(fleet, answers.images)
     yield from reservation_findings(fleet, answers.reservations, owned)
-    yield from key_findings(fleet, answers.keys)
+    yield from key_findings(keys_needed(fleet), answers.keys, key_remedies(region))
     if answers.karpenter is not None:
         version = version_of(fleet, answers.versions)
         yield from karpenter_findings(fleet, version, answers.karpenter)

@@ -10,6 +10,7 @@ from typing import Final, assert_never
 from infra.plan import GkeFleetPlan, GkePoolPlan
 from infra.spec import Reservation
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+from slicewright.doctor.key_checks import Remedies
 
 _NAME: Final = re.compile(r"(?:projects/([^/]+)/reservations/)?([^/]+)")
 
@@ -41,18 +42,6 @@ class Reserved:
 
 Reservations = Mapping[Place, Answer[Reserved | None]]
 """None: there is no such reservation."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CryptoKey:
-    encrypts: bool
-    """Whether its purpose is symmetric encryption."""
-    state: str | None
-    """Of the primary version; None: it has none."""
-
-
-Keys = Mapping[str, Answer[CryptoKey | None]]
-"""By path; None: there is no such key."""
 
 
 def reservations_needed(
@@ -164,32 +153,21 @@ def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
         yield "is not ready", "wait until its status is READY"
 
 
-def key_findings(fleet: GkeFleetPlan, answers: Keys) -> Iterator[Finding]:
-    for path, user in keys_needed(fleet).items():
-        asked = f"key {path} ({user})"
-        _, project, _, location, _, ring, _, key = path.split("/")
-        where = f"--keyring={ring} --location={location} --project={project}"
-        match answers[path]:
-            case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
-            case None:
-                yield fails(asked, "does not exist", f"gcloud kms keys list {where}")
-            case CryptoKey(encrypts=False):
-                yield fails(
-                    asked,
-                    "is not for symmetric encryption",
-                    f"gcloud kms keys create NAME --purpose=encryption {where}",
-                )
-            case CryptoKey(state="ENABLED"):
-                yield ok(asked, "enabled")
-            case CryptoKey(state=state):
-                command = "restore" if state == "DESTROY_SCHEDULED" else "enable"
-                yield fails(
-                    asked,
-                    f"its primary version is {state}" if state else "has no primary version",
-                    f"gcloud kms keys versions {command} VERSION --key={key} {where}"
-                    if state in ("DISABLED", "DESTROY_SCHEDULED")
-                    else f"gcloud kms keys versions create --key={key} --primary {where}",
-                )
-            case other:
-                assert_never(other)
+def key_remedies(path: str, state: str | None) -> Remedies:
+    """Of Cloud KMS."""
+    _, project, _, location, _, ring, _, key = path.split("/")
+    where = f"--keyring={ring} --location={location} --project={project}"
+    versions = "gcloud kms keys versions"
+    match state:
+        case "DISABLED":
+            enable = f"{versions} enable VERSION --key={key} {where}"
+        case "DESTROY_SCHEDULED":
+            enable = f"{versions} restore VERSION --key={key} {where}"
+        case _:
+            enable = f"{versions} create --key={key} --primary {where}"
+    return Remedies(
+        not_enabled=f"its primary version is {state}" if state else "has no primary version",
+        list_all=f"gcloud kms keys list {where}",
+        make=f"gcloud kms keys create NAME --purpose=encryption {where}",
+        enable=enable,
+    )

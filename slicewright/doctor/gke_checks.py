@@ -22,13 +22,14 @@ from slicewright.doctor.findings import (
     ok,
 )
 from slicewright.doctor.gke_capacity_checks import (
-    Keys,
     Reservations,
-    key_findings,
+    key_remedies,
+    keys_needed,
     reservation_findings,
 )
 from slicewright.doctor.gke_existing_checks import ExistingGkeCluster, existing_cluster
 from slicewright.doctor.gke_network_checks import Subnet, shared_vpc, subnet_findings
+from slicewright.doctor.key_checks import Keys, key_findings
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
 """Those that the program calls, besides Service Usage, which answers for them."""
@@ -153,7 +154,7 @@ def findings(
     yield from existing_cluster(fleet, answers.existing, project=project)
     yield from _account(fleet, answers, account_owned)
     yield from reservation_findings(fleet, answers.reservations, cluster_owned, project=project)
-    yield from key_findings(fleet, answers.keys)
+    yield from key_findings(keys_needed(fleet), answers.keys, key_remedies)
     yield from shared_vpc(fleet, answers.shared_by, project=project)
     yield from subnet_findings(fleet, answers.subnet, project=project)
 

@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.doctor.gke_capacity_checks import CryptoKey, Keys, Place, Reservations, Reserved
+from slicewright.doctor.gke_capacity_checks import Place, Reservations, Reserved
 from slicewright.doctor.google_session import GoogleSession
+from slicewright.doctor.key_checks import Key, Keys
 
 
 def ask_reservations(session: GoogleSession, places: Iterable[Place]) -> Reservations:
@@ -57,13 +58,13 @@ def _shared_with(settings: Mapping[str, Any]) -> frozenset[str] | None:
     return frozenset(settings.get("projectMap", ()))
 
 
-def _key(session: GoogleSession, path: str) -> Answer[CryptoKey | None]:
+def _key(session: GoogleSession, path: str) -> Answer[Key | None]:
     found = session.get(
         "cloudkms", quote(path, safe="/:"), "cloudkms.cryptoKeys.get", project=path.split("/")[1]
     )
     if found is None or isinstance(found, NotAnswered):
         return found
-    return CryptoKey(
+    return Key(
         encrypts=found.get("purpose") == "ENCRYPT_DECRYPT",
         state=found.get("primary", {}).get("state"),
     )

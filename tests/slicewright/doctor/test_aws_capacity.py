@@ -89,7 +89,7 @@ def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": {KEY: {}}})
     code, said = doctor("s1", SECRETS)
     assert code == PROVEN, said
-    assert f"KMS key {KEY} (cluster.secrets_key): enabled" in said
+    assert f"key {KEY} (cluster.secrets_key): enabled" in said
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
             "is PendingDeletion",
             "aws kms cancel-key-deletion --key-id",
         ),
-        ({KEY: {"spec": "RSA_2048"}}, "is not a symmetric key", "aws kms create-key"),
+        ({KEY: {"spec": "RSA_2048"}}, "is not a key for symmetric", "aws kms create-key"),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_named_with_the_command_that_mends_it(
@@ -112,7 +112,7 @@ def test_a_key_that_cannot_encrypt_is_named_with_the_command_that_mends_it(
     code, said = doctor("s1", SECRETS)
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
-    assert f"KMS key {KEY} (cluster.secrets_key): {what}" in said
+    assert f"key {KEY} (cluster.secrets_key): {what}" in said
     assert remedy in said
 
 

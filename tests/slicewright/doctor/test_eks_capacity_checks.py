@@ -12,13 +12,13 @@ from infra import plan, spec
 from infra.plan import EksFleetPlan
 from slicewright.doctor.eks_capacity_checks import (
     CapacityReservation,
-    KmsKey,
-    key_findings,
+    key_remedies,
     keys_needed,
     reservation_findings,
     reservations_needed,
 )
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
+from slicewright.doctor.key_checks import Key, key_findings
 
 ONE = "cr-0123456789abcdef0"
 GROUP = "arn:aws:resource-groups:eu-west-1:123456789012:group/gpus"
@@ -188,7 +188,7 @@ def test_one_that_is_not_there_or_does_not_answer_never_passes() -> None:
     assert found.verdict == "not asked"
 
 
-ENABLED = KmsKey(state="Enabled", encrypts=True)
+ENABLED = Key(state="Enabled", encrypts=True)
 
 
 def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
@@ -205,30 +205,30 @@ def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
         (ENABLED, "ok", "enabled", ""),
         (None, "fails", "does not exist", "aws kms list-keys --region eu-west-1"),
         (
-            KmsKey(state="Disabled", encrypts=True),
+            Key(state="Disabled", encrypts=True),
             "fails",
             "is Disabled",
             f"aws kms enable-key --key-id {KEY} --region eu-west-1",
         ),
         (
-            KmsKey(state="PendingDeletion", encrypts=True),
+            Key(state="PendingDeletion", encrypts=True),
             "fails",
             "is PendingDeletion",
             f"aws kms cancel-key-deletion --key-id {KEY} --region eu-west-1; aws kms enable-key "
             f"--key-id {KEY} --region eu-west-1",
         ),
         (
-            KmsKey(state="Enabled", encrypts=False),
+            Key(state="Enabled", encrypts=False),
             "fails",
-            "is not a symmetric key for encryption",
+            "is not a key for symmetric encryption",
             "aws kms create-key --region eu-west-1 makes one",
         ),
         (SILENT, "not asked", "could not be asked: the right ec2:Something is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_told_with_the_command_that_mends_it(
-    key: KmsKey | NotAnswered | None, verdict: str, said: str, remedy: str
+    key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
-    (found,) = key_findings(fleet_of(), {KEY: key})
+    (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies("eu-west-1"))
     assert (found.verdict, found.found, found.remedy) == (verdict, said, remedy)
-    assert found.asked == f"KMS key {KEY} (cluster.secrets_key)"
+    assert found.asked == f"key {KEY} (cluster.secrets_key)"

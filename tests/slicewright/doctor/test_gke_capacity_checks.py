@@ -12,14 +12,14 @@ from infra import plan, spec
 from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 from slicewright.doctor.gke_capacity_checks import (
-    CryptoKey,
     Place,
     Reserved,
-    key_findings,
+    key_remedies,
     keys_needed,
     reservation_findings,
     reservations_needed,
 )
+from slicewright.doctor.key_checks import Key, key_findings
 
 HERE = Place(project="acme", zone="us-central1-a", name="week")
 KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
@@ -152,39 +152,39 @@ def test_each_key_of_the_cluster_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("key", "verdict", "said", "remedy"),
     [
-        (CryptoKey(encrypts=True, state="ENABLED"), "ok", "enabled", ""),
+        (Key(encrypts=True, state="ENABLED"), "ok", "enabled", ""),
         (None, "fails", "does not exist", "gcloud kms keys list --keyring=gke"),
         (
-            CryptoKey(encrypts=True, state="DISABLED"),
+            Key(encrypts=True, state="DISABLED"),
             "fails",
             "its primary version is DISABLED",
             "gcloud kms keys versions enable VERSION --key=disks --keyring=gke",
         ),
         (
-            CryptoKey(encrypts=True, state="DESTROY_SCHEDULED"),
+            Key(encrypts=True, state="DESTROY_SCHEDULED"),
             "fails",
             "its primary version is DESTROY_SCHEDULED",
             "gcloud kms keys versions restore VERSION --key=disks --keyring=gke",
         ),
         (
-            CryptoKey(encrypts=True, state=None),
+            Key(encrypts=True, state=None),
             "fails",
             "has no primary version",
             "gcloud kms keys versions create --key=disks --primary --keyring=gke",
         ),
         (
-            CryptoKey(encrypts=False, state=None),
+            Key(encrypts=False, state=None),
             "fails",
-            "is not for symmetric encryption",
+            "is not a key for symmetric encryption",
             "gcloud kms keys create NAME --purpose=encryption --keyring=gke",
         ),
         (SILENT, "not asked", "could not be asked: the right x.y.get is missing", ""),
     ],
 )
 def test_a_key_that_cannot_encrypt_is_told_with_the_command_that_mends_it(
-    key: CryptoKey | NotAnswered | None, verdict: str, said: str, remedy: str
+    key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
-    (found,) = key_findings(fleet_of(), {KEY: key})
+    (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies)
     assert (found.verdict, found.found) == (verdict, said)
     assert found.remedy.startswith(remedy)
     assert found.asked == f"key {KEY} (cluster.kms_key)"
