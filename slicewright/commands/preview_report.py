@@ -53,7 +53,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
-    from slicewright.preview import losses, markdown, steps
+    from slicewright.preview import fleets, losses, markdown, steps
 
     file = stack_files.path_of(parsed.stack)
     try:
@@ -91,8 +91,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
         return cluster_options.code_of(e)
     found = losses.guard(preview, acknowledged)
-    fleets = markdown.Fleets(after=after, before=before, living=living)
-    sys.stdout.write(markdown.report(_stack_name(file), preview, found, fleets))
+    compared = fleets.Fleets(after=after, before=before, living=living)
+    sys.stdout.write(markdown.report(_stack_name(file), preview, found, compared))
     if preview.errors:
         print("slicewright preview-report: the preview failed", file=sys.stderr)
         return NOT_PROVEN

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from infra import plan
-from infra.plan import ChangeEffect, prices
-from slicewright.change_text import nodes_text, step_text
+from slicewright.preview.elements import ROWS, fenced, table
 from slicewright.preview.escaping import code as _code
 from slicewright.preview.escaping import many as _many
 from slicewright.preview.escaping import text as _text
+from slicewright.preview.fleets import Fleets, cost, pools
 from slicewright.preview.losses import Guard, Loss
 from slicewright.preview.steps import Outcome, Preview, Step
 from telemetry.plain import plain_lines
@@ -20,19 +18,9 @@ LONGEST: Final = 60_000
 """Characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""
 ACKNOWLEDGE_KEY: Final = "slicewright:acknowledged"
 """Of the stack file's `config`."""
-_ROWS = 40
-"""Of each table: what is worst comes first."""
 _CODES = 200
 _FIELDS = 6
 _ERROR_LINES = 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleets:
-    after: plan.FleetPlan
-    before: plan.FleetPlan | None
-    living: str = ""
-    """The section on nodes in service; empty where the cluster was not asked."""
 
 
 def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
@@ -54,10 +42,9 @@ def _sections(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> Ite
     yield _failed(preview)
     yield _verdict(guard)
     yield _losses(guard)
-    if fleets.before is not None:
-        yield _pools(plan.compare(fleets.before, fleets.after), fleets)
+    yield pools(fleets)
     yield fleets.living
-    yield _cost(fleets)
+    yield cost(fleets)
     guarded = {loss.step.urn for loss in (*guard.open, *guard.acknowledged)}
     for outcome in (
         Outcome.REPLACED,
@@ -85,7 +72,7 @@ def _failed(preview: Preview) -> str:
     if not preview.errors:
         return ""
     lines = [line for error in preview.errors for line in plain_lines(error).split("\n")]
-    shown = _fenced(lines[-_ERROR_LINES:])
+    shown = fenced(lines[-_ERROR_LINES:])
     return f"The preview failed, so that what follows is not all:\n\n{shown}"
 
 
@@ -148,7 +135,7 @@ def _losses(guard: Guard) -> str:
         for mark, loss in marked
     ]
     header = ("", "resource", "ends with it", "why")
-    return "### What ends\n\n" + _table(header, rows, at_most=_ROWS)
+    return "### What ends\n\n" + table(header, rows, at_most=ROWS)
 
 
 def _what_ends(loss: Loss) -> str:
@@ -165,92 +152,13 @@ def _why(step: Step) -> str:
     return _listed(step.causes)
 
 
-def _pools(change: plan.FleetChange, fleets: Fleets) -> str:
-    """From the stack files: what a change does to nodes that stay is not in Pulumi's preview."""
-    sizes = {
-        pool.name: nodes_text(pool.nodes)
-        for pool in (() if fleets.before is None else fleets.before.pools)
-    }
-    rows = [
-        (
-            _code(pool.name),
-            _kind(pool),
-            sizes.get(pool.name, "none"),
-            "<br>".join(_field(one) for one in pool.changes),
-        )
-        for pool in change.pools
-        if pool.kind != "same" or pool.effect is not ChangeEffect.NONE
-    ]
-    fleet = [f"- {_field(one)}" for one in change.fleet]
-    if not rows and not fleet:
-        return ""
-    heading = "### Pools, by the stack file"
-    parts = []
-    if rows:
-        header = ("pool", "effect on its nodes", "nodes so far", "what changes")
-        parts.append(_table(header, rows, at_most=_ROWS))
-    if fleet:
-        parts.append("Of the cluster and of all pools:\n" + "\n".join(fleet))
-    return "\n\n".join((heading, *parts))
-
-
-def _kind(pool: plan.PartChange) -> str:
-    match pool.kind:
-        case "new":
-            return "new"
-        case "gone":
-            return "🔴 deleted"
-        case _:
-            marks = {ChangeEffect.REPLACE: "🔴 ", ChangeEffect.ROLL: "🟡 "}
-            return f"{marks.get(pool.effect, '')}{pool.effect.text}"
-
-
-def _field(change: plan.Change) -> str:
-    what = f"{change.rule.field} {step_text(change.before, change.after)}"
-    return f"{change.effect.text}: {_text(what)} ({_text(change.why)})"
-
-
-def _cost(fleets: Fleets) -> str:
-    if isinstance(fleets.after, plan.ByoFleetPlan):
-        return ""
-    after = prices.fleet_cost(fleets.after)
-    if not after.priced:
-        return ""
-    lines = [f"### Cost\n\n{_range(after)}"]
-    before = fleets.before
-    if before is not None and not isinstance(before, plan.ByoFleetPlan):
-        old = prices.fleet_cost(before)
-        if old.priced:
-            lines = [f"### Cost\n\n{_range(old)} → {_range(after)}{_difference(old, after)}"]
-    if after.missing:
-        lines.append(f"Not included: {', '.join(_code(name) for name, _ in after.missing)}.")
-    lines.append(f"At public prices; never included: {', '.join(prices.NOT_INCLUDED)}.")
-    return "\n".join(lines)
-
-
-def _range(cost: prices.Cost) -> str:
-    if cost.fewest == cost.most:
-        return f"{cost.fewest:.2f} USD/h"
-    return f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
-
-
-def _difference(old: prices.Cost, new: prices.Cost) -> str:
-    """Of the most that they can cost; nothing where the sums leave out different pools."""
-    if {name for name, _ in old.missing} != {name for name, _ in new.missing}:
-        return ""
-    more = new.most - old.most
-    if abs(more) < 0.005:
-        return ""
-    return f" ({abs(more):.2f} USD/h {'more' if more > 0 else 'less'} at most)"
-
-
 def _resources(outcome: Outcome, steps: Sequence[Step]) -> str:
     if not steps:
         return ""
     rows = [(_code(s.name), _text(s.type), _differs(s)) for s in steps]
-    table = _table(("resource", "type", "fields"), rows, at_most=_ROWS)
+    shown = table(("resource", "type", "fields"), rows, at_most=ROWS)
     title = f"{_many(len(steps), 'resource')} {outcome.value}"
-    return f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
+    return f"<details><summary>{title}</summary>\n\n{shown}\n\n</details>"
 
 
 def _differs(step: Step) -> str:
@@ -268,23 +176,5 @@ def _warnings(preview: Preview) -> str:
     lines = [line for text in preview.warnings for line in plain_lines(text).split("\n")]
     return (
         f"<details><summary>{_many(len(preview.warnings), 'warning')} of the preview</summary>\n\n"
-        f"{_fenced(lines[:_ERROR_LINES])}\n\n</details>"
+        f"{fenced(lines[:_ERROR_LINES])}\n\n</details>"
     )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int) -> str:
-    lines = [header, ["---"] * len(header), *rows[:at_most]]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return table + (f"\n\n*and {len(rows) - at_most} more*" if len(rows) > at_most else "")
-
-
-def _fenced(lines: Sequence[str]) -> str:
-    """A block that its own text cannot end."""
-    longest = max((_leading_ticks(line) for line in lines), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join((fence, *lines, fence))
-
-
-def _leading_ticks(line: str) -> int:
-    bare = line.lstrip()
-    return len(bare) - len(bare.lstrip("`"))

@@ -80,6 +80,8 @@ class Applied(pulumi.runtime.Mocks):
     providers: Mapping[str, BridgedProvider]
     made: dict[tuple[str, str], _Made] = field(default_factory=dict)
     failure: Exception | None = None
+    stack: str = "dev"
+    """By it names differ that Pulumi makes up."""
     _asked: set[tuple[str, str]] = field(default_factory=set)
     options: threading.local = field(default_factory=threading.local)
     """Of the registration that a thread is at: `request`."""
@@ -111,6 +113,10 @@ class Applied(pulumi.runtime.Mocks):
         for key in [key for key in reversed(self.made) if key not in self._asked]:
             self._delete(self.made.pop(key))
         assert self.cloud.tasks.wait(60)
+
+    def beside(self) -> Applied:
+        """Another stack in the same account."""
+        return Applied(self.directory, self.cloud, self.providers, stack="other")
 
     def nodes(self, cluster: str) -> Mapping[str, set[str]]:
         """Pool -> its nodes, by the machines that they are."""
@@ -182,7 +188,7 @@ class Applied(pulumi.runtime.Mocks):
                 name=args.name,
                 old_inputs=old.inputs if old else {},
                 new_inputs=given,
-                random_seed=hashlib.sha256(f"{args.typ}{args.name}".encode()).digest(),
+                random_seed=hashlib.sha256(f"{self.stack}{args.typ}{args.name}".encode()).digest(),
             )
         )
         if checked.failures:

@@ -62,6 +62,32 @@ def stack_files(draw: st.DrawFn, cloud: Cloud) -> dict[str, Any]:
 
 
 @st.composite
+def joining(draw: st.DrawFn, cloud: Cloud) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A stack file of a new cluster, and one that brings pools to it."""
+    raw = draw(stack_files(cloud))
+    brought = {**raw["cluster"], "existing": True}
+    pools = [{**one, "name": f"x-{i}"} for i, one in enumerate(raw["node_pools"])]
+    # A version is the cluster's own, and images are of one.
+    for pool in pools:
+        pool.pop("release_version", None)
+    joined = accepted({**raw, "cluster": brought, "node_pools": pools})
+    there = _planned(raw)
+    for one in _planned(joined).pools:
+        # Google has machine types before the catalog does: `check` only notes that one is new.
+        assume(one.machine.zones is None or {*one.zones} <= {*one.machine.zones})
+    if not isinstance(there, plan.EksFleetPlan):
+        return raw, joined
+    # Nodes join it in the subnets that it has.
+    zones = {zone for pool in there.pools for zone in pool.zones}
+    name = {key: raw["cluster"][key] for key in ("name", "region")}
+    name["zones"] = sorted({*zones, *there.cluster.zones})
+    kept = ("machine_type", "zones", "capacity")
+    first = {key: value for key, value in raw["node_pools"][0].items() if key in kept}
+    own = {**copy.deepcopy(first), "name": "own", "nodes": {"count": 1}}
+    return accepted({"cloud": cloud, "cluster": name, "node_pools": [own]}), joined
+
+
+@st.composite
 def changed_in_place(draw: st.DrawFn, before: dict[str, Any]) -> dict[str, Any]:
     """The same fleet with other values of some keys, of which `plan --diff` says that every node
     stays: what it says more of is left as it was.

@@ -19,7 +19,7 @@ from infra.catalog import Cloud
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from tests.infra.applied import PROJECT, Applied, applied
 from tests.infra.google_project import let_gke_make_networks, make_network, share
-from tests.infra.stack_files import changed_in_place, stack_files
+from tests.infra.stack_files import changed_in_place, joining, stack_files
 from tests.infra.test_plan_change_keys import planned
 from tests.properties import examples
 
@@ -69,6 +69,38 @@ def make_room(stack: Applied, fleet: plan.FleetPlan) -> None:
         share(stack.cloud, host=host, project=PROJECT)
 
 
+def make_cluster(stack: Applied, fleet: plan.FleetPlan) -> None:
+    """Somebody else's: on EKS by another stack; of GKE's, the account of the nodes would clash."""
+    if isinstance(fleet, plan.EksFleetPlan):
+        stack.beside().up(fleet)
+        # Another's nodes have other names.
+        own = {"clusterName": fleet.cluster.name, "nodegroupName": fleet.system.name}
+        stack.cloud.call("eks", "DeleteNodegroup", {"region": fleet.cluster.region}, own)
+        assert stack.cloud.tasks.wait(60)
+        return
+    assert isinstance(fleet, plan.GkeFleetPlan)
+    make_network(
+        stack.cloud,
+        PROJECT,
+        fleet.cluster.region,
+        "theirs",
+        subnet="theirs",
+        pods="pods",
+        services="services",
+    )
+    cluster = {
+        "name": fleet.cluster.name,
+        "initialNodeCount": 1,
+        "network": "theirs",
+        "subnetwork": "theirs",
+        "workloadIdentityConfig": {"workloadPool": f"{PROJECT}.svc.id.goog"},
+    }
+    parent = {"parent": f"projects/{PROJECT}/locations/{fleet.cluster.location}"}
+    create = "projects.locations.clusters.create"
+    stack.cloud.call("container", create, parent, {"cluster": cluster})
+    assert stack.cloud.tasks.wait(60)
+
+
 @pytest.mark.parametrize("cloud", CLOUDS)
 @settings(max_examples=examples(25), phases=(Phase.explicit, Phase.generate), derandomize=True)
 @given(data=st.data())
@@ -78,6 +110,24 @@ def test_what_check_accepts_the_cloud_accepts(cloud: Cloud, data: st.DataObject)
         make_room(stack, fleet)
         stack.up(fleet)
         stack.up(fleet)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@settings(max_examples=examples(15), phases=(Phase.explicit, Phase.generate), derandomize=True)
+@given(data=st.data())
+def test_what_check_accepts_for_a_cluster_that_exists_the_cloud_accepts(
+    cloud: Cloud, data: st.DataObject
+) -> None:
+    new, brought = map(planned, data.draw(joining(cloud)))
+    with applied(**account(brought)) as stack:
+        make_room(stack, brought)
+        make_cluster(stack, new)
+        there = stack.nodes(new.cluster.name)
+        stack.up(brought)
+        stack.up(brought)
+        now = stack.nodes(new.cluster.name)
+        # What was there before is left alone.
+        assert {pool: now[pool] for pool in there} == there
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 from infra import plan, spec
 from slicewright import cli
-from slicewright.preview import losses, markdown, steps
+from slicewright.preview import fleets, losses, markdown, steps
 
 FLEET = {
     "cloud": "eks",
@@ -297,7 +297,7 @@ def _reported(raw: list[dict[str, Any]]) -> tuple[str, losses.Guard]:
     return markdown.report("dev", preview, guard, FLEETS), guard
 
 
-FLEETS = markdown.Fleets(after=plan.read(json.dumps(FLEET), spec.Source("dev", FLEET)), before=None)
+FLEETS = fleets.Fleets(after=plan.read(json.dumps(FLEET), spec.Source("dev", FLEET)), before=None)
 
 
 def test_two_files_cannot_both_be_stdin(

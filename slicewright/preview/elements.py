@@ -1,0 +1,27 @@
+"""Blocks of Markdown whose text is escaped already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+ROWS: Final = 40
+"""Of each table of a report: what is worst comes first."""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int) -> str:
+    lines = [header, ["---"] * len(header), *rows[:at_most]]
+    shown = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return shown + (f"\n\n*and {len(rows) - at_most} more*" if len(rows) > at_most else "")
+
+
+def fenced(lines: Sequence[str]) -> str:
+    """A block that its own text cannot end."""
+    longest = max((_leading_ticks(line) for line in lines), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join((fence, *lines, fence))
+
+
+def _leading_ticks(line: str) -> int:
+    bare = line.lstrip()
+    return len(bare) - len(bare.lstrip("`"))

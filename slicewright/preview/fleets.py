@@ -1,0 +1,98 @@
+"""What a report says by the stack files: what happens to nodes, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra import plan
+from infra.plan import ChangeEffect, prices
+from slicewright.change_text import nodes_text, step_text
+from slicewright.preview.elements import ROWS, table
+from slicewright.preview.escaping import code, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleets:
+    after: plan.FleetPlan
+    before: plan.FleetPlan | None
+    living: str = ""
+    """The section on nodes in service; empty where the cluster was not asked."""
+
+
+def pools(fleets: Fleets) -> str:
+    """What a change does to nodes that stay is not in Pulumi's preview."""
+    if fleets.before is None:
+        return ""
+    change = plan.compare(fleets.before, fleets.after)
+    sizes = {pool.name: nodes_text(pool.nodes) for pool in fleets.before.pools}
+    rows = [
+        (
+            code(pool.name),
+            _kind(pool),
+            sizes.get(pool.name, "none"),
+            "<br>".join(_field(one) for one in pool.changes),
+        )
+        for pool in change.pools
+        if pool.kind != "same" or pool.effect is not ChangeEffect.NONE
+    ]
+    fleet = [f"- {_field(one)}" for one in change.fleet]
+    if not rows and not fleet:
+        return ""
+    heading = "### Pools, by the stack file"
+    parts = []
+    if rows:
+        header = ("pool", "effect on its nodes", "nodes so far", "what changes")
+        parts.append(table(header, rows, at_most=ROWS))
+    if fleet:
+        parts.append("Of the cluster and of all pools:\n" + "\n".join(fleet))
+    return "\n\n".join((heading, *parts))
+
+
+def _kind(pool: plan.PartChange) -> str:
+    match pool.kind:
+        case "new":
+            return "new"
+        case "gone":
+            return "🔴 deleted"
+        case _:
+            marks = {ChangeEffect.REPLACE: "🔴 ", ChangeEffect.ROLL: "🟡 "}
+            return f"{marks.get(pool.effect, '')}{pool.effect.text}"
+
+
+def _field(change: plan.Change) -> str:
+    what = f"{change.rule.field} {step_text(change.before, change.after)}"
+    return f"{change.effect.text}: {text(what)} ({text(change.why)})"
+
+
+def cost(fleets: Fleets) -> str:
+    if isinstance(fleets.after, plan.ByoFleetPlan):
+        return ""
+    after = prices.fleet_cost(fleets.after)
+    if not after.priced:
+        return ""
+    lines = [f"### Cost\n\n{_range(after)}"]
+    before = fleets.before
+    if before is not None and not isinstance(before, plan.ByoFleetPlan):
+        old = prices.fleet_cost(before)
+        if old.priced:
+            lines = [f"### Cost\n\n{_range(old)} → {_range(after)}{_difference(old, after)}"]
+    if after.missing:
+        lines.append(f"Not included: {', '.join(code(name) for name, _ in after.missing)}.")
+    lines.append(f"At public prices; never included: {', '.join(prices.NOT_INCLUDED)}.")
+    return "\n".join(lines)
+
+
+def _range(cost: prices.Cost) -> str:
+    if cost.fewest == cost.most:
+        return f"{cost.fewest:.2f} USD/h"
+    return f"{cost.fewest:.2f} to {cost.most:.2f} USD/h"
+
+
+def _difference(old: prices.Cost, new: prices.Cost) -> str:
+    """Of the most that they can cost; nothing where the sums leave out different pools."""
+    if {name for name, _ in old.missing} != {name for name, _ in new.missing}:
+        return ""
+    more = new.most - old.most
+    if abs(more) < 0.005:
+        return ""
+    return f" ({abs(more):.2f} USD/h {'more' if more > 0 else 'less'} at most)"
