@@ -12,6 +12,8 @@ import pytest
 
 from infra import plan, spec, values
 from infra.plan import ChangeEffect, change_rules
+from policy.rules import RULES, Resource, ResourceRule
+from policy.rules.rule import completed
 from rehearsal.clouds.aws.policy_evaluation import evaluate
 from rehearsal.scenario.stack_check import unrehearsable
 
@@ -450,8 +452,28 @@ def test_no_node_group_is_adopted_for_its_pool() -> None:
         values.import_file(planned(POOL, fixed), None, {"resources": []}, ["a"])
 
 
-def test_a_rehearsal_refuses_it_before_anything_is_made() -> None:
-    (problem,) = unrehearsable(planned())
-    assert problem.path == ("cluster", "autoscaler")
-    assert "no stand-in for Karpenter" in problem.reason
-    assert not unrehearsable(planned(autoscaler="cluster-autoscaler"))
+def test_the_policy_pack_reads_what_the_program_declares(record: Record) -> None:
+    pools = [{**POOL, "capacity": "spot", "nodes": {"min": 0, "max": 17}}]
+    raw = written(*pools, autoscaler=ALL_KEYS)
+    declared = [
+        Resource(type=m.type, name=m.name, urn=m.name, props=m.inputs)
+        for m in record("test", fleet=json.dumps(raw))
+    ]
+    settings = {
+        "pool-spot": {"allowed": []},
+        "pool-labelled": {"required": ["owner"]},
+        "pool-machine-types": {"allowed": ["p5.*"]},
+    }
+    broken = {
+        rule.name
+        for rule in RULES
+        if isinstance(rule, ResourceRule)
+        for one in declared
+        if one.name.startswith("karpenter-a-")
+        and any(rule.check(one, completed(rule, settings.get(rule.name, {}))))
+    }
+    assert broken == {"pool-size", "pool-spot", "pool-labelled", "pool-machine-types"}
+
+
+def test_it_can_be_rehearsed() -> None:
+    assert not unrehearsable(planned())
