@@ -16,6 +16,7 @@ from slicewright.doctor import (
     google,
     state,
 )
+from slicewright.doctor.eks_existing_checks import group_taken, groups_taken
 from slicewright.doctor.findings import Finding, fails, refused_by_the_program
 from slicewright.stack_config import setting
 
@@ -26,6 +27,9 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
+    for group in groups_taken(fleet, answers.existing):
+        owned = state.owned(stack, _EKS_GROUP, f"{name}:{group}")
+        found.append(group_taken(fleet, group, owned))
     if answers.rights is not None:
         account, rights = answers.identity.account, _rights(file, stack)
         found += eks_rights.findings(answers.rights, account=account, rights=rights)
@@ -76,5 +80,6 @@ def _rights(file: Path, stack: str | None) -> str:
 
 _NAMESPACE = "kubernetes:core/v1:Namespace"
 _EKS = "aws:eks/cluster:Cluster"
+_EKS_GROUP = "aws:eks/nodeGroup:NodeGroup"
 _GKE = "gcp:container/cluster:Cluster"
 _ACCOUNT = "gcp:serviceaccount/account:Account"

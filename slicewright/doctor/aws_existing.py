@@ -45,7 +45,13 @@ def ask_existing(
         public_cidrs=tuple(network.get("publicAccessCidrs", ())),
         reach=reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet"),
         monitored=session.answer("eks:DescribeAddon", lambda: _monitored(session, cluster.name)),
+        groups=session.answer("eks:ListNodegroups", lambda: _groups(session, cluster.name)),
     )
+
+
+def _groups(session: AwsSession, cluster: str) -> frozenset[str]:
+    pages = session.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
+    return frozenset(name for page in pages for name in page["nodegroups"])
 
 
 def _monitored(session: AwsSession, cluster: str) -> bool:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from infra import values
 from infra.plan import NODE_MONITORING, EksFleetPlan
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Owned,
+    fails,
+    name_taken,
+    not_asked,
+    ok,
+)
 from slicewright.doctor.reach import Reach
 
 
@@ -24,6 +33,8 @@ class ExistingEksCluster:
     """Of its endpoint, from here."""
     monitored: Answer[bool]
     """Whether it has EKS's node monitoring agent as an add-on."""
+    groups: Answer[frozenset[str]]
+    """Names of its node groups."""
 
 
 def existing_cluster(
@@ -46,6 +57,28 @@ def existing_cluster(
     yield from _version(fleet, answer.version, asked)
     yield _reach(fleet, answer)
     yield from _monitored(fleet, answer.monitored)
+    if isinstance(answer.groups, NotAnswered):
+        yield not_asked(f"node groups of {asked}", answer.groups)
+
+
+def groups_taken(fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]) -> tuple[str, ...]:
+    """Names of the plan's node groups that the cluster has already: of this stack, or another's."""
+    if answer is None or isinstance(answer, NotAnswered) or isinstance(answer.groups, NotAnswered):
+        return ()
+    wanted = (fleet.system.name, *(pool.name for pool in fleet.node_groups))
+    return tuple(name for name in wanted if name in answer.groups)
+
+
+def group_taken(fleet: EksFleetPlan, group: str, owned: Owned) -> Finding:
+    """Of a name that is taken. owned: whether this stack made the node group."""
+    cluster, region = fleet.cluster.name, fleet.cluster.region
+    remedy = (
+        f"delete that one: aws eks delete-nodegroup --cluster-name {cluster} --nodegroup-name "
+        f"{group} --region {region}"
+    )
+    if group != fleet.system.name:
+        remedy = f"write another name for the pool, or {remedy}"
+    return name_taken(f"node group {group} of existing cluster {cluster}", owned, remedy)
 
 
 def _version(fleet: EksFleetPlan, version: str, asked: str) -> Iterator[Finding]:

@@ -57,7 +57,11 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
         "servicequotas:GetServiceQuota",
     }
     cluster = fleet.cluster
-    found |= {"eks:DescribeAddon"} if cluster.existing else {"eks:DescribeAddonVersions"}
+    found |= (
+        {"eks:DescribeAddon", "eks:ListNodegroups"}
+        if cluster.existing
+        else {"eks:DescribeAddonVersions"}
+    )
     if cluster.existing or isinstance(cluster.network, ExistingNetwork):
         found |= {"ec2:DescribeSubnets", "ec2:DescribeVpcAttribute"}
     if cluster.nat_zones:

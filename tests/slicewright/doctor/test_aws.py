@@ -228,6 +228,17 @@ def test_a_cluster_that_exists_is_asked_for_its_subnets(doctor: Doctor) -> None:
     assert "none of them is in eu-west-1c" in said
 
 
+def test_a_node_group_of_another_stack_is_named(doctor: Doctor) -> None:
+    """The system pool's name is the same in all stacks."""
+    aws = existing_cluster(doctor)
+    aws.make_group(nodegroupName="system")
+    code, said = doctor("s1", THERE)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "node group system of existing cluster p4d: exists already" in said
+    assert "delete-nodegroup --cluster-name p4d --nodegroup-name system" in said
+
+
 def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:
     existing_cluster(doctor)
     _, port = doctor.plane.getsockname()

@@ -29,6 +29,7 @@ EKS = ExistingEksCluster(
     public_cidrs=("203.0.113.0/24",),
     reach=REACHED,
     monitored=False,
+    groups=frozenset(),
 )
 GKE = ExistingGkeCluster(
     status="RUNNING",
