@@ -109,13 +109,14 @@ def _has_affinity(spec: JsonObject, labels: Mapping[str, str]) -> bool:
     if not required:
         return True
     return any(
-        all(_matches(e, labels) for e in term.get("matchExpressions") or ())
+        all(matches(e, labels) for e in term.get("matchExpressions") or ())
         for term in required["nodeSelectorTerms"]
         if term.get("matchExpressions")
     )
 
 
-def _matches(expression: JsonObject, labels: Mapping[str, str]) -> bool:
+def matches(expression: JsonObject, labels: Mapping[str, str]) -> bool:
+    """Whether labels are as a requirement on one of them says."""
     found, values = labels.get(expression["key"]), expression.get("values") or []
     match expression["operator"]:
         case "In":

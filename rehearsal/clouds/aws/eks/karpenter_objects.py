@@ -6,16 +6,15 @@ v1alpha1/nodeoverlay.go; aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.autoscaler import seconds
 from rehearsal.clouds.aws.machines import machines
 from rehearsal.clouds.core.context import now
-from rehearsal.clouds.core.pod_fit import Room, amount
+from rehearsal.clouds.core.pod_fit import Room, amount, matches
 
 POOLS = "/apis/karpenter.sh/v1/nodepools"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -29,7 +28,6 @@ TERMINATION = "karpenter.sh/termination"
 """Finalizer of NodeClaims."""
 CLASS_TERMINATION = "karpenter.k8s.aws/termination"
 _GPU = "nvidia.com/gpu"
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +98,7 @@ def room(pool: JsonObject, overlays: Iterable[JsonObject], labels: Mapping[str, 
         **({_GPU: Decimal(machine.gpu_count)} if machine.gpu_count else {}),
     }
     for overlay in overlays:
-        if all(_fits(one, labels) for one in overlay["spec"].get("requirements", ())):
+        if all(matches(one, labels) for one in overlay["spec"].get("requirements", ())):
             capacity = overlay["spec"].get("capacity") or {}
             free |= {name: amount(value) for name, value in capacity.items()}
     taints = pool["spec"]["template"]["spec"].get("taints") or []
@@ -170,23 +168,4 @@ def is_going(one: JsonObject) -> bool:
 def empty_after_s(pool: JsonObject) -> float | None:
     """How long a node must have been empty. None: never."""
     text = pool["spec"].get("disruption", {}).get("consolidateAfter", "0s")
-    if text == "Never":
-        return None
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a duration")
-    hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return 3600.0 * hours + 60 * minutes + seconds
-
-
-def _fits(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    found, values = labels.get(requirement["key"]), requirement.get("values") or ()
-    match requirement["operator"]:
-        case "In":
-            return found in values
-        case "NotIn":
-            return found not in values
-        case "Exists":
-            return found is not None
-        case _:
-            return found is None
+    return None if text == "Never" else seconds(text)
