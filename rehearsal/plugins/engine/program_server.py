@@ -3,9 +3,10 @@
     python -u program_server.py SOCKET
 
 Importing the SDKs of the clouds is two thirds of the processor time of a program: 5 s of each
-command of the engine. Started by path, and imports only the standard library: a program finds
-nothing imported of the project, and of site-packages only what a program before it took from there.
-It ends when its standard input ends, and its programs with it.
+command of the engine; importing this project is most of what is left. Started by path, and imports
+only the standard library: a program finds imported what a program before it took from site-packages
+and from this project, the latter only while no file of the project has changed. It ends when its
+standard input ends, and its programs with it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ _READ_BY_PULUMI = frozenset(
 # The server runs with `-u`, as every program does.
 _SAME_BY_FLAG = "PYTHONUNBUFFERED"
 _REQUEST_TIMEOUT_S = 10.0
+_PROJECT = Path(__file__).resolve().parents[3]
+
+_Files = frozenset[tuple[str, int, int, int]]
+"""Path, time of the last change, size and inode of each file of some packages."""
 
 
 @dataclass(kw_only=True)
@@ -61,6 +66,8 @@ class _Server:
         self._runs: list[_Run] = []
         self._variables = _read_at_import(os.environ)
         self._prefix = Path(sys.prefix).resolve()
+        self._project: dict[str, _Files] = {}
+        """Packages of the project that are imported here -> their files as they were imported."""
 
     def serve(self) -> None:
         while True:
@@ -112,7 +119,7 @@ class _Server:
             os.close(imported)
             host.close()
             self._close()
-            _become(request, descriptors, telling)
+            _become(request, descriptors, telling, self._project)
         os.close(telling)
         run = _Run(pid=pid, host=host, ended=os.pidfd_open(pid), imported=imported)
         self._runs.append(run)
@@ -165,10 +172,15 @@ class _Server:
         run.host.close()
         os.close(run.imported)
         os.close(run.ended)
-        _import(run.told.decode().split())
+        _import(run.told.decode().split(), self._project)
 
 
-def _become(request: Mapping[str, Any], descriptors: list[int], telling: int) -> NoReturn:
+def _become(
+    request: Mapping[str, Any],
+    descriptors: list[int],
+    telling: int,
+    project: Mapping[str, _Files],
+) -> NoReturn:
     """Turns this fork into what `python -u PROGRAM ARGUMENTS...` starts."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
@@ -186,6 +198,8 @@ def _become(request: Mapping[str, Any], descriptors: list[int], telling: int) ->
         program = request["argv"][0]
         sys.argv = list(request["argv"])
         sys.path.insert(0, str(Path(program).resolve().parent))
+        if not _would_import(project, request["argv"]):
+            _forget(project)
         runpy.run_path(program, run_name="__main__")
         status = 0
     except SystemExit as e:
@@ -200,19 +214,70 @@ def _become(request: Mapping[str, Any], descriptors: list[int], telling: int) ->
 
 
 def _imported() -> list[str]:
-    """Modules of Python and of its site-packages, in the order in which they were imported."""
+    """Modules of Python, of its site-packages and of this project, in the order in which they were
+    imported.
+    """
     roots = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib"))
     found = []
     for name, module in list(sys.modules.items()):
         # Any attribute of a module that importlib loads lazily would load it.
         if type(module) is types.ModuleType:
             spec = vars(module).get("__spec__")
-            if str(getattr(spec, "origin", "")).startswith(roots):
+            origin = str(getattr(spec, "origin", ""))
+            if origin.startswith(roots) or _is_of_project(name, origin):
                 found.append(name)
     return found
 
 
-def _import(names: Sequence[str]) -> None:
+def _is_of_project(name: str, origin: str) -> bool:
+    """Not under another name, as a program's own directory on sys.path would give its modules."""
+    path = str(_PROJECT.joinpath(*name.split(".")))
+    return origin in (f"{path}.py", f"{path}{os.sep}__init__.py")
+
+
+def _files(package: str) -> _Files:
+    """What importing a package of the project reads: its sources, and data beside them."""
+    found = set()
+    for directory, inner, names in os.walk(_PROJECT / package):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        for name in names:
+            path = os.path.join(directory, name)  # noqa: PTH118 - hundreds of files a program
+            state = os.stat(path)  # noqa: PTH116
+            found.add((path, state.st_mtime_ns, state.st_size, state.st_ino))
+    return frozenset(found)
+
+
+def _would_import(project: Mapping[str, _Files], argv: Sequence[str]) -> bool:
+    """Whether a program would import these packages as they were imported here.
+
+    It would not if a file has changed, or if a directory that it is told of, and may put on
+    sys.path, has another package of the same name.
+    """
+    told = (Path(part) for part in argv if os.sep in part)
+    directories = {path if path.is_dir() else path.parent for path in told}
+    others = (
+        directory / f"{package}{end}"
+        for directory in directories
+        for package in project
+        for end in ("", ".py")
+    )
+    return not any(
+        other.exists() and other.resolve() != _PROJECT / other.name for other in others
+    ) and all(_files(package) == files for package, files in project.items())
+
+
+def _forget(project: Mapping[str, _Files]) -> None:
+    for name in list(sys.modules):
+        if name.partition(".")[0] in project:
+            del sys.modules[name]
+
+
+def _import(names: Sequence[str], project: dict[str, _Files]) -> None:
+    """project: gets the packages of the project that are among them."""
+    for package in {name.partition(".")[0] for name in names} - project.keys():
+        if (_PROJECT / package / "__init__.py").exists():
+            # Read before the import: what changes in between is seen as a change.
+            project[package] = _files(package)
     for name in names:
         try:
             # An attribute loads a lazy module; in Pulumi's, those that every module has do not.

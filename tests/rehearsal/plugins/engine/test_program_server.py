@@ -139,6 +139,65 @@ def test_what_a_program_imports_of_site_packages_is_imported_for_the_next(
     assert programs.wrote() == "True False"
 
 
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
+    """Programs of a checkout of its own, whose only package is `toy`."""
+    package, engine = tmp_path / "toy", tmp_path / "a" / "b" / "c"
+    package.mkdir()
+    (package / "__init__.py").write_text("from toy.inner import answer")
+    (package / "inner.py").write_text("answer = 1")
+    engine.mkdir(parents=True)
+    server = engine / "program_server.py"
+    server.write_text(served_program._SERVER.read_text())
+    monkeypatch.setattr(served_program, "_SERVER", server)
+    # As an editable install makes it known, to the server as to programs.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "programs").mkdir()
+    with served_program.server(tmp_path / "s"):
+        yield Programs(tmp_path / "programs", tmp_path / "s")
+
+
+def toy(programs: Programs, *arguments: str) -> str:
+    """Whether `toy` is there when a program begins, and what the program gets of it."""
+    text = """
+        import sys
+        there = "toy.inner" in sys.modules
+        sys.path[:0] = sys.argv[1:]
+        import toy
+        open("out", "w").write(f"{there} {toy.answer}")
+    """
+    assert programs.run(text, *arguments) == 0
+    return programs.wrote()
+
+
+def test_what_a_program_imports_of_the_project_is_imported_for_the_next(
+    checkout: Programs,
+) -> None:
+    assert [toy(checkout) for _ in range(3)] == ["False 1", "True 1", "True 1"]
+
+
+@pytest.mark.parametrize("changed", ["inner.py", "data.toml"])
+def test_with_a_changed_file_the_project_is_imported_anew(checkout: Programs, changed: str) -> None:
+    toy(checkout)
+    assert toy(checkout) == "True 1"
+    (checkout.directory.parent / "toy" / changed).write_text("answer = 'another'")
+    expected = "False another" if changed == "inner.py" else "False 1"
+    assert [toy(checkout) for _ in range(2)] == [expected, expected]
+
+
+def test_a_program_with_another_package_of_that_name_gets_its_own(checkout: Programs) -> None:
+    toy(checkout)
+    own = checkout.directory / "copy" / "toy"
+    own.mkdir(parents=True)
+    (own / "__init__.py").write_text("answer = 'its own'")
+    assert toy(checkout, str(own.parent)) == "False its own"
+    # A rehearsal's environment has links to the checkout.
+    linked = checkout.directory / "links"
+    linked.mkdir()
+    (linked / "toy").symlink_to(checkout.directory.parent / "toy")
+    assert toy(checkout, str(linked)) == "True 1"
+
+
 def test_a_class_with_its_modules_name_stays_a_class(programs: Programs) -> None:
     # Pulumi's SDKs load packages when they are first used, and a package's submodule stood in it
     # for the class when it was loaded first.
