@@ -8,7 +8,9 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
-# In C where PyYAML has it: all stacks are written at each collection of the tests.
+# In C where PyYAML has it.
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -30,9 +32,20 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 @dataclass(frozen=True)
 class Broken:
     name: str
-    text: str
+    fleet: Any
     path: tuple[str | int, ...]
     """Path of the mistake."""
+
+    # Every worker collects them all, and one of them runs them.
+    @cached_property
+    def text(self) -> str:
+        return dumped(self.fleet)
+
+    @cached_property
+    def error(self) -> spec.SpecError:
+        """What it is refused with: read once for all tests."""
+        with TemporaryDirectory() as directory:
+            return refused(self.text, Path(directory))
 
 
 def dumped(fleet: Any) -> str:
@@ -79,13 +92,13 @@ def generated() -> Iterator[Broken]:
                     at.update(broken)
                     yield Broken(
                         f"{stack}: {shown} misspelled",
-                        dumped(fleet),
+                        fleet,
                         (*path[:-1], _misspelled(last)),
                     )
                     continue
                 # No value of a stack file may be 7.5.
                 at[last] = 7.5 if kind == "wrong type" else None
-                yield Broken(f"{stack}: {shown} {kind}", dumped(fleet), path)
+                yield Broken(f"{stack}: {shown} {kind}", fleet, path)
 
 
 # Where a key is optional, null is the same as leaving it out.
@@ -119,8 +132,8 @@ def refused(text: str, tmp_path: Path) -> spec.SpecError:
 
 
 @pytest.mark.parametrize("broken", GENERATED, ids=lambda b: b.name)
-def test_a_mistake_is_reported_where_it_is(broken: Broken, tmp_path: Path) -> None:
-    error = refused(broken.text, tmp_path)
+def test_a_mistake_is_reported_where_it_is(broken: Broken) -> None:
+    error = broken.error
     message = str(error)
     assert re.match(r"broken\.yaml: \d+ problems?, nothing was created or changed\n", message)
     lines = message.splitlines()[1:]
@@ -144,13 +157,11 @@ def test_a_mistake_is_reported_where_it_is(broken: Broken, tmp_path: Path) -> No
         assert re.fullmatch(r"  broken\.yaml:\d+:\d+: \S.*?: .+; .+", line), line
 
 
-def test_every_mistake_has_its_own_message(tmp_path: Path) -> None:
+def test_every_mistake_has_its_own_message() -> None:
     """Only the same mistake in the same key of another stack has the same message."""
     by_message: dict[str, list[Broken]] = {}
     for broken in GENERATED:
-        by_message.setdefault(str(refused(broken.text, tmp_path)).partition("\n")[2], []).append(
-            broken
-        )
+        by_message.setdefault(str(broken.error).partition("\n")[2], []).append(broken)
     for message, alike in by_message.items():
         stacks = [b.name.partition(":")[0] for b in alike]
         mistakes = {b.name.partition(":")[2] for b in alike}
