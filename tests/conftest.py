@@ -193,7 +193,8 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
-    gc.set_threshold(20_000, 20, 50)
+    # Most objects of a recording of the program live until it ends.
+    gc.set_threshold(200_000, 20, 50)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
