@@ -17,6 +17,7 @@ from infra import plan
 from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
+from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.scenario import (
@@ -48,6 +49,11 @@ _REAL = """\
 _SIMULATED = """\
 [bold]simulated[/]  the cloud; nodes and their kubelet; the GPUs (a fake libnvidia-ml.so.1);
            the GPU operator's controller; the workload's pods"""
+_FORKED = """\
+[bold]shared[/]     in {where} the programs of DaemonSets, the node agents too, are
+           forked from processes that have loaded them, and give way to the control plane;
+           each has its own files, user, token and driver library
+"""
 _OPERANDS = "NVIDIA's mig-manager, device plugin, feature discovery (not on GKE)"
 
 
@@ -84,7 +90,8 @@ class Rehearsal:
                     f"`{environment.command('destroy')}` first"
                 )
         self.console.rule("[bold]slicewright rehearsal")
-        self.console.print(_real_and_simulated() + _plugins(), highlight=False)
+        said = _real_and_simulated() + _forked(fleets) + _plugins()
+        self.console.print(said, highlight=False)
         began = time.monotonic()
         tools = toolchain.ensure(toolchain.reporter(self.console), tool_groups.of(fleets))
         self._live.say(f"toolchain ready in {time.monotonic() - began:.1f} s")
@@ -328,6 +335,20 @@ def _real_and_simulated() -> str:
     if process_images.mode_of(os.environ) == "simulated":
         return f"{_REAL}\n{_SIMULATED};\n           {_OPERANDS}\n"
     return f"{_REAL};\n           {_OPERANDS}\n{_SIMULATED}\n"
+
+
+def _forked(fleets: Sequence[FleetPlan]) -> str:
+    """What large fleets have otherwise."""
+    most = max(sum(pool.nodes.max for pool in fleet.pools) for fleet in fleets)
+    match large_fleets.mode_of(os.environ):
+        case "own":
+            where = None
+        case "forked":
+            where = "all clusters"
+        case "by size":
+            many = large_fleets.MOST_STARTED
+            where = f"clusters of more than {many} GPU nodes" if most > many else None
+    return "" if where is None else _FORKED.format(where=where)
 
 
 def _plugins() -> str:

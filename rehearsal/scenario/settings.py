@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.cluster.control_plane import process_images
+from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.cluster.node import container_runtime
 from rehearsal.host.toolchain import ToolchainError
 from rehearsal.host.toolchain.settings import from_environment
@@ -18,6 +19,7 @@ from rehearsal.scenario.errors import WrongUse
 _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     container_runtime.mode_of,
     process_images.mode_of,
+    large_fleets.mode_of,
     driver_delay.seconds,
     official_plugins.all_wanted,
     official_plugins.kubernetes_kept_out,

@@ -18,6 +18,7 @@ from pathlib import Path
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
 from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
+from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.cluster.kubelet.pods.addresses import NoAddress
 from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.host.toolchain import Toolchain
@@ -39,6 +40,7 @@ async def _run(
         runtime,
         longest_back_off_s=longest_back_off_s,
         operands=process_images.mode_of(os.environ),
+        starts=large_fleets.mode_of(os.environ),
     )
     await kubelet.run(
         stopping, lambda: print(f"kubelet stand-in of {cluster}: watching", flush=True)

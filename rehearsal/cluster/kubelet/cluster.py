@@ -24,6 +24,7 @@ from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked, is_simulated
 from rehearsal.cluster.kubelet.nodes.reboots import write_shims
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
+from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked
 from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
@@ -53,9 +54,10 @@ class ClusterKubelet:
         *,
         longest_back_off_s: float = LONGEST_S,
         operands: Operands = "nvidia",
+        starts: Starts = "by size",
     ) -> None:
         """longest_back_off_s: between two starts of a container. operands: whether NVIDIA's
-        programs run, or are simulated.
+        programs run, or are simulated. starts: of the programs of DaemonSets.
         """
         self._operands_mode = operands
         self._longest_back_off_s = longest_back_off_s
@@ -85,6 +87,7 @@ class ClusterKubelet:
             port=str(address.port or 443),
             runtime=runtime,
             hosts=self._services.hosts,
+            is_forked=lambda pod: is_forked(pod, self._gpu_nodes(), starts),
         )
         self._bus = SystemBus()
         self._nodes: dict[str, SimulatedNode] = {}
@@ -436,6 +439,9 @@ class ClusterKubelet:
 
     # -- the rest
     # ----------------------------------------------------------------------------------------------
+
+    def _gpu_nodes(self) -> int:
+        return sum(node.machine.gpu_model is not None for node in self._nodes.values())
 
     def _find_log(self, namespace: str, name: str) -> PodLogs | None:
         """Called by the log server's threads; copying a dictionary's values needs no lock."""

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from rehearsal.cluster.node.privileges import missing, own
 from rehearsal.cluster.silicon import device_nodes
@@ -23,6 +24,11 @@ from rehearsal.cluster.silicon.state import VARIABLE
 
 _SANDBOX = Path(__file__).with_name("sandbox.py")
 _SILICON_INSIDE = "/dev/simulated-silicon"
+INTERPRETER = (os.path.realpath(sys.executable), "-I", "-S")
+"""-S: no site-packages, -I: nothing from the environment. The base interpreter starts faster than
+the virtual environment's.
+"""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +80,7 @@ def start(spec: LaunchSpec) -> subprocess.Popen[bytes]:
     Its exit code is 126 if its file system could not be built, 127 if it could not be executed,
     with the reason in the log. Raises OSError.
     """
-    return _starter().start(spec)
+    return in_lasting_thread(lambda: _popen(spec))
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_s: float) -> int:
@@ -113,7 +119,7 @@ def why_not() -> str | None:
         )
     with tempfile.TemporaryDirectory() as directory:
         tried = subprocess.run(
-            [*_interpreter(), str(_SANDBOX), "--probe", directory, *_rootless()],
+            [*INTERPRETER, str(_SANDBOX), "--probe", directory, *_rootless()],
             capture_output=True,
             text=True,
             timeout=30,
@@ -135,28 +141,36 @@ class _Starter:
     """One lasting thread that starts everything: PR_SET_PDEATHSIG acts when that thread ends."""
 
     def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[tuple[LaunchSpec, Future[subprocess.Popen[bytes]]]] = (
-            queue.SimpleQueue()
-        )
+        self._wanted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="rehearsal-launcher", daemon=True).start()
 
-    def start(self, spec: LaunchSpec) -> subprocess.Popen[bytes]:
-        future: Future[subprocess.Popen[bytes]] = Future()
-        self._wanted.put((spec, future))
+    def call(self, what: Callable[[], _T]) -> _T:
+        future: Future[_T] = Future()
+
+        def carry_out() -> None:
+            try:
+                future.set_result(what())
+            except Exception as e:  # noqa: BLE001 - raised in the caller
+                future.set_exception(e)
+
+        self._wanted.put(carry_out)
         return future.result()
 
     def _run(self) -> None:
         while True:
-            spec, future = self._wanted.get()
-            try:
-                future.set_result(_popen(spec))
-            except Exception as e:  # noqa: BLE001 - raised in the caller
-                future.set_exception(e)
+            self._wanted.get()()
 
 
 @cache
 def _starter() -> _Starter:
     return _Starter()
+
+
+def in_lasting_thread(start: Callable[[], _T]) -> _T:
+    """What `start` returns or raises, called where the processes that it starts may outlive the
+    caller's thread.
+    """
+    return _starter().call(start)
 
 
 os.register_at_fork(after_in_child=_starter.cache_clear)
@@ -165,14 +179,14 @@ os.register_at_fork(after_in_child=_starter.cache_clear)
 def _popen(spec: LaunchSpec) -> subprocess.Popen[bytes]:
     descriptor = os.memfd_create("launch")
     try:
-        os.write(descriptor, json.dumps(_described(spec)).encode())
+        os.write(descriptor, json.dumps(described(spec)).encode())
         os.lseek(descriptor, 0, os.SEEK_SET)
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         if spec.processes is not None:
             spec.processes.mkdir(exist_ok=True)
         with spec.log.open("ab") as log:
             return subprocess.Popen(
-                [*_interpreter(), str(_SANDBOX), str(descriptor)],
+                [*INTERPRETER, str(_SANDBOX), str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -185,7 +199,8 @@ def _popen(spec: LaunchSpec) -> subprocess.Popen[bytes]:
         os.close(descriptor)
 
 
-def _described(spec: LaunchSpec) -> dict[str, object]:
+def described(spec: LaunchSpec) -> dict[str, object]:
+    """As sandbox.py reads it."""
     # Through a descriptor, not the command line: the environment may hold secrets.
     silicon = spec.node_root.parent / "silicon"
     program = Path(spec.argv[0])
@@ -223,12 +238,6 @@ def _described(spec: LaunchSpec) -> dict[str, object]:
 def _rootless() -> tuple[str, ...]:
     """Whether mounts need a user namespace, as an argument of the sandbox."""
     return () if own().sys_admin else ("rootless",)
-
-
-def _interpreter() -> list[str]:
-    # -S: no site-packages, -I: nothing from the environment. The base interpreter starts faster
-    # than the virtual environment's.
-    return [os.path.realpath(sys.executable), "-I", "-S"]
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -18,7 +18,7 @@ import os
 import signal
 import stat
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS_PRIVATE = (
     1,
@@ -32,8 +32,9 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS
 )
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MNT_DETACH = 2
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _CAP_SYS_ADMIN = 21
+_CAPABILITIES_V3 = 0x20080522
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _AT_RECURSIVE, _MOUNT_ATTR_RDONLY, _SYS_MOUNT_SETATTR = 0x8000, 1, 442
 _AT_FDCWD = -100
@@ -348,7 +349,16 @@ def _become(uid: int, gid: int, *, rootless: bool, privileged: bool) -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
-def _die_with_parent(parent: int) -> None:
+def as_after_exec() -> None:
+    """What executing a program does to a process with an ordinary user: it has no capabilities,
+    and its own files in /proc. For one that goes on as it is.
+    """
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "dropping capabilities")
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "access to its own files in /proc")
+
+
+def die_with_parent(parent: int) -> None:
     # After the change of user, which clears it.
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "parent death signal")
     if os.getppid() != parent:
@@ -365,25 +375,28 @@ def _probe(at: str, *, rootless: bool) -> None:
     _enter(at)
 
 
-def main() -> None:
+def enter(spec: dict[str, Any]) -> None:
+    """Makes this process one of the node: its files, its user, and its end with its parent.
+
+    Does not return where that fails.
+    """
     try:
-        if sys.argv[1] == "--probe":
-            _probe(sys.argv[2], rootless=sys.argv[3:] == ["rootless"])
-            return
-        descriptor = int(sys.argv[1])
-        with open(descriptor, "rb") as file:
-            spec = json.loads(file.read())
-        rootless = spec["rootless"]
-        _isolate(rootless=rootless)
-        _build(spec)
-        _enter(spec["mount_point"])
-        _become(spec["uid"], spec["gid"], rootless=rootless, privileged=spec["privileged"])
-        _die_with_parent(spec["parent"])
+        _become_of_node(spec)
     except (Failed, OSError) as e:
-        print(
-            f"rehearsal: the node's file system cannot be built: {e}", file=sys.stderr, flush=True
-        )
-        sys.exit(126)
+        _not_built(e)
+
+
+def _become_of_node(spec: dict[str, Any]) -> None:
+    rootless = spec["rootless"]
+    _isolate(rootless=rootless)
+    _build(spec)
+    _enter(spec["mount_point"])
+    _become(spec["uid"], spec["gid"], rootless=rootless, privileged=spec["privileged"])
+    die_with_parent(spec["parent"])
+
+
+def execute(spec: dict[str, Any]) -> NoReturn:
+    """Becomes the program."""
     try:
         os.chdir(spec["cwd"])
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606
@@ -393,7 +406,27 @@ def main() -> None:
             file=sys.stderr,
             flush=True,
         )
-        sys.exit(127)
+        os._exit(127)
 
 
-main()
+def _not_built(why: Exception) -> NoReturn:
+    """Exits."""
+    print(f"rehearsal: the node's file system cannot be built: {why}", file=sys.stderr, flush=True)
+    os._exit(126)
+
+
+def main() -> None:
+    if sys.argv[1] == "--probe":
+        try:
+            _probe(sys.argv[2], rootless=sys.argv[3:] == ["rootless"])
+        except (Failed, OSError) as e:
+            _not_built(e)
+        return
+    with open(int(sys.argv[1]), "rb") as file:
+        spec = json.loads(file.read())
+    enter(spec)
+    execute(spec)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra import plan
+from infra.plan import FleetPlan
 from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
@@ -171,6 +173,32 @@ def test_the_first_lines_say_whether_nvidias_programs_run(
     assert {key for key, text in found.items() if "NVIDIA's mig-manager" in text} == {counted_as}
 
 
+@pytest.mark.parametrize(("nodes", "asked", "said_of"), [
+    (1, "", ""), (16, "", ""), (17, "", "clusters of more than 16 GPU nodes"), (17, "own", ""),
+    (1, "forked", "all clusters"),
+])  # fmt: skip
+def test_the_first_lines_say_where_programs_of_nodes_are_forked(
+    run: Callable[..., tuple[bool, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    nodes: int,
+    asked: str,
+    said_of: str,
+) -> None:
+    monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_NODE_PROGRAMS", asked)
+    monkeypatch.setattr(rehearse, "check_stack", lambda stack: _s0(nodes, tmp_path))
+    said = run(keep=False)[1]
+    assert said_of in said
+    assert ("the node agents too" in said) == bool(said_of)
+
+
+def _s0(nodes: int, directory: Path) -> FleetPlan:
+    file = directory / "Pulumi.s0.yaml"
+    text = (environments.PROJECT / "stacks" / file.name).read_text()
+    file.write_text(text.replace("count: 1", f"count: {nodes}"))
+    return plan.read_file(file)
+
+
 def test_wrong_environment_variables_are_refused_together_before_anything_starts(
     run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -178,6 +206,7 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
     for name, value in (
         ("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker"),
         ("SLICEWRIGHT_REHEARSAL_OPERANDS", "real"),
+        ("SLICEWRIGHT_REHEARSAL_NODE_PROGRAMS", "shared"),
         ("SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S", "a minute"),
         ("SLICEWRIGHT_PLUGINS", "mine"),
         ("SLICEWRIGHT_KUBERNETES_PLUGIN", "official"),
@@ -189,6 +218,7 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
     assert str(refused.value) == (
         "SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME=docker: must be legacy or cdi; "
         "SLICEWRIGHT_REHEARSAL_OPERANDS=real: must be nvidia or simulated; "
+        "SLICEWRIGHT_REHEARSAL_NODE_PROGRAMS=shared: must be own or forked; "
         "SLICEWRIGHT_REHEARSAL_GKE_DRIVER_S=a minute: must be seconds from 0 to 3600; "
         "SLICEWRIGHT_PLUGINS is 'mine'; it must be 'official' (Pulumi's own plugins for gcp, aws "
         "and kubernetes) or unset; "

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Sequence
@@ -45,10 +44,21 @@ class NotCreated(Exception):
         self.reason = reason
 
 
+class Started(Protocol):
+    """What is used of subprocess.Popen."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def wait(self) -> int: ...
+
+
 class Host(Protocol):
     """What a container needs from its pod."""
 
-    async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
+    async def launch(self, container: JsonObject, attempt: int) -> Started:
         """Starts the process. Raises NotCreated, MissingReference or Unsupported, OSError,
         ApiError, Unreachable.
         """
@@ -76,7 +86,7 @@ class Host(Protocol):
 class Process:
     """A started process whose end can be awaited. For the event loop only."""
 
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+    def __init__(self, popen: Started) -> None:
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = self._loop.create_future()
@@ -110,9 +120,13 @@ class Process:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass  # there are no others
-        code = self._popen.wait()
-        if not self.exited.done():
-            self.exited.set_result(code)
+        # Not here: one that another process has forked is waited for by way of that.
+        waiting = self._loop.run_in_executor(None, self._popen.wait)
+        waiting.add_done_callback(self._on_status)
+
+    def _on_status(self, waited: asyncio.Future[int]) -> None:
+        if not self.exited.done() and not waited.cancelled():
+            self.exited.set_result(waited.result())
 
 
 @dataclass(eq=False)
@@ -242,7 +256,7 @@ class Container:
     def _restarts(self, exit_code: int) -> bool:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
 
-    async def _launched(self) -> subprocess.Popen[bytes] | None:
+    async def _launched(self) -> Started | None:
         """The started process; None if the container is stopped first."""
         tries = 0
         while not self._stopping.is_set():
@@ -275,9 +289,7 @@ class Container:
             return False
         return True
 
-    async def _run(
-        self, popen: subprocess.Popen[bytes], asked: dict[str, probes.Probe | None]
-    ) -> Terminated:
+    async def _run(self, popen: Started, asked: dict[str, probes.Probe | None]) -> Terminated:
         process = self.process = Process(popen)
         if self._stopping.is_set():
             process.send(signal.SIGKILL)  # stop came while the process was being started

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,7 @@ from rehearsal.cluster.kubelet.services.names import HostsFiles
 from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.cluster.node.bottlerocket import DEVICES
 from rehearsal.cluster.node.container_runtime import Container
+from rehearsal.cluster.node.forks import ForkedProgram, Forks
 from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.cluster.silicon import state
@@ -48,6 +49,7 @@ NVIDIA's container toolkit mounts it in the system's directory, which here is th
 _NOTHING = "/dev/null"
 """What device plugins mount only for the name of the target; every machine has it."""
 
+Started = subprocess.Popen[bytes] | ForkedProgram
 Devices = frozenset[str] | None
 """As `LaunchSpec.gpu_devices`."""
 
@@ -103,8 +105,13 @@ class Launching:
         port: str,
         runtime: container_runtime.Mode,
         hosts: HostsFiles,
+        is_forked: Callable[[JsonObject], bool],
     ) -> None:
-        """marks: environment variables by which leftover processes are found."""
+        """marks: environment variables by which leftover processes are found. is_forked: whether
+        the programs of a pod are.
+        """
+        self._is_forked = is_forked
+        self._forks = Forks(marks)
         self._hosts = hosts
         self._marks = marks
         self._shims = shims
@@ -118,16 +125,18 @@ class Launching:
         self._runtime = runtime
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
 
-    async def start(self, wanted: Start) -> tuple[subprocess.Popen[bytes], Devices]:
+    async def start(self, wanted: Start) -> tuple[Started, Devices]:
         """The process, and the device nodes of GPUs that its container was created with.
 
         Raises NotCreated, MissingReference, Unsupported, ApiError, Unreachable, OSError.
         """
 
-        def launch() -> tuple[subprocess.Popen[bytes], Devices]:
+        start = self._forks.start if self._is_forked(wanted.run.pod) else launcher.start
+
+        def launch() -> tuple[Started, Devices]:
             spec = self._specify(wanted)
             logfiles.prepare(spec.log)
-            return launcher.start(spec), spec.gpu_devices
+            return start(spec), spec.gpu_devices
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
 

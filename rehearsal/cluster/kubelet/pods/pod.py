@@ -20,7 +20,13 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation, Allocatio
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked
 from rehearsal.cluster.kubelet.pods import volumes
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.launching import Devices, Launching, Start, processes_of
+from rehearsal.cluster.kubelet.pods.launching import (
+    Devices,
+    Launching,
+    Start,
+    Started,
+    processes_of,
+)
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 from rehearsal.cluster.kubelet.timestamps import timestamp
@@ -132,7 +138,7 @@ class PodRun:
     # -- what containers need (containers.Host)
     # -------------------------------------------------------------------------
 
-    async def launch(self, container: JsonObject, attempt: int) -> subprocess.Popen[bytes]:
+    async def launch(self, container: JsonObject, attempt: int) -> Started:
         await self._startable()
         assert self._pod_ip is not None
         assert self._volumes is not None

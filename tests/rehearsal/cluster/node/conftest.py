@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +26,7 @@ class Node:
     files: NodeFiles
     toolchain: Toolchain
     directory: Path
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[Any] = field(default_factory=list)
     runs: int = 0
 
     def start(
@@ -38,8 +38,11 @@ class Node:
         host_paths: tuple[Path, ...] = (),
         sees_gpus: bool = True,
         processes: Path | None = None,
-    ) -> tuple[subprocess.Popen[bytes], Path]:
-        """Starts a program; returns it and its log. sees_gpus: mounts NVML's library."""
+        start: Callable[[LaunchSpec], Any] = launcher.start,
+    ) -> tuple[Any, Path]:
+        """Starts a program; returns it and its log. sees_gpus: mounts NVML's library. start: of
+        launcher.py, or of forks.py.
+        """
         self.runs += 1
         log = self.directory / f"log-{self.runs}"
         known = {"PATH": f"{self.toolchain.mig_parted.parent}:/usr/bin:/bin", "HOME": "/tmp"}
@@ -49,7 +52,7 @@ class Node:
                 *binds,
                 Bind(source=self.files.root / "usr", target=_DRIVER),
             )
-        process = launcher.start(
+        process = start(
             LaunchSpec(
                 argv=tuple(map(str, argv)),
                 env={**known, **(env or {})},

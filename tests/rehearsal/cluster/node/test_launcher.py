@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,13 @@ os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
 """As root in an ordinary container."""
 
 
+_SELF = """
+import os
+os.listdir("/proc/self/fd")
+print(os.getuid(), *(line for line in open("/proc/self/status") if line.startswith("CapEff")))
+"""
+
+
 @pytest.mark.skipif(
     os.geteuid() != 0 or not _SYSTEM_PYTHON.exists(),
     reason="needs root to become somebody else, and a Python for all",
@@ -309,6 +317,9 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
         shutil.copytree(
             _PROJECT / "rehearsal/cluster/silicon", base / "code/rehearsal/cluster/silicon"
         )
+        (base / "program").mkdir()
+        with zipfile.ZipFile(base / "program/program", "w") as archive:
+            archive.writestr("empty", "")
         script = f"""
             import sys; sys.path.insert(0, {str(base / "code")!r})
             from pathlib import Path
@@ -329,6 +340,11 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
                     env={{"LD_LIBRARY_PATH": "/usr/local/nvidia"}}, node_root=node.root,
                     log=base / "log", uid=uid, gid=uid, binds=(bind,))
                 assert launcher.start(spec).wait(timeout=180) == 0, (base / "log").read_text()
+            from rehearsal.cluster.node.forks import Forks
+            loaded = (*launcher.INTERPRETER, "-c", {_SELF!r}, "/code/program", "no hash")
+            spec = launcher.LaunchSpec(argv=loaded, env={{}}, node_root=node.root,
+                log=base / "forked", uid=65532, gid=65532, binds=(launcher.Bind(source=base / "program", target=Path("/code")),))
+            assert Forks({{}}).start(spec).wait(timeout=180) == 0, (base / "forked").read_text()
         """
         done = subprocess.run(
             [
@@ -351,6 +367,7 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
         assert done.returncode == 0, done.stderr
         assert (base / "log").read_text().splitlines()[0] == "65532"
         assert "mig-enabled: false" in (base / "log").read_text()
+        assert (base / "forked").read_text().split() == ["65532", "CapEff:", "0" * 16]
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
