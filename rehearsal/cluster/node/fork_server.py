@@ -7,13 +7,13 @@ group, as from sandbox.py. What its start no longer costs is that of a Python, a
 message names a program that is Python code, the compilation and import of its modules: a fork has
 them already, and shares their memory until it writes to it.
 
-All of them are in one session, so on kernels that group processes by session (sched(7), autogroup)
-they have together the weight of one program, and a low one: the CPUs of a fleet's nodes are its
-own, and do not take those of its control plane.
+All forks of a server are in one session, so a kernel that groups processes by session (sched(7),
+autogroup) gives them together the processor time of one program: the CPUs of a fleet's nodes are
+its own, and do not take those of its control plane.
 """
 
 # Imports little of the standard library, as sandbox.py.
-# ruff: noqa: PTH100, PTH120, PTH123
+# ruff: noqa: PTH100, PTH120
 
 from __future__ import annotations
 
@@ -43,15 +43,6 @@ def _sandbox() -> Any:
 
 
 sandbox = _sandbox()
-
-
-def _give_way() -> None:
-    os.nice(_NICE)
-    try:
-        with open("/proc/self/autogroup", "w") as file:
-            file.write(str(_NICE))
-    except OSError:
-        pass  # this kernel has none, or too many have asked it in this tenth of a second
 
 
 def _load(code: str, archive: str, digest: str) -> None:
@@ -166,7 +157,8 @@ def _become(spec: dict[str, Any], *, loaded: bool) -> None:
 
 def main() -> None:
     sandbox.die_with_parent(int(sys.argv[2]))
-    _give_way()
+    # Only for kernels that do not group processes by session.
+    os.nice(_NICE)
     connection = socket.socket(fileno=int(sys.argv[1]))
     program = json.loads(connection.recv(_MOST_BYTES))
     why_not = ""

@@ -343,7 +343,8 @@ def test_it_works_in_a_user_namespace(toolchain: Any, namespaces: None, root: bo
             from rehearsal.cluster.node.forks import Forks
             loaded = (*launcher.INTERPRETER, "-c", {_SELF!r}, "/code/program", "no hash")
             spec = launcher.LaunchSpec(argv=loaded, env={{}}, node_root=node.root,
-                log=base / "forked", uid=65532, gid=65532, binds=(launcher.Bind(source=base / "program", target=Path("/code")),))
+                log=base / "forked", uid=65532, gid=65532,
+                binds=(launcher.Bind(source=base / "program", target=Path("/code")),))
             assert Forks({{}}).start(spec).wait(timeout=180) == 0, (base / "forked").read_text()
         """
         done = subprocess.run(
