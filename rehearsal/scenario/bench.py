@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,18 +36,20 @@ _STAGES = (
 
 
 @dataclass
-class Memory:
-    """Samples the memory of all of the environment's processes, and keeps the peak.
+class Usage:
+    """Samples memory and processor time of all of the environment's processes.
 
-    It is PSS, in which a shared page counts once.
+    Memory is PSS, in which a shared page counts once.
     """
 
     environment: Environment
     peak_mib: float = 0.0
+    _processor_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Of each process, ended ones too, as last seen."""
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Memory:
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+    def __enter__(self) -> Usage:
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
         self._thread.start()
         return self
 
@@ -54,17 +57,32 @@ class Memory:
         self._stop.set()
         self._thread.join()
 
+    @property
+    def processor_s(self) -> float:
+        """Used so far; without processes that came and went between two samples."""
+        return sum(list(self._processor_s.values()))
+
+    def _repeat(self) -> None:
+        took_s = 0.0
+        # The memory of a process is looked up page by page: of many, no more than a tenth of the
+        # time.
+        while not self._stop.wait(max(1.0, 9 * took_s)):
+            began = time.monotonic()
+            self._sample()
+            took_s = time.monotonic() - began
+
     def _sample(self) -> None:
         # The engine and its plugins carry this variable too, so they count.
         mark = f"{ENVIRONMENT_VARIABLE}={self.environment.root}".encode()
-        while not self._stop.wait(1.0):
-            pids = [
-                seen.pid
-                for seen in kernel.see_all()
-                if mark in kernel.initial_environment(seen.pid)
-            ]
-            total_kib = sum(_pss_kib(pid) for pid in pids if pid != os.getpid())
-            self.peak_mib = max(self.peak_mib, total_kib / 1024)
+        seen = [
+            one
+            for one in kernel.see_all()
+            if one.pid != os.getpid() and mark in kernel.initial_environment(one.pid)
+        ]
+        for one in seen:
+            key = one.pid, one.start_ticks
+            self._processor_s[key] = max(self._processor_s.get(key, 0.0), _processor_s(one.pid))
+        self.peak_mib = max(self.peak_mib, sum(_pss_kib(one.pid) for one in seen) / 1024)
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,10 @@ class Measured:
     """When everything is there."""
     destroy_s: float
     marks: dict[str, float]
+    processor_s: float
+    """Of all processes of the environment until `up` ended."""
+    load: float
+    """The load average of the machine then."""
     peak_mib: float
 
 
@@ -99,6 +121,9 @@ def main() -> int:
         action="store_true",
         help="also build the whole toolchain in an empty cache (10 to 20 minutes)",
     )
+    parser.add_argument(
+        "--print", action="store_true", help="leave docs/figures.md as it is, and only print"
+    )
     parsed = parser.parse_args()
     tools = toolchain.ensure(print)
     toolchain.ensure(print)
@@ -112,6 +137,8 @@ def main() -> int:
     # The line that `make mutate` writes stays.
     lines = FIGURES.read_text().splitlines() if FIGURES.exists() else []
     kept = [line for line in lines if line.startswith("Mutation check: ")]
+    if parsed.print:
+        return 0 if all(run.ok for run in runs) else 1
     FIGURES.write_text("\n".join([text, *kept, ""]) if kept else text)
     return 0 if all(run.ok for run in runs) else 1
 
@@ -136,8 +163,9 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
         # Not measured: it makes the plugins' caches of bytecode, which every later run finds.
         engine.preview()
         preview = engine.preview()
-        with Memory(environment) as memory, Progress(environment, lambda line: None) as progress:
+        with Usage(environment) as usage, Progress(environment, lambda line: None) as progress:
             up = engine.up()
+            processor_s, load = usage.processor_s, os.getloadavg()[0]
             again = engine.up("--expect-no-changes")
         preview_again = engine.preview("--expect-no-changes")
         destroy = engine.destroy()
@@ -154,7 +182,9 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
             preview_again.seconds,
             destroy.seconds,
             dict(progress.marks),
-            memory.peak_mib,
+            processor_s,
+            load,
+            usage.peak_mib,
         )
     finally:
         environments.remove(environment)
@@ -195,7 +225,9 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         f"{os.getloadavg()[0]:.1f} at its end.",
         "Clouds and GPUs are simulated, with the cloud's own delays set to zero; times and "
         "memory are measured.",
-        "Ratios are to the first row.",
+        "Ratios are to the first row. Processor time and memory are of all processes of the "
+        "environment; times that passed also tell what else the machine did, which the load "
+        "average shows.",
         "",
         f"Toolchain: warm {warm_s:.2f} s"
         + (
@@ -208,9 +240,9 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         "",
         "| GPU nodes | "
         + " | ".join(_STAGES)
-        + " | `up` ends | ratio | second `up` | preview that creates | preview without changes "
-        "| destroy | peak memory |",
-        "|" + "---|" * (len(_STAGES) + 8),
+        + " | from first report to first release | `up` ends | ratio | processor time of `up`, s "
+        "| ratio | load | second `up` | preview that creates | preview without changes | destroy | peak memory |",
+        "|" + "---|" * (len(_STAGES) + 12),
     ]
     for run in runs:
         stages = " | ".join(
@@ -218,12 +250,31 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         )
         failed = "" if run.ok else " (failed)"
         lines.append(
-            f"| {run.nodes} | {stages} | {run.up_s:.1f}{failed} | "
-            f"{run.up_s / first.up_s:.2f} | {run.again_s:.1f} "
+            f"| {run.nodes} | {stages} | {_between(run.marks)} | {run.up_s:.1f}{failed} | "
+            f"{run.up_s / first.up_s:.2f} | {run.processor_s:.1f} "
+            f"| {run.processor_s / first.processor_s:.2f} | {run.load:.1f} | {run.again_s:.1f} "
             f"| {run.preview_s:.1f} | {run.preview_again_s:.1f} "
             f"| {run.destroy_s:.1f} | {run.peak_mib:.0f} MiB |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _between(marks: Mapping[str, float]) -> str:
+    """Seconds from the first report to the first release."""
+    *_, reported, released = _STAGES
+    if reported in marks and released in marks:
+        return f"{marks[released] - marks[reported]:.1f}"
+    return "not seen"
+
+
+def _processor_s(pid: int) -> float:
+    """User and system. Source: proc_pid_stat(5), fields 14 and 15."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return 0.0
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _pss_kib(pid: int) -> int:
