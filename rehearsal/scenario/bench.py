@@ -241,7 +241,8 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
         "| GPU nodes | "
         + " | ".join(_STAGES)
         + " | from first report to first release | `up` ends | ratio | processor time of `up`, s "
-        "| ratio | load | second `up` | preview that creates | preview without changes | destroy | peak memory |",
+        "| ratio | load | second `up` | preview that creates | preview without changes "
+        "| destroy | peak memory |",
         "|" + "---|" * (len(_STAGES) + 12),
     ]
     for run in runs:
