@@ -1,29 +1,34 @@
 """Starts many programs of simulated nodes as forks of one process.
 
-    python -I -S fork_server.py FD PARENT
+    python -I -S fork_server.py PARENT FD...
 
-Run by forks.py; FD is a socket of messages. Each program has its own file system, user and process
-group, as from sandbox.py. What its start no longer costs is that of a Python, and where the first
-message names a program that is Python code, the compilation and import of its modules: a fork has
-them already, and shares their memory until it writes to it.
+Run by forks.py; each FD is a socket of messages, and the first one is told what to load. Each
+program has its own file system, user and process group, as from sandbox.py. What its start no
+longer costs is that of a Python, and where a program is to be loaded that is Python code, the
+compilation and import of its modules: a fork has them already, and shares their memory until it
+writes to it.
 
-All forks of a server are in one session, so a kernel that groups processes by session (sched(7),
-autogroup) gives them together the processor time of one program: the CPUs of a fleet's nodes are
-its own, and do not take those of its control plane.
+For each FD there is one process with a session of its own, in which its forks are, too. A kernel
+that groups processes by session (sched(7), autogroup) gives a session the processor time of one
+program: the CPUs of a fleet's nodes are its own, and do not take those of its control plane.
 """
 
-# Imports little of the standard library, as sandbox.py.
-# ruff: noqa: PTH100, PTH120
+# ruff: noqa: PTH100, PTH120, PTH123
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib.util
+import io
 import json
 import os
 import socket
 import sys
+import time
 import types
+import zipfile
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 _NICE = 5
@@ -45,17 +50,62 @@ def _sandbox() -> Any:
 sandbox = _sandbox()
 
 
-def _load(code: str, archive: str, digest: str) -> None:
-    """Imports everything that a program `python -c CODE ARCHIVE HASH …` carries in its archive.
+class Loaded:
+    """A program `python -c CODE ARCHIVE HASH ARGUMENTS…`, with all modules of its archive imported.
 
-    CODE checks the archive, and leaves behind what imports modules from what it has checked; asked
-    for the program's version, it does no more. Raises ValueError where it does not.
+    CODE runs the archive's `__main__.py`, with ARCHIVE and ARGUMENTS, if the archive has this hash.
     """
-    import io
-    import zipfile
-    from contextlib import redirect_stderr, redirect_stdout
 
-    before = list(sys.meta_path)
+    def __init__(self, code: str, archive: str, digest: str) -> None:
+        """Asks for the program's version, for which CODE checks the archive, and leaves behind what
+        imports modules from what it has checked. Raises OSError, ValueError.
+        """
+        with open(archive, "rb") as file:
+            content = file.read()
+        before = len(sys.meta_path)
+        _check(code, archive, digest)
+        self._bytes = _hash_of(archive)
+        if self._bytes != hashlib.sha256(content).hexdigest():
+            raise ValueError("its archive changes")
+        with zipfile.ZipFile(io.BytesIO(content)) as opened:
+            names = [name for name in opened.namelist() if name.endswith(".py")]
+            main = opened.read("__main__.py")
+        self._main = compile(main, f"{archive}/__main__.py", "exec", dont_inherit=True)
+        for name in names:
+            module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            if module.rpartition(".")[2] != "__main__":
+                try:
+                    importlib.import_module(module)
+                except Exception:  # noqa: BLE001, S112 - the program says so, if it needs it
+                    continue
+        self._added = len(sys.meta_path) - before
+        if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+            raise ValueError("its modules start threads, which forks would not have")
+
+    def run(self, argv: list[str]) -> None:
+        """In a fork that is a process of the node. argv: of the program."""
+        at = argv.index("-c")
+        code, archive, _, *arguments = argv[at + 1 :]
+        try:
+            same = _hash_of(archive) == self._bytes
+        except OSError:
+            same = False
+        if same:
+            # What CODE would do, without a second copy of the archive in memory.
+            sys.argv = [archive, *arguments]
+            exec(self._main, _main_module())  # noqa: S102 - checked code of our own
+        else:
+            sys.argv = ["-c", *argv[at + 2 :]]
+            del sys.meta_path[: self._added]
+            _run(code)
+
+
+def _hash_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(code: str, archive: str, digest: str) -> None:
     sys.argv = ["-c", archive, digest, "--version"]
     said = io.StringIO()
     status: object = 0
@@ -66,26 +116,17 @@ def _load(code: str, archive: str, digest: str) -> None:
             status = e.code
     if status:
         raise ValueError(f"exit code {status}: {said.getvalue().strip()}")
-    with zipfile.ZipFile(archive) as opened:
-        names = [name for name in opened.namelist() if name.endswith(".py")]
-    for name in names:
-        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        if module.rpartition(".")[2] != "__main__":
-            try:
-                importlib.import_module(module)
-            except Exception:  # noqa: BLE001, S112 - the program says so, if it needs the module
-                continue
-    # A fork finds modules that are not loaded yet in its own archive.
-    sys.meta_path[:] = before
-    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
-        raise ValueError("its modules start threads, which forks would not have")
+
+
+def _main_module() -> dict[str, Any]:
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    return vars(main)
 
 
 def _run(code: str) -> None:
     """As `python -c CODE` runs it."""
-    main = types.ModuleType("__main__")
-    sys.modules["__main__"] = main
-    exec(compile(code, "<string>", "exec"), vars(main))  # noqa: S102 - the program itself
+    exec(compile(code, "<string>", "exec"), _main_module())  # noqa: S102 - the program itself
 
 
 def _fork(asked: dict[str, Any]) -> int:
@@ -135,48 +176,60 @@ def _serve(connection: socket.socket) -> dict[str, Any] | None:
     return None
 
 
-def _become(spec: dict[str, Any], *, loaded: bool) -> None:
+def _become(spec: dict[str, Any], loaded: Loaded | None) -> None:
     """Runs the program that this fork is to be; returns where it does."""
     sandbox.enter(spec)
-    if not loaded:
+    if loaded is None:
         sandbox.execute(spec)
-    import time
-
+        return  # not reached
     sandbox.as_after_exec()
     os.chdir(spec["cwd"])
     os.environ.clear()
     os.environ.update(spec["env"])
     time.tzset()
-    argv = spec["argv"]
-    at = argv.index("-c")
-    sys.argv = ["-c", *argv[at + 2 :]]
     importlib.invalidate_caches()
     gc.enable()
-    _run(argv[at + 1])
+    loaded.run(spec["argv"])
 
 
 def main() -> None:
-    sandbox.die_with_parent(int(sys.argv[2]))
+    sandbox.die_with_parent(int(sys.argv[1]))
     # Only for kernels that do not group processes by session.
     os.nice(_NICE)
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    program = json.loads(connection.recv(_MOST_BYTES))
-    why_not = ""
+    connections = [socket.socket(fileno=int(number)) for number in sys.argv[2:]]
+    program = json.loads(connections[0].recv(_MOST_BYTES))
+    loaded, why_not = None, ""
     if program:
         try:
-            _load(program["code"], program["archive"], program["digest"])
+            loaded = Loaded(**program)
         except Exception as e:  # noqa: BLE001 - whatever it is: such a program starts by itself
             why_not = f"{type(e).__name__}: {e}"
-    connection.sendall(json.dumps({"why_not": why_not}).encode())
+    connections[0].sendall(json.dumps({"why_not": why_not}).encode())
     if why_not:
         return
     gc.collect()
     # A look for garbage would write to memory that all forks share.
     gc.freeze()
     gc.disable()
-    spec = _serve(connection)
+    spec = _serve(_one_of(connections))
     if spec is not None:
-        _become(spec, loaded=bool(program))
+        _become(spec, loaded)
+
+
+def _one_of(connections: list[socket.socket]) -> socket.socket:
+    """This process's; the others are for forks with sessions of their own."""
+    first = os.getpid()
+    mine = connections[0]
+    for connection in connections[1:]:
+        if os.fork() == 0:
+            os.setsid()
+            sandbox.die_with_parent(first)
+            mine = connection
+            break
+    for connection in connections:
+        if connection is not mine:
+            connection.close()
+    return mine
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -21,6 +22,8 @@ from rehearsal.cluster.node.launcher import LaunchSpec
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _MOST_BYTES = 1 << 20
+_SESSIONS = 4
+"""Of one server: its forks get together the processor time of so many programs."""
 _READ_AT_START = ("LC_", "LANG")
 """Beginnings of the variables that Python obeys with -I; where one is set, a fork could differ."""
 _log = logging.getLogger(__name__)
@@ -53,10 +56,10 @@ class PythonCode:
 class ForkedProgram:
     """What the kubelet stand-in uses of subprocess.Popen, of a process that a server has forked."""
 
-    def __init__(self, server: _Server, pid: int) -> None:
+    def __init__(self, line: _Line, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._server = server
+        self._line = line
         # It keeps its pid until `wait` has its status.
         self._ended = os.pidfd_open(pid)
         self._lock = threading.Lock()
@@ -75,7 +78,7 @@ class ForkedProgram:
                 waiting.register(self._ended, select.POLLIN)
                 if not waiting.poll(None if timeout is None else timeout * 1000):
                     raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-                self.returncode = self._server.reap(self.pid)
+                self.returncode = self._line.reap(self.pid)
                 os.close(self._ended)
             return self.returncode
 
@@ -102,7 +105,7 @@ class Forks:
             server = self._server_of(code, spec) if code else None
             server = server or self._server_of(None, spec)
             assert server is not None
-            return ForkedProgram(server, server.fork(spec))
+            return server.fork(spec)
 
     def _server_of(self, code: PythonCode | None, spec: LaunchSpec) -> _Server | None:
         known = self._servers.get(code)
@@ -125,29 +128,67 @@ class _NotLoadedError(Exception):
     """The program that a server was to load cannot be loaded."""
 
 
+class _Line:
+    """A connection to one of a server's processes, each of which has a session of its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._asking = threading.Lock()
+
+    def ask(self, request: object) -> Any:
+        """Raises OSError where the process has ended."""
+        with self._asking:
+            self._connection.sendall(json.dumps(request).encode())
+            if answer := self._connection.recv(_MOST_BYTES):
+                return json.loads(answer)
+        raise ConnectionError("the process that forks programs of nodes has ended; see its log")
+
+    def fork(self, spec: LaunchSpec) -> int:
+        """The pid. Raises OSError."""
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+        if spec.processes is not None:
+            spec.processes.mkdir(exist_ok=True)
+        answer = self.ask({"spec": launcher.described(spec), "log": str(spec.log.absolute())})
+        if "errno" in answer:
+            raise OSError(answer["errno"], answer["why"])
+        return int(answer["pid"])
+
+    def reap(self, pid: int) -> int:
+        """Exit code of a fork that has ended; that of a killed one where its parent has gone, as
+        it is then killed.
+        """
+        try:
+            return int(self.ask({"reap": pid})["status"])
+        except OSError:
+            return -signal.SIGKILL
+
+
 class _Server:
     def __init__(self, marks: Mapping[str, str], code: PythonCode | None, spec: LaunchSpec) -> None:
         """spec: one of the programs that it will be asked for. Raises OSError, _NotLoadedError."""
         python = code.python if code else launcher.INTERPRETER
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        to_load = _to_load(spec) if code else None
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(_SESSIONS)]
+        numbers = [theirs.fileno() for _, theirs in pairs]
+        try:
             self._process = subprocess.Popen(
-                [*python, str(_SERVER), str(theirs.fileno()), str(os.getpid())],
+                [*python, str(_SERVER), str(os.getpid()), *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=numbers,
                 env=dict(marks),
                 cwd="/",
                 start_new_session=True,
             )
-        self._connection = ours
-        self._asking = threading.Lock()
-        self._loaded = code is not None
-        found = self._ask(_to_load(spec) if code else None)
-        if found["why_not"]:
-            ours.close()
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        lines = [_Line(ours) for ours, _ in pairs]
+        why_not = lines[0].ask(to_load)["why_not"]
+        if why_not:
             self._process.wait()
-            raise _NotLoadedError(found["why_not"])
+            raise _NotLoadedError(why_not)
+        self._turns = itertools.cycle(lines)
         what = f"the program of {spec.argv[-3:]}" if code else "others"
         _log.info("process %d forks %s", self._process.pid, what)
 
@@ -155,33 +196,10 @@ class _Server:
     def lives(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, spec: LaunchSpec) -> int:
-        """The pid. Raises OSError."""
-        spec.log.parent.mkdir(parents=True, exist_ok=True)
-        if spec.processes is not None:
-            spec.processes.mkdir(exist_ok=True)
-        asked = {"spec": launcher.described(spec), "log": str(spec.log.absolute())}
-        answer = self._ask(asked)
-        if "errno" in answer:
-            raise OSError(answer["errno"], answer["why"])
-        return int(answer["pid"])
-
-    def reap(self, pid: int) -> int:
-        """Exit code of a fork that has ended; that of a killed one where the server has gone, as
-        its forks are then killed.
-        """
-        try:
-            return int(self._ask({"reap": pid})["status"])
-        except OSError:
-            return -signal.SIGKILL
-
-    def _ask(self, request: object) -> Any:
-        """Raises OSError where the server has ended."""
-        with self._asking:
-            self._connection.sendall(json.dumps(request).encode())
-            if answer := self._connection.recv(_MOST_BYTES):
-                return json.loads(answer)
-        raise ConnectionError("the process that forks programs of nodes has ended; see its log")
+    def fork(self, spec: LaunchSpec) -> ForkedProgram:
+        """Raises OSError."""
+        line = next(self._turns)
+        return ForkedProgram(line, line.fork(spec))
 
 
 def _to_load(spec: LaunchSpec) -> dict[str, object]:
