@@ -24,7 +24,7 @@ from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked, is_simulated
 from rehearsal.cluster.kubelet.nodes.reboots import write_shims
 from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
-from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked
+from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked, of_daemon_set
 from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
 from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
@@ -67,6 +67,8 @@ class ClusterKubelet:
         )
         self._toolchain = toolchain
         self._api = Api(client)
+        self._crowd_api = Api(client)
+        """For pods of DaemonSets, with threads of its own: others do not wait behind hundreds."""
         self._sources = ApiSources(client)
         self._addresses = AddressBlock(f"{environment}/{cluster}")
         self._services = ServiceNetwork(
@@ -168,6 +170,7 @@ class ClusterKubelet:
         self._bus.close()
         self._addresses.close()
         self._api.close()
+        self._crowd_api.close()
 
     # -- nodes
     # ----------------------------------------------------------------------------------------------
@@ -347,7 +350,7 @@ class ClusterKubelet:
         run = PodRun(
             pod,
             node,
-            self._api,
+            self._crowd_api if of_daemon_set(pod) else self._api,
             self._sources,
             self._addresses,
             self._launching,

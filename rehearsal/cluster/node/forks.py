@@ -112,9 +112,11 @@ class Forks:
         if code in self._servers and (known is None or known.lives):
             return known
         try:
-            made: _Server | None = launcher.in_lasting_thread(
-                lambda: _Server(self._marks, code, spec)
-            )
+            to_load = _to_load(spec) if code else None
+            # Only its start is there, for which others wait.
+            made: _Server | None = launcher.in_lasting_thread(lambda: _Server(self._marks, code))
+            assert made is not None
+            made.load(to_load)
         except _NotLoadedError as e:
             _log.warning(
                 "a program of Python code is not loaded ahead, and starts by itself: %s", e
@@ -164,10 +166,9 @@ class _Line:
 
 
 class _Server:
-    def __init__(self, marks: Mapping[str, str], code: PythonCode | None, spec: LaunchSpec) -> None:
-        """spec: one of the programs that it will be asked for. Raises OSError, _NotLoadedError."""
+    def __init__(self, marks: Mapping[str, str], code: PythonCode | None) -> None:
+        """code: what it will be told to load. Raises OSError."""
         python = code.python if code else launcher.INTERPRETER
-        to_load = _to_load(spec) if code else None
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(_SESSIONS)]
         numbers = [theirs.fileno() for _, theirs in pairs]
         try:
@@ -183,14 +184,16 @@ class _Server:
         finally:
             for _, theirs in pairs:
                 theirs.close()
-        lines = [_Line(ours) for ours, _ in pairs]
-        why_not = lines[0].ask(to_load)["why_not"]
-        if why_not:
+        self._lines = [_Line(ours) for ours, _ in pairs]
+        self._turns = itertools.cycle(self._lines)
+
+    def load(self, program: Mapping[str, object] | None) -> None:
+        """To be called once. Raises OSError, _NotLoadedError."""
+        if why_not := self._lines[0].ask(program)["why_not"]:
             self._process.wait()
             raise _NotLoadedError(why_not)
-        self._turns = itertools.cycle(lines)
-        what = f"the program of {spec.argv[-3:]}" if code else "others"
-        _log.info("process %d forks %s", self._process.pid, what)
+        what = program["archive"] if program else "any program"
+        _log.info("process %d forks %s for nodes", self._process.pid, what)
 
     @property
     def lives(self) -> bool:

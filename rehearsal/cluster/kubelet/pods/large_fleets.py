@@ -34,7 +34,12 @@ def is_forked(pod: JsonObject, nodes: int, mode: Starts) -> bool:
 
     Only pods of DaemonSets: they are the part of a cluster that grows with its nodes.
     """
-    owners = pod["metadata"].get("ownerReferences") or ()
-    if mode == "own" or not any(owner["kind"] == "DaemonSet" for owner in owners):
+    if mode == "own" or not of_daemon_set(pod):
         return False
     return mode == "forked" or nodes > MOST_STARTED
+
+
+def of_daemon_set(pod: JsonObject) -> bool:
+    """Whether each node has such a pod, so that there may be hundreds."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == "DaemonSet" for owner in owners)

@@ -23,6 +23,7 @@ from rehearsal.cluster.kubelet.containers.environment_variables import (
 from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
 from rehearsal.cluster.kubelet.logs import files as logfiles
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
+from rehearsal.cluster.kubelet.pods.large_fleets import of_daemon_set
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
 from rehearsal.cluster.kubelet.services.names import HostsFiles
@@ -93,7 +94,11 @@ class Start:
 
 
 class Launching:
-    """Starts processes in two threads; each start takes tens of milliseconds."""
+    """Starts processes in few threads; each start takes tens of milliseconds.
+
+    Pods of DaemonSets have threads of their own: on a cluster, too, the controller's node does not
+    wait for what hundreds of others start.
+    """
 
     def __init__(
         self,
@@ -123,7 +128,9 @@ class Launching:
             "KUBERNETES_SERVICE_PORT_HTTPS": port,
         }
         self._runtime = runtime
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="launch")
+        self._threads = {
+            crowd: ThreadPoolExecutor(2, thread_name_prefix="launch") for crowd in (False, True)
+        }
 
     async def start(self, wanted: Start) -> tuple[Started, Devices]:
         """The process, and the device nodes of GPUs that its container was created with.
@@ -138,7 +145,9 @@ class Launching:
             logfiles.prepare(spec.log)
             return start(spec), spec.gpu_devices
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, launch)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads[of_daemon_set(wanted.run.pod)], launch
+        )
 
     def execute(
         self, created: Start, devices: Devices, command: Sequence[str], output: Path
