@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rehearsal.clouds.gcp.gke import addons
+from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
-    """With one node, `n1`, that has no GPUs."""
-    with running_cluster(tmp_path_factory.mktemp("rehearsal"), toolchain) as made:
+    """With one node, `n1`, that has no GPUs. Programs of DaemonSets are forked, as in large fleets;
+    whole runs start them by themselves.
+    """
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running_cluster(_forking(patch, tmp_path_factory), toolchain) as made,
+    ):
         made.add_node("n1")
         yield made
+
+
+def _forking(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> Path:
+    patch.setenv(large_fleets.VARIABLE, "forked")
+    return factory.mktemp("rehearsal")
 
 
 @pytest.fixture(scope="session")

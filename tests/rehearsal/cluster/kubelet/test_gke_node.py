@@ -6,11 +6,14 @@ import json
 import re
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra import delivery
+from rehearsal.host.processes import ENVIRONMENT_VARIABLE
+from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 
 MACHINE = {
     "cloud": "gke",
@@ -145,6 +148,19 @@ def test_sixteen_partitions_hold_sixteen_pods_and_no_more(
     assert bound() == 16
     cluster.client.delete(pods[0])
     cluster.ready(pods[16])
+
+
+def test_its_plugin_is_a_fork_as_in_large_fleets(cluster: Any, nodes: dict[str, str]) -> None:
+    cluster.until(nodes["good"], lambda node: gpus(node) == "16")
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes()
+        for pid in pids_with(f"{ENVIRONMENT_VARIABLE}={cluster.environment.resolve()}")
+    }
+    plugins = [pid for pid, command in commands.items() if b"gke-gpu-device-plugin" in command]
+    assert plugins
+    for pid in plugins:
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        assert b"fork_server.py" in commands[int(parent)]
 
 
 def test_a_wrong_layout_is_simulated_and_repaired(cluster: Any, nodes: dict[str, str]) -> None:
