@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from pulumi_policy import (
     EnforcementLevel,
@@ -24,6 +25,11 @@ from pulumi_policy.proxy import UnknownValueError
 from policy.rules import RULES, Resource, ResourceRule, StackRule
 from policy.rules.declared import UNKNOWN
 from policy.rules.rule import completed
+from policy.rules.stacks import SECRETS_PROVIDER, STACK
+from policy.stack_file import secrets_provider
+
+_STACK_FILES: Final = Path(__file__).resolve().parents[1] / "stacks"
+"""Of the checkout that the pack is in, as Pulumi.yaml's stackConfigDir has it."""
 
 
 def main() -> None:
@@ -64,11 +70,14 @@ def _of_stack(rule: StackRule) -> Callable[[StackValidationArgs, ReportViolation
 
 
 def _resource(given: ResourceValidationArgs | PolicyResource) -> Resource:
+    props = _known(given.props)
+    if given.resource_type == STACK:
+        props = {SECRETS_PROVIDER: secrets_provider(_STACK_FILES, given.urn), **props}
     return Resource(
         type=given.resource_type,
         name=given.name,
         urn=given.urn,
-        props=_known(given.props),
+        props=props,
         provider=_known(given.provider.props) if given.provider else {},
         protect=given.opts.protect,
     )

@@ -1,6 +1,14 @@
 """Every rule of the pack."""
 
-from policy.rules import clusters, karpenter, pool_rules, workloads
+from policy.rules import (
+    clusters,
+    drivers,
+    karpenter,
+    operator_files,
+    pool_rules,
+    stacks,
+    workloads,
+)
 from policy.rules.declared import UNKNOWN, Resource
 from policy.rules.rule import ResourceRule, StackRule
 
@@ -9,6 +17,9 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
     *pool_rules.RULES,
     *karpenter.RULES,
     *workloads.RULES,
+    *operator_files.RULES,
+    *drivers.RULES,
+    *stacks.RULES,
 )
 
 __all__ = ["RULES", "UNKNOWN", "Resource", "ResourceRule", "StackRule"]

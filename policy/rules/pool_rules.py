@@ -21,6 +21,9 @@ from policy.rules.rule import (
 )
 
 _CATALOG = catalog.load()
+_NO_GKE_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
+_NO_DRIVER = "INSTALLATION_DISABLED"
+"""Source of both: GKE documentation, "Manage the GPU stack with the NVIDIA GPU Operator"."""
 
 
 def _size(pool: Pool, settings: Settings) -> Iterator[str]:
@@ -125,6 +128,19 @@ def _one_partitioner(pool: Pool, settings: Settings) -> Iterator[str]:
             "has the label nvidia.com/mig.config, which NVIDIA's mig-manager follows: each would "
             "undo the other's partitions"
         )
+
+
+def _driver(pool: Pool, settings: Settings) -> Iterator[str]:
+    """Where GKE's device plugin is kept away, NVIDIA's operator brings driver and plugin."""
+    if pool.labels.get(_NO_GKE_PLUGIN) != "true":
+        return
+    for one in pool.accelerators:
+        if one.driver not in (None, _NO_DRIVER):
+            yield (
+                f"pool {pool.name!r} has the label {_NO_GKE_PLUGIN} and lets GKE install the "
+                f"driver ({one.driver}), so that two install one; set "
+                f"gpuDriverInstallationConfig.gpuDriverVersion to {_NO_DRIVER}"
+            )
 
 
 def _fleet(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
@@ -247,6 +263,12 @@ RULES = (
         description="Either GKE or NVIDIA's mig-manager partitions a pool's GPUs.",
         level="mandatory",
         check=pools.each(_one_partitioner),
+    ),
+    ResourceRule(
+        name="one-driver",
+        description="Where NVIDIA's operator serves a GKE pool, GKE installs no driver.",
+        level="mandatory",
+        check=pools.each(_driver),
     ),
     StackRule(
         name="fleet-size",

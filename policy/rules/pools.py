@@ -23,6 +23,8 @@ class Accelerator:
     count: int
     """On each node."""
     partition_size: str | None
+    driver: str | None
+    """What GKE installs, such as LATEST; DEFAULT where nothing is stated; None: not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class Pool:
     most_nodes: int | None
     """None: not stated, or not known yet."""
     autoscaled_without_limit: bool
+    autoscaled: bool | None
+    """Whether the number of nodes may change; None: not known yet."""
     labels: Mapping[str, str]
     """Of its Kubernetes nodes."""
     taints: frozenset[str] | None
@@ -72,6 +76,7 @@ class Pool:
 
 
 _CATALOG = catalog.load()
+_DRIVER = ("gpuDriverInstallationConfig", "gpuDriverVersion")
 _ZONES = 3
 """Of a pool that names none, in a regional cluster. Source: GKE docs, regional clusters."""
 
@@ -125,6 +130,7 @@ def _gke(resource: Resource) -> Pool:
                 type=str(at(one, "type")),
                 count=whole(at(one, "count")) or 0,
                 partition_size=_text(at(one, "gpuPartitionSize")) or None,
+                driver=_text("DEFAULT" if (driver := at(one, *_DRIVER)) is None else driver),
             )
             for one in items(at(config, "guestAccelerators"))
         ),
@@ -133,6 +139,7 @@ def _gke(resource: Resource) -> Pool:
         autoscaled_without_limit=isinstance(scaling, Mapping)
         and at(scaling, "maxNodeCount") is None
         and at(scaling, "totalMaxNodeCount") is None,
+        autoscaled=None if scaling is UNKNOWN and fixed is None else autoscaled,
         labels=texts(at(config, "labels")),
         taints=_taints(at(config, "taints")),
         billed_by=_billed(at(config, "resourceLabels"), at(resource.provider, "defaultLabels")),
@@ -153,6 +160,7 @@ def _eks(resource: Resource) -> Pool:
         spot=at(props, "capacityType") == "SPOT",
         most_nodes=whole(at(props, "scalingConfig", "maxSize")),
         autoscaled_without_limit=False,  # EKS requires a maximum
+        autoscaled=_differ(at(props, "scalingConfig")),
         labels=texts(at(props, "labels")),
         taints=_taints(at(props, "taints")),
         billed_by=_billed(
@@ -174,6 +182,7 @@ def _karpenter(resource: Resource) -> Pool:
         spot=karpenter.takes_spot(resource),
         most_nodes=None,
         autoscaled_without_limit=karpenter.is_unlimited(resource),
+        autoscaled=True,
         labels=karpenter.labels(resource),
         taints=_taints(karpenter.taints(resource)),
         billed_by=None,  # its EC2NodeClass has the tags
@@ -182,6 +191,11 @@ def _karpenter(resource: Resource) -> Pool:
     )
     least = 1 if found.any_machine else found.gpus
     return replace(found, most_nodes=karpenter.most_nodes(resource, gpus=least))
+
+
+def _differ(scaling: Any) -> bool | None:
+    least, most = at(scaling, "minSize"), at(scaling, "maxSize")
+    return None if UNKNOWN in (least, most) else least != most
 
 
 def _billed(own: Any, default: Any) -> frozenset[str] | None:

@@ -134,6 +134,61 @@ def template(tokens: str) -> Resource:
     return resource(kind, metadataOptions={"httpTokens": tokens})
 
 
+def mig_layouts(*, devices: str = "{3g.20gb: 2}", more: str = "", name: str = "halves") -> Resource:
+    """As mig-manager takes them, for the A100 with 40 GB."""
+    text = f"""\
+version: v1
+mig-configs:
+  {name}:
+  - device-filter: ['0x20B010DE', '0x20F110DE']
+    devices: all
+    mig-enabled: true
+    mig-devices: {devices}
+{more}"""
+    return resource("kubernetes:core/v1:ConfigMap", data={"config.yaml": text})
+
+
+def plugin_config(
+    *ways: str,
+    resource_name: str = "nvidia.com/gpu",
+    replicas: int = 4,
+    renamed: str = "false",
+    name: str = "a",
+) -> Resource:
+    """As the device plugin takes it, under the name of a pool."""
+    parts = [
+        f"  {way}:\n    renameByDefault: {renamed}\n"
+        f"    resources: [{{name: {resource_name}, replicas: {replicas}}}]\n"
+        for way in ways
+    ]
+    return resource(
+        "kubernetes:core/v1:ConfigMap",
+        data={name: "".join(["version: v1\nsharing:\n", *parts]), "not.shared": "version: v1\n"},
+    )
+
+
+def operator(**upgrade: Any) -> Resource:
+    """NVIDIA's chart with the driver. upgrade: of its upgradePolicy."""
+    driver = {"enabled": True, "upgradePolicy": upgrade}
+    return resource(
+        "kubernetes:helm.sh/v3:Release",
+        chart="oci://mirror.example/nvidia/gpu-operator",
+        version="v26.7.0",
+        values={"driver": driver},
+    )
+
+
+def operated(**driver: Any) -> Resource:
+    """A GKE pool without Google's device plugin."""
+    gpu = {"type": "nvidia-tesla-a100", "count": 1.0, "gpuDriverInstallationConfig": driver}
+    labels = {"gke-no-default-nvidia-gpu-device-plugin": "true"}
+    return gke_pool(guestAccelerators=[gpu], labels=labels)
+
+
+def stack(provider: str | None) -> Resource:
+    return resource("pulumi:pulumi:Stack", "fleet-prod", secretsProvider=provider)
+
+
 @dataclass(frozen=True)
 class Case:
     rule: str
@@ -457,6 +512,110 @@ CASES = (
         "may not be lost",
         may_not_be_lost=["ai/*"],
     ),
+    case("layouts-fit", mig_layouts(devices="{3g.20gb: 3}"), mig_layouts(), "A100"),
+    case("layouts-fit", mig_layouts(devices="{3g.40gb: 1}"), mig_layouts(), "3g.40gb"),
+    case(
+        "layouts-fit",
+        mig_layouts(devices="{1c.3g.20gb: 7}"),
+        mig_layouts(devices="{1c.3g.20gb: 6}"),
+        "3g.20gb",
+    ),
+    case("layouts-fit", mig_layouts(devices="[3g.20gb"), mig_layouts(), "cannot read"),
+    case("layouts-fit", mig_layouts(devices="{3g.20gb: two}"), mig_layouts(), "counts"),
+    case(
+        "layouts-fit",
+        mig_layouts(more="  halves: [{devices: all, mig-enabled: false}]\n"),
+        mig_layouts(more="  none: [{devices: all, mig-enabled: false}]\n"),
+        "halves stands twice",
+    ),
+    case("layouts-fit", mig_layouts(name="3g.20gb+me"), mig_layouts(name="3g.20gb.me"), "label"),
+    case(
+        "layouts-fit",
+        mig_layouts(more="  any: [{devices: all, mig-devices: {9g.1gb: 1}}]\n"),
+        mig_layouts(more="  any: [{devices: all, mig-devices: {7g.80gb: 1}}]\n"),
+        "no GPU",
+    ),
+    case(
+        "sharing-one-way",
+        plugin_config("timeSlicing", "mps"),
+        plugin_config("mps"),
+        "mps and by timeSlicing",
+    ),
+    case(
+        "sharing-one-way",
+        plugin_config("mps", resource_name="nvidia.com/mig-1g.5gb"),
+        plugin_config("timeSlicing", resource_name="nvidia.com/mig-1g.5gb"),
+        "partitions by time-slicing",
+    ),
+    case(
+        "sharing-replicas",
+        plugin_config("timeSlicing", replicas=17),
+        plugin_config("timeSlicing", replicas=16),
+        "17 times",
+    ),
+    case(
+        "sharing-replicas",
+        plugin_config("mps", replicas=9),
+        plugin_config("mps", replicas=8),
+        "most_replicas is 8",
+        most_replicas=8.0,
+    ),
+    case(
+        "sharing-told-apart",
+        [plugin_config("timeSlicing"), eks_pool(scalingConfig={"minSize": 2.0, "maxSize": 2.0})],
+        [plugin_config("timeSlicing"), eks_pool()],
+        "renameByDefault",
+    ),
+    case(
+        "sharing-told-apart",
+        plugin_config("mps"),
+        plugin_config("mps", renamed="true"),
+        "whole one",
+    ),
+    case(
+        "driver-upgrade", operator(maxParallelUpgrades=0.0, maxUnavailable="50%"), operator(), "0"
+    ),
+    case(
+        "driver-upgrade",
+        operator(maxParallelUpgrades=5.0),
+        operator(maxParallelUpgrades=5.0, maxUnavailable=4.0),
+        "than 4",
+    ),
+    case(
+        "driver-upgrade",
+        operator(maxParallelUpgrades=0.0, maxUnavailable="11%"),
+        operator(maxParallelUpgrades=0.0, maxUnavailable="10%"),
+        "11%",
+        most_percent=10.0,
+    ),
+    case(
+        "driver-upgrade",
+        resource(
+            "kubernetes:nvidia.com/v1:ClusterPolicy",
+            spec={"driver": {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 2.0}}},
+        ),
+        resource(
+            "kubernetes:nvidia.com/v1:ClusterPolicy",
+            spec={"driver": {"upgradePolicy": {"autoUpgrade": False, "maxParallelUpgrades": 2.0}}},
+        ),
+        "Upgrades 2",
+        most_nodes=1.0,
+    ),
+    case(
+        "one-driver",
+        operated(gpuDriverVersion="LATEST"),
+        operated(gpuDriverVersion="INSTALLATION_DISABLED"),
+        "LATEST",
+    ),
+    case("one-driver", operated(), gke_pool(), "DEFAULT"),
+    case(
+        "stack-secrets",
+        stack("passphrase"),
+        stack("awskms://alias/pulumi?region=eu-west-1"),
+        "by passphrase",
+        allowed=["awskms://*", "gcpkms://*"],
+    ),
+    case("stack-secrets", stack(None), stack("gcpkms://k"), "nobody can tell", allowed=["gcp*"]),
 )
 
 

@@ -1,0 +1,81 @@
+"""Rules about the NVIDIA driver: who installs it, and how many nodes lose it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policy.rules.declared import UNKNOWN, Resource, at, whole
+from policy.rules.rule import ResourceRule, Settings, number
+
+_PARALLEL, _UNAVAILABLE = 1, "25%"
+"""What the chart sets. Source: NVIDIA/gpu-operator v26.7.0, values.yaml, driver.upgradePolicy."""
+
+
+def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
+    driver = _driver(resource)
+    policy = at(driver, "upgradePolicy")
+    if driver is None or UNKNOWN in (driver, policy):
+        return
+    # Off, or not known yet.
+    if {at(driver, "enabled"), at(policy, "autoUpgrade")} & {False, UNKNOWN}:
+        return
+    most, percent = int(settings["most_nodes"]), int(settings["most_percent"])
+    parallel = _or_default(at(policy, "maxParallelUpgrades"), _PARALLEL)
+    unavailable = _or_default(at(policy, "maxUnavailable"), _UNAVAILABLE)
+    if UNKNOWN in (parallel, unavailable):
+        return
+    at_once = whole(parallel)
+    if at_once == 0:
+        at_once = None  # as many as maxUnavailable allows. Source: the chart's values.yaml
+    allowed, share = _nodes(unavailable)
+    bounds = [bound for bound in (at_once, allowed) if bound is not None]
+    if bounds and min(bounds) <= most:
+        return
+    if share is not None and share <= percent and not bounds:
+        return
+    yield (
+        f"{resource.name!r} may take the driver from more nodes at once than {most} or "
+        f"{percent} %: driver.upgradePolicy has maxParallelUpgrades {_shown(parallel)} (0: no "
+        f"limit) and maxUnavailable {_shown(unavailable)}"
+    )
+
+
+def _driver(resource: Resource) -> Any:
+    """The driver's part of the operator's chart or of its ClusterPolicy; None for all else."""
+    if resource.type == "kubernetes:nvidia.com/v1:ClusterPolicy":
+        return at(resource.props, "spec", "driver")
+    chart = at(resource.props, "chart")
+    named = isinstance(chart, str) and chart.rstrip("/").rpartition("/")[2] == "gpu-operator"
+    if resource.type == "kubernetes:helm.sh/v3:Release" and named:
+        return at(resource.props, "values", "driver") or {}
+    return None
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _nodes(unavailable: Any) -> tuple[int | None, int | None]:
+    """A number of nodes, or a percentage of them."""
+    if isinstance(unavailable, str) and unavailable.endswith("%"):
+        return None, whole(unavailable[:-1])
+    return whole(unavailable), None
+
+
+def _shown(value: Any) -> Any:
+    return int(value) if isinstance(value, float) else value
+
+
+RULES = (
+    ResourceRule(
+        name="driver-upgrade",
+        description="An upgrade of the driver takes few nodes at once.",
+        level="mandatory",
+        settings=(
+            number("most_nodes", "that lose the driver at once", 4),
+            number("most_percent", "of the nodes, where no number bounds them", 25),
+        ),
+        check=_upgrade,
+    ),
+)
