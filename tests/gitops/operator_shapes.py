@@ -222,3 +222,5 @@ def wrong(value: Any, shape: Any, path: str = "") -> Iterator[str]:
             # bool is an int to Python, and not to an API server.
             if type(value) is not shape:
                 yield f"{path}: is {value!r}, which is no {shape.__name__}"
+        case _:
+            assert shape is ANY
