@@ -44,9 +44,19 @@ class Recovered:
     unknown: Sequence[str]
     """URNs of those whose id only the cloud knows. They stay pending."""
 
+    @property
+    def pending(self) -> Sequence[Mapping[str, Any]]:
+        """The resources of `unknown`, as they were to be made."""
+        operations = self.deployment["deployment"].get("pending_operations") or ()
+        return [operation["resource"] for operation in operations]
 
-def recover(exported: Deployment) -> Recovered:
-    """Raises KeyError for something that is no export of a stack."""
+
+def recover(exported: Deployment, answers: Mapping[str, str | None] | None = None) -> Recovered:
+    """answers: URN -> the id that the cloud has told, as an import takes it; None where it has no
+    such resource, which can be created again then. Raises KeyError for something that is no export
+    of a stack.
+    """
+    told = answers or {}
     state = exported["deployment"]
     resources: list[Mapping[str, Any]] = list(state.get("resources") or ())
     there = {resource["urn"] for resource in resources if not resource.get("delete")}
@@ -58,11 +68,11 @@ def recover(exported: Deployment) -> Recovered:
         urn, kind = resource["urn"], resource["type"]
         if operation["type"] != "creating" or urn in there:
             continue  # a refresh finds out about a changed or deleted resource
-        identity = _identity(resource, resources)
+        identity = told.get(urn) or _identity(resource, resources)
         if identity is not None:
             adopted.append((urn, identity))
             resources.append({**resource, "id": identity, "inputs": _left_to_do(resource)})
-        elif kind in _REPEATABLE:
+        elif kind in _REPEATABLE or urn in told:
             repeatable.append(urn)
         else:
             pending.append(operation)
@@ -113,7 +123,7 @@ def _identity(resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
     if find is None:
         return None
     try:
-        return find({**_settings(resource, others), **inputs})
+        return find({**provider_settings(resource, others), **inputs})
     except KeyError:
         return None  # a name that the provider itself would have chosen
 
@@ -129,15 +139,15 @@ def _left_to_do(resource: Mapping[str, Any]) -> Mapping[str, Any]:
     return {k: v for k, v in (resource.get("inputs") or {}).items() if k not in left}
 
 
-def _settings(
+def provider_settings(
     resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The provider's own project and region, which its resources have by default."""
+    """The provider's own project, region and profile, which its resources have by default."""
     urn = str(resource.get("provider") or "").rpartition("::")[0]
     for other in others:
         if other["urn"] == urn:
             inputs = other.get("inputs") or {}
-            return {k: inputs[k] for k in ("project", "region") if k in inputs}
+            return {k: inputs[k] for k in ("project", "region", "profile") if k in inputs}
     return {}
 
 
@@ -175,6 +185,22 @@ _IDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "aws:eks/cluster:Cluster": lambda i: str(i["name"]),
     "aws:eks/nodeGroup:NodeGroup": lambda i: f"{i['clusterName']}:{i['nodeGroupName']}",
     "aws:eks/addon:Addon": lambda i: f"{i['clusterName']}:{i['addonName']}",
+    "gcp:compute/router:Router": lambda i: (
+        f"projects/{i['project']}/regions/{i['region']}/routers/{i['name']}"
+    ),
+    "gcp:compute/routerNat:RouterNat": lambda i: "/".join(
+        (i["project"], i["region"], str(i["router"]).rpartition("/")[2], i["name"])
+    ),
+    # Their own id is another, which the provider finds: this is what an import takes.
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": lambda i: (
+        f"{i['subnetId']}/{i['routeTableId']}"
+    ),
+    "aws:ec2/placementGroup:PlacementGroup": lambda i: str(i["name"]),
+    "aws:eks/accessEntry:AccessEntry": lambda i: f"{i['clusterName']}:{i['principalArn']}",
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": lambda i: (
+        f"{i['clusterName']}#{i['principalArn']}#{i['policyArn']}"
+    ),
+    "aws:iam/rolePolicy:RolePolicy": lambda i: f"{i['role']}:{i['name']}",
     "aws:iam/role:Role": lambda i: str(i["name"]),
     "aws:iam/instanceProfile:InstanceProfile": lambda i: str(i["name"]),
 }

@@ -13,6 +13,7 @@ from infra import catalog
 from infra.plan import EksClusterPlan, ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.spec import ExistingNetwork, PrivateNetwork, PublicNetwork
 
+STACK_TAG = "slicewright.io/stack"
 _VPC_RANGE = "10.0.0.0/16"
 _INTERNET = "0.0.0.0/0"
 
@@ -27,6 +28,13 @@ class Network:
     """What a node needs to reach registries, and what outlives it therefore at destroy."""
     vpc: str | None
     """Of subnets that exist; None: the stack's own."""
+
+
+def stack_tag() -> Mapping[str, str]:
+    """On what EC2 gives an id of its own: whose it is, where a creation was cut off before Pulumi
+    learnt the id (`slicewright recover`).
+    """
+    return {STACK_TAG: f"{pulumi.get_project()}/{pulumi.get_stack()}"}
 
 
 def network_of(
@@ -77,7 +85,7 @@ class _Made:
         self._cluster = cluster
         self._zones = (*cluster.zones, *cluster.pool_zones)
         self._child = pulumi.ResourceOptions(parent=parent)
-        self._tags = {"Name": cluster.name}
+        self._tags = {"Name": cluster.name, **stack_tag()}
         self._vpc = aws.ec2.Vpc(
             f"{name}-network",
             cidr_block=_VPC_RANGE,
@@ -137,7 +145,7 @@ class _Made:
                 aws.ec2.RouteTableRouteArgs(
                     cidr_block=_INTERNET, nat_gateway_id=nats.get(zone, first).id
                 ),
-                {"Name": f"{self._cluster.name}-{zone}-private"},
+                {"Name": f"{self._cluster.name}-{zone}-private", **stack_tag()},
             )
             associated.append(self._associate(zone, "-private", private[zone], table))
         return private, associated
@@ -145,7 +153,7 @@ class _Made:
     def _nat(
         self, zone: str, subnet: aws.ec2.Subnet, after: Sequence[pulumi.Resource]
     ) -> aws.ec2.NatGateway:
-        tags = {"Name": f"{self._cluster.name}-{zone}"}
+        tags = {"Name": f"{self._cluster.name}-{zone}", **stack_tag()}
         # Neither works without the way to the internet, nor can that go before them. Source: VPC
         # user guide, NAT gateways; EC2 API, DetachInternetGateway.
         options = pulumi.ResourceOptions.merge(
@@ -181,6 +189,7 @@ class _Made:
             tags={
                 "Name": f"{self._cluster.name}-{zone}{kind}",
                 f"kubernetes.io/role/{balancers}": "1",
+                **stack_tag(),
             },
             opts=self._child,
         )

@@ -9,6 +9,7 @@ import pulumi_aws as aws
 
 from infra.components import node_counts
 from infra.components.eks_launch_template import launch_template
+from infra.components.eks_network import stack_tag
 from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
 from infra.spec import EksRepair
 
@@ -40,7 +41,7 @@ class NodeGroups:
         self._subnets = subnet_ids
         self._before = before
         self._parent = parent
-        self._tags = {"Name": plan.cluster.name}
+        self._tags = {"Name": plan.cluster.name, **stack_tag()}
         self._live = node_counts.live(
             plan.cluster.name,
             {

@@ -8,14 +8,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from infra.recovery import CannotAdopt, Recovered, recover, with_planned
+from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.recovery.asking import ask
 
 
 def add_parser(commands: Any) -> None:
@@ -48,13 +50,20 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             previewed = json.loads(_pulumi("preview", "--json", "--non-interactive", *stack))
             exported = with_planned(exported, previewed, parsed.adopt)
         found = recover(exported)
-        _show(found, console)
-        if found.adopted and not parsed.dry_run:
+        unclear: Mapping[str, str] = {}
+        if found.unknown:
+            answers = ask(found)
+            found, unclear = recover(exported, answers.ids), answers.open
+        _show(found, unclear, console)
+        if (found.adopted or found.repeatable) and not parsed.dry_run:
             _import(found, stack)
         if (found.adopted or found.repeatable) and not parsed.dry_run:
             # Of the rest it clears nothing: pending creations outlive a refresh.
             _pulumi("refresh", "--yes", "--skip-preview", "--non-interactive", *stack, shown=True)
     except _Failed as e:
+        print(f"slicewright recover: {e}", file=sys.stderr)
+        return CANNOT_RUN
+    except CannotAsk as e:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return CANNOT_RUN
     except CannotAdopt as e:
@@ -66,15 +75,19 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     return NOT_PROVEN if found.unknown else PROVEN
 
 
-def _show(found: Recovered, console: Console) -> None:
+def _show(found: Recovered, unclear: Mapping[str, str], console: Console) -> None:
     for urn, identity in found.adopted:
         console.print(f"take over, if it exists: {urn}\n  as {identity}", highlight=False)
     for urn in found.repeatable:
         console.print(f"made again by the next up: {urn}", highlight=False)
     for urn in found.unknown:
         console.print(
-            f"stays pending: {urn}\n  Only the cloud knows its id. Look there, then run `pulumi "
-            "refresh` on a terminal: it asks for the id, or clears it.",
+            f"stays pending: {urn}\n  "
+            + unclear.get(
+                urn,
+                "Only the cloud knows its id. Look there, then run `pulumi refresh` on a terminal: "
+                "it asks for the id, or clears it.",
+            ),
             highlight=False,
         )
     if not (found.adopted or found.repeatable or found.unknown):

@@ -38,10 +38,12 @@ _ALIVE: Final = ("pending", "running", "stopping", "stopped")
 """States of instances that have not ended, and are not about to."""
 _GONE: Final = frozenset(
     {
+        "InvalidAllocationID.NotFound",
         "InvalidGroup.NotFound",
         "InvalidInstanceID.NotFound",
         "InvalidLaunchTemplateId.NotFound",
         "InvalidNetworkInterfaceID.NotFound",
+        "InvalidSnapshot.NotFound",
         "InvalidVolume.NotFound",
         "LoadBalancerNotFound",
         "NoSuchEntity",
@@ -85,6 +87,8 @@ class AwsAccount:
                 "ec2:DescribeNetworkInterfaces", lambda: self._interfaces(networks, groups=own)
             ),
             self._ask("ec2:DescribeVolumes", self._volumes),
+            self._ask("ec2:DescribeSnapshots", self._snapshots),
+            self._ask("ec2:DescribeAddresses", self._addresses),
             self._ask("elasticloadbalancing:DescribeLoadBalancers", self._classic),
             self._ask("elasticloadbalancing:DescribeLoadBalancers", self._balancers),
             self._ask("elasticloadbalancing:DescribeTargetGroups", self._target_groups),
@@ -123,6 +127,10 @@ class AwsAccount:
                 return self._try(lambda: ec2.delete_security_group(GroupId=leftover.id))
             case "disk":
                 return self._try(lambda: ec2.delete_volume(VolumeId=leftover.id))
+            case "snapshot":
+                return self._try(lambda: ec2.delete_snapshot(SnapshotId=leftover.id))
+            case "address":
+                return self._try(lambda: ec2.release_address(AllocationId=leftover.id))
             case "log group":
                 logs = self._session.client("logs")
                 return self._try(lambda: logs.delete_log_group(logGroupName=leftover.id))
@@ -234,6 +242,35 @@ class AwsAccount:
             for one in self._of("describe_volumes", "Volumes", "VolumeId", frozenset())
             if (proof := marked_by(one.get("Tags") or (), self._cluster))
             and not _goes_with_its_instance(one)
+        ]
+
+    def _snapshots(self) -> list[Leftover]:
+        """Of volumes of the cluster, with the tags of its CSI driver."""
+        return [
+            Leftover(kind="snapshot", id=one["SnapshotId"], proof=proof)
+            for key, value in marks(self._cluster).items()
+            for page in self._pages(
+                "ec2",
+                "describe_snapshots",
+                OwnerIds=["self"],
+                Filters=[{"Name": f"tag:{key}", "Values": [value]}],
+            )
+            for one in page["Snapshots"]
+            if (proof := marked_by(one.get("Tags") or (), self._cluster)) == f"tag {key}={value}"
+        ]
+
+    def _addresses(self) -> list[Leftover]:
+        """Elastic IP addresses that somebody made for the cluster, as for its load balancers."""
+        ec2 = self._session.client("ec2")
+        return [
+            Leftover(
+                kind="address",
+                id=one["AllocationId"],
+                proof=proof,
+                held=f"in use by {one['AssociationId']}" if one.get("AssociationId") else "",
+            )
+            for one in ec2.describe_addresses()["Addresses"]
+            if "AllocationId" in one and (proof := marked_by(one.get("Tags") or (), self._cluster))
         ]
 
     def _classic(self) -> list[Leftover]:

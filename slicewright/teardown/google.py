@@ -9,7 +9,13 @@ from urllib.parse import quote
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.google_session import GoogleSession
 from slicewright.teardown.account import Found, Held, Outcome, Refused
-from slicewright.teardown.leftovers import GoogleNetwork, Leftover, of_disks, of_network
+from slicewright.teardown.leftovers import (
+    GoogleNetwork,
+    Leftover,
+    of_disks,
+    of_network,
+    of_snapshots,
+)
 
 _MISSING: Final = "the right "
 """What GoogleSession's refusal of a right begins with."""
@@ -20,6 +26,8 @@ _RIGHTS: Final[Mapping[str, str]] = {
     "target pool": "compute.targetPools.delete",
     "backend service": "compute.regionBackendServices.delete",
     "network endpoint group": "compute.networkEndpointGroups.delete",
+    "address": "compute.addresses.delete",
+    "snapshot": "compute.snapshots.delete",
 }
 
 
@@ -48,19 +56,21 @@ class GoogleProject:
             return found
 
         disks = of_disks(listed("disks"), self._cluster, self._location)
+        snapshots = of_snapshots(listed("snapshots", aggregated=False), disks)
         network = GoogleNetwork(
             firewalls=listed("firewalls", aggregated=False),
             forwarding_rules=listed("forwardingRules"),
             target_pools=listed("targetPools"),
             backend_services=listed("backendServices"),
             endpoint_groups=listed("networkEndpointGroups"),
+            addresses=listed("addresses"),
         )
         taken = self._name_taken()
         if isinstance(taken, NotAnswered):
             refused.append(taken)
         # Without an answer, a network tag proves nothing where others may have the same.
         found = of_network(network, self._cluster, own=networks, name_taken=taken is not False)
-        return Found(left=[*disks, *found], not_asked=refused)
+        return Found(left=[*disks, *snapshots, *found], not_asked=refused)
 
     def delete(self, leftover: Leftover) -> Outcome:
         said = self._session.delete("compute", leftover.id, _RIGHTS[leftover.kind])

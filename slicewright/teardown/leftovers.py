@@ -23,17 +23,24 @@ ORDER: Final = (
     "target pool",
     "backend service",
     "network endpoint group",
+    "address",
     "network interface",
     "security group",
     # Last of what hangs together: its network tag is the proof of the rest.
     "firewall rule",
+    # Of Compute Engine, a snapshot is known by its disk.
+    "snapshot",
     "disk",
     "log group",
 )
 """In which kinds are deleted: what uses another goes before it."""
-PROOF: Final = "firewall rule"
-PROVEN: Final = frozenset({"forwarding rule", "target pool", "backend service"})
-"""Known by a PROOF only: it must not go before them, nor while it is not known whether they are."""
+PROOFS: Final[Mapping[str, frozenset[str]]] = {
+    "firewall rule": frozenset({"forwarding rule", "target pool", "backend service", "address"}),
+    "disk": frozenset({"snapshot"}),
+}
+"""Kind -> kinds that may be known by it only: it must not go before them, nor while it is not known
+whether they are.
+"""
 _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 """Name of what the service controllers of both clouds make: `a`, and the Service's UID."""
 
@@ -143,6 +150,19 @@ def of_disks(found: Iterable[Resource], cluster: str, location: str) -> list[Lef
     ]
 
 
+def of_snapshots(found: Iterable[Resource], disks: Iterable[Leftover]) -> list[Leftover]:
+    """Compute Engine's snapshots of the cluster's disks, which have no label of it.
+
+    disks: those of the cluster that are still there.
+    """
+    mine = {disk.id for disk in disks}
+    return [
+        Leftover(kind="snapshot", id=path_of(one), proof=f"of the cluster's disk {source}")
+        for one in found
+        if (source := path_of({"selfLink": one.get("sourceDisk", "")})) in mine
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GoogleNetwork:
     """What a project shows of networks and load balancers."""
@@ -152,6 +172,7 @@ class GoogleNetwork:
     target_pools: Sequence[Resource]
     backend_services: Sequence[Resource]
     endpoint_groups: Sequence[Resource]
+    addresses: Sequence[Resource]
 
 
 def of_network(
@@ -188,6 +209,7 @@ def of_network(
         ("forwarding rule", found.forwarding_rules),
         ("target pool", found.target_pools),
         ("backend service", found.backend_services),
+        ("address", found.addresses),
     ):
         for one in resources:
             if proof := balancers.get(one["name"], ""):

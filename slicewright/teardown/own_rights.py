@@ -16,10 +16,12 @@ from slicewright.teardown.leftovers import karpenter_profiles, marks
 _TYPE: Final = "slicewright destroy"
 _SOURCE: Final = "docs/how-to/tear-down.md"
 _AWS_READ: Final = (
+    "ec2:DescribeAddresses",
     "ec2:DescribeInstances",
     "ec2:DescribeLaunchTemplates",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSnapshots",
     "ec2:DescribeVolumes",
     "eks:DescribeCluster",
     "elasticloadbalancing:DescribeLoadBalancers",
@@ -32,7 +34,9 @@ _AWS_DELETE_BY_TAG: Final = (
     "ec2:DeleteLaunchTemplate",
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteSecurityGroup",
+    "ec2:DeleteSnapshot",
     "ec2:DeleteVolume",
+    "ec2:ReleaseAddress",
     "ec2:TerminateInstances",
     "elasticloadbalancing:DeleteLoadBalancer",
     "elasticloadbalancing:DeleteTargetGroup",
@@ -47,6 +51,8 @@ _PROFILES: Final[Mapping[str, Literal["read", "delete"]]] = {
 }
 """Limited to the path of the profiles that Karpenter makes for the cluster."""
 _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
+    "compute.addresses.delete": "delete",
+    "compute.addresses.list": "read",
     "compute.backendServices.list": "read",
     "compute.disks.delete": "delete",
     "compute.disks.list": "read",
@@ -58,6 +64,8 @@ _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "compute.networkEndpointGroups.list": "read",
     "compute.networks.updatePolicy": "delete",
     "compute.regionBackendServices.delete": "delete",
+    "compute.snapshots.delete": "delete",
+    "compute.snapshots.list": "read",
     "compute.targetPools.delete": "delete",
     "compute.targetPools.list": "read",
     "container.clusters.get": "read",

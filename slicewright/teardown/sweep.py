@@ -8,7 +8,7 @@ from typing import Final
 
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.account import Account, Held, Refused
-from slicewright.teardown.leftovers import PROOF, PROVEN, Leftover, in_order
+from slicewright.teardown.leftovers import PROOFS, Leftover, in_order
 
 FIRST_WAIT_S: Final = 2.0
 LONGEST_WAIT_S: Final = 30.0
@@ -34,7 +34,8 @@ class Swept:
 class Sweep:
     """Remembers across passes what was deleted; a new one may go on at any point.
 
-    delete_disks: whether disks of the cluster go, too; else they are only reported.
+    delete_disks: whether disks of the cluster and their snapshots go, too; else they are only
+    reported.
     """
 
     account: Account
@@ -58,7 +59,8 @@ class Sweep:
             return self._swept(left, [*unknown, *found.not_asked])
         left = []
         for one in in_order(found.left):
-            if one.kind == PROOF and (found.not_asked or any(o.kind in PROVEN for o in left)):
+            known_by_it = frozenset() if self._kept(one) else PROOFS.get(one.kind, frozenset())
+            if known_by_it and (found.not_asked or any(o.kind in known_by_it for o in left)):
                 left.append(replace(one, held="deleted last: the rest is known by it"))
                 continue
             after = self._handled(one)
@@ -94,7 +96,7 @@ class Sweep:
         """What is left of it; None: it has been deleted."""
         if not one.proof:
             return replace(one, held="not known to be this cluster's")
-        if one.kind == "disk" and not self.delete_disks:
+        if self._kept(one):
             return replace(one, held=KEPT)
         if self.dry_run:
             return one
@@ -112,6 +114,9 @@ class Sweep:
             case Refused(why=why):
                 return replace(one, held=f"{_REFUSED}{why}")
 
+    def _kept(self, one: Leftover) -> bool:
+        return bool(one.proof) and one.kind in ("disk", "snapshot") and not self.delete_disks
+
     def _may_go(self, one: Leftover) -> bool:
         """Whether it may be different at a later look."""
         return bool(one.proof) and one.held != KEPT and not one.held.startswith(_REFUSED)
@@ -120,5 +125,5 @@ class Sweep:
         return Swept(deleted=tuple(self._deleted.values()), left=left, not_asked=not_asked)
 
 
-KEPT: Final = "kept: a disk that may be meant to outlive its cluster; --disks delete takes it"
+KEPT: Final = "kept: it may be meant to outlive its cluster; --disks delete takes it"
 _REFUSED: Final = "refused: "

@@ -74,13 +74,17 @@ class CloudEngine:
     pulumi: Path
     variables: Mapping[str, str]
 
-    def up(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
+    def write(self, fleet: Mapping[str, Any]) -> None:
+        """What the program declares from now on."""
         (self.directory / "fleet.json").write_text(json.dumps(fleet))
-        return self._run("up", "--yes", "--skip-preview", *flags)
+
+    def up(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
+        self.write(fleet)
+        return self.run("up", "--yes", "--skip-preview", *flags)
 
     def preview(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
-        (self.directory / "fleet.json").write_text(json.dumps(fleet))
-        return self._run("preview", *flags)
+        self.write(fleet)
+        return self.run("preview", *flags)
 
     def operations(self, fleet: Mapping[str, Any]) -> Mapping[str, set[str]]:
         """Resource -> what the engine would do with it: `same`, `update`, `replace` and others."""
@@ -92,10 +96,10 @@ class CloudEngine:
         return found
 
     def refresh(self, *flags: str) -> Ran:
-        return self._run("refresh", "--yes", "--skip-preview", *flags)
+        return self.run("refresh", "--yes", "--skip-preview", *flags)
 
     def destroy(self) -> Ran:
-        return self._run("destroy", "--yes", "--skip-preview")
+        return self.run("destroy", "--yes", "--skip-preview")
 
     def forget(self, name: str) -> None:
         """Deletes a resource from the stack's state; the cloud keeps it."""
@@ -107,7 +111,7 @@ class CloudEngine:
 
     def import_resources(self, file: Path) -> Ran:
         flags = ("--yes", "--skip-preview", "--protect=false", "--generate-code=false")
-        return self._run("import", "--file", str(file), *flags)
+        return self.run("import", "--file", str(file), *flags)
 
     def nodes(self, cluster: str) -> list[dict[str, Any]]:
         return fake_nodes(self.directory.parent, cluster).read()
@@ -152,7 +156,8 @@ class CloudEngine:
         found = self.ask("DescribeNodegroup", clusterName=cluster, nodegroupName=group)
         return int(found["nodegroup"]["scalingConfig"]["desiredSize"])
 
-    def _run(self, command: str, *flags: str) -> Ran:
+    def run(self, command: str, *flags: str) -> Ran:
+        """`pulumi COMMAND` on the stack."""
         fixed = ("--stack", "dev", "--non-interactive", "--color", "never")
         return self._pulumi(command, *fixed, *flags)
 

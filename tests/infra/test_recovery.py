@@ -74,6 +74,33 @@ CLUSTER = "projects/acme/locations/us-central1/clusters/main"
             "main:g",
         ),
         ("aws:iam/role:Role", {"name": "r"}, "r"),
+        ("aws:iam/rolePolicy:RolePolicy", {"role": "r", "name": "p"}, "r:p"),
+        (
+            "aws:ec2/routeTableAssociation:RouteTableAssociation",
+            {"subnetId": "subnet-1", "routeTableId": "rtb-1"},
+            "subnet-1/rtb-1",
+        ),
+        ("aws:ec2/placementGroup:PlacementGroup", {"name": "pg"}, "pg"),
+        (
+            "aws:eks/accessEntry:AccessEntry",
+            {"clusterName": "main", "principalArn": "arn:aws:iam::1:role/r"},
+            "main:arn:aws:iam::1:role/r",
+        ),
+        (
+            "aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+            {"clusterName": "main", "principalArn": "arn:p", "policyArn": "arn:q"},
+            "main#arn:p#arn:q",
+        ),
+        (
+            "gcp:compute/router:Router",
+            {"name": "r"},
+            "projects/acme/regions/us-central1/routers/r",
+        ),
+        (
+            "gcp:compute/routerNat:RouterNat",
+            {"name": "n", "router": "projects/acme/regions/us-central1/routers/r"},
+            "acme/us-central1/r/n",
+        ),
         (
             "kubernetes:core/v1:ConfigMap",
             {"metadata": {"name": "c", "namespace": "system"}},
@@ -107,6 +134,16 @@ def test_what_only_the_cloud_knows_stays_pending(kind: str, inputs: dict) -> Non
     found = recover(before)
     assert (found.adopted, found.unknown) == ([], [urn(kind)])
     assert found.deployment == before
+
+
+def test_what_the_cloud_has_told_is_taken_over_or_made_again() -> None:
+    vpc = urn("aws:ec2/vpc:Vpc")
+    before = state("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
+    found = recover(before, {vpc: "vpc-1"})
+    assert (found.adopted, found.unknown) == ([(vpc, "vpc-1")], [])
+    none = recover(before, {vpc: None})
+    assert (none.adopted, none.repeatable, none.unknown) == ([], [vpc], [])
+    assert none.deployment["deployment"]["pending_operations"] == []
 
 
 def test_a_right_that_can_be_given_twice_is_no_question() -> None:

@@ -31,6 +31,7 @@ SECURITY_GROUPS = Kind[JsonObject]("ec2/securityGroups")
 VOLUMES = Kind[JsonObject]("ec2/volumes")
 INSTANCES = Kind[JsonObject]("ec2/instances")
 """By REGION/ID: those that a fleet started. The machines of node groups are no instances here."""
+SNAPSHOTS = Kind[JsonObject]("ec2/snapshots")
 LOAD_BALANCERS = Kind[JsonObject]("elb/loadBalancers")
 TARGET_GROUPS = Kind[JsonObject]("elb/targetGroups")
 LOG_GROUPS = Kind[JsonObject]("logs/logGroups")

@@ -13,6 +13,8 @@ from typing import Protocol
 from kubeapi import ApiError, Client, JsonObject, Unreachable
 from rehearsal.clouds.core.taints import Taint, changed_taints
 
+VOLUME_SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+"""Of clusters that have the snapshot controller's CRDs."""
 _FIELD_MANAGER = "rehearsal-cloud"
 
 

@@ -17,11 +17,13 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.compute_answers import API, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.state import (
+    ADDRESSES,
     BACKEND_SERVICES,
     DISKS,
     FIREWALLS,
     FORWARDING_RULES,
     NETWORK_ENDPOINT_GROUPS,
+    SNAPSHOTS,
     TARGET_POOLS,
 )
 
@@ -77,6 +79,10 @@ COLLECTIONS: Mapping[Kind[JsonObject], Collection] = {
         aggregated="networkEndpointGroups",
     ),
     DISKS: Collection(name="disks", parameter="disk", scope="zone", aggregated="disks"),
+    SNAPSHOTS: Collection(name="snapshots", parameter="snapshot", scope="global", aggregated=None),
+    ADDRESSES: Collection(
+        name="addresses", parameter="address", scope="region", aggregated="addresses"
+    ),
 }
 
 

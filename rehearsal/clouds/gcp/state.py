@@ -35,6 +35,10 @@ BACKEND_SERVICES = Kind[JsonObject]("compute/backendServices")
 """By PROJECT/REGION/NAME."""
 NETWORK_ENDPOINT_GROUPS = Kind[JsonObject]("compute/networkEndpointGroups")
 DISKS = Kind[JsonObject]("compute/disks")
+SNAPSHOTS = Kind[JsonObject]("compute/snapshots")
+"""By PROJECT/NAME."""
+ADDRESSES = Kind[JsonObject]("compute/addresses")
+"""By PROJECT/REGION/NAME."""
 """By PROJECT/ZONE/NAME. All in the API's form; fields that begin with `_` are not shown."""
 
 

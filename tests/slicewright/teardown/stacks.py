@@ -15,6 +15,7 @@ from rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from rehearsal.clouds.core.fake_control_planes import FakeNodes
 from rehearsal.clouds.service import Cloud
 from slicewright.teardown.account import Account
+from slicewright.teardown.aws import AwsAccount
 from slicewright.teardown.engine import Destroyed, judged
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.subject import Subject
@@ -46,6 +47,9 @@ class Clocks:
         return Clock(now=lambda: self.now_s, sleep=self.sleep)
 
 
+PROJECT_SNAPSHOTS = "projects/acme/global/snapshots"
+
+
 def service(name: str, **annotations: str) -> JsonObject:
     uid = f"{abs(hash(name)) % 16**8:08x}-0000-4000-8000-123456789abc"
     meta = {"uid": uid, "namespace": "ml", "name": name, "annotations": annotations}
@@ -61,6 +65,27 @@ def volume(name: str, csi: Mapping[str, str], *, policy: str = "Delete") -> Json
         "claimRef": {"namespace": "ml", "name": name},
     }
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def snapshot(name: str, csi: Mapping[str, str]) -> JsonObject:
+    """A VolumeSnapshotContent of that volume."""
+    on_eks = csi["driver"] == "ebs.csi.aws.com"
+    handle = f"snap-{name}" if on_eks else f"{PROJECT_SNAPSHOTS}/{name}"
+    source = {"volumeHandle": csi["volumeHandle"]}
+    return {
+        "metadata": {"name": name},
+        "spec": {"driver": csi["driver"], "source": source},
+        "status": {"snapshotHandle": handle},
+    }
+
+
+def keep_address(world: World) -> None:
+    """An Elastic IP that somebody made for the cluster's load balancers, with its tag."""
+    if isinstance(world.account, AwsAccount):
+        tags = [{"Key": f"kubernetes.io/cluster/{world.subject.cluster}", "Value": "owned"}]
+        world.account._session.client("ec2").allocate_address(
+            Domain="vpc", TagSpecifications=[{"ResourceType": "elastic-ip", "Tags": tags}]
+        )
 
 
 def claim(name: str) -> JsonObject:

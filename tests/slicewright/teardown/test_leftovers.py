@@ -15,6 +15,7 @@ from slicewright.teardown.leftovers import (
     of_disks,
     of_interfaces,
     of_network,
+    of_snapshots,
 )
 
 OWN = frozenset({"projects/acme/global/networks/net"})
@@ -99,6 +100,7 @@ def network(*firewalls: dict[str, Any], rules: tuple[str, ...] = ()) -> GoogleNe
         target_pools=[],
         backend_services=[],
         endpoint_groups=[],
+        addresses=[],
     )
 
 
@@ -145,3 +147,21 @@ def test_what_uses_another_goes_before_it() -> None:
         ("forwarding rule", "firewall rule"),
     ):
         assert kinds.index(first) < kinds.index(then)
+
+
+def test_a_snapshot_of_compute_engine_is_known_by_its_disk_only() -> None:
+    disk = Leftover(kind="disk", id="projects/acme/zones/z/disks/pvc-1", proof="labels")
+
+    def snapshot(name: str, source: str | None) -> dict[str, Any]:
+        link = {"selfLink": f"{API}projects/acme/global/snapshots/{name}"}
+        return link if source is None else {**link, "sourceDisk": f"{API}{source}"}
+
+    found = [
+        snapshot("mine", disk.id),
+        snapshot("theirs", "projects/acme/zones/z/disks/pvc-10"),
+        snapshot("imported", None),
+    ]
+    (mine,) = of_snapshots(found, [disk])
+    assert mine.id == "projects/acme/global/snapshots/mine"
+    assert disk.id in mine.proof
+    assert of_snapshots(found, []) == []

@@ -13,7 +13,7 @@ from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
 from tests.slicewright.teardown.stacks import World, launch, service
-from tests.slicewright.teardown.test_teardown import FAST, use
+from tests.slicewright.teardown.test_teardown import FAST, use, use_more
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 _SERVICES = {"elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
@@ -34,6 +34,7 @@ def swept(
     fixture, stack = request.param
     world: World = request.getfixturevalue(fixture)
     use(world)
+    use_more(world)
     if stack == "s1":
         aws = request.getfixturevalue("aws_of_eks")
         aws.role("other", "ec2.amazonaws.com")

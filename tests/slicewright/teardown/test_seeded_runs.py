@@ -9,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.doctor.findings import CannotAsk
 from slicewright.teardown.report import Report
 from slicewright.teardown.teardown import Choices, Stopped
-from tests.slicewright.teardown.stacks import FAST, Killed, World, claim, service, volume
+from tests.slicewright.teardown.stacks import (
+    FAST,
+    Killed,
+    World,
+    claim,
+    keep_address,
+    service,
+    snapshot,
+    volume,
+)
 
 RUNS = 100
 """Attempts of one destruction; faults end after fewer."""
@@ -20,9 +30,11 @@ _FAULTS = {
     "eks": (
         "ec2.DeleteNetworkInterface",
         "ec2.DeleteSecurityGroup",
+        "ec2.DeleteSnapshot",
         "ec2.DeleteVolume",
         "ec2.DescribeNetworkInterfaces",
         "ec2.DescribeSecurityGroups",
+        "ec2.DescribeSnapshots",
         "ec2.DeleteSubnet",
         "ec2.DeleteVpc",
         "eks.DeleteCluster",
@@ -37,6 +49,10 @@ _FAULTS = {
     "gke": (
         "compute.disks.aggregatedList",
         "compute.disks.delete",
+        "compute.snapshots.list",
+        "compute.snapshots.delete",
+        "compute.addresses.aggregatedList",
+        "compute.addresses.delete",
         "compute.firewalls.delete",
         "compute.firewalls.list",
         "compute.forwardingRules.delete",
@@ -80,6 +96,11 @@ def leave(world: World, chance: random.Random) -> None:
         world.api.objects.add_object(
             "/api/v1/persistentvolumes", volume(name, source, policy=policy)
         )
+        # Of a disk that its cluster deletes, Google shows nothing that tells whose it was.
+        for copy in range(chance.randint(0, 2) if on_eks or policy == "Retain" else 0):
+            world.api.objects.add_object(VOLUME_SNAPSHOTS, snapshot(f"{name}-{copy}", source))
+    if chance.random() < 0.5:
+        keep_address(world)
     world.api.deaf = chance.random() < 0.5
     world.api.unreachable = chance.random() < 0.2
 

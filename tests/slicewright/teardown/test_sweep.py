@@ -70,10 +70,10 @@ def test_what_proves_the_rest_goes_last() -> None:
 
 def test_what_proves_the_rest_stays_while_the_rest_is_not_known() -> None:
     unknown = (NotAnswered(why="the right compute.forwardingRules.list is missing"),)
-    account = Account([one("firewall rule"), one("disk")], not_asked=unknown)
+    account = Account([one("firewall rule"), one("disk"), one("log group")], not_asked=unknown)
     swept, _ = sweep(account, wait_s=60)
-    assert account.asked == ["disk"]
-    assert [left.kind for left in swept.left] == ["firewall rule"]
+    assert account.asked == ["log group"]
+    assert [left.kind for left in swept.left] == ["firewall rule", "disk"]
     assert not swept.clean
 
 

@@ -7,11 +7,22 @@ from dataclasses import replace
 import pytest
 
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.doctor.findings import CannotAsk
 from slicewright.teardown.report import Report
 from slicewright.teardown.teardown import Choices, Refused, Stopped
 from tests.rehearsal.clouds.conftest import Aws
-from tests.slicewright.teardown.stacks import FAST, Killed, World, claim, launch, service, volume
+from tests.slicewright.teardown.stacks import (
+    FAST,
+    Killed,
+    World,
+    claim,
+    keep_address,
+    launch,
+    service,
+    snapshot,
+    volume,
+)
 
 EBS = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
 PD = {
@@ -34,6 +45,13 @@ def use(world: World, *, policy: str = "Delete") -> None:
     world.api.objects.add_object(VOLUMES, volume("models", EBS if on_eks else PD, policy=policy))
 
 
+def use_more(world: World) -> None:
+    """A snapshot of the volume, and on AWS an address for the load balancers."""
+    disk = EBS if world.subject.cloud == "eks" else PD
+    world.api.objects.add_object(VOLUME_SNAPSHOTS, snapshot("before", disk))
+    keep_address(world)
+
+
 def run(world: World, choices: Choices = FAST) -> Report:
     teardown = world.teardown(choices)
     return teardown.run(teardown.look())
@@ -44,6 +62,22 @@ def world(clouds_over_http: None, request: pytest.FixtureRequest) -> World:
     found: World = request.getfixturevalue(request.param)
     use(found)
     return found
+
+
+@pytest.mark.parametrize("cloud", ["on_eks", "on_gke"])
+def test_snapshots_and_addresses_go_with_the_disks(
+    clouds_over_http: None, cloud: str, request: pytest.FixtureRequest
+) -> None:
+    world: World = request.getfixturevalue(cloud)
+    use(world, policy="Retain")
+    use_more(world)
+    kept = run(world, replace(FAST, disks="keep"))
+    assert {one.kind for one in kept.left} == {"disk", "snapshot"}
+    assert all(one.held.startswith("kept") for one in kept.left)
+    gone = run(world, replace(FAST, disks="delete"))
+    assert {one.kind for one in gone.deleted} == {"disk", "snapshot"}
+    assert gone.clean
+    assert world.inventory() == {}
 
 
 def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> None:

@@ -103,7 +103,7 @@ class LaunchTemplates:
             else self._store.values(LAUNCH_TEMPLATES, prefix=f"{params['region']}/")
         )
         name = {"launch-template-name": lambda t: [t["LaunchTemplateName"]]}
-        found = filtered(found, body.get("Filters", ()), name)
+        found = filtered(found, body.get("Filters") or (), name)
         return {"LaunchTemplates": [shown(t) for t in found]}
 
     def _describe_versions(self, params: JsonObject, body: JsonObject) -> JsonObject:

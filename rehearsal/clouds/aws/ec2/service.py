@@ -27,6 +27,7 @@ from rehearsal.clouds.aws.state import (
     NAT_GATEWAYS,
     NETWORK_INTERFACES,
     SECURITY_GROUPS,
+    SNAPSHOTS,
     VOLUMES,
 )
 from rehearsal.clouds.aws.zones import in_known_regions
@@ -64,7 +65,7 @@ class Ec2:
     def inventory(self) -> list[JsonObject]:
         found: list[JsonObject] = [
             {"kind": f"ec2.{kind.name.partition('/')[2][:-1]}", "name": key}
-            for kind in (*API_NAMES, LAUNCH_TEMPLATES, VOLUMES)
+            for kind in (*API_NAMES, LAUNCH_TEMPLATES, VOLUMES, SNAPSHOTS)
             for key, resource in self._store.items(kind)
             # EC2 goes on showing NAT gateways that are gone.
             if kind is not NAT_GATEWAYS or resource["State"] not in ("deleted", "failed")

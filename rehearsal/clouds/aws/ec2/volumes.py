@@ -1,4 +1,4 @@
-"""Volumes of claims, which outlive their cluster."""
+"""Volumes of claims and their snapshots, which outlive their cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.network_interfaces import owned_by, tag_list
 from rehearsal.clouds.aws.ec2.resources import filtered, key_of
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import VOLUMES
+from rehearsal.clouds.aws.state import SNAPSHOTS, VOLUMES
 from rehearsal.clouds.core.context import Context, Methods, now
 
 _DRIVER = "ebs.csi.aws.com"
@@ -20,7 +20,12 @@ class Volumes:
         self._store = context.store
 
     def methods(self) -> Methods:
-        return {"DescribeVolumes": self._describe, "DeleteVolume": self._delete}
+        return {
+            "DescribeVolumes": self._describe,
+            "DeleteVolume": self._delete,
+            "DescribeSnapshots": self._describe_snapshots,
+            "DeleteSnapshot": self._delete_snapshot,
+        }
 
     def _find(self, params: JsonObject, identity: str) -> JsonObject:
         found = self._store.get(VOLUMES, key_of(params, identity))
@@ -43,6 +48,47 @@ class Volumes:
             self._find(params, body["VolumeId"])
             self._store.delete(VOLUMES, key_of(params, body["VolumeId"]))
         return {}
+
+    def _describe_snapshots(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        """All are the account's own; without OwnerIds, EC2 shows everybody's public ones, too."""
+        found = self._store.values(SNAPSHOTS, prefix=f"{params['region']}/")
+        return {"Snapshots": filtered(found, body.get("Filters", ()), {})}
+
+    def _delete_snapshot(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        key = key_of(params, body["SnapshotId"])
+        with self._store.lock:
+            if self._store.get(SNAPSHOTS, key) is None:
+                raise aws_error(
+                    "InvalidSnapshot.NotFound",
+                    f"The snapshot '{body['SnapshotId']}' does not exist.",
+                    code=400,
+                )
+            self._store.delete(SNAPSHOTS, key)
+        return {}
+
+
+def leave_snapshot(context: Context, region: str, content: JsonObject, *, cluster: str) -> None:
+    """Puts the snapshot of a VolumeSnapshotContent on record, if it is one of EBS. Can be repeated.
+
+    Tags: as of volumes.
+    """
+    if content["spec"].get("driver") != _DRIVER:
+        return
+    identity = content["status"]["snapshotHandle"]
+    tags = {
+        "CSIVolumeSnapshotName": content["metadata"]["name"],
+        "ebs.csi.aws.com/cluster": "true",
+        **owned_by(cluster),
+    }
+    found: JsonObject = {
+        "SnapshotId": identity,
+        "VolumeId": content["spec"]["source"]["volumeHandle"],
+        "State": "completed",
+        "StartTime": now(),
+        "Progress": "100%",
+        "Tags": tag_list(tags),
+    }
+    context.store.put(SNAPSHOTS, f"{region}/{identity}", found)
 
 
 def leave_volume(context: Context, region: str, volume: JsonObject, *, cluster: str) -> None:

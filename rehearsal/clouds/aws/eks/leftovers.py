@@ -11,12 +11,12 @@ from __future__ import annotations
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, release_security_group
-from rehearsal.clouds.aws.ec2.volumes import leave_volume
+from rehearsal.clouds.aws.ec2.volumes import leave_snapshot, leave_volume
 from rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
 from rehearsal.clouds.aws.load_balancers import leave_load_balancer
 from rehearsal.clouds.aws.state import LOG_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import NodeApi
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 
 
 def leave_of_nodes(context: Context, item: NodeGroupRecord, cluster: JsonObject) -> None:
@@ -53,6 +53,8 @@ def leave_of_cluster(context: Context, region: str, cluster: JsonObject, api: No
             )
     for volume in api.listed("/api/v1/persistentvolumes"):
         leave_volume(context, region, volume, cluster=cluster["name"])
+    for content in api.listed(VOLUME_SNAPSHOTS):
+        leave_snapshot(context, region, content, cluster=cluster["name"])
     release_security_group(context, region, group)
 
 

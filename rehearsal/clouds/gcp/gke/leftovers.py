@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
-from rehearsal.clouds.core.node_api import NodeApi
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.cluster_resources import COLLECTIONS
@@ -26,11 +26,13 @@ from rehearsal.clouds.gcp.compute_answers import API, common
 from rehearsal.clouds.gcp.gke.defaults import region_of
 from rehearsal.clouds.gcp.gke.networks import network_of
 from rehearsal.clouds.gcp.state import (
+    ADDRESSES,
     BACKEND_SERVICES,
     DISKS,
     FIREWALLS,
     FORWARDING_RULES,
     NETWORK_ENDPOINT_GROUPS,
+    SNAPSHOTS,
     TARGET_POOLS,
 )
 
@@ -49,6 +51,8 @@ def leave_of_cluster(context: Context, project: str, cluster: JsonObject, api: N
         left.endpoint_groups(service)
     for volume in api.listed("/api/v1/persistentvolumes"):
         left.disk(volume)
+    for content in api.listed(VOLUME_SNAPSHOTS):
+        left.snapshot(content)
 
 
 class _Left:
@@ -85,6 +89,10 @@ class _Left:
                 "subnetwork": self._subnetwork,
             }
         else:
+            # It holds the address while it changes the rule, and may end before it releases it.
+            # Source: kubernetes/cloud-provider-gcp, providers/gce/gce_loadbalancer_external.go.
+            address = {"addressType": "EXTERNAL", "status": "RESERVED", "description": about}
+            self._put(ADDRESSES, self._region, name, address)
             pool = self._put(TARGET_POOLS, self._region, name, {"description": about})
             rule |= {"loadBalancingScheme": "EXTERNAL", "target": pool}
         self._put(FORWARDING_RULES, self._region, name, rule)
@@ -152,6 +160,20 @@ class _Left:
                 },
             }
             self._put(DISKS, parts[3], parts[5], disk)
+
+    def snapshot(self, content: JsonObject) -> None:
+        """It has no label of its cluster, only its disk. Source: gcp-compute-persistent-disk-csi-
+        driver, pkg/common/parameters.go, ExtractAndDefaultSnapshotParameters.
+        """
+        # projects/PROJECT/global/snapshots/NAME
+        parts = str((content.get("status") or {}).get("snapshotHandle", "")).split("/")
+        if content["spec"].get("driver") == _DISK_DRIVER and parts[3:4] == ["snapshots"]:
+            snapshot = {
+                "status": "READY",
+                "description": "Snapshot created by GCE-PD CSI Driver",
+                "sourceDisk": f"{API}/{content['spec']['source']['volumeHandle']}",
+            }
+            self._put(SNAPSHOTS, None, parts[4], snapshot)
 
     def _put(self, kind: Kind[JsonObject], place: str | None, name: str, fields: JsonObject) -> str:
         """place: zone or region. Returns the resource's link."""

@@ -66,7 +66,7 @@ class PodIdentityAssociation(Resource):
             "eks",
             "DescribePodIdentityAssociation",
             clusterName=inputs["clusterName"],
-            associationId=resource_id,
+            associationId=_association(resource_id),
         )
         if found is None:
             return None
@@ -87,7 +87,7 @@ class PodIdentityAssociation(Resource):
     def update(
         self, session: Session, resource_id: str, old: Properties, new: Properties
     ) -> Sequence[str]:
-        where = {"clusterName": new["clusterName"], "associationId": resource_id}
+        where = {"clusterName": new["clusterName"], "associationId": _association(resource_id)}
         if old["roleArn"] != new["roleArn"]:
             call(
                 session,
@@ -108,5 +108,12 @@ class PodIdentityAssociation(Resource):
             "eks",
             "DeletePodIdentityAssociation",
             clusterName=inputs["clusterName"],
-            associationId=resource_id,
+            associationId=_association(resource_id),
         )
+
+
+def _association(resource_id: str) -> str:
+    """An import takes it behind the cluster's name. Source: terraform-provider-aws, documentation
+    of aws_eks_pod_identity_association.
+    """
+    return resource_id.rpartition(",")[2]

@@ -1,0 +1,1 @@
+"""Creations that were cut off: what the cloud is asked, where an id does not follow from names."""

@@ -1,0 +1,61 @@
+"""The account is asked for what a cut-off creation has made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.recovery import Recovered, provider_settings
+from slicewright.doctor.aws_session import AwsSession
+from slicewright.doctor.findings import NotAnswered
+from slicewright.recovery.sought import Sought, sought
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    ids: Mapping[str, str | None]
+    """By URN; None: the account has none."""
+    open: Mapping[str, str]
+    """URN -> why it stays unknown."""
+
+
+def ask(found: Recovered) -> Answers:
+    """Raises CannotAsk where AWS cannot be asked at all."""
+    resources: Sequence[Mapping[str, Any]] = found.deployment["deployment"].get("resources") or ()
+    taken = {str(one["id"]) for one in resources if "id" in one}
+    ids: dict[str, str | None] = {}
+    unclear: dict[str, str] = {}
+    for resource in found.pending:
+        settings = provider_settings(resource, resources)
+        question = sought(resource, settings.get("region"), settings.get("profile"))
+        if question is None:
+            continue
+        answer = _asked(question)
+        if isinstance(answer, str):
+            unclear[question.urn] = answer
+            continue
+        new = [one for one in answer if one.rpartition(",")[2] not in taken]
+        if len(new) > 1:
+            unclear[question.urn] = (
+                f"the account has several that it may be: {', '.join(new)}. Delete those that "
+                "nothing uses, then run this again"
+            )
+        else:
+            ids[question.urn] = new[0] if new else None
+    return Answers(ids=ids, open=unclear)
+
+
+def _asked(question: Sought) -> list[str] | str:
+    """The ids, or why there is no answer."""
+    session = AwsSession(question.region, question.profile)
+
+    def read() -> list[Mapping[str, Any]]:
+        pages = session.client(question.service).get_paginator(question.operation)
+        answers = pages.paginate(**question.parameters)
+        return [one for page in answers for one in page[question.listed]]
+
+    answer = session.answer(question.right, read)
+    if isinstance(answer, NotAnswered):
+        return " ".join(filter(None, (answer.why, answer.remedy)))
+    return question.ids(answer)
