@@ -114,3 +114,11 @@ def test_a_setting_of_a_wrong_kind_is_refused_by_name(engine: CloudEngine, tmp_p
     ran = engine.preview(gke(NETWORKS), *with_pack(tmp_path, pool_size={"most_nodes": "many"}))
     assert ran.code != 0
     assert "most_nodes" in ran.output
+
+
+def test_the_stack_itself_is_judged_by_its_file(engine: CloudEngine, tmp_path: Path) -> None:
+    """The checkout of the pack has no file of this test's stack."""
+    flags = with_pack(tmp_path, stack_secrets={"allowed": ["awskms://*"]})
+    ran = engine.preview(gke(NETWORKS), *flags)
+    assert (ran.code != 0, violated(ran.output)) == (True, {"stack-secrets"}), ran.output
+    assert "has no stack file in stacks/" in ran.output
