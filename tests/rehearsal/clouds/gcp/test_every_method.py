@@ -14,6 +14,7 @@ import pytest
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from rehearsal.clouds.gcp.account import write_account
 from rehearsal.clouds.gcp.models import DOCUMENTS
 from rehearsal.clouds.service import Cloud
@@ -83,6 +84,11 @@ class World:
         handle = f"projects/{PROJECT}/zones/{REGION}-a/disks/left"
         source = {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}
         nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": source}})
+        snapshot = {
+            "spec": {"driver": source["driver"], "source": {"volumeHandle": handle}},
+            "status": {"snapshotHandle": f"projects/{PROJECT}/global/snapshots/left"},
+        }
+        nodes.add_object(VOLUME_SNAPSHOTS, snapshot)
         self.do("container", f"{_CLUSTERS}.delete", name=CLUSTER)
         assert self.gcp.cloud.tasks.wait(120)
 
@@ -307,6 +313,8 @@ _LEFT: Mapping[str, tuple[str, _Arguments, str]] = {
     "regionBackendServices": ("backendService", _REGION, "a1"),
     "networkEndpointGroups": ("networkEndpointGroup", _ZONE, "left"),
     "disks": ("disk", _ZONE, "left"),
+    "snapshots": ("snapshot", {}, "left"),
+    "addresses": ("address", _REGION, BALANCER),
 }
 _USED = ("targetPools", "regionBackendServices")
 _LISTS_OF_LEFT: Mapping[str, _Arguments] = {
@@ -319,6 +327,7 @@ _LISTS_OF_LEFT: Mapping[str, _Arguments] = {
             "backendServices",
             "networkEndpointGroups",
             "disks",
+            "addresses",
         )
     },
 }

@@ -67,6 +67,8 @@ def test_firewall_rules_of_a_load_balancer_hold_the_network(gcp) -> None:
         where = {"project": "acme", "firewall": rule["name"]}
         gcp.call("compute", "firewalls.delete", where)
     gcp.call("compute", "networks.delete", NETWORK)
+    # Nothing uses the address, and it holds nothing.
+    gcp.call("compute", "addresses.delete", {**HERE, "address": BALANCER})
     assert gcp.cloud.inventory() == {}
 
 

@@ -18,6 +18,7 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.models import SERVICES
 from rehearsal.clouds.core.fake_control_planes import FakeControlPlanes, fake_nodes
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from rehearsal.clouds.service import Cloud
 from tests.rehearsal.clouds.aws.protocols.over_http import (
     OverHttp,
@@ -328,6 +329,12 @@ def leave_behind(tell: Told) -> None:
         nodes.add_object("/api/v1/services", service)
     csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
     nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": csi}})
+    snapshot = {
+        "metadata": {"name": "snapcontent-1"},
+        "spec": {"driver": csi["driver"], "source": {"volumeHandle": csi["volumeHandle"]}},
+        "status": {"snapshotHandle": "snap-0123456789abcdef0"},
+    }
+    nodes.add_object(VOLUME_SNAPSHOTS, snapshot)
 
 
 def node_group(tell: Told, role: str, subnets: list[str], launch_template: str) -> None:
@@ -404,6 +411,8 @@ def removal(
         tell("logs", "DeleteLogGroup", logGroupName=log["logGroupName"])
     for volume in tell("ec2", "DescribeVolumes")["Volumes"]:
         tell("ec2", "DeleteVolume", VolumeId=volume["VolumeId"])
+    for snapshot in tell("ec2", "DescribeSnapshots", OwnerIds=["self"])["Snapshots"]:
+        tell("ec2", "DeleteSnapshot", SnapshotId=snapshot["SnapshotId"])
     for interface in tell("ec2", "DescribeNetworkInterfaces")["NetworkInterfaces"]:
         identity = interface["NetworkInterfaceId"]
         tell("ec2", "DeleteNetworkInterface", NetworkInterfaceId=identity)
