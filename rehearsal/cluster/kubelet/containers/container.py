@@ -64,9 +64,7 @@ class Host(Protocol):
         """
         ...
 
-    def execute(
-        self, container: str, command: Sequence[str], output: Path
-    ) -> subprocess.Popen[bytes]:
+    def execute(self, container: str, command: Sequence[str], output: Path) -> Started:
         """Starts a command in a container that runs. For any thread. Raises as `launch`."""
         ...
 
