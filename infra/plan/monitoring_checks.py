@@ -36,7 +36,7 @@ def monitoring_of(
     if isinstance(asked, spec.ManagedPrometheus):
         yield from _check_managed(fleet, cloud)
     elif isinstance(asked, spec.PrometheusStack):
-        yield from _check_stack(asked, fleet)
+        yield from _check_stack(asked, fleet, stated)
     yield from _check_dcgm(fleet)
     return MonitoringPlan(asked=asked)
 
@@ -61,7 +61,7 @@ def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
         )
 
 
-def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet) -> Checked[None]:
+def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
     at = (*_AT, "namespace")
     operator = fleet.gpu_operator
     if asked.namespace in _OTHERS:
@@ -88,7 +88,8 @@ def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet) -> Checked[None
         )
     if asked.create_namespace:
         for key, what in (("grafana", "admin_secret"), ("alertmanager", "config_secret")):
-            if getattr(asked, key) is not None:
+            # In place of one that is wrong stands an example, of which nothing follows.
+            if getattr(asked, key) is not None and stated.has((*_AT, key)):
                 yield refuse(
                     (*_AT, "create_namespace"),
                     f"{key}.{what} is a Secret that exists, in a namespace that the stack would "

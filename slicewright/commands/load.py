@@ -85,14 +85,15 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         stack = cluster_options.stack_of(parsed)
         assert stack is not None, "-s is required"
         load_of = _load(parsed, _workload(stack[1], parsed.workload))
+        given = targets.given(parsed.url or [])
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
-    except _Wrong as e:
+    except (_Wrong, targets.BadUrl) as e:
         return say(str(e), BAD_INPUT, command="load")
     try:
         program = k6.found(parsed.k6)
-        load = load_of(_targets(parsed, stack))
+        load = load_of(given or _targets(parsed, stack))
         with _progress(console, quiet=parsed.json) as progress:
             ran = k6.run(program, load, progress)
         found = results(ran.summary, load)
@@ -169,9 +170,7 @@ def _model(asked: spec.TritonWorkload) -> str:
 
 
 def _targets(parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan]) -> tuple[Target, ...]:
-    """Raises targets.NoAddress, NoCluster."""
-    if parsed.url:
-        return targets.given(parsed.url)
+    """As the cluster knows them. Raises targets.NoAddress, NoCluster."""
     access = cluster_options.access_of(parsed, stack)
     workload = _workload(stack[1], parsed.workload)
     find = targets.of_pods if parsed.pods else targets.of_service

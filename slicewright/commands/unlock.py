@@ -35,6 +35,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
     parser.add_argument(
         "--host",
+        type=_host,
         metavar="NAME",
         action="append",
         default=[],
@@ -48,6 +49,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only say whose the locks are")
     parser.set_defaults(run=_run)
+
+
+def _host(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; write the host that the lock names")
+    return text
 
 
 class _Cannot(Exception):

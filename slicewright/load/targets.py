@@ -18,20 +18,33 @@ _PORT: Final = 8000
 """Of HTTP, of vLLM and Triton as the stack makes them."""
 
 
+class BadUrl(Exception):
+    """An address that cannot be meant; the message says what would be right."""
+
+
 class NoAddress(Exception):
     """Nothing to ask; the message says why, and what to do."""
 
 
 def given(urls: list[str]) -> tuple[Target, ...]:
-    """Raises NoAddress."""
+    """Raises BadUrl."""
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise NoAddress(f"--url {url}: write it like http://203.0.113.7:8000")
-        if parts.username or parts.password:
+        try:
+            parts = urlsplit(url)
+            wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+        except ValueError:  # of brackets, or the port
+            raise _bad(url) from None
+        if parts.username is not None or parts.password is not None:
             # Not quoted: it would be in a log.
-            raise NoAddress("--url has a password, which everybody on this machine can read")
+            raise BadUrl("--url has a password, which everybody on this machine can read")
+        if wrong or parts.query or parts.fragment:
+            raise _bad(url)
     return tuple(Target(name=url.rstrip("/"), url=url.rstrip("/")) for url in urls)
+
+
+def _bad(url: str) -> BadUrl:
+    shown = "(not shown: it may have a password)" if "@" in url else url
+    return BadUrl(f"--url {shown}: write it like http://203.0.113.7:8000")
 
 
 def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:

@@ -225,6 +225,7 @@ def test_a_program_that_is_not_k6_is_told_by_its_last_words(
         (["other"], "the stack file has no workload other that serves; it has tritonserver, llm"),
         (["llm", "--body", "/nothing"], "--body /nothing: No such file"),
         (["llm", "--key-file", "/nothing"], "--key-file /nothing: No such file"),
+        (["llm", "--url", "ftp://a"], "--url ftp://a: write it like http://203.0.113.7:8000"),
     ],
 )
 def test_wrong_use_is_told(

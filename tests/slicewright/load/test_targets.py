@@ -108,13 +108,24 @@ def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
         targets.of_pods(client(slices={"items": []}), workload())
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a", "http://", "http://a/?b=c"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000",
+        "ftp://a",
+        "http://",
+        "http://a/?b=c",
+        "http://a:99999",
+        "http://[::1",
+    ],
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(targets.NoAddress, match="write it like http"):
+    with pytest.raises(targets.BadUrl, match="write it like http"):
         targets.given([url])
 
 
-def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
-    with pytest.raises(targets.NoAddress) as refused:
-        targets.given(["http://me:secret@a:8000"])
+@pytest.mark.parametrize("port", ["8000", "99999"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(port: str) -> None:
+    with pytest.raises(targets.BadUrl) as refused:
+        targets.given([f"http://me:secret@a:{port}"])
     assert "secret" not in str(refused.value)

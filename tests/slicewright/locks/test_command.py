@@ -171,3 +171,10 @@ def test_without_pulumi_there_is_one_line(unlock: Unlock, monkeypatch: pytest.Mo
     code, said = unlock()
     assert (code, said.count("\n")) == (cli.CANNOT_RUN, 1)
     assert "pulumi does not start" in said
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_a_host_without_a_name_is_wrong_use(unlock: Unlock, host: str) -> None:
+    with pytest.raises(SystemExit) as refused:
+        unlock("--host", host)
+    assert refused.value.code == 2
