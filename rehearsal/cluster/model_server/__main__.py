@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from node_agent.nvml.probe import probe
-from rehearsal.cluster.model_server import devices, flags, start_up
+from rehearsal.cluster.model_server import devices, flags, start_up, turns
 from rehearsal.cluster.model_server.devices import Device, NoDevice
 from rehearsal.cluster.model_server.engine import Engine
 from rehearsal.cluster.model_server.flags import Flags, WrongFlags
@@ -79,6 +79,7 @@ async def _run(
         used=used,
         engine=Engine(rate, asked.max_num_seqs),
         measured=Measurements(asked.names[0], asked.max_model_len),
+        turns=_turns(used, environment),
         # The flag takes precedence, as in vLLM.
         api_key=asked.api_key or environment.get("VLLM_API_KEY") or None,
     )
@@ -94,6 +95,12 @@ async def _run(
     await serving.drained()
     _say("simulated: all requests are answered; the server ends")
     engine.cancel()
+
+
+def _turns(used: tuple[Device, ...], environment: Mapping[str, str]) -> list[turns.Turns]:
+    """None outside of a simulated node, where nobody else has the devices."""
+    at, own = turns.DIRECTORY, f"{environment.get(ADDRESS, '')}-{os.getpid()}"
+    return [turns.Turns(at / one.uuid, own) for one in used] if at.is_dir() else []
 
 
 async def _stopped(stopping: asyncio.Event, seconds: float) -> bool:

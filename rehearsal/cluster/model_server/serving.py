@@ -19,6 +19,7 @@ from rehearsal.cluster.model_server.flags import Flags
 from rehearsal.cluster.model_server.http_messages import Answering, NotHttp, Request
 from rehearsal.cluster.model_server.measurements import Measurements
 from rehearsal.cluster.model_server.openai_api import Asked, Refused
+from rehearsal.cluster.model_server.turns import Turns
 
 _STEP_S: Final = 0.01
 """Between two turns of the engine."""
@@ -34,6 +35,8 @@ class Serving:
     used: Sequence[Device]
     engine: Engine
     measured: Measurements
+    turns: Sequence[Turns] = ()
+    """On each of the devices; empty where they are no other's."""
     api_key: str | None = None
     """None: whoever reaches the server may ask."""
     created: int = field(default_factory=lambda: int(time.time()))
@@ -43,19 +46,21 @@ class Serving:
     """Requests that are being answered."""
 
     async def run(self) -> None:
-        """Advances the engine by the time that has passed, for ever."""
-        last = time.monotonic()
+        """Advances the engine by its part of the time that has passed, for ever."""
         while True:
-            if self.engine.idle:
-                async with self._moved:
-                    await self._moved.wait_for(lambda: not self.engine.idle)
-                last = time.monotonic()
-            await asyncio.sleep(_STEP_S)
-            now = time.monotonic()
-            self.engine.advance(now - last)
-            last = now
             async with self._moved:
-                self._moved.notify_all()
+                await self._moved.wait_for(lambda: not self.engine.idle)
+            with contextlib.ExitStack() as computing:
+                for one in self.turns:
+                    computing.enter_context(one.computing())
+                last = time.monotonic()
+                while not self.engine.idle:
+                    await asyncio.sleep(_STEP_S)
+                    now = time.monotonic()
+                    self.engine.advance(own_part(now - last, self.turns))
+                    last = now
+                    async with self._moved:
+                        self._moved.notify_all()
 
     async def drained(self) -> None:
         """Returns when every request that was taken is answered."""
@@ -192,3 +197,8 @@ class Serving:
         """Returns when more than `sent` tokens are generated."""
         async with self._moved:
             await self._moved.wait_for(lambda: one.generated > sent)
+
+
+def own_part(seconds: float, turns: Sequence[Turns]) -> float:
+    """Of a time in which this process and others compute on its devices, that of this one."""
+    return seconds / max((one.sharers() for one in turns), default=1)

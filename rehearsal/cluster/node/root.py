@@ -224,7 +224,7 @@ _NO_DRIVER = "overlay 151552 12 - Live 0x0000000000000000\n"
 
 
 def _make_turns(node: NodeFiles) -> None:
-    """Where servers of any user take turns on a GPU (rehearsal/cluster/model_server/triton)."""
+    """Where servers of any user share a GPU's time (rehearsal/cluster/model_server/turns.py)."""
     directory = node.root / _GPU_TURNS
     directory.mkdir(exist_ok=True)
     directory.chmod(0o777)

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from node_agent.nvml.observed import Observation
 from node_agent.nvml.probe import probe
-from rehearsal.cluster.model_server import devices
+from rehearsal.cluster.model_server import devices, turns
 from rehearsal.cluster.model_server.devices import Device, NoDevice
 from rehearsal.cluster.model_server.triton import classifier
 from rehearsal.host.toolchain import triton
@@ -24,8 +24,6 @@ from rehearsal.host.toolchain import triton
 PROGRAM: Final = "SLICEWRIGHT_REHEARSAL_TRITON"
 """Path of tritonserver."""
 ADDRESS: Final = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
-TURNS: Final = Path("/run/simulated-gpu-turns")
-"""A directory of the node, which all of its containers see."""
 _SOURCE: Final = Path(__file__).resolve().parents[4]
 _ADDRESSES: Final = ("--http-address", "--grpc-address", "--metrics-address")
 
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
             "PATH": f"{backend}:{environment.get('PATH', os.defpath)}",
             "LD_LIBRARY_PATH": f"{others}:{libraries}" if others else str(libraries),
             classifier.SHARE: str(share),
-            classifier.TURNS: str(TURNS / device.uuid),
+            classifier.TURNS: str(turns.DIRECTORY / device.uuid),
             classifier.PROCESS: environment.get(ADDRESS, str(os.getpid())),
         },
     )

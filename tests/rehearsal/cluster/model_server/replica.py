@@ -16,6 +16,7 @@ from typing import Any
 
 _PROGRAM = """
 import os, sys
+from pathlib import Path
 from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
 from rehearsal.cluster.model_server import __main__ as program
 engines = Engines(decoders=0, encoders=0, jpeg=0, ofa=0)
@@ -23,6 +24,8 @@ partition = MigDevice(uuid="MIG-1", gpu_instance=1, compute_instance=0, gpu_slic
     compute_slices=3, memory_mib=40448, multiprocessors=60, engines=engines, name="MIG 3g.40gb")
 seen = Observation(gpus=(ObservedGpu(index=0, uuid="GPU-1", mig="enabled", devices=(partition,)),))
 program.probe = lambda: seen
+if turns := os.environ.get("TURNS"):
+    program.turns.DIRECTORY = Path(turns)
 sys.exit(program.main(sys.argv[1:], os.environ))
 """
 
@@ -86,8 +89,8 @@ class Replica:
             time.sleep(0.02)
 
 
-def start(directory: Path, *flags: str, key: str) -> Replica:
-    """Returns when it serves."""
+def start(directory: Path, *flags: str, key: str, turns: Path | None = None) -> Replica:
+    """Returns when it serves. turns: for those that have the same device."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -97,6 +100,7 @@ def start(directory: Path, *flags: str, key: str) -> Replica:
             [sys.executable, "-c", _PROGRAM, "--model=org/model", f"--port={port}", *flags],
             env={
                 **os.environ,
+                "TURNS": str(turns or ""),
                 "SLICEWRIGHT_REHEARSAL_RELEASE": "0.6.2",
                 "SLICEWRIGHT_REHEARSAL_POD_ADDRESS": "127.0.0.1",
                 "VLLM_API_KEY": key,

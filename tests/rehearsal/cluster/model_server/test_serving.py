@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.cluster.model_server.turns import Turns
 from tests.rehearsal.cluster.model_server import replica
 
 KEY = "sk-only-for-this-test"
@@ -24,8 +25,8 @@ LONG = "--max-model-len=1000000"
 
 
 @contextmanager
-def serving(tmp_path: Path, *flags: str) -> Iterator[replica.Replica]:
-    made = replica.start(tmp_path, *flags, key=KEY)
+def serving(tmp_path: Path, *flags: str, turns: Path | None = None) -> Iterator[replica.Replica]:
+    made = replica.start(tmp_path, *flags, key=KEY, turns=turns)
     try:
         yield made
     finally:
@@ -224,3 +225,18 @@ def test_without_a_driver_or_with_a_wrong_flag_it_ends_with_one_line() -> None:
         assert (ended.returncode, ended.stdout) == (code, "")
         assert why in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
+
+
+def test_servers_on_one_device_share_its_time_while_both_compute(tmp_path: Path) -> None:
+    other = Turns(tmp_path / "MIG-1", "other")
+    with serving(tmp_path, LONG, turns=tmp_path) as one, serving(tmp_path, turns=tmp_path) as two:
+        assert other.sharers() == 0, "who waits for requests has no part"
+        connection = stream(one, tokens=900_000)
+        with connection.getresponse():
+            one.until(lambda: other.sharers() == 1)
+            # What the second one makes meanwhile is of half the time.
+            assert two.post("/v1/completions", {"prompt": "a", "max_tokens": 5}).status == 200
+            two.until(lambda: other.sharers() == 1)
+            one.process.kill()
+            one.until(lambda: other.sharers() == 0)
+        connection.close()

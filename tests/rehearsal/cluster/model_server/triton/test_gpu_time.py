@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rehearsal.cluster.model_server.triton import gpu_time
 from rehearsal.cluster.model_server.triton.gpu_time import GpuTime
+from rehearsal.cluster.model_server.turns import Turns
 
 _HOLD = """
 import fcntl, sys
@@ -70,7 +71,7 @@ def test_who_waits_for_requests_takes_no_turns(tmp_path: Path, slept: list[float
 
 
 def test_a_killed_process_takes_no_more_turns(tmp_path: Path) -> None:
-    device = GpuTime(share=1, turns=tmp_path, name="a")
+    turns = Turns(tmp_path, "a")
     other = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(tmp_path / "b")],
         stdin=subprocess.PIPE,
@@ -78,10 +79,10 @@ def test_a_killed_process_takes_no_more_turns(tmp_path: Path) -> None:
     )
     assert other.stdout is not None
     assert other.stdout.readline() == b"held\n"
-    assert device.sharers() == 1
+    assert turns.sharers() == 1
     other.kill()
     other.communicate()
-    assert device.sharers() == 0
+    assert turns.sharers() == 0
 
 
 @pytest.mark.parametrize("share", [0.0, -1.0, 1.01])
