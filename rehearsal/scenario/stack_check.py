@@ -64,21 +64,22 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
     match fleet.pod_autoscaling:
-        case plan.AdapterPlan():
+        case plan.AdapterPlan() if not isinstance(fleet, ByoFleetPlan):
             yield spec.Problem(
                 path=("pod_autoscaling", "by"),
-                reason=f"{_CANNOT} neither prometheus-adapter nor cert-manager can be had there",
-                instead="for a rehearsal write keda",
-                source=_KUBELET,
+                reason=f"{_CANNOT} its cluster is new and has no cert-manager, which "
+                "prometheus-adapter needs",
+                instead="for a rehearsal write keda, or cloud: byo, whose cluster has it",
+                source=_EXISTING,
             )
         case plan.KedaPlan(existing=True):
             yield spec.Problem(
                 path=("pod_autoscaling", "existing"),
                 reason=f"{_CANNOT} its cluster is new and has no KEDA",
                 instead="for a rehearsal leave it out: KEDA is then installed",
-                source=_KUBELET,
+                source=_EXISTING,
             )
-        case plan.KedaPlan() | None:
+        case plan.KedaPlan() | plan.AdapterPlan() | None:
             pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra.plan import FleetPlan, KedaPlan
+from infra.plan import AdapterPlan, FleetPlan, KedaPlan
 from infra.spec import PrometheusStack, TritonWorkload
 from rehearsal.host.toolchain import workload_tools
 
@@ -20,4 +20,6 @@ def of(fleets: Iterable[FleetPlan]) -> tuple[str, ...]:
         scaler = fleet.pod_autoscaling
         if isinstance(scaler, KedaPlan) and not scaler.existing:
             found.add("autoscaling")
+        if isinstance(scaler, AdapterPlan):
+            found.add("custom-metrics")
     return tuple(sorted(found))

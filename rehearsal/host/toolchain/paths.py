@@ -41,6 +41,8 @@ class Toolchain:
     """KEDA's operator."""
     keda_adapter: Path | None = None
     """KEDA's server of the API external.metrics.k8s.io."""
+    prometheus_adapter: Path | None = None
+    """The server of the API custom.metrics.k8s.io."""
     k6: Path | None = None
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""

@@ -21,6 +21,7 @@ _PROMETHEUS = "3.13.5"
 _PROMETHEUS_OPERATOR = "0.85.0"
 _KEDA = "2.21.0"
 _K6 = "1.8.1"
+_PROMETHEUS_ADAPTER = "0.12.0"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -106,12 +107,30 @@ TOOLS: tuple[Tool, ...] = (
     ),
     # With a main of our own: see there.
     _of_keda("keda-adapter", field="keda_adapter", package=".", expected_s=80),
+    # Apart from KEDA, in whose place it is: a stack has one of the two.
+    Tool(
+        name="prometheus-adapter",
+        version=_PROMETHEUS_ADAPTER,
+        group="custom-metrics",
+        # It has no flag that only reports a version.
+        binaries=(
+            Binary(
+                field="prometheus_adapter",
+                name="prometheus-adapter",
+                package="sigs.k8s.io/prometheus-adapter/cmd/adapter",
+            ),
+        ),
+        source=GoModule(directory=_GO / "prometheus_adapter"),
+        expected_s=150,
+    ),
 )
 
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
-"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA; triton."""
+"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
+custom-metrics: prometheus-adapter; triton.
+"""
 
 
 def of(groups: Collection[str]) -> tuple[Tool, ...]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.plan import ByoFleetPlan
-from kubeapi import Client
+from infra.plan import AdapterPlan, ByoFleetPlan
+from kubeapi import ApiError, Client, Unreachable
 from rehearsal.clouds.core.control_planes import LocalControlPlanes
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.cluster.control_plane import ControlPlaneError
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster import leftovers, record
+from rehearsal.scenario.existing_cluster import certificates, leftovers, record
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 
 _RECORD: Final = "as-it-was.json"
@@ -27,7 +27,8 @@ _AGAIN_S: Final = 0.5
 
 def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     """Makes the cluster of the fleet with its nodes, a record of every object in it, and the user's
-    kubeconfig with the context that the stack file names. Raises RehearsalError.
+    kubeconfig with the context that the stack file names. It has cert-manager if the fleet asks
+    for it. Raises RehearsalError.
     """
     assert fleet.cluster is not None, "stack_check refuses hosts without a cluster"
     name = fleet.cluster.name
@@ -43,7 +44,13 @@ def make(environment: Environment, fleet: ByoFleetPlan) -> None:
         raise RehearsalError(f"existing cluster {name}: {e}") from e
     admin = environment.kubeconfigs()[name]
     _write_kubeconfig(environment.user_kubeconfig, admin, fleet.cluster.context)
-    found = record.settled(Client.from_kubeconfig(admin), timeout_s=_SETTLED_S)
+    client = Client.from_kubeconfig(admin)
+    if isinstance(fleet.pod_autoscaling, AdapterPlan):
+        try:
+            certificates.install(client)
+        except (ApiError, Unreachable) as e:
+            raise RehearsalError(f"existing cluster {name}: cert-manager: {e}") from e
+    found = record.settled(client, timeout_s=_SETTLED_S)
     (admin.parent / _RECORD).write_text(json.dumps(found))
 
 

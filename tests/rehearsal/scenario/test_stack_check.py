@@ -174,6 +174,30 @@ def test_autoscalers_that_cannot_be_had_are_refused() -> None:
         fleet = plan.read(json.dumps(changed), spec.Source("test", changed))
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
-    assert refused(by="prometheus-adapter") == [("pod_autoscaling", "by")]
+    assert refused(by="prometheus-adapter") == []
     assert refused(by="keda", existing=True) == [("pod_autoscaling", "existing")]
     assert refused(by="keda") == []
+
+
+def test_a_new_cluster_has_no_cert_manager_for_prometheus_adapter() -> None:
+    raw = {
+        **EKS,
+        "node_pools": [{"name": "p", "machine_type": "g5.xlarge", "nodes": {"count": 1}}],
+        "monitoring": {"prometheus": "stack"},
+        "pod_autoscaling": {"by": "prometheus-adapter"},
+        "workloads": [
+            {
+                "name": "llm",
+                "kind": "vllm",
+                "namespace": "ai",
+                "pool": "p",
+                "image": "vllm/vllm-openai:v0.6.2",
+                "model": {"name": "org/small", "parameters": "500M"},
+                "autoscaling": {"metric": "cache-usage", "target": 80},
+            }
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    (problem,) = stack_check.unrehearsable(fleet)
+    assert problem.path == ("pod_autoscaling", "by")
+    assert "has no cert-manager" in problem.reason

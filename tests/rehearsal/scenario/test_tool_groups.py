@@ -50,3 +50,8 @@ def test_a_stack_that_installs_a_chart_needs_what_runs_in_its_pods(
     file.write_text(yaml.safe_dump(raw))
     # One of its servers is Triton.
     assert set(tool_groups.of([plan.read_file(file)])) == wanted | {"triton"}
+
+
+def test_a_stack_has_keda_or_prometheus_adapter_and_not_the_other() -> None:
+    fleet = plan.read_file(PROJECT / "tests/infra/golden/prometheus-adapter.yaml")
+    assert set(tool_groups.of([fleet])) == {"custom-metrics", "monitoring", "triton"}

@@ -59,6 +59,9 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "ghcr.io/kedacore/keda-metrics-apiserver": _Known(
         path=lambda tools: tools.keda_adapter, listens={}, host="bind-address", user=_KEDA_USER
     ),
+    "registry.k8s.io/prometheus-adapter/prometheus-adapter": _Known(
+        path=lambda tools: tools.prometheus_adapter, listens={}, host="bind-address"
+    ),
 }
 
 

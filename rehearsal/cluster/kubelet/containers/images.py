@@ -118,6 +118,8 @@ def program(
         return _sleeper(last, "the GPU operator stand-in labels the nodes and copies NodeFeatures")
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
+    if name == "quay.io/jetstack/cert-manager-controller":
+        return _module("rehearsal.cluster.cert_manager")
     if name == "registry.k8s.io/pause":
         return _sleeper(last, "it does nothing anywhere")
     if name in ("cos-nvidia-installer", "gke-nvidia-installer"):
@@ -176,7 +178,8 @@ def program(
                 "k8s-driver-manager, container-toolkit, k8s-mig-manager, k8s-device-plugin "
                 "(nvidia-device-plugin, gpu-feature-discovery), cuda and tritonserver with a "
                 "command, GKE's nvidia-gpu-device-plugin and driver installers, Prometheus, its "
-                "operator, and KEDA; kwok simulates pods of other registries"
+                "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
+                "registries"
             )
 
 

@@ -34,6 +34,7 @@ MONITORING = replace(
     config_reloader=Path("/t/reloader"),
     keda=Path("/t/keda"),
     keda_adapter=Path("/t/keda-adapter"),
+    prometheus_adapter=Path("/t/prometheus-adapter"),
 )
 
 
@@ -259,6 +260,13 @@ def test_programs_that_serve_listen_on_their_pods_address_only() -> None:
     assert runs_as_process(server)
     assert on_its_address(server, "--secure-port=6443") == (
         "/t/keda-adapter",
+        "--secure-port=6443",
+        "--bind-address=127.30.1.2",
+    )
+    adapter = "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
+    assert runs_as_process(adapter)
+    assert on_its_address(adapter, "--secure-port=6443") == (
+        "/t/prometheus-adapter",
         "--secure-port=6443",
         "--bind-address=127.30.1.2",
     )
