@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from infra import plan, spec, values
+from infra.values.monitoring.scrapes import monitors
 from kubeapi import ApiError
 from rehearsal.cluster.cert_manager.certificates import secret_of
 from rehearsal.scenario.existing_cluster import certificates
@@ -78,9 +79,7 @@ def adapter(cluster: Any, prometheus: Prometheus) -> Iterator[None]:
     (workload,) = fleet.deployments
     assert fleet.pod_autoscaling is not None
     assert prometheus.url == fleet.pod_autoscaling.prometheus_url
-    (monitor,) = (
-        one for one in values.monitors(fleet) if "tritonserver" in one["metadata"]["name"]
-    )
+    (monitor,) = (one for one in monitors(fleet) if "tritonserver" in one["metadata"]["name"])
     apply(cluster, monitor)
     _serve(cluster, dict(monitor["spec"]["selector"]["matchLabels"]))
     made = values.adapter_objects(fleet)
