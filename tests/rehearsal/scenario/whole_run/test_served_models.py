@@ -29,6 +29,7 @@ from rehearsal.cluster.model_server.devices import Device
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.workload_secrets import WorkloadSecrets
+from slicewright import cli
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run import inside
 
@@ -61,8 +62,14 @@ class Run:
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
+@pytest.fixture(scope="session")
+def k6(one_tool: Callable[[str], Path]) -> Path:
+    """For the session, so that it is found before an environment has a home of its own."""
+    return one_tool("k6")
+
+
 @pytest.fixture(scope="module")
-def run(make_environment: Callable[[str], Environment]) -> Run:
+def run(k6: Path, make_environment: Callable[[str], Environment]) -> Run:
     environment = make_environment(STACK)
     engine, said = Engine(environment, STACK, print), list[str]()
     assert engine.init().code == 0
@@ -190,6 +197,25 @@ def test_all_sixteen_answer_under_load_by_the_address_of_their_service(run: Run)
     assert [one.status for one in answers] == [200] * 32 * 4
     assert {one.tokens for one in answers} == {50}
     assert len({one.device for one in answers}) == 16
+
+
+def test_k6_tells_what_each_partition_carries(
+    run: Run, k6: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # S0-55
+    """Of all sixteen: by how many tokens they differ is the simulation's."""
+    key_file = tmp_path / "key"
+    key_file.write_text(run.values["api-key"])
+    addresses = [f"http://{pod['status']['podIP']}:8000" for pod in run.pods()]
+    command = ["load", "-s", str(run.environment.stack_file(STACK)), "llm-deployment", "--json"]
+    command += ["--users", "64", "--duration", "3s", "--tokens", "50"]
+    command += ["--key-file", str(key_file), "--k6", str(k6)]
+    code = cli.main([*command, *(part for one in addresses for part in ("--url", one))])
+    out, progress = capsys.readouterr()
+    assert code == 0, progress
+    found = json.loads(out)
+    assert {one["url"] for one in found["replicas"]} == set(addresses)
+    assert all(one["answered"] > 0 and one["failed"] == 0 for one in found["replicas"])
+    assert found["whole"]["tokens"] == 50 * found["whole"]["answered"]
 
 
 def test_a_killed_server_comes_back_and_no_other_notices(run: Run) -> None:
