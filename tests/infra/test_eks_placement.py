@@ -29,7 +29,8 @@ def test_a_pool_has_a_group_of_its_own_in_its_launch_template(record: Record) ->
     made = record("test", fleet=written("efa: true, zones: [us-west-2b]"))
     (group,) = (m for m in made if m.type == "aws:ec2/placementGroup:PlacementGroup")
     assert (group.name, group.inputs["strategy"]) == ("eks-a", "cluster")
-    assert group.inputs["tags"] == {"Name": "c", "slicewright.io/stack": "project/stack"}
+    assert group.inputs["tags"]["Name"] == "c"
+    assert "slicewright.io/stack" in group.inputs["tags"]
     templates = {m.name: m.inputs for m in made if m.type.endswith(":LaunchTemplate")}
     assert templates["eks-a"]["placement"] == {"groupName": "eks-a"}
     assert "placement" not in templates["eks-b"]
