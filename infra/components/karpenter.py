@@ -132,7 +132,8 @@ class Karpenter(pulumi.ComponentResource):
             f"{self._name}-{pool}-{kind.lower()}",
             api_version=api_version,
             kind=kind,
-            metadata={"name": pool, "annotations": dict(annotations)},
+            # Not an empty map: the API server drops it, and every `up` would write it again.
+            metadata={"name": pool, **({"annotations": dict(annotations)} if annotations else {})},
             spec=spec,
             opts=pulumi.ResourceOptions(
                 parent=self,
