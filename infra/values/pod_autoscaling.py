@@ -76,11 +76,9 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
         "pollingInterval": _POLL_S,
         "minReplicaCount": scaling.min,
         "maxReplicaCount": scaling.max,
-        "advanced": {
-            # Else the replicas of a day would be those of its first minute, when it goes.
-            "restoreToOriginalReplicaCount": False,
-            "horizontalPodAutoscalerConfig": {"behavior": scaling_behavior(scaling)},
-        },
+        # Without restoreToOriginalReplicaCount: by default replicas stay as they are when it goes.
+        # Where KEDA writes the object it drops a `false`, and every `up` would write it again.
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling_behavior(scaling)}},
         "triggers": _triggers(plan, scaling, prometheus_url),
         "fallback": {
             "failureThreshold": scaling.asked.fallback.failures,

@@ -113,6 +113,11 @@ http.server.ThreadingHTTPServer((os.environ["POD_IP"], 8000), Handler).serve_for
 """
 
 
+def served_demand(demand: int) -> str:
+    """A program that serves a metric `demand`, and takes another value by POST /NUMBER."""
+    return _SERVED.replace("DEMAND", str(demand))
+
+
 class Source:
     """A pod with a metric `demand`, and the PodMonitor of it."""
 
@@ -123,7 +128,7 @@ class Source:
         probe = {"tcpSocket": {"port": "metrics"}, "periodSeconds": 1}
         path = cluster.run_python(
             name,
-            _SERVED.replace("DEMAND", str(demand)),
+            served_demand(demand),
             container={"ports": ports, "readinessProbe": probe},
         )
         self._address = cluster.ready(path)["status"]["podIP"]

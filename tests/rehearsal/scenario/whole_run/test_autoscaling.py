@@ -7,6 +7,7 @@ time on a GPU is simulated (docs/reference/simulated-monitoring.md, simulated-tr
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -18,12 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import Client
+from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.host.toolchain import Toolchain, triton
 from rehearsal.scenario import existing_cluster, model_shares
 from rehearsal.scenario.engine_runs import Engine
@@ -40,6 +43,7 @@ NAME = "tritonserver"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/default/deployments/{NAME}"
 SCALED = f"/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects/{NAME}"
 AUTOSCALER = f"/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/keda-hpa-{NAME}"
+PROMETHEUS = "kube-prom-stack-kube-prome-prometheus"
 LONG_S = 600
 
 
@@ -62,6 +66,18 @@ class Run:
             if pod["metadata"]["name"].startswith(beginning)
             and "deletionTimestamp" not in pod["metadata"]
         ]
+
+    def measured(self, query: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each series; none while Prometheus does not answer."""
+        service = f"/api/v1/namespaces/monitoring/services/{PROMETHEUS}"
+        address = self.client.get(service)["metadata"]["annotations"][ADDRESS]
+        try:
+            connection = http.client.HTTPConnection(address, 9090, timeout=30)
+            connection.request("GET", f"/api/v1/query?{urlencode({'query': query})}")
+            found = json.loads(connection.getresponse().read())["data"]["result"]
+        except (OSError, ValueError, KeyError, http.client.HTTPException):
+            return []
+        return [(one["metric"], float(one["value"][1])) for one in found]
 
     def kill(self, namespace: str, beginning: str) -> None:
         """Every process of one such pod; the kubelet starts its containers again."""
@@ -157,6 +173,33 @@ def test_it_is_made_with_one_replica_and_keda_has_made_its_autoscaler(run: Run) 
         one for one in run.client.get(SCALED)["status"]["conditions"] if one["type"] == "Ready"
     )
     assert condition["status"] == "True"
+
+
+def test_agent_controller_and_server_are_scraped_and_the_fleets_rules_have_values(
+    run: Run,
+) -> None:
+    until(
+        lambda: (
+            {labels["job"] for labels, _ in run.measured("up == 1")}
+            >= {
+                "monitoring/node-agent",
+                "monitoring/fleet-controller",
+                f"monitoring/workload-default-{NAME}",
+            }
+        )
+    )
+    # Of the controller: the one node of the pool is proven.
+    until(
+        lambda: (
+            run.measured("pool:slicewright_nodes_proven:ratio")
+            == [({"__name__": "pool:slicewright_nodes_proven:ratio", "pool": "a100-40gb"}, 1.0)]
+        )
+    )
+    # Of the agent: what it found is what was wanted.
+    for metric in ("slicewright_partitions_desired", "slicewright_partitions_observed"):
+        found = run.measured(f"sum by (profile) ({metric})")
+        assert found == [({"profile": "1g.5gb"}, 7.0)], metric
+    assert run.measured('ALERTS{alertstate="firing"}') == []
 
 
 def test_load_brings_seven_replicas_and_its_end_takes_six_of_them_away(

@@ -1,9 +1,14 @@
-"""An EKS pool that begins without nodes: cluster-autoscaler, installed by its chart, adds one for a
-pod that asks for a partition, `up` keeps it, and it goes when the pod has.
+"""An EKS pool and a server that both begin with nothing: a request at the gateway brings a replica
+by KEDA, that brings a node by cluster-autoscaler, which is verified before the server starts on it;
+`up` keeps both, and when nobody asks any more the server goes, and then the node.
+
+Prometheus, KEDA and Kubernetes' autoscaler are real; cluster-autoscaler, GPUs, NVIDIA's operands
+and vLLM are simulated.
 """
 
 from __future__ import annotations
 
+import http.client
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,34 +16,45 @@ from typing import Any
 import pytest
 import yaml
 
+from fleet_controller import api
 from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
+from rehearsal.cluster.kubelet.services.proxy import ADDRESS
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
+from tests.rehearsal.cluster.monitoring.installed import served_demand
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
 SLICE = "nvidia.com/mig-1g.10gb"
-PODS = "/api/v1/namespaces/default/pods"
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "wants", "namespace": "default"},
-    "spec": {
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-        "terminationGracePeriodSeconds": 0,
-        "containers": [
-            {"name": "c", "image": "example.org/job:1", "resources": {"limits": {SLICE: "1"}}}
-        ],
+DEPLOYMENT = "/apis/apps/v1/namespaces/ai/deployments/llm"
+PODS = "/api/v1/namespaces/ai/pods"
+GATEWAY = "/api/v1/namespaces/default/pods/gateway"
+SERVER: dict[str, Any] = {
+    "name": "llm",
+    "kind": "vllm",
+    "namespace": "ai",
+    "pool": "demo-gpu-workers",
+    "image": "vllm/vllm-openai:v0.6.2",
+    "model": {"name": "org/small", "parameters": "500M"},
+    "autoscaling": {
+        "min": 0,
+        "max": "partitions",
+        "metric": "requests-waiting",
+        "target": 1,
+        "wake": "max(demand) or vector(0)",
+        "cooldown": "5s",
+        "scale_down": {"stabilization": "0s"},
     },
 }
 
 
 @pytest.fixture(scope="module")
-def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
+def engine(make_environment_with_all_tools: Callable[[str], Environment]) -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         # What NVIDIA's programs do is shown by the other runs.
         patch.setenv(process_images.VARIABLE, "simulated")
-        environment = make_environment("s1-scaled")
+        environment = make_environment_with_all_tools("s1-scaled")
         stack_file = environment.stack_file("s1")
         stack = yaml.safe_load(stack_file.read_text())
         fleet = stack["config"]["slicewright:fleet"]
@@ -55,6 +71,8 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
             "nodes": {"min": 0, "max": 2},
             "partition": {"mode": "operator", "layout": {"1g.10gb": 7}},
         }
+        fleet["monitoring"] = {"prometheus": "stack", "scrape_interval": "2s"}
+        fleet["workloads"] = [SERVER]
         stack_file.write_text(yaml.safe_dump(stack))
         engine = Engine(environment, "s1", print)
         assert engine.init().code == 0
@@ -68,19 +86,93 @@ def client(engine: Engine) -> Client:
     return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
 
 
+@pytest.fixture(scope="module")
+def gateway(client: Client) -> Callable[[int], None]:
+    """What is in front of the servers; it tells Prometheus how many ask."""
+    made = {"name": "gateway", "namespace": "default", "labels": {"app": "gateway"}}
+    client.create(
+        "/api/v1/namespaces/default/configmaps",
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": made,
+            "data": {"main.py": served_demand(0)},
+        },
+    )
+    container = {
+        "name": "main",
+        "image": PYTHON,
+        "command": ["python", "/code/main.py"],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "ports": [{"name": "metrics", "containerPort": 8000}],
+        "readinessProbe": {"tcpSocket": {"port": "metrics"}, "periodSeconds": 1},
+        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+    }
+    client.create(
+        "/api/v1/namespaces/default/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": made,
+            "spec": {
+                "containers": [container],
+                "volumes": [{"name": "code", "configMap": {"name": "gateway"}}],
+            },
+        },
+    )
+    client.create(
+        "/apis/monitoring.coreos.com/v1/namespaces/default/podmonitors",
+        {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PodMonitor",
+            "metadata": made | {"labels": {"release": "kube-prom-stack"}},
+            "spec": {
+                "selector": {"matchLabels": {"app": "gateway"}},
+                "podMetricsEndpoints": [{"port": "metrics", "interval": "2s"}],
+            },
+        },
+    )
+    until(lambda: "Ready" in conditions(client.get(GATEWAY)), "the gateway never ran")
+    address = client.get(GATEWAY)["status"]["podIP"]
+
+    def asks(number: int) -> None:
+        connection = http.client.HTTPConnection(address, 8000, timeout=30)
+        connection.request("POST", f"/{number}")
+        assert connection.getresponse().status == 204
+
+    return asks
+
+
+def conditions(found: dict[str, Any]) -> dict[str, str]:
+    """Since when those are true that are."""
+    return {
+        one["type"]: one["lastTransitionTime"]
+        for one in (found.get("status") or {}).get("conditions") or ()
+        if one["status"] == "True"
+    }
+
+
 def gpu_nodes(client: Client) -> list[dict[str, Any]]:
     selector = "eks.amazonaws.com/nodegroup=demo-gpu-workers"
     return list(client.get("/api/v1/nodes", labelSelector=selector)["items"])
 
 
+def replicas(client: Client) -> tuple[int, int]:
+    """Wanted, and ready."""
+    found = client.get(DEPLOYMENT)
+    return found["spec"]["replicas"], found["status"].get("readyReplicas", 0)
+
+
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 420
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)
 
 
-def test_the_chart_runs_it_on_the_system_pool(client: Client) -> None:
+def test_the_chart_runs_it_on_the_system_pool_and_there_is_no_server_and_no_node(
+    client: Client,
+) -> None:
     (pod,) = client.get(
         "/api/v1/namespaces/kube-system/pods",
         labelSelector="app.kubernetes.io/name=aws-cluster-autoscaler",
@@ -88,32 +180,47 @@ def test_the_chart_runs_it_on_the_system_pool(client: Client) -> None:
     node = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "system"
     assert gpu_nodes(client) == []
+    assert replicas(client) == (0, 0)
 
 
-def test_a_pod_that_asks_for_a_partition_gets_a_node_that_is_verified(client: Client) -> None:
-    client.create(PODS, POD)
-    until(
-        lambda: client.get(f"{PODS}/wants")["status"].get("phase") == "Running",
-        "the pod never ran on a partition of a new node",
-    )
+def test_a_request_brings_a_replica_and_that_a_node_which_is_verified_before_it_starts(
+    client: Client, gateway: Callable[[int], None]
+) -> None:
+    gateway(1)
+    until(lambda: replicas(client) == (1, 1), "no server on a partition of a new node")
     (node,) = gpu_nodes(client)
-    assert client.get(f"{PODS}/wants")["spec"]["nodeName"] == node["metadata"]["name"]
+    (pod,) = client.get(PODS)["items"]
+    assert pod["spec"]["nodeName"] == node["metadata"]["name"]
+    # It was bound when the agent had proven the partitions, and the controller had let pods in.
+    assert conditions(pod)["PodScheduled"] >= conditions(node)[api.NODE_CONDITION]
+    assert api.STARTUP_TAINT_KEY not in {taint["key"] for taint in node["spec"].get("taints", ())}
     assert {k: v for k, v in node["status"]["allocatable"].items() if k.startswith("nvidia")} == {
         "nvidia.com/gpu": "0",
         SLICE: "7",
     }
+    service = client.get("/api/v1/namespaces/ai/services/llm")
+    address = service["metadata"]["annotations"][ADDRESS]
+    connection = http.client.HTTPConnection(address, 8000, timeout=60)
+    connection.request("GET", "/v1/models")
+    assert connection.getresponse().status == 200
 
 
-def test_the_next_up_keeps_the_node(client: Client, engine: Engine) -> None:
+def test_the_next_up_keeps_the_node_and_the_replica(client: Client, engine: Engine) -> None:
     before = [node["spec"]["providerID"] for node in gpu_nodes(client)]
     again = engine.up("--expect-no-changes")
     assert again.code == 0, again.output
     assert [node["spec"]["providerID"] for node in gpu_nodes(client)] == before
+    assert replicas(client) == (1, 1)
 
 
-def test_the_node_goes_when_nothing_needs_it(client: Client) -> None:
-    client.delete(f"{PODS}/wants", gracePeriodSeconds="0")
+def test_when_nobody_asks_the_server_goes_and_then_the_node(
+    client: Client, gateway: Callable[[int], None]
+) -> None:
+    gateway(0)
+    until(lambda: replicas(client) == (0, 0), "the server stays")
     until(lambda: gpu_nodes(client) == [], "the empty node stays")
+    for path in (GATEWAY, "/apis/monitoring.coreos.com/v1/namespaces/default/podmonitors/gateway"):
+        client.delete(path)
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
