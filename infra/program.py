@@ -298,6 +298,7 @@ def _deploy_in_cluster(
             "workload",
             fleet,
             after={name: [pools.proven(pool)] for name, pool in pools.pools.items()},
+            system=site.system,
             opts=inside,
         )
         servers = workloads.namespaces

@@ -54,15 +54,19 @@ class Workloads(pulumi.ComponentResource):
         fleet: FleetPlan,
         *,
         after: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
+        system: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what its pods need: nodes that are verified."""
+        """after: by pool, what its pods need: nodes that are verified. system: nodes without GPUs,
+        which go after the namespaces: Kubernetes ends a namespace only while every aggregated
+        API answers, as that of KEDA's pods there.
+        """
         super().__init__("slicewright:index:Workloads", name, {}, opts)
         namespaces = {
             made["metadata"]["name"]: _declare(
                 f"{name}-namespace-{made['metadata']['name']}",
                 made,
-                pulumi.ResourceOptions(parent=self),
+                pulumi.ResourceOptions(parent=self, depends_on=list(system)),
             )
             for made in values.workload_namespaces(fleet)
         }

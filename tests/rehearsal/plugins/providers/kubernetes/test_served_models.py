@@ -36,6 +36,7 @@ PROGRAM = """
         "workload",
         fleet,
         after={pool.name: [] for pool in fleet.pools},
+        system=[],
         opts=pulumi.ResourceOptions(providers=[provider]),
     )
 """
