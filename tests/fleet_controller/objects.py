@@ -52,6 +52,11 @@ def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
     }
 
 
+def later_report(node: dict[str, Any], pool: str) -> dict[str, Any]:
+    """What the agent writes once the node's layout is set: what it wrote before does not count."""
+    return report(node, pool, time=stamp(time.time() + 2))
+
+
 def bare(path: str) -> NodePod:
     """`namespace/name`, with GPUs and without a controller: nobody may evict it."""
     namespace, _, name = path.partition("/")

@@ -574,6 +574,7 @@ class TestController:
         api_server.wait(lambda: api_server.node("m1").mig_config == "mig-1234", "the label is set")
         assert api_server.node("m1").mig_state is None
         assert api_server.node("m1").held
+        api_server.apply(REPORTS, objects.later_report(node, "mig"))
         api_server.wait(
             lambda: self._reason(api_server, "m1") == "MigManagerBusy", "it waits for mig-manager"
         )
@@ -712,6 +713,7 @@ class TestController:
         assert "nodeName" not in other["spec"], "nothing is bound to it"
         made = {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}}
         admin.patch("/api/v1/nodes/e1", made)
+        api_server.apply(REPORTS, objects.later_report(node, "evict"))
         wait(lambda: self._verified(api_server, "evict")[0] == "True", "proven")
         self._released(api_server, "e1")
         assert not api_server.node("e1").unschedulable

@@ -90,7 +90,7 @@ class Replicas:
 
 @dataclass
 class Watcher:
-    """Sees every version of every node of the pool, from outside, and plays mig-manager."""
+    """Sees every version of every node of the pool, from outside; plays mig-manager and agents."""
 
     admin: Client
     stop: threading.Event = field(default_factory=threading.Event)
@@ -121,6 +121,11 @@ class Watcher:
                 self.wrong.append(f"{node.name} is cut and open to pods")
             done = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
             self.admin.patch(f"/api/v1/nodes/{node.name}", done, kind="merge")
+            owner = {"metadata": {"name": node.name, "uid": node.uid}}
+            written = objects.later_report(owner, _POOL)
+            self.admin.patch(
+                f"{REPORTS}/{node.name}", written, kind="apply", fieldManager="test", force="true"
+            )
 
 
 @pytest.fixture

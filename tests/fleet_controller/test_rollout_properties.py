@@ -322,9 +322,15 @@ class AnyHistory(RuleBasedStateMachine):
         elif status["Verified"]["status"] == "True" or status["Verified"]["reason"] == UNDONE:
             assert (status["Verified"]["status"] == "False") == world.pool.undone
             assert status["Settled"]["status"] == "True"
-            assert not noted
-            assert all(world.cut[name] == world.pool.mig_config for name in world.nodes)
-            assert not any(node.held for node in world.nodes.values())
+            # Of an undone pool, too, some may stay wrong.
+            failing = {one["name"] for one in world.pool.status.get("failingNodes") or ()}
+            assert len(failing) <= (world.policy.tolerated(len(world.nodes)) if failing else 0)
+            assert not failing or world.pool.undone
+            assert noted.keys() <= failing
+            for name, node in world.nodes.items():
+                if name not in failing:
+                    assert world.cut[name] == world.pool.mig_config
+                    assert not node.held
         elif status["Verified"]["reason"] in ("RolloutPaused", "RolloutAborted"):
             assert world.pool.suspended
             assert status["Settled"]["status"] == "True"

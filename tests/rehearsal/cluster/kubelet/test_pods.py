@@ -433,7 +433,7 @@ def test_a_missing_variable_is_waited_for(cluster: Any) -> None:
 
 def test_unsupported_fields_are_refused_by_name(cluster: Any) -> None:
     path = cluster.run_python(
-        "exec-probe", "print(1)", container={"readinessProbe": {"exec": {"command": ["true"]}}}
+        "grpc-probe", "print(1)", container={"readinessProbe": {"grpc": {"port": 9000}}}
     )
     waiting = cluster.until(
         path, lambda p: container_of(p) if _waits_for(p) == "RehearsalUnsupported" else None

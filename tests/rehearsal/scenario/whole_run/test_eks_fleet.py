@@ -92,7 +92,11 @@ _LEFT: Mapping[str, dict[str, Any]] = {
         },
     },
 }
-_SIGNED_AS = {"elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
+_SIGNED_AS = {
+    "aws-iam": "iam",
+    "elb": "elasticloadbalancing",
+    "elbv2": "elasticloadbalancing",
+}
 
 
 @pytest.fixture(scope="module")
