@@ -247,7 +247,7 @@ def _with_modules(program: Program) -> Program:
             *program.path,
             Path(sys.base_prefix),
             Path(sys.prefix),
-            stand_ins.SOURCE,
+            *stand_ins.PACKAGES,
         ),
         env=(source, ("PYTHONDONTWRITEBYTECODE", "1")),
     )

@@ -15,6 +15,10 @@ from rehearsal.cluster.node import driver_kernel
 
 SOURCE = Path(__file__).resolve().parents[4]
 """The source tree, from which this interpreter imports the modules."""
+PACKAGES = tuple(sorted(found.parent for found in SOURCE.glob("*/__init__.py")))
+"""What containers are given of it: not the whole tree, where the environments of users lie, too, in
+directories that are closed to the users of containers.
+"""
 MPS_CONTROL = SOURCE / "rehearsal" / "cluster" / "node" / "mps_control.py"
 """`nvidia-cuda-mps-control`, a program of the standard library only."""
 
