@@ -1,7 +1,7 @@
-"""What NVIDIA's GPU operator leaves in a cluster when its chart is uninstalled.
+"""What the GPU operator and the Prometheus operator leave when their charts are uninstalled.
 
 These are the only differences that a rehearsal does not hold against a stack after `destroy`; it
-says how many they are. Each is NVIDIA's own behaviour:
+says how many they are. Each is the charts' own behaviour:
 
 - its labels on nodes stay: NVIDIA/gpu-operator #1391, and the review of #2571 ("we don't remove
   labels during uninstallation"). NFD's and GPU feature discovery's do not: NFD's chart takes them
@@ -25,8 +25,9 @@ _PATTERNS: Final = (
     r"nodes/\S+: metadata\.annotations\[nvidia\.com/gpu-driver-upgrade-enabled\] is new: 'true'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/mig\.config(\.state)?\] is new: '.*'",
     r"customresourcedefinitions\.apiextensions\.k8s\.io/[a-z]+\."
-    r"(nvidia\.com|nfd\.k8s-sigs\.io) is new",
-    r"apiservices\.apiregistration\.k8s\.io/v\w+\.(nvidia\.com|nfd\.k8s-sigs\.io) is new",
+    r"(nvidia\.com|nfd\.k8s-sigs\.io|monitoring\.coreos\.com) is new",
+    r"apiservices\.apiregistration\.k8s\.io/v\w+\."
+    r"(nvidia\.com|nfd\.k8s-sigs\.io|monitoring\.coreos\.com) is new",
 )
 _ANY: Final = re.compile("|".join(_PATTERNS))
 
