@@ -15,12 +15,27 @@ from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
-from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import POD, PODS, SLICE, until
+from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE, until
 
 pytestmark = [pytest.mark.rehearsal]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
-NO_WHOLE = {"key": "slicewright.io/no-whole-gpu", "operator": "Exists"}
+PODS = "/api/v1/namespaces/default/pods"
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "wants", "namespace": "default"},
+    "spec": {
+        "tolerations": [
+            {"key": "nvidia.com/gpu", "operator": "Exists"},
+            {"key": "slicewright.io/no-whole-gpu", "operator": "Exists"},
+        ],
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {"name": "c", "image": "example.org/job:1", "resources": {"limits": {SLICE: "1"}}}
+        ],
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +91,7 @@ def test_up_makes_no_machine(client: Client, engine: Engine) -> None:
 def test_a_pod_for_a_partition_runs_on_a_machine_that_was_verified(
     client: Client, engine: Engine
 ) -> None:
-    tolerations = [*POD["spec"]["tolerations"], NO_WHOLE]  # type: ignore[index]
-    client.create(PODS, {**POD, "spec": {**POD["spec"], "tolerations": tolerations}})  # type: ignore[dict-item]
+    client.create(PODS, POD)
     until(lambda: bool(gpu_nodes(client)), "no node came")
     ran_before_proof = False
 
