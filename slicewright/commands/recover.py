@@ -124,5 +124,7 @@ def _pulumi(*arguments: str, shown: bool = False) -> str:
         raise _Failed(f"pulumi does not start ({e.strerror}); install it, or mend PATH") from None
     if done.returncode:
         said = (done.stderr or "").strip() or "see above"
+        if said.endswith("checkpoint: EOF"):
+            said += "; `slicewright unlock` mends that, where the backend is a directory"
         raise _Failed(f"`pulumi {' '.join(arguments[:2])}` failed: {said}")
     return done.stdout or ""

@@ -17,7 +17,8 @@ from rich.console import Console
 from infra import spec
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
-from slicewright.locks.backends import Backend, Unsupported, backend_of
+from slicewright.locks.attributes import cut_off
+from slicewright.locks.backends import Backend, Directory, Unsupported, backend_of
 from slicewright.locks.holders import holder_of
 from slicewright.locks.lock import Judged, Lock, Unreadable, judge, lock_prefix, read_lock
 
@@ -28,9 +29,10 @@ def add_parser(commands: Any) -> None:
         help="after a killed `pulumi`: remove the lock that it left, if it has provably ended",
         description="Says whose locks a stack has, and removes those whose process has ended on "
         "this host. That of a living process stays; that of another host, too, unless you say "
-        "with --host that you have looked there. For backends that are a directory, S3 or Google "
-        "Cloud Storage; on Pulumi Cloud, which does not say whose, with --cancel only "
-        "(docs/how-to/state-and-recovery.md).",
+        "with --host that you have looked there. Where none is left, it also removes attributes "
+        "that a killed `pulumi` left empty beside a state in a directory, so that no command could "
+        "read it. For backends that are a directory, S3 or Google Cloud Storage; on Pulumi Cloud, "
+        "which does not say whose, with --cancel only (docs/how-to/state-and-recovery.md).",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
     parser.add_argument(
@@ -80,7 +82,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _of_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
-    found = backend.files(lock_prefix(_project(), parsed.stack))
+    project = _project()
+    found = backend.files(lock_prefix(project, parsed.stack))
     vouched = {host: f"you say that no pulumi works on it on {host}" for host in parsed.host}
     judged, unreadable = _judged(found, vouched)
     if unused := sorted(set(parsed.host) - {one.lock.host for one in judged}):
@@ -104,8 +107,17 @@ def _of_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
             f"What that pulumi was doing may be half done: slicewright recover --stack "
             f"{parsed.stack} --dry-run"
         )
-    stays = bool(unreadable) or any(not one.stale for one in judged)
-    return NOT_PROVEN if stays or (parsed.dry_run and judged) else PROVEN
+    if unreadable or any(not one.stale for one in judged):
+        return NOT_PROVEN
+    half_written = cut_off(backend, project, parsed.stack) if isinstance(backend, Directory) else ()
+    for key in half_written:
+        say(
+            f"{key} ends early, which makes every command fail with EOF; the state does not need it"
+        )
+        if not parsed.dry_run:
+            backend.delete(key)
+        say("  would be removed" if parsed.dry_run else "  removed")
+    return NOT_PROVEN if parsed.dry_run and (judged or half_written) else PROVEN
 
 
 def _judged(

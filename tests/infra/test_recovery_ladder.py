@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import yaml
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import plugins_and_commands
+from slicewright.exit_codes import NOT_PROVEN, PROVEN
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "state-and-recovery.md"
@@ -149,6 +151,20 @@ def stack(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Ite
 def test_each_step_with_commands_is_tried_here() -> None:
     tried = {int(n) for n in re.findall(r"\.follow\((\d)", Path(__file__).read_text())}
     assert tried == ladder().keys() == set(range(3, 10))
+
+
+def test_attributes_that_a_kill_cut_off_no_longer_hide_a_state_that_is_whole(stack: Stack) -> None:
+    file = stack.state / ".pulumi" / "stacks" / "slicewright" / "prod.json.attrs"
+    assert json.loads(file.read_text())
+    file.write_text("")
+    assert "EOF" in stack.fails()
+    unlock = f"'{sys.executable}' -m slicewright.cli unlock --stack prod"
+    seen = stack.run(f"{unlock} --dry-run")
+    assert seen.code == NOT_PROVEN, seen.output
+    assert file.exists()
+    mended = stack.run(unlock)
+    assert mended.code == PROVEN, mended.output
+    stack.is_as_it_was()
 
 
 def test_what_was_changed_by_hand_is_made_again(stack: Stack) -> None:

@@ -49,6 +49,13 @@ class Unlock:
         file.write_text(json.dumps(content))
         return file
 
+    def file(self, key: str, content: str) -> Path:
+        """Of the backend."""
+        file = self.directory / "state" / ".pulumi" / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        return file
+
     @property
     def locks(self) -> Path:
         return self.directory / "state/.pulumi/locks/organization/fleet/prod"
@@ -128,6 +135,51 @@ def test_of_several_locks_only_the_stale_ones_go(unlock: Unlock) -> None:
     assert code == cli.NOT_PROVEN
     assert [f.exists() for f in (stale, living, other, broken)] == [False, True, True, True]
     assert "d.json is not as Pulumi writes a lock" in said
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "stacks/fleet/prod.json.attrs",
+        "stacks/fleet/prod.json.bak.attrs",
+        "stacks/fleet/prod.json.gz.attrs",
+        "history/fleet/prod/prod-17.history.json.attrs",
+        "backups/fleet/prod/prod.17.json.attrs",
+    ],
+)
+@pytest.mark.parametrize("content", ["", '{"user.cache_contr'])
+def test_attributes_that_end_early_are_removed(unlock: Unlock, key: str, content: str) -> None:
+    file = unlock.file(key, content)
+    state = unlock.file("stacks/fleet/prod.json", "{}")
+    code, said = unlock("--dry-run")
+    assert (code, file.exists()) == (1, True)
+    assert f".pulumi/{key} ends early" in said
+    code, said = unlock()
+    assert (code, file.exists(), state.exists()) == (0, False, True)
+    assert unlock() == (0, "stack prod has no lock\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [
+        ("stacks/fleet/prod.json.attrs", '{"user.content_type": "text/plain"}\n'),
+        ("stacks/fleet/production.json.attrs", ""),
+        ("stacks/other/prod.json.attrs", ""),
+    ],
+)
+def test_attributes_that_are_whole_or_of_another_stack_stay(
+    unlock: Unlock, key: str, content: str
+) -> None:
+    file = unlock.file(key, content)
+    assert unlock()[0] == 0
+    assert file.exists()
+
+
+def test_attributes_of_a_stack_that_somebody_works_on_stay(unlock: Unlock) -> None:
+    file = unlock.file("stacks/fleet/prod.json.attrs", "")
+    unlock.lock("a", pid=os.getpid())
+    assert unlock()[0] == 1
+    assert file.exists()
 
 
 def test_on_pulumi_cloud_nothing_is_cancelled_unless_it_is_said(unlock: Unlock) -> None:
