@@ -15,14 +15,18 @@ from decimal import Decimal
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.eks.installed_controllers import (
+    PodIdentity,
+    clusters,
+    running_containers,
+)
 from rehearsal.clouds.aws.eks.node_groups import NodeGroups
 from rehearsal.clouds.aws.eks.nodes import sample_node
-from rehearsal.clouds.aws.eks.pod_identities import role_of_pods
 from rehearsal.clouds.aws.eks.template_data import data_of, types_of
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.machines import machines
 from rehearsal.clouds.aws.role_policies import allows
-from rehearsal.clouds.aws.state import CLUSTERS, NODE_GROUPS, POD_IDENTITIES, NodeGroupRecord
+from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.node_api import NodeApi
 from rehearsal.clouds.core.pod_fit import Room, amount, room_of
@@ -39,8 +43,7 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 class Settings:
     """What a container of cluster-autoscaler is told."""
 
-    namespace: str
-    service_account: str
+    identity: PodIdentity
     tags: tuple[str, ...]
     """Keys that an Auto Scaling group must have to be one of its own."""
     scale_down: bool = True
@@ -61,21 +64,15 @@ class Autoscaler:
         """By cluster's key."""
 
     def look_around(self) -> None:
-        for key, item in self._context.store.items(CLUSTERS):
-            region, name = key.split("/")
-            if item["cluster"]["status"] == "DELETING" or not self._context.store.values(
-                POD_IDENTITIES, prefix=f"{key}/"
+        for cluster in clusters(self._context):
+            settings = settings_of(cluster.deployments())
+            role = cluster.role(settings.identity) if settings is not None else None
+            if (
+                settings is not None
+                and role is not None
+                and allows(role, "autoscaling:DescribeAutoScalingGroups")
             ):
-                continue
-            api = self._context.planes.nodes(name)
-            settings = settings_of(api.listed("/apis/apps/v1/deployments"))
-            if settings is None:
-                continue
-            role = role_of_pods(
-                self._context, region, name, settings.namespace, settings.service_account
-            )
-            if role is not None and allows(role, "autoscaling:DescribeAutoScalingGroups"):
-                self._look(key, settings, role, api)
+                self._look(cluster.key, settings, role, cluster.api)
 
     def _look(self, key: str, settings: Settings, role: JsonObject, api: NodeApi) -> None:
         own = [
@@ -178,23 +175,18 @@ class Autoscaler:
 
 def settings_of(deployments: Sequence[JsonObject]) -> Settings | None:
     """Of the first cluster-autoscaler that runs. None without one."""
-    for one in deployments:
-        if not (one.get("status") or {}).get("availableReplicas"):
+    for identity, container in running_containers(deployments):
+        line = [*container.get("command", ()), *container.get("args", ())]
+        if not any(word.rpartition("/")[2] == "cluster-autoscaler" for word in line[:1]):
             continue
-        pod = one["spec"]["template"]["spec"]
-        for container in pod["containers"]:
-            line = [*container.get("command", ()), *container.get("args", ())]
-            if not any(word.rpartition("/")[2] == "cluster-autoscaler" for word in line[:1]):
-                continue
-            flags = dict(word.removeprefix("--").partition("=")[::2] for word in line[1:])
-            return Settings(
-                namespace=one["metadata"]["namespace"],
-                service_account=pod.get("serviceAccountName", "default"),
-                tags=_discovered(flags.get("node-group-auto-discovery", "")),
-                scale_down=flags.get("scale-down-enabled", "true") == "true",
-                unneeded_s=seconds(flags.get("scale-down-unneeded-time", "10m")),
-                delay_after_add_s=seconds(flags.get("scale-down-delay-after-add", "10m")),
-            )
+        flags = dict(word.removeprefix("--").partition("=")[::2] for word in line[1:])
+        return Settings(
+            identity=identity,
+            tags=_discovered(flags.get("node-group-auto-discovery", "")),
+            scale_down=flags.get("scale-down-enabled", "true") == "true",
+            unneeded_s=seconds(flags.get("scale-down-unneeded-time", "10m")),
+            delay_after_add_s=seconds(flags.get("scale-down-delay-after-add", "10m")),
+        )
     return None
 
 

@@ -18,6 +18,7 @@ from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.eks import karpenter_objects as objects
 from rehearsal.clouds.aws.eks.autoscaler import empty_nodes
 from rehearsal.clouds.aws.eks.checks import kubelet_version
+from rehearsal.clouds.aws.eks.installed_controllers import clusters
 from rehearsal.clouds.aws.eks.karpenter_account import Account, Refused, Services
 from rehearsal.clouds.aws.eks.nodes import (
     AL2023,
@@ -26,9 +27,7 @@ from rehearsal.clouds.aws.eks.nodes import (
     al2023_kernel,
     common_labels,
 )
-from rehearsal.clouds.aws.eks.pod_identities import role_of_pods
 from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
-from rehearsal.clouds.aws.state import CLUSTERS, POD_IDENTITIES
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.machines import reserved_cpu_millis
@@ -38,7 +37,6 @@ from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, wa
 
 _NUMBER = "rehearsal.slicewright.io/index"
 """Annotation of a NodeClaim: its number in the pool, by which faults.json names its node."""
-_DEPLOYMENTS = "/apis/apps/v1/deployments"
 
 
 class Karpenter:
@@ -55,30 +53,25 @@ class Karpenter:
         """Node's name -> seconds of the clock."""
 
     def look_around(self) -> None:
-        for key, item in self._context.store.items(CLUSTERS):
-            region, name = key.split("/")
-            if item["cluster"]["status"] == "DELETING" or not self._context.store.values(
-                POD_IDENTITIES, prefix=f"{key}/"
-            ):
+        for cluster in clusters(self._context):
+            settings = objects.settings_of(cluster.deployments())
+            if settings is None or settings.cluster != cluster.name:
                 continue
-            api = self._context.planes.nodes(name)
-            settings = objects.settings_of(api.listed(_DEPLOYMENTS))
-            if settings is None or settings.cluster != name:
+            role = cluster.role(settings.identity)
+            if role is None:
                 continue
-            role = role_of_pods(
-                self._context, region, name, settings.namespace, settings.service_account
+            account = Account(
+                services=self._services, role=role, region=cluster.region, cluster=cluster.name
             )
-            if role is not None:
-                account = Account(services=self._services, role=role, region=region, cluster=name)
-                _Pass(
-                    context=self._context,
-                    api=api,
-                    account=account,
-                    overlays=settings.overlays,
-                    version=item["cluster"]["version"],
-                    now=self._clock(),
-                    empty_since=self._empty_since,
-                ).run()
+            _Pass(
+                context=self._context,
+                api=cluster.api,
+                account=account,
+                overlays=settings.overlays,
+                version=cluster.record["cluster"]["version"],
+                now=self._clock(),
+                empty_since=self._empty_since,
+            ).run()
 
 
 @dataclass(kw_only=True)

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.eks.autoscaler import seconds
+from rehearsal.clouds.aws.eks.installed_controllers import PodIdentity, running_containers
 from rehearsal.clouds.aws.machines import machines
 from rehearsal.clouds.core.context import now
 from rehearsal.clouds.core.pod_fit import Room, amount, matches
@@ -34,8 +35,7 @@ _GPU = "nvidia.com/gpu"
 class Settings:
     """What Karpenter's container is told."""
 
-    namespace: str
-    service_account: str
+    identity: PodIdentity
     cluster: str
     overlays: bool
     """Whether the feature gate NodeOverlay is on."""
@@ -43,19 +43,14 @@ class Settings:
 
 def settings_of(deployments: Sequence[JsonObject]) -> Settings | None:
     """Of the first Karpenter that runs. None without one."""
-    for one in deployments:
-        if not (one.get("status") or {}).get("availableReplicas"):
-            continue
-        pod = one["spec"]["template"]["spec"]
-        for container in pod["containers"]:
-            env = {e["name"]: e.get("value", "") for e in container.get("env", ())}
-            if "KARPENTER_SERVICE" in env:
-                return Settings(
-                    namespace=one["metadata"]["namespace"],
-                    service_account=pod.get("serviceAccountName", "default"),
-                    cluster=env.get("CLUSTER_NAME", ""),
-                    overlays="NodeOverlay=true" in env.get("FEATURE_GATES", ""),
-                )
+    for identity, container in running_containers(deployments):
+        env = {e["name"]: e.get("value", "") for e in container.get("env", ())}
+        if "KARPENTER_SERVICE" in env:
+            return Settings(
+                identity=identity,
+                cluster=env.get("CLUSTER_NAME", ""),
+                overlays="NodeOverlay=true" in env.get("FEATURE_GATES", ""),
+            )
     return None
 
 
