@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra import catalog
+from rehearsal.clouds.aws.eks.installed_controllers import PodIdentity
 from rehearsal.clouds.aws.eks.karpenter_objects import Settings, settings_of
 from rehearsal.plugins.charts import find
 
@@ -30,7 +31,9 @@ def rendered() -> dict[str, dict[str, Any]]:
 def test_the_simulated_cloud_finds_what_it_is_told() -> None:
     deployment = rendered()["Deployment karpenter"] | {"status": {"availableReplicas": 1}}
     assert settings_of([deployment]) == Settings(
-        namespace="kube-system", service_account="karpenter", cluster="c", overlays=True
+        identity=PodIdentity(namespace="kube-system", service_account="karpenter"),
+        cluster="c",
+        overlays=True,
     )
     assert settings_of([deployment | {"status": {}}]) is None
 

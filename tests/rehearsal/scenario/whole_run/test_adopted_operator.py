@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from rehearsal.plugins.charts import gpu_operator
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal]
 NAMESPACE = "nvidia"
@@ -58,7 +58,7 @@ def client(engine: Engine) -> Client:
 @pytest.fixture(scope="module")
 def before(client: Client, engine: Engine) -> Mapping[str, Any]:
     """The nodes as the operator has them, once it is done with them."""
-    wait(
+    until(
         lambda: (
             labels(client, A100).get(api.MIG_STATE_LABEL) == "success"
             and "nvidia.com/gpu.count" in labels(client, T4)
@@ -92,7 +92,7 @@ def install_operator(client: Client) -> None:
     for crd in gpu_operator.crds():
         client.create(collection(crd), crd)
     for manifest in gpu_operator.render(values, "theirs", NAMESPACE):
-        wait(lambda one=manifest: created(client, one), f"{manifest['kind']} is made")
+        until(lambda one=manifest: created(client, one), f"{manifest['kind']} is made")
 
 
 def created(client: Client, manifest: Mapping[str, Any]) -> bool:
@@ -112,13 +112,6 @@ def collection(manifest: Mapping[str, Any]) -> str:
         plural = f"{kind}es"
     namespace = manifest["metadata"].get("namespace")
     return path_of(str(manifest["apiVersion"]), plural, namespace=namespace)
-
-
-def wait(holds: Callable[[], bool], what: str, *, timeout_s: float = 300) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.2)
 
 
 def pools(client: Client) -> list[Any] | None:
@@ -153,7 +146,7 @@ def test_an_operator_that_would_not_serve_the_pools_fails_up_before_any_pool(
     ):
         assert f"spec.{field}" in refused.output
     assert "Traceback" not in refused.output
-    wait(lambda: pools(client) == [], "the pools' kind is served, and there is none")
+    until(lambda: pools(client) == [], "the pools' kind is served, and there is none")
     assert client.get(POLICY)["spec"]["mig"]["strategy"] == "single", "it was only read"
 
 
@@ -206,4 +199,4 @@ def test_destroy_disables_mig_and_leaves_operator_and_nodes_as_they_were(
         assert types == {one["type"] for one in was["status"]["conditions"]}
     assert labels(client, A100)[api.MIG_CONFIG_LABEL] == "all-disabled"
     assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
-    wait(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")
+    until(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")

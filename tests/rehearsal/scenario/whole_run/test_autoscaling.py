@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from rehearsal.scenario import existing_cluster, model_shares
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [
     pytest.mark.rehearsal,
@@ -157,14 +157,6 @@ def load(run: Run) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def until(holds: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + LONG_S
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    return found
-
-
 def test_it_is_made_with_one_replica_and_keda_has_made_its_autoscaler(run: Run) -> None:  # S4-45
     assert (run.wanted(), run.ready()) == (1, 1)
     made = run.client.get(AUTOSCALER)["spec"]
@@ -186,14 +178,18 @@ def test_agent_controller_and_server_are_scraped_and_the_fleets_rules_have_value
                 "monitoring/fleet-controller",
                 f"monitoring/workload-default-{NAME}",
             }
-        )
+        ),
+        "Prometheus reads agent, controller and server",
+        LONG_S,
     )
     # Of the controller: the one node of the pool is proven.
     until(
         lambda: (
             run.measured("pool:slicewright_nodes_proven:ratio")
             == [({"__name__": "pool:slicewright_nodes_proven:ratio", "pool": "a100-40gb"}, 1.0)]
-        )
+        ),
+        "the pool's node is proven to Prometheus too",
+        LONG_S,
     )
     # Of the agent: what it found is what was wanted.
     for metric in ("slicewright_partitions_desired", "slicewright_partitions_observed"):
@@ -205,7 +201,7 @@ def test_agent_controller_and_server_are_scraped_and_the_fleets_rules_have_value
 def test_load_brings_seven_replicas_and_its_end_takes_six_of_them_away(
     run: Run, load: subprocess.Popen[str]
 ) -> None:  # S4-30, -47, -48
-    until(lambda: run.ready() == 7)
+    until(lambda: run.ready() == 7, "seven replicas are ready", LONG_S)
     before = {pod["metadata"]["uid"] for pod in run.pods("default", NAME)}
     assert len(before) == 7
     with Seen(run) as seen:
@@ -213,7 +209,9 @@ def test_load_brings_seven_replicas_and_its_end_takes_six_of_them_away(
         run.kill("monitoring", "prometheus-kube-prom-stack")
         run.kill("keda", "keda-operator")
         run.kill("default", NAME)
-        until(lambda: run.restarts() == 1 and run.ready() == 7)
+        until(
+            lambda: run.restarts() == 1 and run.ready() == 7, "the killed replica is back", LONG_S
+        )
         # Nor does an `up`, to which the replicas are its file's 1 no more.
         up = run.engine.up()
         assert up.code == 0, up.output
@@ -222,4 +220,8 @@ def test_load_brings_seven_replicas_and_its_end_takes_six_of_them_away(
     load.send_signal(signal.SIGINT)
     out, _ = load.communicate(timeout=LONG_S)
     assert json.loads(out)["whole"]["answered"] > 0
-    until(lambda: run.wanted() == 1 and len(run.pods("default", NAME)) == 1)
+    until(
+        lambda: run.wanted() == 1 and len(run.pods("default", NAME)) == 1,
+        "one replica is left",
+        LONG_S,
+    )

@@ -9,7 +9,6 @@ and vLLM are simulated.
 from __future__ import annotations
 
 import http.client
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +23,7 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import served_demand
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
 SLICE = "nvidia.com/mig-1g.10gb"
@@ -132,7 +132,7 @@ def gateway(client: Client) -> Callable[[int], None]:
             },
         },
     )
-    until(lambda: "Ready" in conditions(client.get(GATEWAY)), "the gateway never ran")
+    until(lambda: "Ready" in conditions(client.get(GATEWAY)), "the gateway runs", 600)
     address = client.get(GATEWAY)["status"]["podIP"]
 
     def asks(number: int) -> None:
@@ -163,13 +163,6 @@ def replicas(client: Client) -> tuple[int, int]:
     return found["spec"]["replicas"], found["status"].get("readyReplicas", 0)
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-
-
 def test_the_chart_runs_it_on_the_system_pool_and_there_is_no_server_and_no_node(
     client: Client,
 ) -> None:
@@ -187,7 +180,7 @@ def test_a_request_brings_a_replica_and_that_a_node_which_is_verified_before_it_
     client: Client, gateway: Callable[[int], None]
 ) -> None:
     gateway(1)
-    until(lambda: replicas(client) == (1, 1), "no server on a partition of a new node")
+    until(lambda: replicas(client) == (1, 1), "a server runs on a partition of a new node", 600)
     (node,) = gpu_nodes(client)
     (pod,) = client.get(PODS)["items"]
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
@@ -217,8 +210,8 @@ def test_when_nobody_asks_the_server_goes_and_then_the_node(
     client: Client, gateway: Callable[[int], None]
 ) -> None:
     gateway(0)
-    until(lambda: replicas(client) == (0, 0), "the server stays")
-    until(lambda: gpu_nodes(client) == [], "the empty node stays")
+    until(lambda: replicas(client) == (0, 0), "the server goes", 600)
+    until(lambda: gpu_nodes(client) == [], "the empty node goes", 600)
     for path in (GATEWAY, "/apis/monitoring.coreos.com/v1/namespaces/default/podmonitors/gateway"):
         client.delete(path)
 

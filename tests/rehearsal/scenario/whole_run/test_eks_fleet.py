@@ -32,6 +32,7 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright.teardown import own_rights
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.waiting import until
 from tests.rights_used import differences
 
 pytestmark = [pytest.mark.rehearsal]
@@ -160,7 +161,7 @@ def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
     assert labels["nvidia.com/mig.config"] == "all-1g.5gb"
     # Written by GPU feature discovery from NVML, not by the stand-in; `up` does not wait for it.
     told = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/mig-1g.5gb.count": "56"}
-    _until(lambda: told.items() <= _node(client)["metadata"]["labels"].items(), "it is labelled")
+    until(lambda: told.items() <= _node(client)["metadata"]["labels"].items(), "it is labelled")
 
 
 def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client, engine: Engine) -> None:
@@ -320,17 +321,17 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
     walkthrough.wait_until_landed(client, S1, 100)
     client.create(BUDGETS, BUDGET)
     # A budget protects no pod that has not begun to run.
-    _until(lambda: _running(client) == S1.fits, "all that are bound run")
+    until(lambda: _running(client) == S1.fits, "all that are bound run")
     client.create("/api/v1/namespaces/default/pods", STAYS)
     path = "/api/v1/namespaces/default/pods/stays"
-    _until(lambda: client.get(path)["status"].get("phase") == "Running", "a pod shares the GPU")
+    until(lambda: client.get(path)["status"].get("phase") == "Running", "a pod shares the GPU")
     before = _lives(client)
     _partition(engine, "partition: { mode: operator, config: all-balanced }")
     _edit(engine, "gpu: 4", "gpu: 2")
     with ThreadPoolExecutor() as pool:
         up = pool.submit(engine.up)
         try:
-            _until(
+            until(
                 lambda: (
                     _verdict(client) == "ChangeHeldByPods"
                     and _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
@@ -363,13 +364,6 @@ def _restarted(
 ) -> frozenset[str]:
     """Owners of the pods that are not as they were before."""
     return frozenset(owner for uid, (owner, n) in before.items() if after.get(uid) != (owner, n))
-
-
-def _until(holds: Callable[[], bool], what: str, *, timeout_s: float = 180) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.2)
 
 
 def _lives(client: Client) -> dict[str, tuple[str, int]]:
@@ -447,7 +441,7 @@ def test_of_twenty_pods_of_each_size_as_many_are_bound_as_there_are_partitions(
         assert f"Insufficient {resource}" in landed.why_pending
     for path in asked.values():
         client.delete(path, propagationPolicy="Background")
-    _until(lambda: not any(_pods_of(client, resource) for resource in BALANCED), "pods are gone")
+    until(lambda: not any(_pods_of(client, resource) for resource in BALANCED), "pods are gone")
 
 
 def _ask_for_twenty(client: Client, resource: str) -> str:
@@ -503,7 +497,7 @@ def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None
             any(name.startswith(part) for name in phases) for part in parts
         )
 
-    _until(at_work, "every pod of the operator runs")
+    until(at_work, "every pod of the operator runs")
 
 
 SMALL = {"nvidia.com/mig-1g.5gb": "56"}
@@ -552,7 +546,7 @@ def test_a_change_that_has_ended_is_undone_without_the_stack_file(
     said = _rollout(engine, "undo")
     assert "change back to all-1g.5gb" in said
     assert "the stack file still declares all-balanced" in said
-    _until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
+    until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
     node = _node(client)
     assert _allocatable(client) == SMALL
     assert node["metadata"]["labels"]["nvidia.com/mig.config"] == "all-1g.5gb"
@@ -567,13 +561,13 @@ def test_one_in_the_middle_is_undone_too_though_mig_manager_is_at_work(
     client: Client, engine: Engine
 ) -> None:
     assert "changes to layout all-balanced" in _rollout(engine, "resume")
-    _until(
+    until(
         lambda: _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-balanced",
         "the change forward has reached mig-manager",
         timeout_s=600,
     )
     assert "change back to all-1g.5gb" in _rollout(engine, "undo")
-    _until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
+    until(lambda: _is_undone(client), "the node is in service as before", timeout_s=600)
     assert _allocatable(client) == SMALL
 
 
@@ -595,7 +589,7 @@ def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
     assert up.code == 0, up.output
     assert before == _node(client)["metadata"]["labels"]["nvidia.com/mig.config"]
     assert _in_service(client)
-    _until(
+    until(
         lambda: api.DESIRED_ANNOTATION not in _node(client)["metadata"]["annotations"],
         "the agent goes by its file again",
     )

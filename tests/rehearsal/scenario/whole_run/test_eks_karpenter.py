@@ -15,7 +15,8 @@ from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
-from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE, until
+from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -92,7 +93,7 @@ def test_a_pod_for_a_partition_runs_on_a_machine_that_was_verified(
     client: Client, engine: Engine
 ) -> None:
     client.create(PODS, POD)
-    until(lambda: bool(gpu_nodes(client)), "no node came")
+    until(lambda: bool(gpu_nodes(client)), "a node comes", 600)
     ran_before_proof = False
 
     def runs() -> bool:
@@ -102,7 +103,7 @@ def test_a_pod_for_a_partition_runs_on_a_machine_that_was_verified(
         ran_before_proof |= running and held
         return bool(running)
 
-    until(runs, "the pod never ran on a partition of a new node")
+    until(runs, "the pod runs on a partition of a new node", 600)
     assert not ran_before_proof
     (node,) = gpu_nodes(client)
     assert startup_taints(node) == []

@@ -25,6 +25,7 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.waiting import until_verified
 from tests.rights_used import differences
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
@@ -90,6 +91,8 @@ def failed(environment: Environment, engine: Engine, eager: Any) -> Outcome:
 def run(environment: Environment, engine: Engine, eager: Any, failed: Outcome) -> Run:
     """Once the GPU is cut as declared."""
     assert faults.repair(environment)
+    # `up` changes nothing, and so waits for nothing: it says to wait first, in these words.
+    until_verified(Client.from_kubeconfig(next(iter(environment.kubeconfigs().values()))))
     up = engine.up()
     eager.end(moment_s=180)
     return Run(environment, engine, failed, up, eager)

@@ -12,7 +12,6 @@ fleet_controller/ as of commit 258d2a5.
 from __future__ import annotations
 
 import re
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +37,7 @@ from rehearsal.cluster.silicon import state
 from rehearsal.scenario import faults
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal]
 
@@ -113,14 +113,6 @@ def workload(pool: str, resource: str) -> dict[str, Any]:
             "template": template,
         },
     }
-
-
-def until(holds: Callable[[], Any], what: str, timeout_s: float = 300) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.2)
-    return found
 
 
 def wait_for_workload(client: Client, pool: str) -> None:

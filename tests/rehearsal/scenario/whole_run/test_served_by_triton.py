@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal import kserve
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 STACK = "s4-serving"
@@ -85,14 +85,6 @@ def restarts(pod: Mapping[str, Any]) -> int:
     return sum(one["restartCount"] for one in pod["status"].get("containerStatuses") or ())
 
 
-def until(holds: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 240
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-    return found
-
-
 def at_the_same_time(jobs: list[Callable[[], object]]) -> None:
     failed: list[BaseException] = []
 
@@ -143,7 +135,7 @@ def test_eight_are_on_two_partitions_and_four_on_the_gpu_that_is_labelled_shared
         return str(labels.get("nvidia.com/gpu.product", ""))
 
     # By GPU feature discovery, for which `up` does not wait.
-    until(lambda: product() == "Tesla-T4-SHARED")
+    until(lambda: product() == "Tesla-T4-SHARED", "the product is labelled as shared")
 
 
 def test_every_server_classifies_a_picture_over_http_and_all_agree(run: Run) -> None:  # S4-25
@@ -176,7 +168,7 @@ def test_each_service_leads_to_all_of_its_servers_by_three_ports(run: Run) -> No
             kserve.classify(at, kserve.picture(3))
             return all(kserve.metric(one, "nv_inference_count") > n for one, n in known.items())
 
-        until(all_asked)
+        until(all_asked, "every server is asked")
 
 
 def test_each_has_tritons_own_metrics_of_what_it_was_asked_itself(run: Run) -> None:  # S4-30
@@ -228,7 +220,10 @@ def test_explicit_control_loads_what_is_named_and_the_rest_on_request(run: Run) 
         assert "--load-model=densenet_onnx" in container["args"]
     path = "/v2/repository/models/densenet_onnx"
     assert kserve.ask(address, f"{path}/unload", {})[0] == 200
-    until(lambda: kserve.ask(address, "/v2/models/densenet_onnx/ready")[0] != 200)
+    until(
+        lambda: kserve.ask(address, "/v2/models/densenet_onnx/ready")[0] != 200,
+        "the model is unloaded",
+    )
     assert kserve.ask(address, f"{path}/load", {})[0] == 200
     assert len(kserve.classify(address, kserve.picture(3))) == 3
     whole = run.addresses(PARTITIONS)[0]
@@ -262,7 +257,7 @@ def test_a_killed_server_comes_back_and_no_other_notices(run: Run) -> None:
         again = found[victim["metadata"]["uid"]]
         return restarts(again) == 1 and is_ready(again)
 
-    until(back)
+    until(back, "the server answers again")
     assert run.device(victim) == device
     assert kserve.classify(address, given) == kserve.classify(others[0]["status"]["podIP"], given)
     assert [restarts(pod) for pod in run.pods(PARTITIONS)].count(0) == 7

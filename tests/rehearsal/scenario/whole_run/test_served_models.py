@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import threading
-import time
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from rehearsal.scenario.workload_secrets import WorkloadSecrets
 from slicewright import cli
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 STACK = "s0-serving"
@@ -117,14 +117,6 @@ def ready(pod: dict[str, Any]) -> bool:
 
 def restarts(pod: dict[str, Any]) -> int:
     return sum(one["restartCount"] for one in pod["status"].get("containerStatuses") or ())
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 240
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-    return found
 
 
 def test_the_secret_that_the_stack_file_names_is_made_and_said_to_be_simulated(run: Run) -> None:
@@ -246,7 +238,7 @@ def test_a_killed_server_comes_back_and_no_other_notices(run: Run) -> None:
         again = found[victim["metadata"]["uid"]]
         return restarts(again) == 1 and ready(again)
 
-    until(back)
+    until(back, "the server answers again")
     (same,) = version(victim)["devices"]
     assert same["uuid"] not in {one.device for one in answers.values()}
     assert [restarts(pod) for pod in run.pods()].count(0) == 15
@@ -266,7 +258,7 @@ def test_a_deleted_server_is_replaced_on_the_partition_that_it_leaves(run: Run) 
         ours = gone["metadata"]["uid"]
         return [pod for pod in fresh if ready(pod) and pod["metadata"]["uid"] != ours]
 
-    (fresh,) = until(replaced)
+    (fresh,) = until(replaced, "the server is replaced")
     assert [one["uuid"] for one in version(fresh)["devices"]] == [freed]
 
 
@@ -289,7 +281,7 @@ def test_a_seventeenth_waits_and_says_why_while_up_ends(run: Run) -> None:
         conditions = (waiting.get("status") or {}).get("conditions") or ()
         return next((c["message"] for c in conditions if c["type"] == "PodScheduled"), "")
 
-    assert "Insufficient nvidia.com/gpu" in until(why)
+    assert "Insufficient nvidia.com/gpu" in until(why, "the seventeenth says why it waits")
     assert len([pod for pod in run.pods() if ready(pod)]) == 16
 
 
