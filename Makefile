@@ -29,7 +29,7 @@ destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows 
 test: lint toolchain  ## everything that CI checks at each push
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak"
 
-unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds, nothing to build; properties with a fifth of their examples
+unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds, nothing to build; properties with a tenth of their examples
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder --hypothesis-profile quick -m "not rehearsal and not toolchain and not clouds and not soak"
 
 soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half an hour of faults (MINUTES=3, SEED=42); CI runs them nightly

@@ -54,8 +54,8 @@ gc.disable()
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# A fifth of the examples: `make unit`. See tests/properties.py.
-settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
+# A tenth of the examples: `make unit`. See tests/properties.py.
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=10)
 settings.load_profile("any machine")
 
 

@@ -23,6 +23,9 @@ from tests.infra.stack_files import changed_in_place, joining, stack_files
 from tests.infra.test_plan_change_keys import planned
 from tests.properties import examples
 
+# Each example is the whole program, its plan carried out in a simulated cloud: not for `make unit`.
+pytestmark = pytest.mark.clouds
+
 CLOUDS: tuple[Cloud, ...] = ("gke", "eks")
 
 

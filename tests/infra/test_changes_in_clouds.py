@@ -28,6 +28,9 @@ from rehearsal.plugins.providers.gcp.provider import GcpProvider
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 from tests.recorder import Recorder, record
 
+# As in test_pairs_of_files_in_clouds.py, which is built on this one.
+pytestmark = pytest.mark.clouds
+
 POOLS = {
     "gke": ("gcp:container/nodePool:NodePool", "gke-a"),
     "eks": ("aws:eks/nodeGroup:NodeGroup", "eks-a"),

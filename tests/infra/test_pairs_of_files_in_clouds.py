@@ -19,6 +19,9 @@ from tests.infra.test_changes_in_clouds import POOLS, asked_for, effect_in_cloud
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 from tests.properties import examples
 
+# What the providers of two clouds make of a pair is worked out for each: not for `make unit`.
+pytestmark = pytest.mark.clouds
+
 MOST = 3
 """Keys of a file beside those of the base: more are refused too often, for contradictions."""
 
