@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rehearsal.host import processes
-from rehearsal.scenario import cloud_variables
+from rehearsal.scenario import checkpoints, cloud_variables
 from rehearsal.scenario.environment import Environment
 
 LineSink = Callable[[str], None]
@@ -76,6 +76,7 @@ class Engine:
             k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("PULUMI_")
         }
         environment |= self.environment.variables()
+        environment |= checkpoints.engine_variables(os.environ)
         # Marked, so that a later run finds and ends the engine should this process be killed.
         environment |= processes.marks(self.environment.root, "pulumi")
         # An Output inside an f-string is a programming error that would otherwise end up in a

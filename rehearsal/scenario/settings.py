@@ -13,7 +13,7 @@ from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.cluster.node import container_runtime
 from rehearsal.host.toolchain import ToolchainError
 from rehearsal.host.toolchain.settings import from_environment
-from rehearsal.scenario import official_plugins
+from rehearsal.scenario import checkpoints, official_plugins
 from rehearsal.scenario.errors import WrongUse
 
 _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
@@ -21,6 +21,7 @@ _CHECKS: tuple[Callable[[Mapping[str, str]], object], ...] = (
     process_images.mode_of,
     large_fleets.mode_of,
     driver_delay.seconds,
+    checkpoints.engine_variables,
     official_plugins.all_wanted,
     official_plugins.kubernetes_kept_out,
     from_environment,

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.scenario import checkpoints, settings
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.errors import WrongUse
 
 
 @pytest.fixture
@@ -44,3 +46,18 @@ def test_a_command_without_hope_is_killed(pulumi: Callable[[str], Environment]) 
     engine = Engine(pulumi("exec sleep 300"), "s0", is_hopeless=lambda: True)
     assert engine.up().code != 0
     assert time.monotonic() - began < 60
+
+
+def test_the_engine_writes_its_state_at_each_step_unless_told_otherwise(
+    pulumi: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(pulumi('echo "skips: $PULUMI_SKIP_CHECKPOINTS"'), "s0")
+    monkeypatch.delenv(checkpoints.VARIABLE, raising=False)
+    assert engine.up().output == "skips: \n"
+    monkeypatch.setenv(checkpoints.VARIABLE, "at-the-end")
+    assert engine.up().output == "skips: true\n"
+
+
+def test_another_value_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WrongUse, match="'never'; write at-each-step or at-the-end"):
+        settings.check({checkpoints.VARIABLE: "never"})

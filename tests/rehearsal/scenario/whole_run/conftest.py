@@ -17,6 +17,7 @@ import pytest
 from kubeapi import ApiError, Client, Unreachable, list_and_watch
 from rehearsal.cluster.node import launcher
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.scenario import checkpoints
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.environment import Environment
 
@@ -173,23 +174,25 @@ _PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module")
-def confined() -> Iterator[Path]:
+def confined(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A directory in which HOME and TMPDIR lie beside the environments, so that a file anywhere
-    else is seen.
+    else is seen. Engines write their states at the end only, unless the module has ENGINES_DIE.
     """
     if reason := launcher.why_not():
         pytest.fail(f"whole runs cannot be tested here: {reason}")
     # Short, because unix sockets lie deep below it.
     base = Path(tempfile.mkdtemp(prefix="sw-", dir="/tmp"))
-    before = {name: os.environ.get(name) for name in ("HOME", "TMPDIR")}
-    for name in before:
+    before = {name: os.environ.get(name) for name in ("HOME", "TMPDIR", checkpoints.VARIABLE)}
+    for name in ("HOME", "TMPDIR"):
         (base / name.lower()).mkdir()
         os.environ[name] = str(base / name.lower())
+    if not getattr(request.module, "ENGINES_DIE", False):
+        os.environ[checkpoints.VARIABLE] = checkpoints.AT_THE_END
     tempfile.tempdir = None
     yield base
     for name, value in before.items():
         if value is None:
-            del os.environ[name]
+            os.environ.pop(name, None)
         else:
             os.environ[name] = value
     tempfile.tempdir = None

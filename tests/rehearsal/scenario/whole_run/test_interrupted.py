@@ -22,6 +22,7 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal]
+ENGINES_DIE = True
 
 
 @pytest.fixture
