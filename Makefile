@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STACK ?= s0 s1
-# Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest of
-# their time they wait for pods, nodes and the engine. The quick tests only compute.
+# Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest
+# of their time they wait for pods, nodes and the engine. The quick tests only compute.
 test soak: WORKERS ?= 4
 # Of the run with faults: its length, and the choices of an earlier one.
 soak: export SLICEWRIGHT_SOAK_MINUTES := $(or $(MINUTES),$(SLICEWRIGHT_SOAK_MINUTES),30)
@@ -15,24 +15,37 @@ SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum
 POLICY := policy/.venv
 POLICY_SETUP := $(POLICY)/.ready-$(shell cat policy/requirements.lock | sha256sum | cut -c1-12)
 
-.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain policy clean
+QUICK := not rehearsal and not toolchain and not clouds and not soak
+PIP_OPTIONS := --quiet --disable-pip-version-check
 
-rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back; STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running, PLUGINS=official for Pulumi's own plugins
-	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
+.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain policy
+.PHONY: clean
+
+rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back;
+## STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running,
+## PLUGINS=official for Pulumi's own plugins
+	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse \
+	  $(foreach stack,$(STACK),--stack $(stack)) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 help:  ## what there is to make; `make` alone is `make rehearse`
-	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 } \
+	  /^## / { printf "%-10s %s\n", "", substr($$0, 4) }' Makefile
 
-destroy: $(SETUP)  ## ends what KEEP=1 left running: pulumi destroy, then shows the simulated cloud empty
-	@$(BIN)/slicewright rehearse destroy $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
+destroy: $(SETUP)  ## ends what KEEP=1 left running:
+## pulumi destroy, then shows the simulated cloud empty
+	@$(BIN)/slicewright rehearse destroy \
+	  $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
 test: lint toolchain  ## everything that CI checks at each push
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak"
 
-unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds, nothing to build; properties with a tenth of their examples
-	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder --hypothesis-profile quick -m "not rehearsal and not toolchain and not clouds and not soak"
+unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds,
+## nothing to build; properties with a tenth of their examples
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder \
+	  --hypothesis-profile quick -m "$(QUICK)"
 
-soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half an hour of faults (MINUTES=3, SEED=42); CI runs them nightly
+soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half
+## an hour of faults (MINUTES=3, SEED=42); CI runs them nightly
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m soak
 
 lint: $(SETUP)  ## style, types, and import contracts between packages
@@ -49,36 +62,49 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 	  PYTHONPATH=. $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
 	  echo '```' >> docs/figures.md; done
 
-mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice; writes docs/mutation.md
+mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice;
+## writes docs/mutation.md
 	@$(BIN)/python benchmarks/mutate.py
 
-gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake, writes docs/gpu-check/
+gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake,
+## writes docs/gpu-check/
 	@$(BIN)/python -m rehearsal.cluster.gpu_check
 
-toolchain: $(SETUP)  ## finds, downloads or builds what is not ours, once per machine (20 to 40 minutes), that of some tests only included
+toolchain: $(SETUP)  ## finds, downloads or builds the tools of others that rehearsals and tests
+## use, once per machine (20 to 40 minutes)
 	@$(BIN)/python -m rehearsal.host.toolchain --with all
 
 setup: $(SETUP)  ## the Python environment from requirements.lock, hashes checked
 
-policy: $(POLICY_SETUP)  ## the policy pack's own Python environment, for `pulumi preview --policy-pack policy`
+policy: $(POLICY_SETUP)  ## the policy pack's own Python environment,
+## for `pulumi preview --policy-pack policy`
 
 $(POLICY_SETUP): policy/requirements.lock
-	@echo "Python environment: building $(POLICY) from policy/requirements.lock (under a minute, once)"
+	@echo "Python environment: building $(POLICY) from policy/requirements.lock" \
+	  "(under a minute, once)"
 	@$(PYTHON) -m venv $(POLICY)
-	@$(POLICY)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r policy/requirements.lock
+	@$(POLICY)/bin/pip install $(PIP_OPTIONS) --require-hashes -r policy/requirements.lock
 	@touch $@
 
 $(SETUP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "slicewright needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "slicewright needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V)." \
+	    "Set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Python environment: building $(VENV) from requirements.lock (1 to 3 minutes, once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/pip install $(PIP_OPTIONS) --require-hashes -r requirements.lock
+	@$(BIN)/pip install $(PIP_OPTIONS) --no-deps --no-build-isolation -e .
 	@touch $@
 
 clean:  ## removes the Python environment and what rehearsals left; refuses while one of them runs
-	@running=$$(ls -d .rehearsal/*/processes/*.json 2>/dev/null | cut -d/ -f2 | sort -u | xargs); \
+	@running=$$(ls -d .rehearsal/*/processes/*.json 2>/dev/null | \
+	  cut -d/ -f2 | sort -u | xargs); \
 	if [ -n "$$running" ]; then \
-	  echo "make clean: a rehearsal still runs, or was killed, in .rehearsal: $$running. Take it down first with" >&2; \
-	  echo "  make destroy      or, without asking Pulumi: $(BIN)/slicewright rehearse stop" >&2; exit 1; fi
+	  echo "make clean: a rehearsal still runs, or was killed, in .rehearsal: $$running." >&2; \
+	  echo "Take it down first with" >&2; \
+	  echo "  make destroy" >&2; \
+	  echo "or, without asking Pulumi, with" >&2; \
+	  echo "  $(BIN)/slicewright rehearse stop" >&2; \
+	  exit 1; \
+	fi
 	rm -rf $(VENV) $(POLICY) .rehearsal

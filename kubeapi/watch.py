@@ -123,7 +123,8 @@ def list_and_watch(
             failures += 1
             on_error(ValueError(f"unexpected answer: {type(e).__name__}: {e}"))
         if failures:
-            pause = random.uniform(0, min(backoff_max_s, 0.2 * 2**failures))  # noqa: S311 - jitter, not a secret
+            # Jitter, not a secret.
+            pause = random.uniform(0, min(backoff_max_s, 0.2 * 2**failures))  # noqa: S311
             if stop.wait(max(pause, least)):
                 return
 

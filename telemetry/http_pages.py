@@ -54,7 +54,7 @@ def server_of(listening: socket.socket, pages: Pages) -> HTTPServer:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - base class's name
             pass  # the kubelet probes every few seconds
 
     return _Server(listening, Handler)

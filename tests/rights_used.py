@@ -72,7 +72,8 @@ def _checked(
         return [(_eks_arn(operation, base, parameters), context)]
     made = [
         (
-            f"arn:{partition}:ec2:{region}:000000000000:{of['ResourceType']}/{of['ResourceType']}-1",
+            f"arn:{partition}:ec2:{region}:000000000000:"
+            f"{of['ResourceType']}/{of['ResourceType']}-1",
             {**context, **{f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in of["Tags"]}},
         )
         for of in parameters.get("TagSpecifications", ())

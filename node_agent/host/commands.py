@@ -37,7 +37,8 @@ from node_agent.nvml.observed import ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 
 DONE, UNCHANGED, WRONG_USE, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
-_LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108 - the last resort, and a lock only
+# /tmp is the last resort, and holds only a lock.
+_LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108
 _NO_PERMISSION = 4
 _READ_EVERY_S = 1.0
 

@@ -60,7 +60,8 @@ def _holders(path: str) -> Iterator[int]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if any(os.readlink(link) == path for link in (entry / "fd").iterdir()):  # noqa: PTH115 - a link, not its target
+            # The text of the link, not its target.
+            if any(os.readlink(link) == path for link in (entry / "fd").iterdir()):  # noqa: PTH115
                 yield int(entry.name)
         except OSError:
             continue  # gone, or not readable for this user

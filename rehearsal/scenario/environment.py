@@ -29,7 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 DEFAULT_DIRECTORY = PROJECT / ".rehearsal"
 """Where `make` keeps environments."""
 
-_PASSPHRASE = "rehearsal: nothing secret is kept in this state"  # noqa: S105 - says itself that it protects nothing
+_PASSPHRASE = "rehearsal: nothing secret is kept in this state"  # noqa: S105 - as it says
 _CLOUD_READY_S = 20.0
 
 

@@ -83,7 +83,8 @@ def server() -> Iterator[Server]:
             if not answer.cut:
                 self.wfile.write(b"0\r\n\r\n")
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - names that the base class calls
+        # The names that the base class calls.
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, *args: Any) -> None:
             pass

@@ -27,13 +27,13 @@ def read(path: Path, kind: type[T]) -> T | None:
     try:
         found: T = _adapter(cast(Hashable, kind)).validate_json(text)
     except ValidationError as e:
+        members = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
         raise AccountFileError(
             "\n".join(
                 f"{path}: {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg']}"
                 for p in e.errors()
             )
-            + f"\nIts members are {', '.join(kind.__dataclass_fields__)}; without the file the "  # type: ignore[attr-defined]
-            "account is an ordinary one."
+            + f"\nIts members are {members}; without the file the account is an ordinary one."
         ) from None
     return found
 

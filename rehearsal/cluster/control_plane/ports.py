@@ -40,7 +40,8 @@ def hold(preferred: int | None = None) -> HeldPort:
     highest = _lowest_outgoing() - 1
     for _ in range(_TRIES):
         # 0 lets the kernel choose.
-        number = random.randint(_LOWEST, highest) if highest - _LOWEST > _TRIES else 0  # noqa: S311 - a choice, not a secret
+        many = highest - _LOWEST > _TRIES
+        number = random.randint(_LOWEST, highest) if many else 0  # noqa: S311 - not a secret
         if held := _bind(number, after_restart=False):
             return held
     raise ControlPlaneError(

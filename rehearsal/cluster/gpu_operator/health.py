@@ -17,7 +17,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass  # no line in the operator's log for each probe
 
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _PIPES, _LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-_DEFAULT_PIPES, _DEFAULT_LOGS = "/tmp/nvidia-mps", "/var/log/nvidia-mps"  # noqa: S108 - the real one's
+_DEFAULT_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - the real one's default
+_DEFAULT_LOGS = "/var/log/nvidia-mps"
 _FAILED, _BAD_ARGUMENT = 1, 2
 _REFUSED = b"\1"
 """Begins the answer to a command that failed."""

@@ -39,7 +39,7 @@ def run(
             cwd=directory,
             # its own group, so that ending it reaches compilers and linkers too
             start_new_session=True,
-            preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one prctl call, its library loaded beforehand
+            preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one prctl call, library loaded
         )
         try:
             while True:

@@ -64,7 +64,7 @@ def used(directory: Path, *, up_to: float) -> float:
     for parent, _, names in os.walk(directory):
         for name in names:
             try:
-                total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - 100 000 files
+                total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - many files
             except OSError:
                 continue
         if total >= up_to:

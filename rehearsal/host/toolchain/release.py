@@ -47,7 +47,8 @@ class Network:
         if reason:
             raise DownloadFailed(reason)
         try:
-            request = urllib.request.Request(url, headers={"User-Agent": "slicewright"})  # noqa: S310 - https, or the configured mirror
+            # The URL is https, or the configured mirror's.
+            request = urllib.request.Request(url, headers={"User-Agent": "slicewright"})  # noqa: S310
             response = urllib.request.urlopen(request, timeout=self._settings.stall_s)  # noqa: S310
         except urllib.error.HTTPError as e:
             e.close()

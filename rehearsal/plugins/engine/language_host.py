@@ -39,7 +39,7 @@ class NoEnvironment(Exception):
     """The project names a Python environment that does not exist."""
 
 
-class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[misc]  # generated, untyped base
+class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):  # type: ignore[misc]
     """One servicer for one engine (launched), or for one engine after another (attached)."""
 
     def __init__(self, engine_address: str = "") -> None:

@@ -128,7 +128,7 @@ class _Connection:
             pass  # the engine is shutting down; the operation's own answer shows it
 
 
-class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]  # generated base class
+class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[misc]
     def __init__(self, make: Callable[[], ProviderPlugin], engine_address: str) -> None:
         self._make = make
         self._engine_address = engine_address
@@ -166,7 +166,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):  # type: ignore[mis
                 detail.inputs.CopyFrom(encode(e.inputs))
             context.set_trailing_metadata((("grpc-status-details-bin", _status(str(e), detail)),))
             context.abort(grpc.StatusCode.UNKNOWN, str(e))
-        except Exception as e:  # noqa: BLE001 - any bug becomes one line for the user, and a traceback in the log
+        except Exception as e:  # noqa: BLE001 - one line for the user, a traceback in the log
             plugin.log(Severity.DEBUG, traceback.format_exc())
             traceback.print_exc()
             name = type(plugin).__module__

@@ -1,4 +1,5 @@
-// Load on servers with OpenAI's chat completions, by `slicewright load`: streams, as clients ask for them.
+// Load on servers with OpenAI's chat completions, by `slicewright load`: streams, as clients ask
+// for them.
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
@@ -25,13 +26,13 @@ function ask(body) {
   return { answer, tags: { target: target.tag } };
 }
 
-let told = false;
+let logged = false;
 
 // Why, once for each user: a server that fails fails often.
 function fail(answer, tags) {
   failed.add(1, tags);
-  if (!told) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
-  told = true;
+  if (!logged) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
+  logged = true;
 }
 
 // Each asks something else from its first word on, so that no server answers from its prefix cache.
@@ -48,14 +49,14 @@ function message(limit, more) {
 // What the last chunk says; of servers that say nothing, as many as there are chunks with a choice.
 function counted(text) {
   let chunks = 0;
-  let told = null;
+  let counted = null;
   for (const line of text.split('\n')) {
     if (!line.startsWith('data: {')) continue;
     const chunk = JSON.parse(line.slice(6));
-    if (chunk.usage) told = chunk.usage.completion_tokens;
+    if (chunk.usage) counted = chunk.usage.completion_tokens;
     if (chunk.choices && chunk.choices.length > 0) chunks += 1;
   }
-  return told === null ? chunks : told;
+  return counted === null ? chunks : counted;
 }
 
 export function load_() {

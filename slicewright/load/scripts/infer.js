@@ -1,4 +1,5 @@
-// Load on servers of the Open Inference Protocol (KServe, version 2), by `slicewright load`: tensors of zeros.
+// Load on servers of the Open Inference Protocol (KServe, version 2), by `slicewright load`:
+// tensors of zeros.
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
@@ -26,7 +27,8 @@ export function setup() {
   if (load.body) return null;
   const answer = http.get(`${load.targets[0].url}${path}`, { headers, timeout: '60s' });
   if (answer.status !== 200) {
-    throw new Error(`${load.targets[0].url}${path}: HTTP ${answer.status} ${answer.body || answer.error}`);
+    const said = answer.body || answer.error;
+    throw new Error(`${load.targets[0].url}${path}: HTTP ${answer.status} ${said}`);
   }
   let size = 0;
   const inputs = answer.json('inputs').map(({ name, datatype, shape }) => {
@@ -40,7 +42,7 @@ export function setup() {
 
 let request = null;
 // Whether this user has said why a request failed: a server that fails fails often.
-let told = false;
+let logged = false;
 
 // JSON, then the tensors' bytes: the protocol's extension for binary tensor data.
 function made(model) {
@@ -77,8 +79,8 @@ export function load_(model) {
     return;
   }
   failed.add(1, tags);
-  if (!told) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
-  told = true;
+  if (!logged) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
+  logged = true;
 }
 
 export function handleSummary(data) {

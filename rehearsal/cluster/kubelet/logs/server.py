@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET  # noqa: N815 - the base class's name; streams use either method
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         _log.debug(format, *args)
 
     def _send_log(self, logs: PodLogs, container: str, query: dict[str, str]) -> None:

@@ -46,12 +46,14 @@ static bool may_open_capability(unsigned minor)
 }
 
 /* The minor of a GPU instance, or of one of its compute instances with `ci`. */
-static unsigned capability_minor(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci)
+static unsigned capability_minor(const struct node *node, const struct gpu *gpu,
+                                 const struct gpu_instance *gi, const struct compute_instance *ci)
 {
     unsigned before = 0;
     for (unsigned i = 0; i < gpu->index; i++)
         before += node->gpus[i].model->mig != MIG_NONE;
-    return FIRST + (before * GPU_INSTANCE_IDS + gi->id) * (1 + COMPUTE_INSTANCE_IDS) + (ci == NULL ? 0 : 1 + ci->id);
+    return FIRST + (before * GPU_INSTANCE_IDS + gi->id) * (1 + COMPUTE_INSTANCE_IDS) +
+           (ci == NULL ? 0 : 1 + ci->id);
 }
 
 bool may_use_driver(void)
@@ -66,9 +68,11 @@ bool may_use_gpu(const struct gpu *gpu)
     return may_open(name);
 }
 
-bool may_use_mig_device(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci)
+bool may_use_mig_device(const struct node *node, const struct gpu *gpu,
+                        const struct gpu_instance *gi, const struct compute_instance *ci)
 {
-    return may_open_capability(capability_minor(node, gpu, gi, NULL)) && may_open_capability(capability_minor(node, gpu, gi, ci));
+    return may_open_capability(capability_minor(node, gpu, gi, NULL)) &&
+           may_open_capability(capability_minor(node, gpu, gi, ci));
 }
 
 static bool has_sys_admin(void)
@@ -94,15 +98,17 @@ bool may_change_hardware(void)
     return has_sys_admin() || may_open_capability(CONFIG);
 }
 
-/* NVML has nvidia-modprobe make the nodes of a new instance in the caller's own /dev; elsewhere they
- * appear only where somebody makes them. Best effort, as there. */
-void make_capability_node(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci)
+/* NVML has nvidia-modprobe make the nodes of a new instance in the caller's own /dev; elsewhere
+ * they appear only where something else makes them. Best effort, as there. */
+void make_capability_node(const struct node *node, const struct gpu *gpu,
+                          const struct gpu_instance *gi, const struct compute_instance *ci)
 {
     char path[4096];
     const char *directory = device_directory();
     if (directory == NULL || !has_sys_admin())
         return;
-    if (snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", directory, capability_minor(node, gpu, gi, ci)) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", directory,
+                 capability_minor(node, gpu, gi, ci)) >= (int)sizeof path)
         return;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
     if (fd >= 0)

@@ -1,4 +1,5 @@
-/* What every call begins and ends with: the process's mutex, the newest state, injected faults, and resolving handles. */
+/* What every call begins and ends with: the process's mutex, the newest state, injected faults, and
+ * resolving handles. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ static struct gpu_instance *find_gpu_instance(unsigned gpu, unsigned long serial
     return NULL;
 }
 
-static struct compute_instance *find_compute_instance(unsigned gpu, unsigned long serial, struct gpu_instance **owner)
+static struct compute_instance *find_compute_instance(unsigned gpu, unsigned long serial,
+                                                      struct gpu_instance **owner)
 {
     if (gpu < node.gpu_count)
         for (unsigned i = 0; i < node.gpus[gpu].count; i++) {
@@ -46,25 +48,27 @@ static struct compute_instance *find_compute_instance(unsigned gpu, unsigned lon
 static bool alive(const struct handle *table, const struct handle *handle)
 {
     struct gpu_instance *owner;
-    return table == gi_handles ? find_gpu_instance(handle->gpu, handle->serial) != NULL : find_compute_instance(handle->gpu, handle->serial, &owner) != NULL;
+    return table == gi_handles ? find_gpu_instance(handle->gpu, handle->serial) != NULL
+                               : find_compute_instance(handle->gpu, handle->serial, &owner) != NULL;
 }
 
-/* The one handle for this serial. Entries of destroyed instances are reused; until then their handles are refused. */
+/* The one handle for this serial. Entries of destroyed instances are reused; until then their
+ * handles are refused. */
 static struct handle *intern(struct handle *table, unsigned gpu, unsigned long serial)
 {
-    struct handle *place = NULL;
+    struct handle *vacant = NULL;
     for (unsigned probe = 0; probe < PROBES; probe++) {
         struct handle *handle = &table[(serial + probe) % HANDLES];
         if (handle->serial == serial && handle->gpu == gpu)
             return handle;
-        if (place == NULL && (handle->serial == 0 || !alive(table, handle)))
-            place = handle;
+        if (vacant == NULL && (handle->serial == 0 || !alive(table, handle)))
+            vacant = handle;
         if (handle->serial == 0)
             break;
     }
-    if (place != NULL)
-        *place = (struct handle){.serial = serial, .gpu = gpu};
-    return place;
+    if (vacant != NULL)
+        *vacant = (struct handle){.serial = serial, .gpu = gpu};
+    return vacant;
 }
 
 nvmlDevice_t gpu_handle(const struct gpu *gpu)
@@ -78,13 +82,15 @@ nvmlDevice_t mig_handle(struct node *of, const struct gpu *gpu, const struct com
     return (nvmlDevice_t){(void *)intern(mig_handles, gpu->index, ci->serial)};
 }
 
-nvmlGpuInstance_t gpu_instance_handle(struct node *of, const struct gpu *gpu, const struct gpu_instance *gi)
+nvmlGpuInstance_t gpu_instance_handle(struct node *of, const struct gpu *gpu,
+                                      const struct gpu_instance *gi)
 {
     (void)of;
     return (nvmlGpuInstance_t){(void *)intern(gi_handles, gpu->index, gi->serial)};
 }
 
-nvmlComputeInstance_t compute_instance_handle(struct node *of, const struct gpu *gpu, const struct compute_instance *ci)
+nvmlComputeInstance_t compute_instance_handle(struct node *of, const struct gpu *gpu,
+                                              const struct compute_instance *ci)
 {
     (void)of;
     return (nvmlComputeInstance_t){(void *)intern(ci_handles, gpu->index, ci->serial)};
@@ -106,7 +112,9 @@ static struct injection *find_injection(const char *name, long gpu)
 {
     for (unsigned i = 0; i < node.injection_count; i++) {
         struct injection *injection = &node.injections[i];
-        if (injection->times != 0 && (strcmp(injection->call, name) == 0 || (strcmp(injection->call, "*") == 0 && gpu >= 0)) &&
+        if (injection->times != 0 &&
+            (strcmp(injection->call, name) == 0 ||
+             (strcmp(injection->call, "*") == 0 && gpu >= 0)) &&
             (injection->gpu < 0 || injection->gpu == gpu))
             return injection;
     }
@@ -118,7 +126,8 @@ static void use_up(const char *name, long gpu)
     int lock = state_lock();
     if (lock < 0)
         return; /* not root: only root counts faults down */
-    struct injection *injection = state_refresh(&node) == NVML_SUCCESS ? find_injection(name, gpu) : NULL;
+    struct injection *injection =
+        state_refresh(&node) == NVML_SUCCESS ? find_injection(name, gpu) : NULL;
     if (injection != NULL && injection->times > 0) {
         injection->times--;
         state_write(&node);
@@ -126,8 +135,8 @@ static void use_up(const char *name, long gpu)
     close(lock);
 }
 
-/* Waits without the mutex. A standing delay ends early when its injection has gone, so that a call can be held until somebody lets it go.
- * Returns how the newest state was read. */
+/* Waits without the mutex. A standing delay ends early when its injection has gone, so that a call
+ * can be held until it is let go. Returns how the newest state was read. */
 static nvmlReturn_t delay(const char *name, long gpu, const struct injection *injection)
 {
     nvmlReturn_t fresh = NVML_SUCCESS;
@@ -183,10 +192,12 @@ static bool open_call(struct call *call)
     if (references == 0)
         return refuse(call, NVML_ERROR_UNINITIALIZED);
     nvmlReturn_t result = state_refresh(&node);
-    return result == NVML_SUCCESS || refuse(call, result == NVML_ERROR_DRIVER_NOT_LOADED ? NVML_ERROR_UNKNOWN : result);
+    return result == NVML_SUCCESS ||
+           refuse(call, result == NVML_ERROR_DRIVER_NOT_LOADED ? NVML_ERROR_UNKNOWN : result);
 }
 
-/* For every call on a GPU with a valid handle: injected faults, a lost GPU, privileges, the lock for changes. */
+/* For every call on a GPU with a valid handle: injected faults, a lost GPU, privileges, the lock
+ * for changes. */
 static bool admit(struct call *call, const char *name, long gpu, unsigned wants)
 {
     nvmlReturn_t result;
@@ -220,7 +231,8 @@ static bool locate_device(struct call *call, nvmlDevice_t device, unsigned wants
         return (wants & WHOLE) || refuse(call, NVML_ERROR_INVALID_ARGUMENT);
     }
     const struct handle *handle = within(mig_handles, device.handle);
-    call->ci = handle == NULL ? NULL : find_compute_instance(handle->gpu, handle->serial, &call->gi);
+    call->ci =
+        handle == NULL ? NULL : find_compute_instance(handle->gpu, handle->serial, &call->gi);
     if (call->ci == NULL)
         return refuse(call, NVML_ERROR_INVALID_ARGUMENT);
     call->gpu = &node.gpus[handle->gpu];
@@ -241,7 +253,8 @@ static bool locate_gpu_instance(struct call *call, nvmlGpuInstance_t instance)
 static bool locate_compute_instance(struct call *call, nvmlComputeInstance_t compute)
 {
     const struct handle *handle = within(ci_handles, compute.handle);
-    call->ci = handle == NULL ? NULL : find_compute_instance(handle->gpu, handle->serial, &call->gi);
+    call->ci =
+        handle == NULL ? NULL : find_compute_instance(handle->gpu, handle->serial, &call->gi);
     if (call->ci == NULL)
         return refuse(call, NVML_ERROR_INVALID_ARGUMENT);
     call->gpu = &node.gpus[handle->gpu];
@@ -251,17 +264,22 @@ static bool locate_compute_instance(struct call *call, nvmlComputeInstance_t com
 /* Located again after admit, which may have waited and read a newer state. */
 bool begin_gpu(struct call *call, const char *name, nvmlDevice_t device, unsigned wants)
 {
-    return open_call(call) && locate_device(call, device, wants) && admit(call, name, call->gpu->index, wants) && locate_device(call, device, wants);
+    return open_call(call) && locate_device(call, device, wants) &&
+           admit(call, name, call->gpu->index, wants) && locate_device(call, device, wants);
 }
 
-bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t instance, unsigned wants)
+bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t instance,
+                        unsigned wants)
 {
-    return open_call(call) && locate_gpu_instance(call, instance) && admit(call, name, call->gpu->index, wants) && locate_gpu_instance(call, instance);
+    return open_call(call) && locate_gpu_instance(call, instance) &&
+           admit(call, name, call->gpu->index, wants) && locate_gpu_instance(call, instance);
 }
 
-bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute, unsigned wants)
+bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute,
+                            unsigned wants)
 {
-    return open_call(call) && locate_compute_instance(call, compute) && admit(call, name, call->gpu->index, wants) && locate_compute_instance(call, compute);
+    return open_call(call) && locate_compute_instance(call, compute) &&
+           admit(call, name, call->gpu->index, wants) && locate_compute_instance(call, compute);
 }
 
 nvmlReturn_t end(struct call *call, nvmlReturn_t result)

@@ -7,15 +7,22 @@
 enum { PROFILES = 9 };
 
 /* Profile enum -> slices; the id that NVML gives a profile counts the sizes from the smallest. */
-static const struct { unsigned profile, id, slices; } sizes[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 4, 7}};
+static const struct {
+    unsigned profile, id, slices;
+} sizes[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 4, 7}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* The profile enum of GPU instances with as many slices. */
+static unsigned profile_of(unsigned slices) { return slices < 4 ? slices - 1 : 3; }
 
 static bool offered(const struct call *call, unsigned slices)
 {
     if (slices > call->gi->slice->slices)
         return false;
-    /* Without a GPU instance profile of this size there is no compute instance profile either: no 3 slices on an A30. */
-    return slices == call->gi->slice->slices || slice_by_profile(call->gpu->model, slices == 1 ? 0 : slices == 2 ? 1 : slices == 3 ? 2 : 3) != NULL;
+    /* Without a GPU instance profile of this size there is no compute instance profile either: no 3
+     * slices on an A30. */
+    return slices == call->gi->slice->slices ||
+           slice_by_profile(call->gpu->model, profile_of(slices)) != NULL;
 }
 
 static unsigned starts(unsigned slices)
@@ -36,13 +43,14 @@ unsigned compute_sms(const struct model *model, const struct slice *slice, unsig
 {
     if (slices == slice->slices)
         return slice->sms;
-    const struct slice *alone = slice_by_profile(model, slices == 1 ? 0 : slices == 2 ? 1 : slices == 3 ? 2 : 3);
+    const struct slice *alone = slice_by_profile(model, profile_of(slices));
     return alone == NULL ? slice->sms * slices / slice->slices : alone->sms;
 }
 
 /* --- profiles --- */
 
-static nvmlReturn_t size_of_profile(const struct call *call, unsigned profile, unsigned engine, unsigned *at)
+static nvmlReturn_t size_of_profile(const struct call *call, unsigned profile, unsigned engine,
+                                    unsigned *at)
 {
     if (profile >= PROFILES || engine != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -52,14 +60,16 @@ static nvmlReturn_t size_of_profile(const struct call *call, unsigned profile, u
     return NVML_ERROR_NOT_SUPPORTED;
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t instance, unsigned int profile, unsigned int engine,
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t instance,
+                                                          unsigned int profile, unsigned int engine,
                                                           nvmlComputeInstanceProfileInfo_t *info)
 {
     struct call call;
     unsigned at;
     if (!begin_gpu_instance(&call, __func__, instance, 0))
         return call.result;
-    nvmlReturn_t result = info == NULL ? NVML_ERROR_INVALID_ARGUMENT : size_of_profile(&call, profile, engine, &at);
+    nvmlReturn_t result =
+        info == NULL ? NVML_ERROR_INVALID_ARGUMENT : size_of_profile(&call, profile, engine, &at);
     if (result != NVML_SUCCESS)
         return end(&call, result);
     const struct slice *slice = call.gi->slice;
@@ -77,17 +87,21 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t inst
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t instance, unsigned int profile, unsigned int engine,
-                                                           nvmlComputeInstanceProfileInfo_v2_t *info)
+nvmlReturn_t
+nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t instance, unsigned int profile,
+                                              unsigned int engine,
+                                              nvmlComputeInstanceProfileInfo_v2_t *info)
 {
     struct call call;
     unsigned at;
     if (!begin_gpu_instance(&call, __func__, instance, 0))
         return call.result;
-    nvmlReturn_t result = info == NULL ? NVML_ERROR_INVALID_ARGUMENT : size_of_profile(&call, profile, engine, &at);
+    nvmlReturn_t result =
+        info == NULL ? NVML_ERROR_INVALID_ARGUMENT : size_of_profile(&call, profile, engine, &at);
     if (result != NVML_SUCCESS)
         return end(&call, result);
-    bool v2 = info->version == (sizeof(nvmlComputeInstanceProfileInfo_v2_t) | 2u << 24), v3 = info->version == (sizeof(nvmlComputeInstanceProfileInfo_v3_t) | 3u << 24);
+    bool v2 = info->version == (sizeof(nvmlComputeInstanceProfileInfo_v2_t) | 2u << 24),
+         v3 = info->version == (sizeof(nvmlComputeInstanceProfileInfo_v3_t) | 3u << 24);
     if (!v2 && !v3)
         return end(&call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     const struct slice *slice = call.gi->slice;
@@ -141,7 +155,9 @@ static bool choose(const struct gpu_instance *gi, unsigned mask, unsigned slices
     return false;
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instance, unsigned int id, unsigned int *count)
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instance,
+                                                                unsigned int id,
+                                                                unsigned int *count)
 {
     struct call call;
     unsigned slices, start;
@@ -155,8 +171,10 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstancePlacement_t *placements,
-                                                                 unsigned int *count)
+nvmlReturn_t
+nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t instance, unsigned int id,
+                                                    nvmlComputeInstancePlacement_t *placements,
+                                                    unsigned int *count)
 {
     struct call call;
     unsigned slices;
@@ -164,15 +182,17 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance
         return call.result;
     if (count == NULL || !size_of_id(&call, id, &slices))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    unsigned room = *count, found = 0;
+    unsigned capacity = *count, found = 0;
     for (unsigned start = 0; start + slices <= call.gi->slice->slices; start++)
         if (starts(slices) >> start & 1) {
-            if (placements != NULL && found < room)
-                placements[found] = (nvmlComputeInstancePlacement_t){.start = start, .size = slices};
+            if (placements != NULL && found < capacity)
+                placements[found] =
+                    (nvmlComputeInstancePlacement_t){.start = start, .size = slices};
             found++;
         }
     *count = found;
-    return end(&call, placements != NULL && found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+    return end(&call, placements != NULL && found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE
+                                                             : NVML_SUCCESS);
 }
 
 /* --- creating and destroying --- */
@@ -198,7 +218,8 @@ static unsigned free_index(const struct gpu *gpu)
     return index;
 }
 
-static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigned id, const nvmlComputeInstancePlacement_t *placement,
+static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigned id,
+                           const nvmlComputeInstancePlacement_t *placement,
                            nvmlComputeInstance_t *compute)
 {
     struct call call;
@@ -209,7 +230,8 @@ static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigne
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     if (placement != NULL) {
         start = placement->start;
-        if (placement->size != slices || start >= call.gi->slice->slices || start + slices > call.gi->slice->slices || !(starts(slices) >> start & 1))
+        if (placement->size != slices || start >= call.gi->slice->slices ||
+            start + slices > call.gi->slice->slices || !(starts(slices) >> start & 1))
             return end(&call, NVML_ERROR_INVALID_ARGUMENT);
         if (taken(call.gi) & ((1u << slices) - 1) << start)
             return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
@@ -217,20 +239,28 @@ static nvmlReturn_t create(const char *name, nvmlGpuInstance_t instance, unsigne
         return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
     unsigned free_for_it = free_id(call.gi), index = free_index(call.gpu);
     struct compute_instance *ci = &call.gi->computes[call.gi->count++];
-    *ci = (struct compute_instance){.id = free_for_it, .profile = id, .start = start, .size = slices, .index = index, .serial = ++call.node->serial};
+    *ci = (struct compute_instance){.id = free_for_it,
+                                    .profile = id,
+                                    .start = start,
+                                    .size = slices,
+                                    .index = index,
+                                    .serial = ++call.node->serial};
     make_uuid(call.node, ci->serial, "MIG", ci->uuid);
     make_capability_node(call.node, call.gpu, call.gi, ci);
     *compute = compute_instance_handle(call.node, call.gpu, ci);
     return end_created(&call, compute->handle);
 }
 
-nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *compute)
+nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int id,
+                                                  nvmlComputeInstance_t *compute)
 {
     return create(__func__, instance, id, NULL, compute);
 }
 
-nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t instance, unsigned int id, const nvmlComputeInstancePlacement_t *placement,
-                                                               nvmlComputeInstance_t *compute)
+nvmlReturn_t
+nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t instance, unsigned int id,
+                                                  const nvmlComputeInstancePlacement_t *placement,
+                                                  nvmlComputeInstance_t *compute)
 {
     static const nvmlComputeInstancePlacement_t nowhere = {.start = 0, .size = 0};
     return create(__func__, instance, id, placement != NULL ? placement : &nowhere, compute);
@@ -254,7 +284,9 @@ nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t compute)
 
 /* --- finding --- */
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *computes, unsigned int *count)
+nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsigned int id,
+                                                nvmlComputeInstance_t *computes,
+                                                unsigned int *count)
 {
     struct call call;
     unsigned slices;
@@ -265,11 +297,13 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance, unsi
     *count = 0;
     for (unsigned i = 0; i < call.gi->count; i++)
         if (call.gi->computes[i].profile == id)
-            computes[(*count)++] = compute_instance_handle(call.node, call.gpu, &call.gi->computes[i]);
+            computes[(*count)++] =
+                compute_instance_handle(call.node, call.gpu, &call.gi->computes[i]);
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *compute)
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, unsigned int id,
+                                                   nvmlComputeInstance_t *compute)
 {
     struct call call;
     if (!begin_gpu_instance(&call, __func__, instance, MONITORS))
@@ -284,7 +318,8 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t instance, u
     return end(&call, NVML_ERROR_NOT_FOUND);
 }
 
-nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info)
+nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t compute,
+                                           nvmlComputeInstanceInfo_t *info)
 {
     struct call call;
     if (!begin_compute_instance(&call, "nvmlComputeInstanceGetInfo", compute, 0))
@@ -301,4 +336,8 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t compute, nvmlCo
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t compute, nvmlComputeInstanceInfo_t *info) { return nvmlComputeInstanceGetInfo_v2(compute, info); }
+nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t compute,
+                                        nvmlComputeInstanceInfo_t *info)
+{
+    return nvmlComputeInstanceGetInfo_v2(compute, info);
+}

@@ -19,7 +19,8 @@ static const unsigned long long MIB = 1024ull * 1024;
         return end(&call, NVML_SUCCESS);                              \
     }
 
-/* The profile of a MIG device: `1c.3g.40gb` where its compute instance is smaller than its GPU instance. */
+/* The profile of a MIG device: `1c.3g.40gb` where its compute instance is smaller than its GPU
+ * instance. */
 static void profile_name(const struct call *call, char *name, size_t size)
 {
     if (call->ci->size < call->gi->slice->slices)
@@ -52,17 +53,23 @@ static unsigned visible_index(const struct call *call)
     return index;
 }
 
-ANSWER(nvmlDeviceGetIndex, EITHER, unsigned int, call.ci == NULL ? visible_index(&call) : call.ci->index)
+ANSWER(nvmlDeviceGetIndex, EITHER, unsigned int,
+       call.ci == NULL ? visible_index(&call) : call.ci->index)
 ANSWER(nvmlDeviceGetMinorNumber, WHOLE, unsigned int, call.gpu->minor)
 ANSWER(nvmlDeviceGetArchitecture, WHOLE, nvmlDeviceArchitecture_t, call.gpu->model->architecture)
-ANSWER(nvmlDeviceGetNumGpuCores, WHOLE, unsigned int, call.gpu->model->sms *call.gpu->model->cores_per_sm)
+ANSWER(nvmlDeviceGetNumGpuCores, WHOLE, unsigned int,
+       call.gpu->model->sms *call.gpu->model->cores_per_sm)
 ANSWER(nvmlDeviceGetMemoryBusWidth, WHOLE, unsigned int, call.gpu->model->bus_bits)
 ANSWER(nvmlDeviceGetPersistenceMode, WHOLE, nvmlEnableState_t, call.gpu->health[HEALTH_persistence])
-ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t, (int)call.gpu->health[HEALTH_compute_mode])
-ANSWER(nvmlDeviceGetVirtualizationMode, WHOLE, nvmlGpuVirtualizationMode_t, 1) /* pass-through, as in every cloud's machines */
-ANSWER(nvmlDeviceGetNumaNodeId, WHOLE, unsigned int, call.gpu->index * 2 / (call.node->gpu_count > 1 ? call.node->gpu_count : 2))
+ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t,
+       (int)call.gpu->health[HEALTH_compute_mode])
+ANSWER(nvmlDeviceGetVirtualizationMode, WHOLE, nvmlGpuVirtualizationMode_t,
+       1) /* pass-through, as in every cloud's machines */
+ANSWER(nvmlDeviceGetNumaNodeId, WHOLE, unsigned int,
+       call.gpu->index * 2 / (call.node->gpu_count > 1 ? call.node->gpu_count : 2))
 
-/* 0 default, 2 prohibited, 3 exclusive process; 1, exclusive thread, is gone since CUDA 8. Kept until the driver is loaded again. */
+/* 0 default, 2 prohibited, 3 exclusive process; 1, exclusive thread, is gone since CUDA 8. Kept
+ * until the driver is loaded again. */
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
 {
     struct call call;
@@ -79,24 +86,31 @@ nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mod
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {
     struct call call;
-    return begin_gpu(&call, __func__, device, WHOLE) ? end_text(&call, call.gpu->board, serial, length) : call.result;
+    return begin_gpu(&call, __func__, device, WHOLE)
+               ? end_text(&call, call.gpu->board, serial, length)
+               : call.result;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     struct call call;
-    return begin_gpu(&call, __func__, device, EITHER) ? end_text(&call, call.ci == NULL ? call.gpu->uuid : call.ci->uuid, uuid, length) : call.result;
+    return begin_gpu(&call, __func__, device, EITHER)
+               ? end_text(&call, call.ci == NULL ? call.gpu->uuid : call.ci->uuid, uuid, length)
+               : call.result;
 }
 
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length)
 {
     struct call call;
-    return begin_gpu(&call, __func__, device, WHOLE) ? end_text(&call, "96.00.74.00.01", version, length) : call.result;
+    return begin_gpu(&call, __func__, device, WHOLE)
+               ? end_text(&call, "96.00.74.00.01", version, length)
+               : call.result;
 }
 
 static void bus_ids(nvmlPciInfo_t *pci)
 {
-    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", pci->domain & 0xFFFF, pci->bus & 0xFF, pci->device & 0xFF);
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", pci->domain & 0xFFFF,
+             pci->bus & 0xFF, pci->device & 0xFF);
     snprintf(pci->busId, sizeof pci->busId, "%08X:%02X:%02X.0", pci->domain, pci->bus, pci->device);
 }
 
@@ -117,8 +131,14 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) { return nvmlDeviceGetPciInfo_v3(device, pci); }
-nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) { return nvmlDeviceGetPciInfo_v3(device, pci); }
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
@@ -136,7 +156,8 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 
 static bool concerns(const struct call *call, const struct process *process)
 {
-    return process->gpu == call->gpu->index && (call->ci == NULL || (process->gi == call->gi->id && process->ci == call->ci->id));
+    return process->gpu == call->gpu->index &&
+           (call->ci == NULL || (process->gi == call->gi->id && process->ci == call->ci->id));
 }
 
 /* Bytes. The driver keeps some for itself; a MIG device has its GPU instance's memory. */
@@ -145,10 +166,12 @@ static void memory_of(const struct call *call, nvmlMemory_v2_t *memory)
     unsigned long long used = 0;
     for (unsigned i = 0; i < call->node->process_count; i++) {
         const struct process *p = &call->node->processes[i];
-        if (call->ci != NULL ? p->gpu == call->gpu->index && p->gi == call->gi->id : p->gpu == call->gpu->index)
+        if (call->ci != NULL ? p->gpu == call->gpu->index && p->gi == call->gi->id
+                             : p->gpu == call->gpu->index)
             used += p->memory_mib;
     }
-    unsigned long long total = call->ci != NULL ? call->gi->slice->memory_mib : call->gpu->model->memory_mib;
+    unsigned long long total =
+        call->ci != NULL ? call->gi->slice->memory_mib : call->gpu->model->memory_mib;
     unsigned long long reserved = call->ci != NULL ? 12 : 480 + total / 512;
     memory->total = total * MIB;
     memory->reserved = reserved * MIB;
@@ -202,33 +225,39 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
     unsigned long long total = 256;
     while (total < call.gpu->model->memory_mib)
         total *= 2;
-    *memory = (nvmlBAR1Memory_t){.bar1Total = total * MIB, .bar1Free = (total - 1) * MIB, .bar1Used = MIB};
+    *memory = (nvmlBAR1Memory_t){
+        .bar1Total = total * MIB, .bar1Free = (total - 1) * MIB, .bar1Used = MIB};
     return end(&call, NVML_SUCCESS);
 }
 
 /* --- processes --- */
 
-/* Fills `infos` in the caller's own struct: v1 is two fields long, v2 (served by _v2 and _v3) four. */
-static nvmlReturn_t processes_of(const char *name, nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_t *v2)
+/* Fills `infos` in the caller's own struct: v1 is two fields long, v2 (served by _v2 and _v3) four.
+ */
+static nvmlReturn_t processes_of(const char *name, nvmlDevice_t device, unsigned *count,
+                                 nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_t *v2)
 {
     struct call call;
     if (!begin_gpu(&call, name, device, EITHER))
         return call.result;
     if (count == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    unsigned room = *count, found = 0;
+    unsigned capacity = *count, found = 0;
     for (unsigned i = 0; i < call.node->process_count; i++) {
         const struct process *p = &call.node->processes[i];
         if (!concerns(&call, p))
             continue;
-        if (found < room && v1 != NULL)
+        if (found < capacity && v1 != NULL)
             v1[found] = (nvmlProcessInfo_v1_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * MIB};
-        if (found < room && v2 != NULL)
-            v2[found] = (nvmlProcessInfo_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * MIB, .gpuInstanceId = p->gi, .computeInstanceId = p->ci};
+        if (found < capacity && v2 != NULL)
+            v2[found] = (nvmlProcessInfo_t){.pid = p->pid,
+                                            .usedGpuMemory = p->memory_mib * MIB,
+                                            .gpuInstanceId = p->gi,
+                                            .computeInstanceId = p->ci};
         found++;
     }
     *count = found;
-    return end(&call, found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+    return end(&call, found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
 }
 
 static nvmlReturn_t no_processes(const char *name, nvmlDevice_t device, unsigned *count)
@@ -242,28 +271,33 @@ static nvmlReturn_t no_processes(const char *name, nvmlDevice_t device, unsigned
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v1_t *infos)
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                  nvmlProcessInfo_v1_t *infos)
 {
     return processes_of("nvmlDeviceGetComputeRunningProcesses", device, count, infos, NULL);
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_v2_t *infos)
 {
     return processes_of("nvmlDeviceGetComputeRunningProcesses", device, count, NULL, infos);
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_t *infos)
 {
     return processes_of("nvmlDeviceGetComputeRunningProcesses", device, count, NULL, infos);
 }
 
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                      nvmlProcessInfo_t *infos)
 {
     (void)infos;
     return no_processes("nvmlDeviceGetGraphicsRunningProcesses", device, count);
 }
 
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                        nvmlProcessInfo_t *infos)
 {
     (void)infos;
     return no_processes("nvmlDeviceGetMPSComputeRunningProcesses", device, count);
@@ -271,7 +305,8 @@ nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, uns
 
 /* --- topology and links --- */
 
-nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuTopologyLevel_t *level)
+nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
+                                                 nvmlGpuTopologyLevel_t *level)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device1, WHOLE))
@@ -283,7 +318,8 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
     unsigned second = call.gpu->index, half = (call.node->gpu_count + 1) / 2;
     if (level == NULL || first == second)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    /* Two GPUs behind one switch, four on one processor: 30 host bridge, 40 NUMA node, 50 system. */
+    /* Two GPUs behind one switch, four on one processor: 30 host bridge, 40 NUMA node, 50 system.
+     */
     *level = first / 2 == second / 2 ? 30 : first / half == second / half ? 40 : 50;
     return end(&call, NVML_SUCCESS);
 }
@@ -312,10 +348,12 @@ static nvmlReturn_t on_link(struct call *call, unsigned link)
 static bool link_active(const struct call *call, unsigned link)
 {
     /* A single GPU has no active links, nor has a GPU in MIG mode. */
-    return call->node->gpu_count > 1 && !call->gpu->mig && !(call->gpu->health[HEALTH_nvlinks_down] >> link & 1);
+    return call->node->gpu_count > 1 && !call->gpu->mig &&
+           !(call->gpu->health[HEALTH_nvlinks_down] >> link & 1);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nvmlEnableState_t *active)
+nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
+                                      nvmlEnableState_t *active)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -326,18 +364,22 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, nv
     return end(&call, result);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link, unsigned int *version)
+nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link,
+                                        unsigned int *version)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
         return call.result;
     nvmlReturn_t result = version == NULL ? NVML_ERROR_INVALID_ARGUMENT : on_link(&call, link);
     if (result == NVML_SUCCESS)
-        *version = call.gpu->model->architecture >= 10 ? 7 : call.gpu->model->architecture == 9 ? 6 : 5;
+        *version = call.gpu->model->architecture >= 10  ? 7
+                   : call.gpu->model->architecture == 9 ? 6
+                                                        : 5;
     return end(&call, result);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci)
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
+                                                 nvmlPciInfo_t *pci)
 {
     struct call call;
     if (!begin_gpu(&call, "nvmlDeviceGetNvLinkRemotePciInfo", device, WHOLE))
@@ -353,7 +395,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned i
     return end(&call, result);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, nvmlIntNvLinkDeviceType_t *type)
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                                 nvmlIntNvLinkDeviceType_t *type)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))

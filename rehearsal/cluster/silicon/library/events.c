@@ -1,4 +1,5 @@
-/* Events: those that the state file records after a set was created are delivered once, in order. */
+/* Events: those that the state file records after a set was created are delivered once, in order.
+ */
 #include <stdlib.h>
 #include <time.h>
 
@@ -60,7 +61,8 @@ nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                      nvmlEventSet_t set)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -93,7 +95,8 @@ static const struct event *next(event_set *set, const struct node *node)
     for (;;) {
         const struct event *first = NULL;
         for (unsigned i = 0; i < node->event_count; i++)
-            if (node->events[i].sequence > set->handed_out && (first == NULL || node->events[i].sequence < first->sequence))
+            if (node->events[i].sequence > set->handed_out &&
+                (first == NULL || node->events[i].sequence < first->sequence))
                 first = &node->events[i];
         if (first == NULL)
             return NULL;
@@ -135,10 +138,14 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
         long long left = until - now_ms();
         if (left <= 0)
             return NVML_ERROR_TIMEOUT;
-        /* Without the mutex, so that other threads continue. The file is polled: inotify instances per user are limited. */
+        /* Without the mutex, so that other threads continue. The file is polled: inotify instances
+         * per user are limited. */
         struct timespec pause = {.tv_nsec = (left < POLL_MS ? left : POLL_MS) * 1000000};
         nanosleep(&pause, NULL);
     }
 }
 
-nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms) { return nvmlEventSetWait_v2(set, data, timeout_ms); }
+nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
+{
+    return nvmlEventSetWait_v2(set, data, timeout_ms);
+}

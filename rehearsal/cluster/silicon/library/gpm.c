@@ -1,7 +1,10 @@
-/* GPM: the utilization of a GPU or a GPU instance between two samples. The values are the state file's `load` lines.
+/* GPM: the utilization of a GPU or a GPU instance between two samples. The values are the state
+ * file's `load` lines.
  *
- * From NVIDIA's documentation: Hopper and later; structs of version 1; samples more than 100 ms apart. Inferred, and to be compared with a real driver: the codes for
- * a GPU instance that does not exist, for a whole GPU in MIG mode, for samples of two different GPUs or instances, and for samples too close together. */
+ * From NVIDIA's documentation: Hopper and later; structs of version 1; samples more than 100 ms
+ * apart. Inferred, and to be compared with a real driver: the codes for a GPU instance that does
+ * not exist, for a whole GPU in MIG mode, for samples of two different GPUs or instances, and for
+ * samples too close together. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -63,7 +66,8 @@ static nvmlReturn_t take(struct call *call, unsigned gi, nvmlGpmSample_t sample)
 {
     if (sample.handle == NULL)
         return end(call, NVML_ERROR_INVALID_ARGUMENT);
-    *sample.handle = (struct nvmlGpmSample_st){.taken = true, .gpu = call->gpu->index, .gi = gi, .at_ms = now_ms()};
+    *sample.handle = (struct nvmlGpmSample_st){
+        .taken = true, .gpu = call->gpu->index, .gi = gi, .at_ms = now_ms()};
     for (unsigned i = 0; i < call->node->load_count; i++)
         if (call->node->loads[i].gpu == call->gpu->index && call->node->loads[i].gi == gi)
             sample.handle->load = call->node->loads[i];
@@ -80,7 +84,8 @@ nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
     return take(&call, NO_INSTANCE, sample);
 }
 
-nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId, nvmlGpmSample_t sample)
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId,
+                                 nvmlGpmSample_t sample)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -115,7 +120,8 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get)
     if (get->version != NVML_GPM_METRICS_GET_VERSION)
         return end(&call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     const struct nvmlGpmSample_st *first = get->sample1.handle, *second = get->sample2.handle;
-    if (first == NULL || second == NULL || !first->taken || !second->taken || first->gpu != second->gpu || first->gi != second->gi || get->numMetrics == 0 ||
+    if (first == NULL || second == NULL || !first->taken || !second->taken ||
+        first->gpu != second->gpu || first->gi != second->gi || get->numMetrics == 0 ||
         get->numMetrics > NVML_GPM_METRIC_MAX)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < get->numMetrics; i++)

@@ -17,10 +17,13 @@ static bool mig_capable(const struct call *call)
 /* Drivers up to R535 list profiles only while MIG mode is enabled. */
 static nvmlReturn_t profiles_known(const struct call *call)
 {
-    return mig_capable(call) && (call->gpu->mig || atoi(call->node->driver) > 535) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    return mig_capable(call) && (call->gpu->mig || atoi(call->node->driver) > 535)
+               ? NVML_SUCCESS
+               : NVML_ERROR_NOT_SUPPORTED;
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile,
+                                                 nvmlGpuInstanceProfileInfo_t *info)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -49,8 +52,10 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned i
     return end(&call, NVML_SUCCESS);
 }
 
-/* Version 2 and 3 come through one function, told apart by the version that the caller wrote: sizeof | version << 24. */
-static nvmlReturn_t named_profile(struct call *call, const struct slice *slice, nvmlGpuInstanceProfileInfo_v2_t *info)
+/* Version 2 and 3 come through one function, distinguished by the version that the caller wrote:
+ * sizeof | version << 24. */
+static nvmlReturn_t named_profile(struct call *call, const struct slice *slice,
+                                  nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     if (info->version == (sizeof(nvmlGpuInstanceProfileInfo_v2_t) | 2u << 24)) {
         *info = (nvmlGpuInstanceProfileInfo_v2_t){
@@ -92,7 +97,8 @@ static nvmlReturn_t named_profile(struct call *call, const struct slice *slice, 
     return end(call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_v2_t *info)
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile,
+                                                  nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -106,7 +112,8 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned 
     return slice == NULL ? end(&call, NVML_ERROR_NOT_SUPPORTED) : named_profile(&call, slice, info);
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsigned int id, nvmlGpuInstanceProfileInfo_v2_t *info)
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsigned int id,
+                                                      nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -126,11 +133,13 @@ static unsigned slots(const struct slice *slice, unsigned start)
     return ((1u << slice->size) - 1) << start;
 }
 
-/* Whether one more `slice` at `start` leaves every budget of the GPU kept: memory slots, compute slices, media engines, the profile's own maximum. */
+/* Whether one more `slice` at `start` leaves every budget of the GPU kept: memory slots, compute
+ * slices, media engines, the profile's own maximum. */
 static bool fits(const struct gpu *gpu, const struct slice *slice, unsigned start)
 {
     const struct slice *whole = slice_whole(gpu->model);
-    unsigned taken = 0, same = 0, compute = slice->slices, decoders = slice->decoders, encoders = slice->encoders, jpegs = slice->jpegs, ofas = slice->ofas;
+    unsigned taken = 0, same = 0, compute = slice->slices, decoders = slice->decoders,
+             encoders = slice->encoders, jpegs = slice->jpegs, ofas = slice->ofas;
     for (unsigned i = 0; i < gpu->count; i++) {
         const struct slice *other = gpu->instances[i].slice;
         taken |= slots(other, gpu->instances[i].start);
@@ -141,11 +150,13 @@ static bool fits(const struct gpu *gpu, const struct slice *slice, unsigned star
         jpegs += other->jpegs;
         ofas += other->ofas;
     }
-    return (taken & slots(slice, start)) == 0 && same < slice->most && compute <= whole->slices && decoders <= whole->decoders && encoders <= whole->encoders &&
-           jpegs <= whole->jpegs && ofas <= whole->ofas && gpu->count < MAX_GPU_INSTANCES;
+    return (taken & slots(slice, start)) == 0 && same < slice->most && compute <= whole->slices &&
+           decoders <= whole->decoders && encoders <= whole->encoders && jpegs <= whole->jpegs &&
+           ofas <= whole->ofas && gpu->count < MAX_GPU_INSTANCES;
 }
 
-/* The driver's own choice: the highest start that is free. Order effects follow from it (1g, 1g, 2g, 3g fails where 3g, 1g, 2g, 1g works). */
+/* The driver's own choice: the highest start that is free. Order effects follow from it (1g, 1g,
+ * 2g, 3g fails where 3g, 1g, 2g, 1g works). */
 static bool choose(const struct gpu *gpu, const struct slice *slice, unsigned *start)
 {
     for (int at = (int)gpu->model->slots - 1; at >= 0; at--)
@@ -156,7 +167,8 @@ static bool choose(const struct gpu *gpu, const struct slice *slice, unsigned *s
     return false;
 }
 
-/* The driver numbers instances by their place in the tree of halves: 0 the whole, 1 and 2 the halves (upper first), 3 to 6 the quarters, 7 to 14 the eighths. */
+/* The driver numbers instances by their place in the tree of halves: 0 the whole, 1 and 2 the
+ * halves (upper first), 3 to 6 the quarters, 7 to 14 the eighths. */
 static unsigned place_in_tree(const struct model *model, const struct slice *slice, unsigned start)
 {
     unsigned parts = model->slots / slice->size;
@@ -165,7 +177,9 @@ static unsigned place_in_tree(const struct model *model, const struct slice *sli
     return parts - 1 + (parts == 2 ? 1 - start / slice->size : start / slice->size);
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int id, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
+nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int id,
+                                                           nvmlGpuInstancePlacement_t *placements,
+                                                           unsigned int *count)
 {
     struct call call;
     if (!begin_gpu(&call, "nvmlDeviceGetGpuInstancePossiblePlacements", device, WHOLE | MONITORS))
@@ -175,29 +189,37 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, 
     const struct slice *slice = slice_by_id(call.gpu->model, id);
     if (count == NULL || slice == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    unsigned room = *count, found = 0;
+    unsigned capacity = *count, found = 0;
     for (unsigned start = 0; start < call.gpu->model->slots; start++)
         if (slice->starts >> start & 1) {
-            if (placements != NULL && found < room)
-                placements[found] = (nvmlGpuInstancePlacement_t){.start = start, .size = slice->size};
+            if (placements != NULL && found < capacity)
+                placements[found] =
+                    (nvmlGpuInstancePlacement_t){.start = start, .size = slice->size};
             found++;
         }
     *count = found;
-    return end(&call, placements != NULL && found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+    return end(&call, placements != NULL && found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE
+                                                             : NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned int id, nvmlGpuInstancePlacement_t *placements, unsigned int *count)
+nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned int id,
+                                                        nvmlGpuInstancePlacement_t *placements,
+                                                        unsigned int *count)
 {
     return nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, id, placements, count);
 }
 
 static void place(struct node *node, struct gpu *gpu, const struct slice *slice, unsigned start)
 {
-    gpu->instances[gpu->count++] = (struct gpu_instance){
-        .slice = slice, .id = place_in_tree(gpu->model, slice, start), .start = start, .serial = ++node->serial};
+    gpu->instances[gpu->count++] =
+        (struct gpu_instance){.slice = slice,
+                              .id = place_in_tree(gpu->model, slice, start),
+                              .start = start,
+                              .serial = ++node->serial};
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int id, unsigned int *count)
+nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int id,
+                                                       unsigned int *count)
 {
     struct call call;
     unsigned start;
@@ -218,7 +240,8 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
 
 /* --- creating and destroying --- */
 
-static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id, const nvmlGpuInstancePlacement_t *placement, nvmlGpuInstance_t *instance)
+static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id,
+                           const nvmlGpuInstancePlacement_t *placement, nvmlGpuInstance_t *instance)
 {
     struct call call;
     unsigned start;
@@ -231,7 +254,8 @@ static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id, c
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     if (placement != NULL) {
         start = placement->start;
-        if (placement->size != slice->size || start >= call.gpu->model->slots || !(slice->starts >> start & 1))
+        if (placement->size != slice->size || start >= call.gpu->model->slots ||
+            !(slice->starts >> start & 1))
             return end(&call, NVML_ERROR_INVALID_ARGUMENT);
         if (!fits(call.gpu, slice, start))
             return end(&call, NVML_ERROR_INSUFFICIENT_RESOURCES);
@@ -243,12 +267,14 @@ static nvmlReturn_t create(const char *name, nvmlDevice_t device, unsigned id, c
     return end_created(&call, instance->handle);
 }
 
-nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)
+nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int id,
+                                         nvmlGpuInstance_t *instance)
 {
     return create(__func__, device, id, NULL, instance);
 }
 
-nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsigned int id, const nvmlGpuInstancePlacement_t *placement,
+nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device, unsigned int id,
+                                                      const nvmlGpuInstancePlacement_t *placement,
                                                       nvmlGpuInstance_t *instance)
 {
     static const nvmlGpuInstancePlacement_t nowhere = {.start = NO_INSTANCE, .size = 0};
@@ -270,7 +296,8 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance)
 
 /* --- finding --- */
 
-nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instances, unsigned int *count)
+nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id,
+                                       nvmlGpuInstance_t *instances, unsigned int *count)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
@@ -283,11 +310,13 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int id, nvm
     *count = 0;
     for (unsigned i = 0; i < call.gpu->count; i++)
         if (call.gpu->instances[i].slice->id == id)
-            instances[(*count)++] = gpu_instance_handle(call.node, call.gpu, &call.gpu->instances[i]);
+            instances[(*count)++] =
+                gpu_instance_handle(call.node, call.gpu, &call.gpu->instances[i]);
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)
+nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id,
+                                          nvmlGpuInstance_t *instance)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
@@ -312,6 +341,9 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance, nvmlGpuInstanceI
     if (info == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     *info = (nvmlGpuInstanceInfo_t){
-        .device = gpu_handle(call.gpu), .id = call.gi->id, .profileId = call.gi->slice->id, .placement = {.start = call.gi->start, .size = call.gi->slice->size}};
+        .device = gpu_handle(call.gpu),
+        .id = call.gi->id,
+        .profileId = call.gi->slice->id,
+        .placement = {.start = call.gi->start, .size = call.gi->slice->size}};
     return end(&call, NVML_SUCCESS);
 }

@@ -23,8 +23,9 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, un
     return end(&call, NVML_SUCCESS);
 }
 
-/* Ampere needs a GPU reset, which with pass-through means a reboot: the mode stays pending, and RESET_REQUIRED is returned.
- * From Hopper on the mode changes at once, unless the GPU is in use. Disabling it destroys all instances. */
+/* Ampere needs a GPU reset, which with pass-through means a reboot: the mode stays pending, and
+ * RESET_REQUIRED is returned. From Hopper on the mode changes at once, unless the GPU is in use.
+ * Disabling it destroys all instances. */
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
 {
     struct call call;
@@ -61,7 +62,8 @@ nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *c
 }
 
 /* The index of a MIG device does not change: destroying one leaves a gap. */
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig)
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
+                                                 nvmlDevice_t *mig)
 {
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
@@ -73,7 +75,8 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     for (unsigned g = 0; g < call.gpu->count; g++)
         for (unsigned c = 0; c < call.gpu->instances[g].count; c++)
             if (call.gpu->instances[g].computes[c].index == index &&
-                may_use_mig_device(call.node, call.gpu, &call.gpu->instances[g], &call.gpu->instances[g].computes[c])) {
+                may_use_mig_device(call.node, call.gpu, &call.gpu->instances[g],
+                                   &call.gpu->instances[g].computes[c])) {
                 *mig = mig_handle(call.node, call.gpu, &call.gpu->instances[g].computes[c]);
                 return end(&call, mig->handle == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS);
             }
@@ -149,4 +152,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttributes_t
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes) { return nvmlDeviceGetAttributes_v2(mig, attributes); }
+nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
+{
+    return nvmlDeviceGetAttributes_v2(mig, attributes);
+}

@@ -7,27 +7,37 @@
 
 #include "nvml_abi.h"
 
-/* Only NVML's functions are exported; a name like `end` would otherwise resolve to the program's. */
+/* Only NVML's functions are exported; a name like `end` would otherwise resolve to the program's.
+ */
 #pragma GCC visibility push(hidden)
 
-enum { MAX_GPUS = 16, MAX_GPU_INSTANCES = 8, MAX_COMPUTE_INSTANCES = 8, UUID_SIZE = 48, NAME_SIZE = 64 };
+enum {
+    MAX_GPUS = 16,
+    MAX_GPU_INSTANCES = 8,
+    MAX_COMPUTE_INSTANCES = 8,
+    UUID_SIZE = 48,
+    NAME_SIZE = 64
+};
 #define NO_INSTANCE 0xFFFFFFFFu
 
 /* models.def */
 enum mig_kind { MIG_NONE = 0, MIG_AFTER_RESET = 1, MIG_AT_ONCE = 2 };
 struct model {
     const char *key, *name;
-    unsigned pci_id, memory_mib, sms, slots, slices, cuda_major, cuda_minor, architecture, brand, mig, power_w, nvlinks, max_sm_mhz, memory_mhz, bus_bits, cores_per_sm;
+    unsigned pci_id, memory_mib, sms, slots, slices, cuda_major, cuda_minor, architecture, brand,
+        mig, power_w, nvlinks, max_sm_mhz, memory_mhz, bus_bits, cores_per_sm;
 };
 struct slice {
     const char *model, *name;
-    unsigned profile, id, slices, most, starts, size, sms, memory_mib, copies, decoders, encoders, jpegs, ofas, capabilities;
+    unsigned profile, id, slices, most, starts, size, sms, memory_mib, copies, decoders, encoders,
+        jpegs, ofas, capabilities;
 };
 const struct model *model_by_key(const char *key);
 const struct slice *slice_by_profile(const struct model *model, unsigned profile);
 const struct slice *slice_by_id(const struct model *model, unsigned id);
 const struct slice *slice_whole(const struct model *model);
-unsigned compute_sms(const struct model *model, const struct slice *slice, unsigned slices); /* SMs of a compute instance of so many slices */
+unsigned compute_sms(const struct model *model, const struct slice *slice,
+                     unsigned slices); /* SMs of a compute instance of so many slices */
 
 /* health.def */
 enum health_key {
@@ -76,11 +86,14 @@ struct node {
 };
 
 /* state.c: the node's state file, env SLICEWRIGHT_FAKE_NVML_STATE */
-nvmlReturn_t state_refresh(struct node *node);            /* reads the file if it is another than the one read last */
-nvmlReturn_t state_write(const struct node *node);        /* temp file + rename; the caller holds the lock */
-int state_lock(void);                                     /* a descriptor to close, or -1: this process may not write */
+nvmlReturn_t
+state_refresh(struct node *node); /* reads the file if it is another than the one read last */
+nvmlReturn_t
+state_write(const struct node *node); /* temp file + rename; the caller holds the lock */
+int state_lock(void);                 /* a descriptor to close, or -1: this process may not write */
 void state_forget(struct node *node);
-void make_uuid(const struct node *node, unsigned long serial, const char *prefix, char uuid[UUID_SIZE]);
+void make_uuid(const struct node *node, unsigned long serial, const char *prefix,
+               char uuid[UUID_SIZE]);
 
 /* call.c: every exported function runs between begin and end */
 enum wants {
@@ -101,11 +114,14 @@ struct call {
 };
 bool begin_system(struct call *call, const char *name, unsigned wants);
 bool begin_gpu(struct call *call, const char *name, nvmlDevice_t device, unsigned wants);
-bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t instance, unsigned wants);
-bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute, unsigned wants);
+bool begin_gpu_instance(struct call *call, const char *name, nvmlGpuInstance_t instance,
+                        unsigned wants);
+bool begin_compute_instance(struct call *call, const char *name, nvmlComputeInstance_t compute,
+                            unsigned wants);
 nvmlReturn_t end(struct call *call, nvmlReturn_t result);
 nvmlReturn_t end_changed(struct call *call);
-nvmlReturn_t end_created(struct call *call, const void *handle); /* no handle left: nothing was created */
+nvmlReturn_t end_created(struct call *call,
+                         const void *handle); /* no handle left: nothing was created */
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
@@ -113,16 +129,22 @@ nvmlReturn_t library_shutdown(void);
 /* access.c: what this process may open */
 bool may_use_driver(void);
 bool may_use_gpu(const struct gpu *gpu);
-bool may_use_mig_device(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci);
+bool may_use_mig_device(const struct node *node, const struct gpu *gpu,
+                        const struct gpu_instance *gi, const struct compute_instance *ci);
 bool may_monitor(void);
 bool may_change_hardware(void);
-void make_capability_node(const struct node *node, const struct gpu *gpu, const struct gpu_instance *gi, const struct compute_instance *ci);
+void make_capability_node(const struct node *node, const struct gpu *gpu,
+                          const struct gpu_instance *gi, const struct compute_instance *ci);
 
-/* A handle refers to an instance by its serial, which is never reused: stale handles are detected. */
+/* A handle refers to an instance by its serial, which is never reused: stale handles are detected.
+ */
 nvmlDevice_t gpu_handle(const struct gpu *gpu);
-nvmlDevice_t mig_handle(struct node *node, const struct gpu *gpu, const struct compute_instance *ci);
-nvmlGpuInstance_t gpu_instance_handle(struct node *node, const struct gpu *gpu, const struct gpu_instance *gi);
-nvmlComputeInstance_t compute_instance_handle(struct node *node, const struct gpu *gpu, const struct compute_instance *ci);
+nvmlDevice_t mig_handle(struct node *node, const struct gpu *gpu,
+                        const struct compute_instance *ci);
+nvmlGpuInstance_t gpu_instance_handle(struct node *node, const struct gpu *gpu,
+                                      const struct gpu_instance *gi);
+nvmlComputeInstance_t compute_instance_handle(struct node *node, const struct gpu *gpu,
+                                              const struct compute_instance *ci);
 
 #pragma GCC visibility pop
 

@@ -37,7 +37,8 @@ static const long long health_well[HEALTH_COUNT] = {
 #undef HEALTH
 };
 
-/* The file read last stays open, so that no other file gets its inode number: "same inode, same time" then means unchanged. */
+/* The file read last stays open, so that no other file gets its inode number: "same inode, same
+ * time" then means unchanged. */
 static int seen_fd = -1;
 static struct stat seen;
 
@@ -129,7 +130,8 @@ static bool read_node(struct node *node, char *line)
 {
     unsigned long long serial;
     unsigned cuda;
-    if (!text(line, "driver", node->driver, sizeof node->driver) || !text(line, "seed", node->seed, sizeof node->seed) || !small(line, "cuda", &cuda) ||
+    if (!text(line, "driver", node->driver, sizeof node->driver) ||
+        !text(line, "seed", node->seed, sizeof node->seed) || !small(line, "cuda", &cuda) ||
         !number(line, "serial", &serial))
         return false;
     node->cuda = (int)cuda;
@@ -141,9 +143,13 @@ static bool read_gpu(struct node *node, char *line)
 {
     struct gpu *gpu = &node->gpus[node->gpu_count];
     char key[NAME_SIZE], pci[32];
-    if (node->gpu_count == MAX_GPUS || !small(line, "index", &gpu->index) || gpu->index != node->gpu_count || !text(line, "model", key, sizeof key) ||
-        !text(line, "uuid", gpu->uuid, sizeof gpu->uuid) || !text(line, "board", gpu->board, sizeof gpu->board) || !text(line, "pci", pci, sizeof pci) ||
-        sscanf(pci, "%x:%x:%x", &gpu->domain, &gpu->bus, &gpu->slot) != 3 || !small(line, "minor", &gpu->minor) || !flag(line, "mig", &gpu->mig) ||
+    if (node->gpu_count == MAX_GPUS || !small(line, "index", &gpu->index) ||
+        gpu->index != node->gpu_count || !text(line, "model", key, sizeof key) ||
+        !text(line, "uuid", gpu->uuid, sizeof gpu->uuid) ||
+        !text(line, "board", gpu->board, sizeof gpu->board) ||
+        !text(line, "pci", pci, sizeof pci) ||
+        sscanf(pci, "%x:%x:%x", &gpu->domain, &gpu->bus, &gpu->slot) != 3 ||
+        !small(line, "minor", &gpu->minor) || !flag(line, "mig", &gpu->mig) ||
         !flag(line, "pending", &gpu->pending) || !flag(line, "lost", &gpu->lost))
         return false;
     gpu->model = model_by_key(key);
@@ -173,7 +179,8 @@ static bool read_gpu_instance(struct node *node, char *line)
     if (gpu == NULL || gpu->count == MAX_GPU_INSTANCES)
         return false;
     struct gpu_instance *gi = &gpu->instances[gpu->count];
-    if (!small(line, "id", &gi->id) || !small(line, "profile", &profile) || !small(line, "start", &gi->start) || !number(line, "serial", &serial))
+    if (!small(line, "id", &gi->id) || !small(line, "profile", &profile) ||
+        !small(line, "start", &gi->start) || !number(line, "serial", &serial))
         return false;
     gi->slice = slice_by_profile(gpu->model, profile);
     gi->serial = serial;
@@ -195,8 +202,10 @@ static bool read_compute_instance(struct node *node, char *line)
         if (gi->count == MAX_COMPUTE_INSTANCES)
             return false;
         struct compute_instance *ci = &gi->computes[gi->count++];
-        if (!small(line, "id", &ci->id) || !small(line, "profile", &ci->profile) || !small(line, "start", &ci->start) || !small(line, "size", &ci->size) ||
-            !small(line, "index", &ci->index) || !number(line, "serial", &serial) || !text(line, "uuid", ci->uuid, sizeof ci->uuid))
+        if (!small(line, "id", &ci->id) || !small(line, "profile", &ci->profile) ||
+            !small(line, "start", &ci->start) || !small(line, "size", &ci->size) ||
+            !small(line, "index", &ci->index) || !number(line, "serial", &serial) ||
+            !text(line, "uuid", ci->uuid, sizeof ci->uuid))
             return false;
         ci->serial = serial;
         return true;
@@ -216,17 +225,21 @@ static void *grown(void **array, unsigned *count, size_t size)
 
 static bool read_process(struct node *node, char *line)
 {
-    struct process *process = grown((void **)&node->processes, &node->process_count, sizeof *process);
-    return process != NULL && small(line, "gpu", &process->gpu) && small(line, "pid", &process->pid) && small(line, "gi", &process->gi) &&
-           small(line, "ci", &process->ci) && number(line, "memory_mib", &process->memory_mib) && text(line, "name", process->name, sizeof process->name);
+    struct process *process =
+        grown((void **)&node->processes, &node->process_count, sizeof *process);
+    return process != NULL && small(line, "gpu", &process->gpu) &&
+           small(line, "pid", &process->pid) && small(line, "gi", &process->gi) &&
+           small(line, "ci", &process->ci) && number(line, "memory_mib", &process->memory_mib) &&
+           text(line, "name", process->name, sizeof process->name);
 }
 
 static bool read_event(struct node *node, char *line)
 {
     struct event *event = grown((void **)&node->events, &node->event_count, sizeof *event);
     unsigned long long sequence;
-    if (event == NULL || !number(line, "sequence", &sequence) || !small(line, "gpu", &event->gpu) || !number(line, "type", &event->type) ||
-        !number(line, "data", &event->data) || !small(line, "gi", &event->gi) || !small(line, "ci", &event->ci))
+    if (event == NULL || !number(line, "sequence", &sequence) || !small(line, "gpu", &event->gpu) ||
+        !number(line, "type", &event->type) || !number(line, "data", &event->data) ||
+        !small(line, "gi", &event->gi) || !small(line, "ci", &event->ci))
         return false;
     event->sequence = sequence;
     return true;
@@ -235,21 +248,29 @@ static bool read_event(struct node *node, char *line)
 static bool read_load(struct node *node, char *line)
 {
     struct load *load = grown((void **)&node->loads, &node->load_count, sizeof *load);
-    return load != NULL && small(line, "gpu", &load->gpu) && small(line, "gi", &load->gi) && small(line, "graphics", &load->graphics) &&
-           small(line, "sm", &load->sm) && small(line, "occupancy", &load->occupancy) && small(line, "dram", &load->dram);
+    return load != NULL && small(line, "gpu", &load->gpu) && small(line, "gi", &load->gi) &&
+           small(line, "graphics", &load->graphics) && small(line, "sm", &load->sm) &&
+           small(line, "occupancy", &load->occupancy) && small(line, "dram", &load->dram);
 }
 
 static bool read_injection(struct node *node, char *line)
 {
-    struct injection *injection = grown((void **)&node->injections, &node->injection_count, sizeof *injection);
-    return injection != NULL && text(line, "call", injection->call, sizeof injection->call) && whole_number(line, "gpu", &injection->gpu) &&
-           whole_number(line, "code", &injection->code) && whole_number(line, "times", &injection->times) &&
+    struct injection *injection =
+        grown((void **)&node->injections, &node->injection_count, sizeof *injection);
+    return injection != NULL && text(line, "call", injection->call, sizeof injection->call) &&
+           whole_number(line, "gpu", &injection->gpu) &&
+           whole_number(line, "code", &injection->code) &&
+           whole_number(line, "times", &injection->times) &&
            whole_number(line, "delay_ms", &injection->delay_ms);
 }
 
-static const struct { const char *word; bool (*read)(struct node *, char *); } readers[] = {
-    {"node ", read_node}, {"gpu ", read_gpu}, {"health ", read_health}, {"gi ", read_gpu_instance}, {"ci ", read_compute_instance},
-    {"process ", read_process}, {"event ", read_event}, {"load ", read_load}, {"inject ", read_injection},
+static const struct { const char *word; bool (*read)(struct node *, char *);
+} readers[] = {
+    {"node ", read_node},           {"gpu ", read_gpu},
+    {"health ", read_health},       {"gi ", read_gpu_instance},
+    {"ci ", read_compute_instance}, {"process ", read_process},
+    {"event ", read_event},         {"load ", read_load},
+    {"inject ", read_injection},
 };
 
 static bool read_line(struct node *node, char *line)
@@ -288,8 +309,9 @@ nvmlReturn_t state_refresh(struct node *node)
     struct stat now;
     if (path == NULL || stat(path, &now) != 0)
         return NVML_ERROR_DRIVER_NOT_LOADED;
-    if (seen_fd >= 0 && now.st_dev == seen.st_dev && now.st_ino == seen.st_ino && now.st_size == seen.st_size &&
-        now.st_mtim.tv_sec == seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
+    if (seen_fd >= 0 && now.st_dev == seen.st_dev && now.st_ino == seen.st_ino &&
+        now.st_size == seen.st_size && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
         return NVML_SUCCESS;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -331,42 +353,55 @@ int state_lock(void)
 
 static void write_gpu(FILE *file, const struct gpu *gpu)
 {
-    fprintf(file, "gpu index=%u model=%s uuid=%s board=%s pci=%04x:%02x:%02x minor=%u mig=%d pending=%d lost=%d\n", gpu->index, gpu->model->key, gpu->uuid,
-            gpu->board, gpu->domain, gpu->bus, gpu->slot, gpu->minor, gpu->mig, gpu->pending, gpu->lost);
+    fprintf(file,
+            "gpu index=%u model=%s uuid=%s board=%s pci=%04x:%02x:%02x minor=%u mig=%d pending=%d "
+            "lost=%d\n",
+            gpu->index, gpu->model->key, gpu->uuid, gpu->board, gpu->domain, gpu->bus, gpu->slot,
+            gpu->minor, gpu->mig, gpu->pending, gpu->lost);
     for (int key = 0; key < HEALTH_COUNT; key++)
         if (gpu->health[key] != health_well[key])
-            fprintf(file, "health gpu=%u %s=%lld\n", gpu->index, health_names[key], gpu->health[key]);
+            fprintf(file, "health gpu=%u %s=%lld\n", gpu->index, health_names[key],
+                    gpu->health[key]);
     for (unsigned i = 0; i < gpu->count; i++) {
         const struct gpu_instance *gi = &gpu->instances[i];
-        fprintf(file, "gi gpu=%u id=%u profile=%u start=%u serial=%lu\n", gpu->index, gi->id, gi->slice->profile, gi->start, gi->serial);
+        fprintf(file, "gi gpu=%u id=%u profile=%u start=%u serial=%lu\n", gpu->index, gi->id,
+                gi->slice->profile, gi->start, gi->serial);
         for (unsigned c = 0; c < gi->count; c++) {
             const struct compute_instance *ci = &gi->computes[c];
-            fprintf(file, "ci gpu=%u gi=%u id=%u profile=%u start=%u size=%u index=%u serial=%lu uuid=%s\n", gpu->index, gi->id, ci->id, ci->profile, ci->start,
-                    ci->size, ci->index, ci->serial, ci->uuid);
+            fprintf(
+                file,
+                "ci gpu=%u gi=%u id=%u profile=%u start=%u size=%u index=%u serial=%lu uuid=%s\n",
+                gpu->index, gi->id, ci->id, ci->profile, ci->start, ci->size, ci->index, ci->serial,
+                ci->uuid);
         }
     }
 }
 
 static void write_all(FILE *file, const struct node *node)
 {
-    fprintf(file, "slicewright-silicon 1\nnode driver=%s cuda=%d seed=%s serial=%lu\n", node->driver, node->cuda, node->seed, node->serial);
+    fprintf(file, "slicewright-silicon 1\nnode driver=%s cuda=%d seed=%s serial=%lu\n",
+            node->driver, node->cuda, node->seed, node->serial);
     for (unsigned i = 0; i < node->gpu_count; i++)
         write_gpu(file, &node->gpus[i]);
     for (unsigned i = 0; i < node->process_count; i++) {
         const struct process *p = &node->processes[i];
-        fprintf(file, "process gpu=%u pid=%u gi=%u ci=%u memory_mib=%llu name=%s\n", p->gpu, p->pid, p->gi, p->ci, p->memory_mib, p->name);
+        fprintf(file, "process gpu=%u pid=%u gi=%u ci=%u memory_mib=%llu name=%s\n", p->gpu, p->pid,
+                p->gi, p->ci, p->memory_mib, p->name);
     }
     for (unsigned i = 0; i < node->event_count; i++) {
         const struct event *e = &node->events[i];
-        fprintf(file, "event sequence=%lu gpu=%u type=%llu data=%llu gi=%u ci=%u\n", e->sequence, e->gpu, e->type, e->data, e->gi, e->ci);
+        fprintf(file, "event sequence=%lu gpu=%u type=%llu data=%llu gi=%u ci=%u\n", e->sequence,
+                e->gpu, e->type, e->data, e->gi, e->ci);
     }
     for (unsigned i = 0; i < node->load_count; i++) {
         const struct load *l = &node->loads[i];
-        fprintf(file, "load gpu=%u gi=%u graphics=%u sm=%u occupancy=%u dram=%u\n", l->gpu, l->gi, l->graphics, l->sm, l->occupancy, l->dram);
+        fprintf(file, "load gpu=%u gi=%u graphics=%u sm=%u occupancy=%u dram=%u\n", l->gpu, l->gi,
+                l->graphics, l->sm, l->occupancy, l->dram);
     }
     for (unsigned i = 0; i < node->injection_count; i++) {
         const struct injection *n = &node->injections[i];
-        fprintf(file, "inject call=%s gpu=%ld code=%ld times=%ld delay_ms=%ld\n", n->call, n->gpu, n->code, n->times, n->delay_ms);
+        fprintf(file, "inject call=%s gpu=%ld code=%ld times=%ld delay_ms=%ld\n", n->call, n->gpu,
+                n->code, n->times, n->delay_ms);
     }
 }
 
@@ -374,7 +409,8 @@ nvmlReturn_t state_write(const struct node *node)
 {
     const char *path = state_path();
     char name[4096];
-    if (path == NULL || snprintf(name, sizeof name, "%s.%ld.new", path, (long)syscall(SYS_gettid)) >= (int)sizeof name)
+    if (path == NULL || snprintf(name, sizeof name, "%s.%ld.new", path,
+                                 (long)syscall(SYS_gettid)) >= (int)sizeof name)
         return NVML_ERROR_OPERATING_SYSTEM;
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
@@ -391,8 +427,10 @@ nvmlReturn_t state_write(const struct node *node)
     return good ? NVML_SUCCESS : NVML_ERROR_OPERATING_SYSTEM;
 }
 
-/* A UUID unique on this node: from the node's seed and the instance's serial (splitmix64, twice). */
-void make_uuid(const struct node *node, unsigned long serial, const char *prefix, char uuid[UUID_SIZE])
+/* A UUID unique on this node: from the node's seed and the instance's serial (splitmix64, twice).
+ */
+void make_uuid(const struct node *node, unsigned long serial, const char *prefix,
+               char uuid[UUID_SIZE])
 {
     uint64_t state = 0xCBF29CE484222325u, part[2];
     for (const char *c = node->seed; *c != '\0'; c++)
@@ -404,6 +442,8 @@ void make_uuid(const struct node *node, unsigned long serial, const char *prefix
         z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
         part[i] = z ^ (z >> 31);
     }
-    snprintf(uuid, UUID_SIZE, "%s-%08x-%04x-5%03x-%04x-%012llx", prefix, (unsigned)(part[0] >> 32), (unsigned)(part[0] >> 16) & 0xFFFF, (unsigned)part[0] & 0xFFF,
-             ((unsigned)(part[1] >> 48) & 0x3FFF) | 0x8000, (unsigned long long)part[1] & 0xFFFFFFFFFFFFull);
+    snprintf(uuid, UUID_SIZE, "%s-%08x-%04x-5%03x-%04x-%012llx", prefix, (unsigned)(part[0] >> 32),
+             (unsigned)(part[0] >> 16) & 0xFFFF, (unsigned)part[0] & 0xFFF,
+             ((unsigned)(part[1] >> 48) & 0x3FFF) | 0x8000,
+             (unsigned long long)part[1] & 0xFFFFFFFFFFFFull);
 }

@@ -15,11 +15,36 @@ const char *nvmlErrorString(nvmlReturn_t result)
 {
     /* The real library's messages, which programs print and people search for. */
     static const char *const texts[] = {
-        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions", "Already Initialized", "Not Found", "Insufficient Size",
-        "Insufficient External Power", "Driver Not Loaded", "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
-        "Corrupted infoROM", "GPU is lost", "GPU requires reset", "GPU access blocked by the operating system", "Driver/library version mismatch",
-        "In use by another client", "Insufficient Memory", "No data", "The requested vgpu operation is not available on target device, because ECC is enabled",
-        "Insufficient Resources", "Clock Frequency Not Supported", "Argument version mismatch", "Deprecated", "System Not Ready", "No GPUs Found", "Invalid State",
+        "Success",
+        "Uninitialized",
+        "Invalid Argument",
+        "Not Supported",
+        "Insufficient Permissions",
+        "Already Initialized",
+        "Not Found",
+        "Insufficient Size",
+        "Insufficient External Power",
+        "Driver Not Loaded",
+        "Timeout",
+        "Interrupt Request Issue",
+        "NVML Shared Library Not Found",
+        "Function Not Found",
+        "Corrupted infoROM",
+        "GPU is lost",
+        "GPU requires reset",
+        "GPU access blocked by the operating system",
+        "Driver/library version mismatch",
+        "In use by another client",
+        "Insufficient Memory",
+        "No data",
+        "The requested vgpu operation is not available on target device, because ECC is enabled",
+        "Insufficient Resources",
+        "Clock Frequency Not Supported",
+        "Argument version mismatch",
+        "Deprecated",
+        "System Not Ready",
+        "No GPUs Found",
+        "Invalid State",
     };
     return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "Unknown Error";
 }
@@ -27,7 +52,8 @@ const char *nvmlErrorString(nvmlReturn_t result)
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     struct call call;
-    return begin_system(&call, __func__, 0) ? end_text(&call, call.node->driver, version, length) : call.result;
+    return begin_system(&call, __func__, 0) ? end_text(&call, call.node->driver, version, length)
+                                            : call.result;
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
@@ -51,8 +77,14 @@ static nvmlReturn_t cuda_version(const char *name, int *version)
     return end(&call, NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) { return cuda_version("nvmlSystemGetCudaDriverVersion", version); }
-nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) { return cuda_version("nvmlSystemGetCudaDriverVersion", version); }
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return cuda_version("nvmlSystemGetCudaDriverVersion", version);
+}
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    return cuda_version("nvmlSystemGetCudaDriverVersion", version);
+}
 
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
@@ -92,7 +124,8 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
 
 /* The handle of a GPU. Getting it attaches to the GPU, so a fault of the GPU first shows here. */
-static nvmlReturn_t whole_gpu(const char *name, struct call *call, struct gpu *gpu, nvmlDevice_t *device)
+static nvmlReturn_t whole_gpu(const char *name, struct call *call, struct gpu *gpu,
+                              nvmlDevice_t *device)
 {
     nvmlDevice_t handle = gpu_handle(gpu);
     end(call, NVML_SUCCESS);
@@ -116,7 +149,10 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
     return end(&call, NVML_ERROR_INVALID_ARGUMENT);
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
 
 nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
@@ -147,7 +183,8 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         for (unsigned g = 0; gpu->mig && g < gpu->count; g++)
             for (unsigned c = 0; c < gpu->instances[g].count; c++) {
                 const struct compute_instance *ci = &gpu->instances[g].computes[c];
-                if (strcmp(ci->uuid, uuid) == 0 && may_use_mig_device(call.node, gpu, &gpu->instances[g], ci)) {
+                if (strcmp(ci->uuid, uuid) == 0 &&
+                    may_use_mig_device(call.node, gpu, &gpu->instances[g], ci)) {
                     *device = mig_handle(call.node, gpu, ci);
                     return end(&call, device->handle == NULL ? NVML_ERROR_MEMORY : NVML_SUCCESS);
                 }
@@ -163,7 +200,9 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
     if (!begin_system(&call, "", 0))
         return call.result;
     /* With or without a domain of four or eight digits; case-insensitive. */
-    if (device == NULL || bus_id == NULL || (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3 && (domain = 0, sscanf(bus_id, "%x:%x", &bus, &slot)) != 2))
+    if (device == NULL || bus_id == NULL ||
+        (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3 &&
+         (domain = 0, sscanf(bus_id, "%x:%x", &bus, &slot)) != 2))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < call.node->gpu_count; i++) {
         struct gpu *gpu = &call.node->gpus[i];
@@ -173,4 +212,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
     return end(&call, NVML_ERROR_NOT_FOUND);
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device) { return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device); }
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
+}

@@ -71,7 +71,8 @@ def difference(
     for path, change in changes.items():
         name = show(path)
         if any(_touches(path, forced) for forced in forcing):
-            detailed[name] = f"{change}-replace"  # type: ignore[assignment]  # the six kinds are these three, with and without
+            # Of the six kinds, three are the others with `-replace`.
+            detailed[name] = f"{change}-replace"  # type: ignore[assignment]
             replaces.append(name)
         else:
             detailed[name] = change

@@ -88,7 +88,8 @@ def difference_of(old_inputs: Properties, new_inputs: Properties) -> Difference:
     replaces = []
     for path, change in changes.items():
         if path[0] in ("name", "namespace"):
-            detailed[show(path)] = f"{change}-replace"  # type: ignore[assignment]  # the six kinds are these three, twice
+            # Of the six kinds, three are the others with `-replace`.
+            detailed[show(path)] = f"{change}-replace"  # type: ignore[assignment]
             replaces.append(show(path))
         else:
             detailed[show(path)] = change

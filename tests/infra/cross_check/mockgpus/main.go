@@ -1,5 +1,6 @@
-// Prints what go-nvml's mock GPUs say about MIG, as JSON: product name -> PCI id, memory, profiles by NVML enum with their placements.
-// Only dgxa100 exists in the versions of go-nvml that the module registry serves; a test watches for more.
+// Prints what go-nvml's mock GPUs say about MIG, as JSON: product name -> PCI id, memory, profiles
+// by NVML enum with their placements. Only dgxa100 exists in the versions of go-nvml that the
+// module registry serves; a test watches for more.
 package main
 
 import (
@@ -37,7 +38,11 @@ func main() {
 		if _, ret := device.SetMigMode(nvml.DEVICE_MIG_ENABLE); ret != nvml.SUCCESS {
 			log.Fatalf("NVML mock: %v", ret)
 		}
-		found := gpu{must(device.GetPciInfo()).PciDeviceId, must(device.GetMemoryInfo()).Total >> 20, map[int]profile{}}
+		found := gpu{
+			must(device.GetPciInfo()).PciDeviceId,
+			must(device.GetMemoryInfo()).Total >> 20,
+			map[int]profile{},
+		}
 		for id := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 			info, ret := device.GetGpuInstanceProfileInfo(id)
 			if ret != nvml.SUCCESS {
@@ -46,11 +51,13 @@ func main() {
 			instance := must(device.CreateGpuInstance(&info))
 			parts := map[uint32]uint32{}
 			for part := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
-				if compute, ret := instance.GetComputeInstanceProfileInfo(part, 0); ret == nvml.SUCCESS {
+				compute, ret := instance.GetComputeInstanceProfileInfo(part, 0)
+				if ret == nvml.SUCCESS {
 					parts[compute.SliceCount] = compute.InstanceCount
 				}
 			}
-			found.Profiles[id] = profile{info, must(device.GetGpuInstancePossiblePlacements(&info)), parts}
+			placements := must(device.GetGpuInstancePossiblePlacements(&info))
+			found.Profiles[id] = profile{info, placements, parts}
 		}
 		gpus[must(device.GetName())] = found
 	}

@@ -1,5 +1,6 @@
-// Reads device-plugin configs as NVIDIA's device plugin does, and prints per file what it made of them, as JSON:
-// Error of its own parser, which ignores keys that it does not know; Unknown from a strict reading of the same types; Config as understood.
+// Reads device-plugin configs as NVIDIA's device plugin does, and prints per file what it made of
+// them, as JSON: Error of its own parser, which ignores keys that it does not know; Unknown from a
+// strict reading of the same types; Config as understood.
 package main
 
 import (
@@ -18,10 +19,13 @@ type verdict struct {
 }
 
 func judge(file string) (found verdict) {
-	app := &cli.App{Flags: []cli.Flag{&cli.StringFlag{Name: "config-file"}}, Action: func(c *cli.Context) (err error) {
-		found.Config, err = v1.NewConfig(c, nil)
-		return err
-	}}
+	app := &cli.App{
+		Flags: []cli.Flag{&cli.StringFlag{Name: "config-file"}},
+		Action: func(c *cli.Context) (err error) {
+			found.Config, err = v1.NewConfig(c, nil)
+			return err
+		},
+	}
 	if err := app.Run([]string{"check", "--config-file", file}); err != nil {
 		found.Error = err.Error()
 	}

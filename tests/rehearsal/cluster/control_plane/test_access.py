@@ -149,7 +149,7 @@ def kubelet_port(cluster: Cluster) -> Iterator[int]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - library's name
             pass
 
     pki = cluster.directory / "pki"

@@ -1,16 +1,17 @@
-/* Calls, as a C program would, every function of NVML that the agent calls; prints what it is told. On the first GPU, which is whole and has a process, and on the
- * last, which it cuts and puts back. test_abi.py holds this list of calls and the agent's together. */
+/* Calls, as a C program would, every function of NVML that the agent calls; prints the answers.
+ * On the first GPU, which is whole and has a process, and on the last, which it cuts and puts back.
+ * test_abi.py holds this list of calls and the agent's together. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "nvml_abi.h"
 
-#define MUST(expression)                                                                                                                                               \
-    do {                                                                                                                                                               \
-        nvmlReturn_t told = (expression);                                                                                                                              \
-        if (told != NVML_SUCCESS)                                                                                                                                      \
-            return printf("%s: %s\n", #expression, nvmlErrorString(told)), 1;                                                                                          \
+#define MUST(expression)                                                        \
+    do {                                                                        \
+        nvmlReturn_t result = (expression);                                     \
+        if (result != NVML_SUCCESS)                                             \
+            return printf("%s: %s\n", #expression, nvmlErrorString(result)), 1; \
     } while (0)
 
 /* The structs of later versions say which they are. */
@@ -53,7 +54,8 @@ static int whole(nvmlDevice_t device)
     printf("[%s] %.4s %08x minor %u\n", name, uuid, pci.pciDeviceId, minor);
     MUST(nvmlDeviceGetMemoryInfo(device, &memory));
     MUST(nvmlDeviceGetMemoryInfo_v2(device, &memory2));
-    printf("memory %llu MiB used %llu, of %llu\n", memory.total >> 20, memory2.used >> 20, memory2.total >> 20);
+    printf("memory %llu MiB used %llu, of %llu\n", memory.total >> 20, memory2.used >> 20,
+           memory2.total >> 20);
     MUST(nvmlDeviceGetTemperature(device, 0, &celsius));
     MUST(nvmlDeviceGetPowerUsage(device, &milliwatts));
     MUST(nvmlDeviceGetEnforcedPowerLimit(device, &limit));
@@ -65,12 +67,14 @@ static int whole(nvmlDevice_t device)
     MUST(nvmlDeviceGetUtilizationRates(device, &busy));
     MUST(nvmlDeviceGetCurrentClocksEventReasons(device, &events));
     MUST(nvmlDeviceGetCurrentClocksThrottleReasons(device, &throttles));
-    printf("persistence %d, ECC %d %d, busy %u, clocks %llu %llu\n", persistence, ecc, ecc_pending, busy.gpu, events, throttles);
+    printf("persistence %d, ECC %d %d, busy %u, clocks %llu %llu\n", persistence, ecc, ecc_pending,
+           busy.gpu, events, throttles);
     MUST(nvmlDeviceGetFieldValues(device, 2, fields));
     MUST(fields[0].nvmlReturn);
     MUST(fields[1].nvmlReturn);
     MUST(nvmlDeviceGetNvLinkState(device, SEVENTH_LINK, &link));
-    printf("%u NVLinks, seventh %d, memory %u C\n", fields[0].value.uiVal, link, fields[1].value.uiVal);
+    printf("%u NVLinks, seventh %d, memory %u C\n", fields[0].value.uiVal, link,
+           fields[1].value.uiVal);
     MUST(nvmlDeviceGetMigMode(device, &current, &pending));
     printf("MIG %u %u\n", current, pending);
     count = MANY;
@@ -96,15 +100,18 @@ static int partition(nvmlDevice_t device, nvmlGpuInstance_t instance)
     nvmlDevice_t mig;
     nvmlDeviceAttributes_t attributes;
     nvmlComputeInstanceProfileInfo_t part;
-    nvmlComputeInstanceProfileInfo_v2_t part2 = {.version = VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)};
+    nvmlComputeInstanceProfileInfo_v2_t part2 = {
+        .version = VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)};
     nvmlComputeInstancePlacement_t places[MANY];
     nvmlComputeInstance_t compute, found, all[MANY];
     nvmlComputeInstanceInfo_t info;
     MUST(nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, ONE_SLICE, 0, &part));
     MUST(nvmlGpuInstanceGetComputeInstanceProfileInfoV(instance, ONE_SLICE, 0, &part2));
     MUST(nvmlGpuInstanceGetComputeInstancePossiblePlacements(instance, part.id, places, &count));
-    printf("compute profile %u %u, %u places, last %u+%u\n", part.id, part2.sliceCount, count, places[count - 1].start, places[count - 1].size);
-    MUST(nvmlGpuInstanceCreateComputeInstanceWithPlacement(instance, part.id, &places[count - 1], &compute));
+    printf("compute profile %u %u, %u places, last %u+%u\n", part.id, part2.sliceCount, count,
+           places[count - 1].start, places[count - 1].size);
+    MUST(nvmlGpuInstanceCreateComputeInstanceWithPlacement(instance, part.id, &places[count - 1],
+                                                           &compute));
     MUST(nvmlComputeInstanceGetInfo_v2(compute, &info));
     MUST(nvmlGpuInstanceGetComputeInstanceById(instance, info.id, &found));
     count = MANY;
@@ -116,7 +123,8 @@ static int partition(nvmlDevice_t device, nvmlGpuInstance_t instance)
     MUST(nvmlDeviceGetComputeInstanceId(mig, &ci));
     MUST(nvmlDeviceGetName(mig, name, sizeof name));
     MUST(nvmlDeviceGetAttributes_v2(mig, &attributes));
-    printf("[%s] of %u, same %d, %u SMs, %llu MiB\n", name, most, ci == info.id, attributes.multiprocessorCount, attributes.memorySizeMB);
+    printf("[%s] of %u, same %d, %u SMs, %llu MiB\n", name, most, ci == info.id,
+           attributes.multiprocessorCount, attributes.memorySizeMB);
     MUST(nvmlComputeInstanceDestroy(found));
     MUST(nvmlGpuInstanceCreateComputeInstance(instance, part.id, &compute));
     MUST(nvmlComputeInstanceDestroy(compute));
@@ -128,7 +136,8 @@ static int cut(nvmlDevice_t device)
     unsigned count = MANY, current, pending;
     nvmlReturn_t activation;
     nvmlGpuInstanceProfileInfo_t profile;
-    nvmlGpuInstanceProfileInfo_v2_t profile2 = {.version = VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2)};
+    nvmlGpuInstanceProfileInfo_v2_t profile2 = {.version =
+                                                    VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2)};
     nvmlGpuInstancePlacement_t places[MANY];
     nvmlGpuInstance_t instance, found, all[MANY];
     nvmlGpuInstanceInfo_t info;
@@ -139,13 +148,15 @@ static int cut(nvmlDevice_t device)
     MUST(nvmlDeviceGetGpuInstanceProfileInfo(device, 2, &profile));
     MUST(nvmlDeviceGetGpuInstanceProfileInfoV(device, 2, &profile2));
     MUST(nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, profile.id, places, &count));
-    printf("MIG %u %u, profile %u [%s], %u places, last %u+%u\n", current, pending, profile.id, profile2.name, count, places[count - 1].start,
-           places[count - 1].size);
-    MUST(nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.id, &places[count - 1], &instance));
+    printf("MIG %u %u, profile %u [%s], %u places, last %u+%u\n", current, pending, profile.id,
+           profile2.name, count, places[count - 1].start, places[count - 1].size);
+    MUST(nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.id, &places[count - 1],
+                                                  &instance));
     MUST(nvmlGpuInstanceGetInfo(instance, &info));
     MUST(nvmlDeviceGetGpuInstanceById(device, info.id, &found));
     MUST(nvmlDeviceGetGpuInstances(device, profile.id, all, &count));
-    printf("GPU instance of profile %u at %u, %u of them\n", info.profileId, info.placement.start, count);
+    printf("GPU instance of profile %u at %u, %u of them\n", info.profileId, info.placement.start,
+           count);
     MUST(nvmlGpmSampleAlloc(&sample));
     MUST(nvmlGpmMigSampleGet(device, info.id, sample));
     MUST(nvmlGpmSampleFree(sample));

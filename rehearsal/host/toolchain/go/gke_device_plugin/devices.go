@@ -10,7 +10,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// wholeGPU is the GPU instance id of an event that concerns a GPU as a whole, and of a device that is not partitioned.
+// wholeGPU is the GPU instance id of an event that concerns a GPU as a whole, and of a device that
+// is not partitioned.
 const wholeGPU = 0xFFFFFFFF
 
 const migMinors = "/proc/driver/nvidia-caps/mig-minors"
@@ -33,7 +34,9 @@ func discover(gpus []nvml.Device, config gpuConfig, wrong *fault) ([]device, err
 	}
 	sharing := config.GPUSharingConfig
 	if !slices.Contains([]string{"", timeSharing, mps}, sharing.GPUSharingStrategy) {
-		return nil, fmt.Errorf("invalid GPU sharing strategy: %s, should be one of time-sharing or mps", sharing.GPUSharingStrategy)
+		return nil, fmt.Errorf(
+			"invalid GPU sharing strategy: %s, should be one of time-sharing or mps",
+			sharing.GPUSharingStrategy)
 	}
 	var all []device
 	for i, gpu := range gpus {
@@ -42,7 +45,10 @@ func discover(gpus []nvml.Device, config gpuConfig, wrong *fault) ([]device, err
 			return nil, fmt.Errorf("failed to query the memory of GPU %d: %v", i, ret)
 		}
 		if name == "" {
-			all = append(all, device{id: fmt.Sprintf("nvidia%d", i), gpu: i, gpuInstance: wholeGPU, memoryMiB: memory.Total >> 20, healthy: true})
+			all = append(all, device{
+				id: fmt.Sprintf("nvidia%d", i), gpu: i, gpuInstance: wholeGPU,
+				memoryMiB: memory.Total >> 20, healthy: true,
+			})
 			continue
 		}
 		found, err := instances(gpu)
@@ -55,12 +61,16 @@ func discover(gpus []nvml.Device, config gpuConfig, wrong *fault) ([]device, err
 		}
 		if len(found) != expected {
 			return nil, fmt.Errorf(
-				"Number of partitions (%d) for GPU %d does not match expected partition count (%d): Not all GPUs are partitioned as expected",
+				"Number of partitions (%d) for GPU %d does not match "+
+					"expected partition count (%d): Not all GPUs are partitioned as expected",
 				len(found), i, expected)
 		}
 		sort.Slice(found, func(a, b int) bool { return found[a].id < found[b].id })
 		for _, one := range found {
-			all = append(all, device{id: fmt.Sprintf("nvidia%d/gi%d", i, one.id), gpu: i, gpuInstance: one.id, memoryMiB: memory.Total >> 20, healthy: true})
+			all = append(all, device{
+				id: fmt.Sprintf("nvidia%d/gi%d", i, one.id), gpu: i, gpuInstance: one.id,
+				memoryMiB: memory.Total >> 20, healthy: true,
+			})
 		}
 	}
 	return shared(all, sharing.MaxSharedClientsPerGPU, sharing.GPUSharingStrategy), nil
@@ -81,8 +91,9 @@ func shared(all []device, clients int, strategy string) []device {
 	return shares
 }
 
-// deviceFiles are the device files that a container needs for these devices: a partition's are its GPU's and two capabilities.
-// Source: GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/mig/mig.go, whose partitions have one compute instance.
+// deviceFiles are the device files that a container needs for these devices: a partition's are its
+// GPU's and two capabilities. Source: GoogleCloudPlatform/container-engine-accelerators,
+// pkg/gpu/nvidia/mig/mig.go, whose partitions have one compute instance.
 func deviceFiles(of []device) ([]string, error) {
 	files := []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 	for _, one := range of {

@@ -1,6 +1,8 @@
-// gke-gpu-device-plugin stands for what GKE runs on its GPU nodes: the partitioner, which cuts every GPU of the node into instances of one
-// size, and the device plugin, which offers them to the kubelet as nvidia.com/gpu. It behaves as the public sources of both do
-// (GoogleCloudPlatform/container-engine-accelerators), their known gaps included; it talks to the GPUs through NVML only.
+// gke-gpu-device-plugin stands for what GKE runs on its GPU nodes: the partitioner, which cuts
+// every GPU of the node into instances of one size, and the device plugin, which offers them to the
+// kubelet as nvidia.com/gpu. It behaves as the public sources of both do
+// (GoogleCloudPlatform/container-engine-accelerators), their known gaps included; it talks to the
+// GPUs through NVML only.
 package main
 
 import (
@@ -80,7 +82,8 @@ func readConfig() gpuConfig {
 		err = json.Unmarshal(text, &config)
 	}
 	if err != nil {
-		log.Printf("failed to read GPU config file %s, falling back to default: %v", configFile, err)
+		log.Printf(
+			"failed to read GPU config file %s, falling back to default: %v", configFile, err)
 		return gpuConfig{}
 	}
 	if config.MaxTimeSharedClientsPerGPU > 0 && config.GPUSharingConfig.GPUSharingStrategy == "" {
@@ -90,20 +93,21 @@ func readConfig() gpuConfig {
 	return config
 }
 
-// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while waiting.
+// driverReady waits for the driver, which another DaemonSet installs; false when told to stop while
+// waiting.
 func driverReady(stop <-chan os.Signal) bool {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		ret := nvml.ERROR_DRIVER_NOT_LOADED
 		if _, err := os.Stat(driverVersion); err == nil {
-			if told {
-				startAnew()
+			if logged {
+				restart()
 			}
 			ret = nvml.Init()
 		}
 		if ret == nvml.SUCCESS {
 			return true
 		}
-		if !told {
+		if !logged {
 			log.Printf("failed to initialize nvml, waiting for the driver: %v", describe(ret))
 		}
 		select {
@@ -114,10 +118,11 @@ func driverReady(stop <-chan os.Signal) bool {
 	}
 }
 
-// startAnew replaces this process by one of the same program: glibc remembers from the start of a process which directories of
-// LD_LIBRARY_PATH do not exist, as the driver's does not before it is installed. It returns only where that fails.
-func startAnew() {
-	log.Printf("cannot start anew: %v", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+// restart replaces this process by one of the same program: glibc remembers from the start of a
+// process which directories of LD_LIBRARY_PATH do not exist, as the driver's does not before it is
+// installed. It returns only where that fails.
+func restart() {
+	log.Printf("cannot restart: %v", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // describe does not ask the library for words: it may be the library that is missing.

@@ -16,21 +16,29 @@ type size struct {
 	perGPU    int
 }
 
-// sizes does not know GPU models, as GKE's table does not: a size of another model is applied as its profile id says on this one.
+// sizes does not know GPU models, as GKE's table does not: a size of another model is applied as
+// its profile id says on this one.
 var sizes = map[string]size{
 	"1g.5gb": {19, 7}, "2g.10gb": {14, 3}, "3g.20gb": {9, 2}, "4g.20gb": {5, 1}, "7g.40gb": {0, 1},
-	"1g.10gb": {19, 7}, "1g.20gb": {15, 4}, "2g.20gb": {14, 3}, "3g.40gb": {9, 2}, "4g.40gb": {5, 1}, "7g.80gb": {0, 1},
-	"1g.18gb": {19, 7}, "1g.35gb": {15, 4}, "2g.35gb": {14, 3}, "3g.71gb": {9, 2}, "4g.71gb": {5, 1}, "7g.141gb": {0, 1},
-	"1g.23gb": {19, 7}, "1g.45gb": {15, 4}, "2g.45gb": {14, 3}, "3g.90gb": {9, 2}, "4g.90gb": {5, 1}, "7g.180gb": {0, 1},
-	"1g.47gb": {15, 4}, "2g.47gb": {14, 3}, "3g.93gb": {9, 2}, "4g.93gb": {5, 1}, "7g.186gb": {0, 1},
-	"1g.24gb": {14, 4}, "1g.24gb+me": {21, 1}, "1g.24gb+gfx": {47, 4}, "1g.24gb+me.all": {65, 1}, "1g.24gb-me": {67, 4},
-	"2g.48gb": {5, 2}, "2g.48gb+gfx": {35, 2}, "2g.48gb+me.all": {64, 1}, "2g.48gb-me": {66, 2}, "4g.96gb": {0, 1}, "4g.96gb+gfx": {32, 1},
+	"1g.10gb": {19, 7}, "1g.20gb": {15, 4}, "2g.20gb": {14, 3}, "3g.40gb": {9, 2},
+	"4g.40gb": {5, 1}, "7g.80gb": {0, 1},
+	"1g.18gb": {19, 7}, "1g.35gb": {15, 4}, "2g.35gb": {14, 3}, "3g.71gb": {9, 2},
+	"4g.71gb": {5, 1}, "7g.141gb": {0, 1},
+	"1g.23gb": {19, 7}, "1g.45gb": {15, 4}, "2g.45gb": {14, 3}, "3g.90gb": {9, 2},
+	"4g.90gb": {5, 1}, "7g.180gb": {0, 1},
+	"1g.47gb": {15, 4}, "2g.47gb": {14, 3}, "3g.93gb": {9, 2},
+	"4g.93gb": {5, 1}, "7g.186gb": {0, 1},
+	"1g.24gb": {14, 4}, "1g.24gb+me": {21, 1}, "1g.24gb+gfx": {47, 4},
+	"1g.24gb+me.all": {65, 1}, "1g.24gb-me": {67, 4},
+	"2g.48gb": {5, 2}, "2g.48gb+gfx": {35, 2}, "2g.48gb+me.all": {64, 1},
+	"2g.48gb-me": {66, 2}, "4g.96gb": {0, 1}, "4g.96gb+gfx": {32, 1},
 }
 
 // notServed are sizes that the partitioner cuts and the device plugin refuses.
 var notServed = map[string]bool{"4g.20gb": true, "4g.40gb": true}
 
-// fault is a rehearsed defect of the partitioner: one GPU gets another size, and nobody here notices.
+// fault is a rehearsed defect of the partitioner: one GPU gets another size, which this program
+// does not notice.
 type fault struct {
 	gpu  int
 	size size
@@ -46,12 +54,15 @@ func injectedFault() (*fault, error) {
 	index, err := strconv.Atoi(gpu)
 	wrong, known := sizes[name]
 	if err != nil || !known {
-		return nil, fmt.Errorf("GKE_FAULT_WRONG_LAYOUT=%q is not understood; write GPU=SIZE, for example 3=1g.10gb", text)
+		return nil, fmt.Errorf(
+			"GKE_FAULT_WRONG_LAYOUT=%q is not understood; write GPU=SIZE, for example 3=1g.10gb",
+			text)
 	}
 	return &fault{index, wrong}, nil
 }
 
-// partition cuts all GPUs into instances of one size, unless they have as many instances as that already.
+// partition cuts all GPUs into instances of one size, unless they have as many instances as that
+// already.
 func partition(gpus []nvml.Device, name string, wrong *fault) error {
 	if name == "" || len(gpus) == 0 {
 		log.Print("no GPU partitions are required")
@@ -82,7 +93,8 @@ func partition(gpus []nvml.Device, name string, wrong *fault) error {
 	for i, gpu := range gpus {
 		for range sizeOf(i).perGPU {
 			if err := cut(gpu, sizeOf(i).profileID); err != nil {
-				return fmt.Errorf("failed to create GPU partitions of size %s on GPU %d: %w", name, i, err)
+				return fmt.Errorf(
+					"failed to create GPU partitions of size %s on GPU %d: %w", name, i, err)
 			}
 		}
 	}
@@ -105,13 +117,15 @@ func enableMIG(gpus []nvml.Device) error {
 			return fmt.Errorf("failed to enable MIG mode on GPU %d: %v", i, ret)
 		}
 	}
-	if current, _, ret = gpus[0].GetMigMode(); ret != nvml.SUCCESS || current != nvml.DEVICE_MIG_ENABLE {
+	current, _, ret = gpus[0].GetMigMode()
+	if ret != nvml.SUCCESS || current != nvml.DEVICE_MIG_ENABLE {
 		return errReboot
 	}
 	return nil
 }
 
-// alreadyPartitioned compares numbers, and that all instances of a GPU are of one profile; not of which.
+// alreadyPartitioned compares numbers, and that all instances of a GPU are of one profile; not of
+// which.
 func alreadyPartitioned(gpus []nvml.Device, sizeOf func(int) size) (bool, error) {
 	for i, gpu := range gpus {
 		found, err := instances(gpu)
@@ -168,7 +182,7 @@ func clear(gpu nvml.Device) error {
 		return err
 	}
 	for _, one := range found {
-		err := eachComputeProfile(one.GpuInstance, func(info nvml.ComputeInstanceProfileInfo) error {
+		destroyAll := func(info nvml.ComputeInstanceProfileInfo) error {
 			computes, ret := one.GetComputeInstances(&info)
 			for i := 0; ret == nvml.SUCCESS && i < len(computes); i++ {
 				ret = computes[i].Destroy()
@@ -177,8 +191,8 @@ func clear(gpu nvml.Device) error {
 				return fmt.Errorf("destroying compute instances: %v", ret)
 			}
 			return nil
-		})
-		if err != nil {
+		}
+		if err := eachComputeProfile(one.GpuInstance, destroyAll); err != nil {
 			return err
 		}
 		if ret := one.Destroy(); ret != nvml.SUCCESS {
@@ -212,7 +226,8 @@ func cut(gpu nvml.Device, profileID uint32) error {
 
 func eachComputeProfile(of nvml.GpuInstance, do func(nvml.ComputeInstanceProfileInfo) error) error {
 	for profile := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
-		info, ret := of.GetComputeInstanceProfileInfo(profile, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		info, ret := of.GetComputeInstanceProfileInfo(
+			profile, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
 		if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT {
 			continue
 		}

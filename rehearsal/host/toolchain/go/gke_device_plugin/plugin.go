@@ -46,10 +46,14 @@ type plugin struct {
 }
 
 func newPlugin(config gpuConfig, devices []device) *plugin {
-	return &plugin{config: config, devices: devices, changed: make(chan struct{}), ended: make(chan struct{})}
+	return &plugin{
+		config: config, devices: devices,
+		changed: make(chan struct{}), ended: make(chan struct{}),
+	}
 }
 
-// serve offers the devices until told to stop, anew whenever the kubelet's socket, or ours, is made anew.
+// serve offers the devices until told to stop, and offers them again whenever the kubelet's socket,
+// or ours, is created again.
 func (p *plugin) serve(directory string, stop <-chan os.Signal) error {
 	defer close(p.ended)
 	for {
@@ -121,7 +125,8 @@ func (p *plugin) listen(socket string) (*grpc.Server, error) {
 }
 
 func register(kubelet string) error {
-	connection, err := grpc.NewClient("unix://"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(
+		"unix://"+kubelet, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,9 @@ func register(kubelet string) error {
 	return err
 }
 
-func (p *plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+func (p *plugin) GetDevicePluginOptions(
+	context.Context, *api.Empty,
+) (*api.DevicePluginOptions, error) {
 	return &api.DevicePluginOptions{}, nil
 }
 
@@ -167,7 +174,9 @@ func (p *plugin) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatch
 	}
 }
 
-func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
+func (p *plugin) Allocate(
+	_ context.Context, request *api.AllocateRequest,
+) (*api.AllocateResponse, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	answer := &api.AllocateResponse{}
@@ -184,15 +193,18 @@ func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api
 			wanted = append(wanted, one)
 		}
 		given := &api.ContainerAllocateResponse{
-			Envs:   p.environment(wanted),
-			Mounts: []*api.Mount{{ContainerPath: insideDriver, HostPath: hostDriver, ReadOnly: true}},
+			Envs: p.environment(wanted),
+			Mounts: []*api.Mount{
+				{ContainerPath: insideDriver, HostPath: hostDriver, ReadOnly: true},
+			},
 		}
 		files, err := deviceFiles(wanted)
 		if err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 		for _, file := range files {
-			given.Devices = append(given.Devices, &api.DeviceSpec{ContainerPath: file, HostPath: file, Permissions: "mrw"})
+			given.Devices = append(given.Devices,
+				&api.DeviceSpec{ContainerPath: file, HostPath: file, Permissions: "mrw"})
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, given)
 	}
@@ -206,11 +218,13 @@ func (p *plugin) allowed(count int) error {
 	}
 	strategy := p.config.GPUSharingConfig.GPUSharingStrategy
 	if strategy == timeSharing {
-		return errors.New("invalid request for sharing GPU (time-sharing), at most 1 nvidia.com/gpu can be requested on GPU nodes")
+		return errors.New("invalid request for sharing GPU (time-sharing), " +
+			"at most 1 nvidia.com/gpu can be requested on GPU nodes")
 	}
 	for _, one := range p.devices {
 		if physical(one.id) != physical(p.devices[0].id) {
-			return errors.New("invalid request for sharing GPU (MPS), at most 1 nvidia.com/gpu can be requested on multi-GPU nodes")
+			return errors.New("invalid request for sharing GPU (MPS), " +
+				"at most 1 nvidia.com/gpu can be requested on multi-GPU nodes")
 		}
 	}
 	return nil
@@ -228,13 +242,15 @@ func (p *plugin) healthy(id string) (device, error) {
 	return device{}, fmt.Errorf("invalid allocation request with non-existing device %s", id)
 }
 
-// environment holds the limits of an MPS client, computed from the first GPU's memory even where that is more than a partition has.
+// environment holds the limits of an MPS client, computed from the first GPU's memory even where
+// that is more than a partition has.
 func (p *plugin) environment(wanted []device) map[string]string {
 	known := map[string]string{}
 	sharing := p.config.GPUSharingConfig
 	if sharing.GPUSharingStrategy == mps && sharing.MaxSharedClientsPerGPU > 0 {
-		limit := uint64(len(wanted)) * p.devices[0].memoryMiB / uint64(sharing.MaxSharedClientsPerGPU)
-		known["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = strconv.Itoa(len(wanted) * 100 / sharing.MaxSharedClientsPerGPU)
+		clients := sharing.MaxSharedClientsPerGPU
+		limit := uint64(len(wanted)) * p.devices[0].memoryMiB / uint64(clients)
+		known["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = strconv.Itoa(len(wanted) * 100 / clients)
 		known["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", limit)
 	}
 	return known
@@ -284,7 +300,8 @@ func (p *plugin) fail(gpu int, gpuInstance uint32, xid uint64) {
 	defer p.mutex.Unlock()
 	for i := range p.devices {
 		one := &p.devices[i]
-		if one.gpu == gpu && (gpuInstance == wholeGPU || one.gpuInstance == gpuInstance) && one.healthy {
+		concerned := one.gpu == gpu && (gpuInstance == wholeGPU || one.gpuInstance == gpuInstance)
+		if concerned && one.healthy {
 			log.Printf("XID %d: %s is unhealthy", xid, one.id)
 			one.healthy = false
 		}

@@ -1,10 +1,12 @@
-// Command types_table prints, as JSON, how Kubernetes' own Go types read and write the kinds that the rehearsal normalises:
-// which fields there are, which vanish when empty, which are pointers. OpenAPI does not say the last two.
+// Command types_table prints, as JSON, how Kubernetes' own Go types read and write the kinds that
+// the rehearsal normalises: which fields there are, which vanish when empty, which are pointers.
+// OpenAPI does not say the last two.
 //
 //	go run . > ../types.json
 //
-// A field is "name": [type, flags]; flags: o = omitted when empty, z = omitted when zero (structs too), p = pointer (kept when it points to an empty value).
-// A type is string, bool, int, float, bytes, quantity, int-or-string, time, any, a struct's name, []T or {}T.
+// A field is "name": [type, flags]; flags: o = omitted when empty, z = omitted when zero (structs
+// too), p = pointer (kept when it points to an empty value). A type is string, bool, int, float,
+// bytes, quantity, int-or-string, time, any, a struct's name, []T or {}T.
 package main
 
 import (
@@ -40,21 +42,41 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{"v1", core.Namespace{}, true}, {"v1", core.ServiceAccount{}, false}, {"v1", core.ConfigMap{}, false}, {"v1", core.Secret{}, false},
-	{"v1", core.Service{}, false}, {"v1", core.ResourceQuota{}, false}, {"v1", core.LimitRange{}, false}, {"v1", core.Pod{}, false},
-	{"v1", core.PersistentVolume{}, true}, {"v1", core.PersistentVolumeClaim{}, false},
-	{"apps/v1", apps.Deployment{}, false}, {"apps/v1", apps.DaemonSet{}, false}, {"apps/v1", apps.StatefulSet{}, false}, {"apps/v1", apps.ReplicaSet{}, false},
-	{"batch/v1", batch.Job{}, false}, {"batch/v1", batch.CronJob{}, false},
-	{"rbac.authorization.k8s.io/v1", rbac.Role{}, false}, {"rbac.authorization.k8s.io/v1", rbac.RoleBinding{}, false},
-	{"rbac.authorization.k8s.io/v1", rbac.ClusterRole{}, true}, {"rbac.authorization.k8s.io/v1", rbac.ClusterRoleBinding{}, true},
-	{"scheduling.k8s.io/v1", scheduling.PriorityClass{}, true}, {"node.k8s.io/v1", node.RuntimeClass{}, true},
+	{"v1", core.Namespace{}, true},
+	{"v1", core.ServiceAccount{}, false},
+	{"v1", core.ConfigMap{}, false},
+	{"v1", core.Secret{}, false},
+	{"v1", core.Service{}, false},
+	{"v1", core.ResourceQuota{}, false},
+	{"v1", core.LimitRange{}, false},
+	{"v1", core.Pod{}, false},
+	{"v1", core.PersistentVolume{}, true},
+	{"v1", core.PersistentVolumeClaim{}, false},
+	{"apps/v1", apps.Deployment{}, false},
+	{"apps/v1", apps.DaemonSet{}, false},
+	{"apps/v1", apps.StatefulSet{}, false},
+	{"apps/v1", apps.ReplicaSet{}, false},
+	{"batch/v1", batch.Job{}, false},
+	{"batch/v1", batch.CronJob{}, false},
+	{"rbac.authorization.k8s.io/v1", rbac.Role{}, false},
+	{"rbac.authorization.k8s.io/v1", rbac.RoleBinding{}, false},
+	{"rbac.authorization.k8s.io/v1", rbac.ClusterRole{}, true},
+	{"rbac.authorization.k8s.io/v1", rbac.ClusterRoleBinding{}, true},
+	{"scheduling.k8s.io/v1", scheduling.PriorityClass{}, true},
+	{"node.k8s.io/v1", node.RuntimeClass{}, true},
 	{"policy/v1", policy.PodDisruptionBudget{}, false},
-	{"admissionregistration.k8s.io/v1", admission.ValidatingAdmissionPolicy{}, true}, {"admissionregistration.k8s.io/v1", admission.ValidatingAdmissionPolicyBinding{}, true},
-	{"admissionregistration.k8s.io/v1", admission.ValidatingWebhookConfiguration{}, true}, {"admissionregistration.k8s.io/v1", admission.MutatingWebhookConfiguration{}, true},
+	{"admissionregistration.k8s.io/v1", admission.ValidatingAdmissionPolicy{}, true},
+	{"admissionregistration.k8s.io/v1", admission.ValidatingAdmissionPolicyBinding{}, true},
+	{"admissionregistration.k8s.io/v1", admission.ValidatingWebhookConfiguration{}, true},
+	{"admissionregistration.k8s.io/v1", admission.MutatingWebhookConfiguration{}, true},
 	{"apiextensions.k8s.io/v1", extensions.CustomResourceDefinition{}, true},
-	{"networking.k8s.io/v1", networking.NetworkPolicy{}, false}, {"networking.k8s.io/v1", networking.Ingress{}, false},
-	{"storage.k8s.io/v1", storage.StorageClass{}, true}, {"autoscaling/v2", autoscaling.HorizontalPodAutoscaler{}, false},
-	{"resource.k8s.io/v1", devices.DeviceClass{}, true}, {"resource.k8s.io/v1", devices.ResourceClaimTemplate{}, false}, {"resource.k8s.io/v1", devices.ResourceClaim{}, false},
+	{"networking.k8s.io/v1", networking.NetworkPolicy{}, false},
+	{"networking.k8s.io/v1", networking.Ingress{}, false},
+	{"storage.k8s.io/v1", storage.StorageClass{}, true},
+	{"autoscaling/v2", autoscaling.HorizontalPodAutoscaler{}, false},
+	{"resource.k8s.io/v1", devices.DeviceClass{}, true},
+	{"resource.k8s.io/v1", devices.ResourceClaimTemplate{}, false},
+	{"resource.k8s.io/v1", devices.ResourceClaim{}, false},
 }
 
 var types = map[string]map[string][2]string{}
@@ -69,7 +91,11 @@ func main() {
 		}
 		table[k.apiVersion+"/"+t.Name()] = [2]string{describe(t), scope}
 	}
-	out, err := json.Marshal(map[string]any{"source": "k8s.io/api, k8s.io/apiextensions-apiserver v0.36.2", "kinds": table, "types": types})
+	out, err := json.Marshal(map[string]any{
+		"source": "k8s.io/api, k8s.io/apiextensions-apiserver v0.36.2",
+		"kinds":  table,
+		"types":  types,
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -88,9 +114,12 @@ func describe(t reflect.Type) string {
 		return "time"
 	case reflect.TypeOf(meta.Duration{}):
 		return "string"
-	case reflect.TypeOf(meta.FieldsV1{}), reflect.TypeOf(runtime.RawExtension{}), reflect.TypeOf(extensions.JSON{}):
+	case reflect.TypeOf(meta.FieldsV1{}), reflect.TypeOf(runtime.RawExtension{}),
+		reflect.TypeOf(extensions.JSON{}):
 		return "any"
-	case reflect.TypeOf(extensions.JSONSchemaPropsOrArray{}), reflect.TypeOf(extensions.JSONSchemaPropsOrBool{}), reflect.TypeOf(extensions.JSONSchemaPropsOrStringArray{}):
+	case reflect.TypeOf(extensions.JSONSchemaPropsOrArray{}),
+		reflect.TypeOf(extensions.JSONSchemaPropsOrBool{}),
+		reflect.TypeOf(extensions.JSONSchemaPropsOrStringArray{}):
 		describe(reflect.TypeOf(extensions.JSONSchemaProps{}))
 		return "schema-or-other"
 	}
@@ -101,7 +130,8 @@ func describe(t reflect.Type) string {
 		return "string"
 	case reflect.Bool:
 		return "bool"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "int"
 	case reflect.Float32, reflect.Float64:
 		return "float"
