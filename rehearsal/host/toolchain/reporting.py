@@ -105,18 +105,23 @@ def duration(seconds: float) -> str:
 
 def estimate(seconds: float) -> str:
     """`about 90 s on 2 cores`, `about 8 min on 2 cores`."""
-    return f"about {_rounded(seconds)} on 2 cores"
+    return f"about {_rounded_up(seconds)[1]} on 2 cores"
 
 
 def elapsed(seconds: float, expected_s: float | None) -> str:
     """`2 min 5 s of about 8 min`, or `9 min 1 s (longer than the usual 8 min)`."""
     if expected_s is None:
         return duration(seconds)
-    if seconds <= expected_s:
-        return f"{duration(seconds)} of about {_rounded(expected_s)}"
-    return f"{duration(seconds)} (longer than the usual {_rounded(expected_s)})"
+    shown, text = _rounded_up(expected_s)
+    # Compared with what is shown: 2 min 30 s are not longer than 3 min.
+    if seconds <= shown:
+        return f"{duration(seconds)} of about {text}"
+    return f"{duration(seconds)} (longer than the usual {text})"
 
 
-def _rounded(seconds: float) -> str:
-    # Up, so that an estimate is never shown as less than the time that has passed.
-    return f"{math.ceil(seconds)} s" if seconds < 120 else f"{math.ceil(seconds / 60)} min"
+def _rounded_up(seconds: float) -> tuple[float, str]:
+    """An estimate as it is shown: in seconds, and as text."""
+    if seconds < 120:
+        return math.ceil(seconds), f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return minutes * 60, f"{minutes} min"

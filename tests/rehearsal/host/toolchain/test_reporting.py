@@ -18,6 +18,9 @@ def test_more_time_than_estimated_is_never_shown_as_x_of_y() -> None:
     assert elapsed(125, 459) == "2 min 5 s of about 8 min"
     assert elapsed(459, 459) == "7 min 39 s of about 8 min"
     assert elapsed(129, 130) == "2 min 9 s of about 3 min"
+    assert elapsed(150, 130) == "2 min 30 s of about 3 min"
+    assert elapsed(180, 130) == "3 min 0 s of about 3 min"
+    assert elapsed(181, 130) == "3 min 1 s (longer than the usual 3 min)"
     assert elapsed(641, 459) == "10 min 41 s (longer than the usual 8 min)"
     assert elapsed(3, None) == "3 s"
 
@@ -29,16 +32,16 @@ def test_a_log_has_a_line_a_minute_and_one_when_linking(monkeypatch: pytest.Monk
     with reporter_of(lines.append).step(
         "kwok v0.8.0", "building it", why="kwok is not on PATH", expected_s=130
     ) as step:
-        for second in range(1, 171):
+        for second in range(1, 191):
             now = float(second)
             step.update("compiling" if second < 150 else LINKING)
-        step.done("built in 2 min 50 s")
+        step.done("built in 3 min 10 s")
     assert lines == [
         "kwok v0.8.0: kwok is not on PATH; building it, about 3 min on 2 cores",
         "kwok v0.8.0: 60 s of about 3 min, compiling",
         "kwok v0.8.0: 2 min 0 s of about 3 min, compiling",
-        "kwok v0.8.0: 2 min 30 s (longer than the usual 3 min), linking",
-        "kwok v0.8.0: built in 2 min 50 s",
+        "kwok v0.8.0: 2 min 30 s of about 3 min, linking",
+        "kwok v0.8.0: built in 3 min 10 s",
     ]
 
 
