@@ -16,7 +16,8 @@ POLICY := policy/.venv
 POLICY_SETUP := $(POLICY)/.ready-$(shell cat policy/requirements.lock | sha256sum | cut -c1-12)
 
 QUICK := not rehearsal and not toolchain and not clouds and not soak
-PIP_OPTIONS := --quiet --disable-pip-version-check
+PIP_OPTIONS := --disable-pip-version-check
+PACKAGES = $(shell grep -c '^[a-z].*==' requirements.lock)
 
 .PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain policy
 .PHONY: clean
@@ -83,7 +84,8 @@ $(POLICY_SETUP): policy/requirements.lock
 	@echo "Python environment: building $(POLICY) from policy/requirements.lock" \
 	  "(under a minute, once)"
 	@$(PYTHON) -m venv $(POLICY)
-	@$(POLICY)/bin/pip install $(PIP_OPTIONS) --require-hashes -r policy/requirements.lock
+	@$(POLICY)/bin/pip install --quiet $(PIP_OPTIONS) --require-hashes \
+	  -r policy/requirements.lock
 	@touch $@
 
 $(SETUP): requirements.lock pyproject.toml
@@ -92,8 +94,14 @@ $(SETUP): requirements.lock pyproject.toml
 	    "Set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Python environment: building $(VENV) from requirements.lock (1 to 3 minutes, once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install $(PIP_OPTIONS) --require-hashes -r requirements.lock
-	@$(BIN)/pip install $(PIP_OPTIONS) --no-deps --no-build-isolation -e .
+	@{ $(BIN)/pip install $(PIP_OPTIONS) --progress-bar off --require-hashes -r requirements.lock; \
+	  echo $$? > $(VENV)/.pip; } | { n=0; while read -r word rest; do case $$word in \
+	  Collecting) n=$$((n + 1)); [ $$((n % 20)) -ne 0 ] || \
+	    echo "Python environment: $$n of about $(PACKAGES) packages downloaded";; \
+	  Installing) echo "Python environment: installing $$n packages";; esac; done; }; \
+	  exit $$(cat $(VENV)/.pip)
+	@$(BIN)/pip install --quiet $(PIP_OPTIONS) --no-deps --no-build-isolation -e .
+	@rm $(VENV)/.pip
 	@touch $@
 
 clean:  ## removes the Python environment and what rehearsals left; refuses while one of them runs

@@ -1,4 +1,4 @@
-"""A small Kubernetes API client: requests, lists and watches.
+"""A small Kubernetes API client: requests, lists, watches, kubeconfigs and leader election.
 
 Not a library, because agent and controller are delivered as zipapps of a few hundred kB: the
 official `kubernetes` client is megabytes of generated code and takes most of an idle process's

@@ -117,6 +117,52 @@ def test_make_help_names_every_target() -> None:
     assert max(map(len, shown.splitlines())) <= 100
 
 
+def _python_whose_pip_ends_with(code: int, directory: Path) -> Path:
+    """A Python that makes environments in which pip says what pip says, and installs nothing."""
+    pip = (
+        "#!/bin/sh\n"
+        "[ $2 = --quiet ] && exit 0\n"
+        "seq 1 45 | sed 's/.*/Collecting p&==1 (from -r requirements.lock)/'\n"
+        "echo Installing collected packages: p1, p2\n"
+        f"exit {code}\n"
+    )
+    python = directory / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = -m ] || exit 0\n"
+        "mkdir -p $3/bin\n"
+        f"cat > $3/bin/pip <<'END'\n{pip}END\n"
+        "chmod +x $3/bin/pip\n"
+    )
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_make_setup_shows_every_twentieth_package_and_fails_with_pip(
+    tmp_path: Path, code: int
+) -> None:
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    python = _python_whose_pip_ends_with(code, tmp_path)
+    done = subprocess.run(
+        ["make", "setup", f"PYTHON={python}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is (code == 0), done.stderr
+    first, *counted, last = done.stdout.splitlines()
+    assert "1 to 3 minutes" in first
+    assert [line.split(" of about ")[0] for line in counted] == [
+        "Python environment: 20",
+        "Python environment: 40",
+    ]
+    assert last == "Python environment: installing 45 packages"
+    assert bool(list((tmp_path / ".venv").glob(".ready-*"))) is (code == 0)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy with an environment of each kind to clean."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-JsonObject = dict[str, Any]
+Body = dict[str, Any]
+"""JSON of a request or an answer."""
 TOKEN: Final = " simulated"  # noqa: S105 - a token of text
 """Every token of an answer."""
 _UNLESS_TOLD: Final = {"text_completion": 16, "chat.completion": 64}
@@ -28,7 +29,7 @@ class Refused(Exception):
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.body: JsonObject = {
+        self.body: Body = {
             "object": "error",
             "message": message,
             "type": kind,
@@ -92,10 +93,10 @@ def read(kind: Kind, body: bytes, names: Sequence[str], max_model_len: int) -> A
     )
 
 
-def answer(asked: Asked, identity: str, created: int) -> JsonObject:
+def answer(asked: Asked, identity: str, created: int) -> Body:
     """The whole answer. identity: its id; created: seconds since 1970."""
     text = TOKEN * asked.wanted
-    choice: JsonObject = {"index": 0, "logprobs": None, "finish_reason": asked.reason}
+    choice: Body = {"index": 0, "logprobs": None, "finish_reason": asked.reason}
     if asked.kind == "chat.completion":
         choice["message"] = {"role": "assistant", "content": text.lstrip(), "tool_calls": []}
     else:
@@ -105,10 +106,10 @@ def answer(asked: Asked, identity: str, created: int) -> JsonObject:
 
 def chunk(
     asked: Asked, identity: str, created: int, *, tokens: int, first: bool, last: bool
-) -> JsonObject:
+) -> Body:
     """The next part of a streamed answer."""
     text = TOKEN * tokens
-    choice: JsonObject = {
+    choice: Body = {
         "index": 0,
         "logprobs": None,
         "finish_reason": asked.reason if last else None,
@@ -122,7 +123,7 @@ def chunk(
     return {**head, "choices": [choice]}
 
 
-def last_usage(asked: Asked, identity: str, created: int) -> JsonObject:
+def last_usage(asked: Asked, identity: str, created: int) -> Body:
     """The chunk of `stream_options: {include_usage: true}`."""
     head = _head(asked, identity, created)
     if asked.kind == "chat.completion":
@@ -130,7 +131,7 @@ def last_usage(asked: Asked, identity: str, created: int) -> JsonObject:
     return {**head, "choices": [], "usage": usage(asked)}
 
 
-def usage(asked: Asked) -> JsonObject:
+def usage(asked: Asked) -> Body:
     return {
         "prompt_tokens": asked.prompt_tokens,
         "total_tokens": asked.prompt_tokens + asked.wanted,
@@ -138,7 +139,7 @@ def usage(asked: Asked) -> JsonObject:
     }
 
 
-def models(names: Sequence[str], root: str, max_model_len: int, created: int) -> JsonObject:
+def models(names: Sequence[str], root: str, max_model_len: int, created: int) -> Body:
     """The answer to /v1/models."""
     return {
         "object": "list",
@@ -157,7 +158,7 @@ def models(names: Sequence[str], root: str, max_model_len: int, created: int) ->
     }
 
 
-def _head(asked: Asked, identity: str, created: int) -> JsonObject:
+def _head(asked: Asked, identity: str, created: int) -> Body:
     return {"id": identity, "object": asked.kind, "created": created, "model": asked.model}
 
 
