@@ -55,13 +55,9 @@ lint: $(SETUP)  ## style, types, and import contracts between packages
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md
-	@$(BIN)/python -m rehearsal.scenario.bench
-	@set -e; for name in agent fleet_agents plan preview geometry controller; do \
-	  printf '\n## %s\n\n%s; load average %s on %s processors as it began.\n\n```\n' $$name \
-	    "$$(date -u +%F)" "$$(cut -d' ' -f1 /proc/loadavg)" "$$(nproc)" >> docs/figures.md; \
-	  PYTHONPATH=. $(BIN)/python benchmarks/$$name.py >> docs/figures.md; \
-	  echo '```' >> docs/figures.md; done
+bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md;
+## BENCHMARKS="plan agent" for some of them
+	@$(BIN)/python benchmarks/figures.py $(BENCHMARKS)
 
 mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice;
 ## writes docs/mutation.md

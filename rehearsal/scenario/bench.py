@@ -1,4 +1,4 @@
-"""`make bench`: measures rehearsals of S0 on this machine and writes docs/figures.md.
+"""Part of `make bench`: measures rehearsals of S0 on this machine, and prints Markdown.
 
 Clouds and GPUs are simulated; times and memory are measured.
 """
@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -22,10 +23,9 @@ from rehearsal.host import toolchain
 from rehearsal.host.processes import ENVIRONMENT_VARIABLE, kernel
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.engine_runs import Engine
-from rehearsal.scenario.environment import PROJECT, Environment
+from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.progress import Progress
 
-FIGURES = PROJECT / "docs" / "figures.md"
 _STAGES = (
     "control plane ready",
     "first node joined",
@@ -107,7 +107,7 @@ class Measured:
 
 
 def main() -> int:
-    """Measures and writes; 0 when every run succeeded."""
+    """Measures and prints; 0 when every run succeeded. Progress goes to stderr."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal.scenario.bench", description=__doc__)
     parser.add_argument(
         "--nodes",
@@ -121,26 +121,20 @@ def main() -> int:
         action="store_true",
         help="also build the whole toolchain in an empty cache (10 to 20 minutes)",
     )
-    parser.add_argument(
-        "--print", action="store_true", help="leave docs/figures.md as it is, and only print"
-    )
     parsed = parser.parse_args()
-    tools = toolchain.ensure(print)
-    toolchain.ensure(print)
+    tools = toolchain.ensure(_progress)
+    toolchain.ensure(_progress)
     began = time.monotonic()
-    toolchain.ensure(print)
+    toolchain.ensure(_progress)
     warm_s = time.monotonic() - began
     cold_s = _cold_set_up() if parsed.cold else None
     runs = [_measure(tools, nodes) for nodes in parsed.nodes]
-    text = _page(warm_s, cold_s, runs)
-    print(text)
-    # The line that `make mutate` writes stays.
-    lines = FIGURES.read_text().splitlines() if FIGURES.exists() else []
-    kept = [line for line in lines if line.startswith("Mutation check: ")]
-    if parsed.print:
-        return 0 if all(run.ok for run in runs) else 1
-    FIGURES.write_text("\n".join([text, *kept, ""]) if kept else text)
+    print(_text(warm_s, cold_s, runs))
     return 0 if all(run.ok for run in runs) else 1
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
@@ -159,7 +153,7 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
         environments.start(environment)
         engine = Engine(environment, "s0")
         engine.init()
-        print(f"S0 with {nodes} GPU node(s) …", flush=True)
+        _progress(f"S0 with {nodes} GPU node(s) …")
         # Not measured: it makes the plugins' caches of bytecode, which every later run finds.
         engine.preview()
         preview = engine.preview()
@@ -172,7 +166,7 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
         outcomes = (preview, up, again, preview_again, destroy)
         ok = not any(each.code for each in outcomes) and not environment.inventory()
         if not ok:
-            print(*(each.output for each in outcomes))
+            print(*(each.output for each in outcomes), file=sys.stderr)
         return Measured(
             nodes,
             ok,
@@ -197,7 +191,7 @@ def _cold_set_up() -> float:
         os.environ |= {"XDG_CACHE_HOME": cache, "GOCACHE": f"{cache}/go-build"}
         try:
             began = time.monotonic()
-            toolchain.ensure(print)
+            toolchain.ensure(_progress)
             return time.monotonic() - began
         finally:
             for name, value in before.items():
@@ -206,7 +200,7 @@ def _cold_set_up() -> float:
                     os.environ[name] = value
 
 
-def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
+def _text(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
     cpu = next(
         (
             line.split(":", 1)[1].strip()
@@ -218,8 +212,6 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     first = runs[0]
     lines = [
-        "# Figures",
-        "",
         f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}; "
         f"{os.cpu_count()} × {cpu or platform.machine()}, {memory_gib:.0f} GiB; load average "
         f"{os.getloadavg()[0]:.1f} at its end.",
@@ -257,7 +249,7 @@ def _page(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
             f"| {run.preview_s:.1f} | {run.preview_again_s:.1f} "
             f"| {run.destroy_s:.1f} | {run.peak_mib:.0f} MiB |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _between(marks: Mapping[str, float]) -> str:
