@@ -6,7 +6,8 @@ equivalent, because no behaviour differs, are not counted.
 mutants.py makes the mutants of a module; mutant_runs.py, in a process of its own and in a copy of
 the project, runs the module's tests against each of them.
 
-Writes docs/mutation.md, and its total to docs/figures.md. Exit codes: 0 when every module reaches
+Writes docs/mutation.md, and its total to docs/figures.md. A run of some modules replaces their rows
+and lists there, and leaves those of the others. Exit codes: 0 when every module of the run reaches
 the goal; 1 when one does not, or when mutate.toml excuses a mutant that is gone or is killed; 2
 when the tests fail without a mutant.
 """
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +35,10 @@ GOAL = 95.0
 """Per cent of each module's mutants that are not equivalent."""
 FIGURE = "Mutation check: "
 """Starts the line in docs/figures.md; `make bench` keeps that line."""
+_HEADINGS = ("Survivors", "Equivalent mutants")
+_ROW = re.compile(
+    r"^\| `([\w.]+)` \| (\d+) \| (\d+) \| (\d+) \| [\d.]+ % \| ([\d-]+) \|$", re.MULTILINE
+)
 _HERE = Path(__file__).resolve()
 _NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", ".rehearsal", ".hypothesis", "__pycache__", ".*_cache", "*.egg-info"
@@ -63,6 +69,20 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What docs/mutation.md says of one module."""
+
+    module: str
+    killed: int
+    survivors: int
+    equivalent: int
+    on: str
+    """The date of the run."""
+    lists: tuple[str, str]
+    """Its survivors and its equivalent mutants with their reasons, as the page lists them."""
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Why a mutant survives."""
 
@@ -81,9 +101,7 @@ class TestsFailed(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks/mutate.py", description=__doc__)
-    parser.add_argument(
-        "modules", nargs="*", help="of mutate.toml; default: all, and only then docs/ is written"
-    )
+    parser.add_argument("modules", nargs="*", help="of mutate.toml; default: all")
     parser.add_argument("--config", type=Path, default=_HERE.with_name("mutate.toml"))
     parser.add_argument("--root", type=Path, default=_HERE.parents[1], help="the project")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -125,10 +143,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     low = [result for result in results if result.score < GOAL]
     for result in low:
         print(f"{result.module}: {result.score:.1f} %, the goal is {GOAL:g} %", file=sys.stderr)
-    if not options.modules:
-        docs = options.root / "docs"
-        (docs / "mutation.md").write_text(_page(results, explanations))
-        _write_figure(docs / "figures.md", results)
+    docs = options.root / "docs"
+    page = docs / "mutation.md"
+    entries = {
+        **(_entries(page.read_text()) if page.exists() else {}),
+        **{result.module: _entry(result, explanations) for result in results},
+    }
+    shown = [entries[module] for module in targets if module in entries]
+    page.write_text(_page(shown))
+    _write_figure(docs / "figures.md", shown)
     return 1 if stale or low else 0
 
 
@@ -186,56 +209,84 @@ def _result(
         equivalent=tuple(each for each in alive if each in inert),
     )
     print(
-        f"{chr(13) if terminal else ''}{module}: {_total([result])}, "
+        f"{chr(13) if terminal else ''}{module}: {_total([_entry(result, {})])}, "
         f"in {time.monotonic() - began:.0f} s",
         flush=True,
     )
     return result
 
 
-def _page(results: Sequence[Result], explanations: Explanations) -> str:
+def _page(entries: Sequence[Entry]) -> str:
     lines = [
         "# Mutation check",
         "",
-        f"Written by `make mutate` on {datetime.now(UTC):%Y-%m-%d}; {_machine()}.",
+        f"Written by `make mutate`, each row on its date; {_machine()}.",
         "Each mutant is one small change of the code: a comparison, a boundary, `and`, `or`,",
         "`not`, a constant, an operator, a statement or argument left out, a returned value. It is",
         "killed when a test of its module fails, and equivalent when no behaviour differs. The",
         f"score is killed / (killed + survivors); the goal is {GOAL:g} % of each module.",
         "",
-        "| module | killed | survivors | equivalent | score |",
-        "|---|---|---|---|---|",
+        "| module | killed | survivors | equivalent | score | measured |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| `{result.module}` | {result.killed} | {len(result.survivors)} | "
-        f"{len(result.equivalent)} | {result.score:.1f} % |"
-        for result in results
+        f"| `{each.module}` | {each.killed} | {each.survivors} | {each.equivalent} | "
+        f"{_score(each.killed, each.survivors):.1f} % | {each.on} |"
+        for each in entries
     ]
-    lines += ["", f"{_total(results)}."]
-    for heading, lists in (
-        ("Survivors", {result.module: result.survivors for result in results}),
-        ("Equivalent mutants", {result.module: result.equivalent for result in results}),
-    ):
-        if any(lists.values()):
+    lines += ["", f"{_total(entries)}."]
+    for number, heading in enumerate(_HEADINGS):
+        listed = [(each.module, each.lists[number]) for each in entries if each.lists[number]]
+        if listed:
             lines += ["", f"## {heading}"]
-        for module, mutants in lists.items():
-            lines += _listed(module, mutants, explanations)
+        for module, mutants in listed:
+            lines += ["", f"### {module}", "", mutants]
     return "\n".join(lines) + "\n"
 
 
-def _listed(module: str, mutants: Sequence[Survivor], explanations: Explanations) -> list[str]:
-    if not mutants:
-        return []
-    lines = ["", f"### {module}", ""]
-    for each in mutants:
-        why = explanations.get((module, each))
-        lines += [f"- {_shown(each)}", f"  {why.reason if why else 'Not explained.'}"]
-    return lines
+def _entry(result: Result, explanations: Explanations) -> Entry:
+    def listed(mutants: Sequence[Survivor]) -> str:
+        lines = []
+        for each in mutants:
+            why = explanations.get((result.module, each))
+            lines += [f"- {_shown(each)}", f"  {why.reason if why else 'Not explained.'}"]
+        return "\n".join(lines)
+
+    return Entry(
+        result.module,
+        result.killed,
+        len(result.survivors),
+        len(result.equivalent),
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        (listed(result.survivors), listed(result.equivalent)),
+    )
 
 
-def _total(results: Sequence[Result]) -> str:
-    killed, survived = sum(r.killed for r in results), sum(len(r.survivors) for r in results)
-    equivalent = sum(len(r.equivalent) for r in results)
+def _entries(page: str) -> dict[str, Entry]:
+    """Of an earlier run, by module."""
+    table, *parts = re.split(rf"^## ({'|'.join(_HEADINGS)})\n", page, flags=re.MULTILINE)
+    lists: dict[tuple[str, str], str] = {}
+    for heading, part in zip(parts[::2], parts[1::2], strict=True):
+        _, *modules = re.split(r"^### ([\w.]+)\n", part, flags=re.MULTILINE)
+        for module, listed in zip(modules[::2], modules[1::2], strict=True):
+            lists[heading, module] = listed.strip()
+    survivors, equivalent = _HEADINGS
+    return {
+        module: Entry(
+            module,
+            int(killed),
+            int(survived),
+            int(inert),
+            on,
+            (lists.get((survivors, module), ""), lists.get((equivalent, module), "")),
+        )
+        for module, killed, survived, inert, on in _ROW.findall(table)
+    }
+
+
+def _total(entries: Sequence[Entry]) -> str:
+    killed, survived = sum(e.killed for e in entries), sum(e.survivors for e in entries)
+    equivalent = sum(e.equivalent for e in entries)
     text = f"{killed} of {killed + survived} mutants killed, {_score(killed, survived):.1f} %"
     return f"{text} ({equivalent} equivalent left out)" if equivalent else text
 
@@ -244,9 +295,9 @@ def _score(killed: int, survived: int) -> float:
     return 100.0 * killed / (killed + survived) if killed + survived else 100.0
 
 
-def _write_figure(path: Path, results: Sequence[Result]) -> None:
+def _write_figure(path: Path, entries: Sequence[Entry]) -> None:
     """Replaces the line in the page, or adds it at its end."""
-    figure = f"{FIGURE}{_total(results)}. See [mutation.md](mutation.md)."
+    figure = f"{FIGURE}{_total(entries)}. See [mutation.md](mutation.md)."
     lines = path.read_text().splitlines() if path.exists() else ["# Figures"]
     at = [i for i, line in enumerate(lines) if line.startswith(FIGURE)]
     if at:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ module = "toy.room"
 function = "fits"
 line = "return 0 < wanted <= free"
 change = "{change}"
-reason = "Nobody asks."
+reason = "No test asks."
 """
 
 
@@ -118,8 +120,8 @@ def test_every_survivor_but_an_equivalent_one_counts_against_the_score(
     page = (project / "docs" / "mutation.md").read_text()
     assert row in page
     counted, _, uncounted = page.partition("## Equivalent mutants")
-    assert counted.count("Nobody asks.") == 2 - equivalent
-    assert uncounted.count("Nobody asks.") == equivalent
+    assert counted.count("No test asks.") == 2 - equivalent
+    assert uncounted.count("No test asks.") == equivalent
 
 
 def test_an_explanation_without_its_survivor_is_an_error(project: Path) -> None:
@@ -135,10 +137,49 @@ def test_tests_that_fail_by_themselves_are_an_error(project: Path) -> None:
     assert "toy.room: fails without a mutant: pytest --noconftest test_room.py" in ran.stderr
 
 
-def test_one_module_alone_writes_no_page(project: Path) -> None:
+def test_a_run_of_one_module_replaces_what_the_page_says_of_it_and_leaves_the_others(
+    project: Path,
+) -> None:
+    (project / "toy" / "gate.py").write_text(
+        "def opens(weight: int) -> bool:\n    return weight > 3\n"
+    )
+    assert _mutate(project, LAX).returncode == 1
+    page, figures = (project / "docs" / name for name in ("mutation.md", "figures.md"))
+    before, today = page.read_text(), datetime.now(UTC).strftime("%Y-%m-%d")
+    page.write_text(before.replace(today, "2026-01-02"))
+    gate = _section(before, "toy.gate")
+    assert "`opens`" in gate
     assert _mutate(project, THOROUGH, "toy.room").returncode == 0
-    assert not (project / "docs" / "mutation.md").exists()
+    after = page.read_text()
+    assert _section(after, "toy.gate") == gate
+    assert "### toy.room" not in after
+    assert f"| `toy.room` | 7 | 0 | 0 | 100.0 % | {today} |" in after
+    (row,) = re.findall(
+        r"^\| `toy.gate` \| 0 \| (\d+) \| 0 \| 0.0 % \| 2026-01-02 \|$", after, re.M
+    )
+    assert f"7 of {7 + int(row)} mutants killed" in after
+    assert f"7 of {7 + int(row)} mutants killed" in figures.read_text()
+
+
+def test_the_page_does_not_depend_on_whether_modules_run_together(project: Path) -> None:
+    (project / "toy" / "gate.py").write_text(
+        "def opens(weight: int) -> bool:\n    return weight > 3\n"
+    )
+    page = project / "docs" / "mutation.md"
+    for module in ("toy.room", "toy.gate"):
+        _mutate(project, LAX, module)
+    one_by_one = page.read_text()
+    _mutate(project, LAX)
+    assert page.read_text() == one_by_one
+
+
+def test_a_module_that_is_not_in_the_configuration_is_refused(project: Path) -> None:
     assert _mutate(project, THOROUGH, "toy.hall").returncode == 2
+    assert not (project / "docs" / "mutation.md").exists()
+
+
+def _section(page: str, module: str) -> str:
+    return page.split(f"### {module}\n")[1].split("### ")[0].split("## ")[0].strip()
 
 
 def test_a_function_that_runs_before_the_tests_is_mutated_too(project: Path) -> None:
