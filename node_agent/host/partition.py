@@ -89,13 +89,13 @@ class NvmlPartitioner:
 
     @_failing()
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int:
-        place = binding.Placement(instance.start, instance.size)
+        placement = binding.Placement(instance.start, instance.size)
         made = self._nvml.read(
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             Handle,
             self._nvml.device(gpu),
             instance.profile,
-            byref(place),
+            byref(placement),
         )
         return int(_instance_info(self._nvml, made).id)
 
@@ -109,10 +109,10 @@ class NvmlPartitioner:
     ) -> None:
         handle = self._instance(gpu, instance)
         if compute.start is not None:
-            place = binding.Placement(compute.start, compute.slices)
+            placement = binding.Placement(compute.start, compute.slices)
             placed = "nvmlGpuInstanceCreateComputeInstanceWithPlacement"
             try:
-                self._nvml.read(placed, Handle, handle, profile, byref(place))
+                self._nvml.read(placed, Handle, handle, profile, byref(placement))
                 return
             except NvmlError as e:
                 if e.code != binding.FUNCTION_NOT_FOUND:
@@ -190,7 +190,7 @@ def _profiles(nvml: Nvml, device: Handle) -> tuple[Profile, ...]:
 
 def _profile(nvml: Nvml, device: Handle, offered: OfferedProfile, total_mib: int | None) -> Profile:
     try:
-        found = _places(nvml, _POSSIBLE_PLACEMENTS, device, offered.id)
+        found = _placements(nvml, _POSSIBLE_PLACEMENTS, device, offered.id)
     except NvmlError as e:
         if e.code != binding.FUNCTION_NOT_FOUND:
             raise
@@ -201,19 +201,19 @@ def _profile(nvml: Nvml, device: Handle, offered: OfferedProfile, total_mib: int
         name=name_of_profile(offered, total_mib) or f"profile {offered.id}",
         slices=offered.slices,
         size=found[0].size if found else 0,
-        starts=tuple(sorted(place.start for place in found)),
+        starts=tuple(sorted(placement.start for placement in found)),
         most=offered.most,
         engines=offered.engines,
     )
 
 
-def _places(nvml: Nvml, symbol: str, parent: Handle, profile: int) -> list[binding.Placement]:
+def _placements(nvml: Nvml, symbol: str, parent: Handle, profile: int) -> list[binding.Placement]:
     """Where an instance of a profile can be. Raises NvmlError."""
     count = ctypes.c_uint(0)
     nvml.call(symbol, parent, profile, None, byref(count))
-    places = (binding.Placement * max(count.value, 1))()
-    nvml.call(symbol, parent, profile, places, byref(count))
-    return list(places[: count.value])
+    placements = (binding.Placement * max(count.value, 1))()
+    nvml.call(symbol, parent, profile, placements, byref(count))
+    return list(placements[: count.value])
 
 
 def _handles(nvml: Nvml, symbol: str, parent: Handle, profile: int, most: int) -> list[Handle]:
@@ -285,12 +285,12 @@ def _compute_profile_info(nvml: Nvml, instance: Handle, number: int) -> Any:
 
 def _compute_starts(nvml: Nvml, instance: Handle, profile: int) -> tuple[int, ...] | None:
     try:
-        places = _places(nvml, _POSSIBLE_COMPUTE_PLACEMENTS, instance, profile)
+        placements = _placements(nvml, _POSSIBLE_COMPUTE_PLACEMENTS, instance, profile)
     except NvmlError as e:
         if e.code in ABSENT:
             return None
         raise
-    return tuple(sorted(place.start for place in places))
+    return tuple(sorted(placement.start for placement in placements))
 
 
 def _computes(

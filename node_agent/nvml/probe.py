@@ -149,7 +149,7 @@ class _MigBuffers:
         self._uuids = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
         self._names = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
         self.handles = [Handle() for _ in range(most)]
-        self.places = list(
+        self.slots = list(
             zip(
                 self.handles,
                 map(byref, self.handles),
@@ -168,9 +168,9 @@ class _MigBuffers:
         names = bytes(self._names)[:texts] if with_names else b""
         return attributes + bytes(self._uuids)[:texts] + names
 
-    def device(self, place: int) -> tuple[bytes, bytes]:
+    def device(self, index: int) -> tuple[bytes, bytes]:
         """UUID and attributes."""
-        return self._uuids[place].value, bytes(self._attributes[place])
+        return self._uuids[index].value, bytes(self._attributes[index])
 
 
 class _InstanceBuffers:
@@ -180,7 +180,7 @@ class _InstanceBuffers:
         self.handles = (Handle * _MOST_INSTANCES)()
         self._infos = (binding.GpuInstanceInfo * _MOST_INSTANCES)()
         # Items of an array of handles would be numbers.
-        self.places = [
+        self.slots = [
             (Handle.from_buffer(self.handles, i * ctypes.sizeof(Handle)), byref(self._infos[i]))
             for i in range(_MOST_INSTANCES)
         ]
@@ -303,11 +303,11 @@ class _Gpus:
         return board
 
     def _mig_devices(self, device: Handle, board: _Board) -> tuple[MigDevice, ...]:
-        if len(self._buffers.places) < board.most_devices:
+        if len(self._buffers.slots) < board.most_devices:
             self._buffers = _mig_buffers(board.most_devices)
         buffers, count = self._buffers, 0
         for index in range(board.most_devices):
-            mig, mig_at, attributes_at, uuid, name = buffers.places[count]
+            mig, mig_at, attributes_at, uuid, name = buffers.slots[count]
             if code := self._mig_handle(device, index, mig_at):
                 if code in _HOLE:
                     continue
@@ -322,7 +322,7 @@ class _Gpus:
         key = buffers.written(count, with_names=board.asks_names)
         known = self._known.devices.get(key)
         if known is None:
-            facts = tuple(self._mig_facts(place, board) for place in range(count))
+            facts = tuple(self._mig_facts(index, board) for index in range(count))
             known = self._known.devices[key] = facts, tuple(_mig_device(*one) for one in facts)
         if not self._thorough:
             return known[1]
@@ -335,12 +335,12 @@ class _Gpus:
             for facts, mig in zip(known[0], buffers.handles, strict=False)
         )
 
-    def _mig_facts(self, place: int, board: _Board) -> _MigFacts:
-        mig, _, _, _, name = self._buffers.places[place]
+    def _mig_facts(self, index: int, board: _Board) -> _MigFacts:
+        mig, _, _, _, name = self._buffers.slots[index]
         if not board.asks_names:
             self._read_name(mig, name)
         return (
-            *self._buffers.device(place),
+            *self._buffers.device(index),
             self._nvml.number("nvmlDeviceGetGpuInstanceId", mig),
             self._nvml.number("nvmlDeviceGetComputeInstanceId", mig),
             name.value,
@@ -366,7 +366,7 @@ class _Gpus:
             if code:
                 return None
             count = self._count.value
-            for handle, info_at in self._instances.places[:count]:
+            for handle, info_at in self._instances.slots[:count]:
                 if self._instance_info(handle, info_at):
                     return None
             if count:
@@ -501,12 +501,12 @@ def _memory_slices(nvml: Nvml, device: Handle, offered: tuple[OfferedProfile, ..
     if not offered:
         return None
     largest = max(offered, key=lambda p: (p.slices, p.memory_mib))
-    places = (binding.Placement * _MOST_INSTANCES)()
+    placements = (binding.Placement * _MOST_INSTANCES)()
     count = ctypes.c_uint(_MOST_INSTANCES)
     possible = nvml.function("nvmlDeviceGetGpuInstancePossiblePlacements_v2")
-    if possible(device, largest.id, places, byref(count)):
+    if possible(device, largest.id, placements, byref(count)):
         return None
-    return max((place.start + place.size for place in places[: count.value]), default=None)
+    return max((place.start + place.size for place in placements[: count.value]), default=None)
 
 
 def _optional(nvml: Nvml, symbol: str, kind: type[Any], *arguments: Any) -> Any | None:

@@ -16,13 +16,13 @@ import pytest
 
 import node_agent
 
-ROOM = Path(node_agent.__file__).parent
-REPOSITORY = ROOM.parent
+PACKAGE = Path(node_agent.__file__).parent
+REPOSITORY = PACKAGE.parent
 
 
 @pytest.fixture(scope="module")
 def recipe() -> str:
-    return (ROOM / "Containerfile").read_text()
+    return (PACKAGE / "Containerfile").read_text()
 
 
 def test_every_stage_stands_on_the_same_pinned_image(recipe: str) -> None:
@@ -54,7 +54,10 @@ def _pins(path: Path) -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def test_its_dependencies_are_those_of_the_repository_by_version_and_hash() -> None:
-    ours, all_of_them = _pins(ROOM / "requirements.lock"), _pins(REPOSITORY / "requirements.lock")
+    ours, all_of_them = (
+        _pins(PACKAGE / "requirements.lock"),
+        _pins(REPOSITORY / "requirements.lock"),
+    )
     assert ours
     assert ours == {name: all_of_them[name] for name in ours}
 
@@ -64,7 +67,7 @@ def stage(recipe: str, tmp_path: Path) -> Path:
     """The build stage's file system: `packages` with what the lock installs and nothing else, `src`
     with what is copied.
     """
-    for name, (version, _) in _pins(ROOM / "requirements.lock").items():
+    for name, (version, _) in _pins(PACKAGE / "requirements.lock").items():
         package = distribution(name)
         assert package.version == version, (
             f"{name} {package.version} is installed here: run make setup"
@@ -114,7 +117,7 @@ def test_its_build_step_makes_the_archive_of_what_it_installs_and_copies(
     assert archive.stat().st_size < 700 * 1024
     with zipfile.ZipFile(archive) as carried:
         inside = {Path(name).parts[0].removesuffix(".py") for name in carried.namelist()}
-    for name in _pins(ROOM / "requirements.lock"):
+    for name in _pins(PACKAGE / "requirements.lock"):
         modules = {
             Path(str(file)).parts[0]
             for file in distribution(name).files or ()

@@ -30,8 +30,8 @@ Amounts = Mapping[str, Decimal]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """A node, as far as pods are placed on it."""
+class SchedulableNode:
+    """What the scheduler looks at when it places a pod on a node."""
 
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
@@ -39,32 +39,32 @@ class Room:
     free: Amounts
 
 
-def room_of(node: JsonObject, *, gpus: Amounts) -> Room:
-    """Of an empty node like this one. gpus: what its device plugin will advertise."""
-    return Room(
-        labels=node["metadata"]["labels"],
+def empty_node(like: JsonObject, *, gpus: Amounts) -> SchedulableNode:
+    """One like this, without pods. gpus: what its device plugin will advertise."""
+    return SchedulableNode(
+        labels=like["metadata"]["labels"],
         taints=[
             t
-            for t in node["spec"].get("taints") or ()
+            for t in like["spec"].get("taints") or ()
             if t["effect"] != "PreferNoSchedule" and not t["key"].startswith(STARTUP_TAINTS)
         ],
-        free={k: amount(v) for k, v in node["status"]["allocatable"].items()} | dict(gpus),
+        free={k: amount(v) for k, v in like["status"]["allocatable"].items()} | dict(gpus),
     )
 
 
-def placed(pod: JsonObject, room: Room) -> Room | None:
-    """The room with the pod in it; None where it does not fit."""
+def placed(pod: JsonObject, node: SchedulableNode) -> SchedulableNode | None:
+    """What is left with the pod on it; None where it does not fit."""
     spec = pod["spec"]
     wants = requests(pod)
     if (
-        any(wants[k] > room.free.get(k, 0) for k in wants)
-        or any(room.labels.get(k) != v for k, v in (spec.get("nodeSelector") or {}).items())
-        or not _has_affinity(spec, room.labels)
-        or any(not _tolerates(spec, taint) for taint in room.taints)
+        any(wants[k] > node.free.get(k, 0) for k in wants)
+        or any(node.labels.get(k) != v for k, v in (spec.get("nodeSelector") or {}).items())
+        or not _has_affinity(spec, node.labels)
+        or any(not _tolerates(spec, taint) for taint in node.taints)
     ):
         return None
-    free = {k: v - wants.get(k, 0) for k, v in room.free.items()}
-    return replace(room, free=free)
+    free = {k: v - wants.get(k, 0) for k, v in node.free.items()}
+    return replace(node, free=free)
 
 
 def requests(pod: JsonObject) -> Amounts:

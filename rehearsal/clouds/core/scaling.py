@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.pod_fit import STARTUP_TAINTS, Room, placed
+from rehearsal.clouds.core.pod_fit import STARTUP_TAINTS, SchedulableNode, placed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Group:
     """GKE's full resource name, EKS's key of a node group."""
     zone: str
     """Empty where the cloud chooses it, as an Auto Scaling group does."""
-    node: Room
+    node: SchedulableNode
     """One of its nodes, empty."""
     size: int
     """Nodes that it has, or is to have already."""
@@ -42,28 +42,28 @@ class Limits:
 def scale_up(
     pods: Sequence[JsonObject], groups: Sequence[Group], limits: Mapping[str, Limits]
 ) -> Mapping[tuple[str, str], int]:
-    """Pool and zone -> nodes to add, so that each pod has a place that can have one.
+    """Pool and zone -> nodes to add, so that each pod is scheduled that can be.
 
     Nodes that are still joining count as if they were there. Of several groups that would do, the
     one with the smallest nodes is taken, and in it the zone with the fewest.
     """
-    rooms = [group.node for group in groups for _ in range(group.joining)]
+    nodes = [group.node for group in groups for _ in range(group.joining)]
     added: Counter[tuple[str, str]] = Counter()
     for pod in pods:
-        at = next(((i, r) for i, room in enumerate(rooms) if (r := placed(pod, room))), None)
+        at = next(((i, left) for i, node in enumerate(nodes) if (left := placed(pod, node))), None)
         if at is not None:
-            rooms[at[0]] = at[1]
+            nodes[at[0]] = at[1]
             continue
         able = [
-            (group, room)
+            (group, node)
             for group in groups
             if _may_grow(group, groups, limits[group.pool], added)
-            and (room := placed(pod, group.node)) is not None
+            and (node := placed(pod, group.node)) is not None
         ]
         if able:
-            group, room = min(able, key=lambda a: _cost(a[0], added))
+            group, node = min(able, key=lambda a: _cost(a[0], added))
             added[group.pool, group.zone] += 1
-            rooms.append(room)
+            nodes.append(node)
     return added
 
 

@@ -81,7 +81,7 @@ def _send(pipes: Path, commands: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PipeDirectory:
     """The pipe directory of one daemon, which has it alone."""
 
     control: Path
@@ -89,7 +89,7 @@ class _Place:
     lock: int
 
     @classmethod
-    def take(cls, pipes: Path) -> _Place | None:
+    def take(cls, pipes: Path) -> _PipeDirectory | None:
         """None while another daemon has it."""
         lock = os.open(pipes / "control_lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -112,8 +112,8 @@ class _Place:
 
 def _start(pipes: Path, logs: Path) -> int:
     """Returns when the daemon, in the background, can be asked."""
-    place = _Place.take(pipes)
-    if place is None:
+    taken = _PipeDirectory.take(pipes)
+    if taken is None:
         print("An instance of this daemon is already running", file=sys.stderr)
         return _FAILED
     log = os.open(logs / "control.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
@@ -123,29 +123,29 @@ def _start(pipes: Path, logs: Path) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor, to in ((0, null), (1, log), (2, log)):
         os.dup2(to, descriptor)
-    _log(f"Starting control daemon using socket {place.control} (simulated)")
+    _log(f"Starting control daemon using socket {taken.control} (simulated)")
     with contextlib.suppress(ProcessLookupError):  # the first process has ended already
-        _serve(place)
+        _serve(taken)
     _log("Exit")
     return 0
 
 
-def _serve(place: _Place) -> None:
+def _serve(pipes: _PipeDirectory) -> None:
     """Until `quit`, or until the container's first process has ended without sending it."""
     limits = Limits()
     first = os.pidfd_open(os.getpgrp())
     while True:
-        ready, _, _ = select.select((place.listening.fileno(), first), (), ())
+        ready, _, _ = select.select((pipes.listening.fileno(), first), (), ())
         if first in ready:
-            place.leave()
+            pipes.leave()
             return
-        connection, _ = place.listening.accept()
+        connection, _ = pipes.listening.accept()
         with connection, contextlib.suppress(ConnectionError):
             commands = _received(connection).decode().splitlines()
             answer = _answer(limits, commands)
             if "quit" in commands:
                 # Before the answer, so that whoever has it can start another one.
-                place.leave()
+                pipes.leave()
             connection.sendall(answer)
             if "quit" in commands:
                 return

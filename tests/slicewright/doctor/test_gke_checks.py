@@ -26,7 +26,7 @@ from slicewright.doctor.gke_network_checks import Subnet
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="the right x.y.get is missing")
-ROOM = {
+AMPLE = {
     "SSD_TOTAL_GB": Quota(limit=9000, usage=0),
     "CPUS": Quota(limit=100, usage=0),
     "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=0),
@@ -45,7 +45,7 @@ def answers(fleet: GkeFleetPlan, **changed: Any) -> GoogleAnswers:
     everything: dict[str, Any] = {
         "project": "acme",
         "apis": dict.fromkeys(APIS, True),
-        "quotas": ROOM,
+        "quotas": AMPLE,
         "machines": dict.fromkeys(machines_needed(fleet), True),
         "versions": frozenset({"1.35.2-gke.1", "1.36.1-gke.2"}),
         "cluster": False,
@@ -73,7 +73,7 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
             "gcloud services enable iam.googleapis.com --project acme",
         ),
         (
-            {"quotas": {**ROOM, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
+            {"quotas": {**AMPLE, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
             "quota PREEMPTIBLE_NVIDIA_H100_GPUS in us-central1",
             "8, of which 1 are used; the stack's nodes take 8",
             "gcloud beta quotas preferences create --service=compute.googleapis.com "
@@ -136,7 +136,7 @@ def test_a_quota_that_the_region_does_not_show_is_never_a_pass(fleet: GkeFleetPl
 
 
 def test_what_this_stack_made_is_no_clash_and_its_usage_is_its_own(fleet: GkeFleetPlan) -> None:
-    full = {name: Quota(limit=quota.limit, usage=quota.limit) for name, quota in ROOM.items()}
+    full = {name: Quota(limit=quota.limit, usage=quota.limit) for name, quota in AMPLE.items()}
     assert of(fleet, "yes", cluster=True, account=True, quotas=full) == []
 
 
@@ -160,7 +160,7 @@ def test_the_metrics_are_those_of_the_api() -> None:
 def test_a_large_quota_is_written_to_the_last_digit(
     fleet: GkeFleetPlan, limit: float, said: str
 ) -> None:
-    given = answers(fleet, quotas={**ROOM, "CPUS": Quota(limit=limit, usage=1)})
+    given = answers(fleet, quotas={**AMPLE, "CPUS": Quota(limit=limit, usage=1)})
     found = findings(fleet, given, cluster_owned="no", account_owned="no")
     (cpus,) = (f for f in found if "CPUS" in f.asked)
     assert cpus.found.startswith(said)

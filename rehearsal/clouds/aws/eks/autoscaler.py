@@ -29,7 +29,7 @@ from rehearsal.clouds.aws.role_policies import allows
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.pod_fit import Room, amount, room_of
+from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node
 from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
 
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
@@ -118,12 +118,12 @@ class Autoscaler:
         usable = [node for node in there if is_usable(node, accelerator=ACCELERATOR)]
         size = max(item["nodegroup"]["scalingConfig"]["desiredSize"], len(item["nodes"]))
         # A node of the group says best what the next will offer.
-        room = room_of(usable[0], gpus={}) if usable else self._template(item, role)
-        return Group(pool=item["key"], zone="", node=room, size=size, joining=size - len(usable))
+        node = empty_node(usable[0], gpus={}) if usable else self._template(item, role)
+        return Group(pool=item["key"], zone="", node=node, size=size, joining=size - len(usable))
 
-    def _template(self, item: NodeGroupRecord, role: JsonObject) -> Room:
-        """A node of a group without any: the machine type's GPUs, or what the tags say in their
-        place. Source: aws_manager.go, buildNodeFromTemplate.
+    def _template(self, item: NodeGroupRecord, role: JsonObject) -> SchedulableNode:
+        """A node of a group without any: the machine type's GPUs, or the resources that its tags
+        name instead. Source: aws_manager.go, buildNodeFromTemplate.
         """
         group = item["nodegroup"]
         kind = types_of(group, data_of(self._context, item))[0]
@@ -132,13 +132,13 @@ class Autoscaler:
         arn = group["nodegroupArn"]
         if not allows(role, "eks:DescribeNodegroup", resource=arn):
             labels = {k: v for k, v in node["metadata"]["labels"].items() if not _is_own(k, group)}
-            return replace(room_of(node, gpus=gpus), labels=labels, taints=[])
+            return replace(empty_node(node, gpus=gpus), labels=labels, taints=[])
         stated = {
             tag.removeprefix(_RESOURCES): amount(value)
             for tag, value in group.get("tags", {}).items()
             if tag.startswith(_RESOURCES)
         }
-        return room_of(node, gpus=gpus | stated)
+        return empty_node(node, gpus=gpus | stated)
 
     def _shrink(
         self,

@@ -36,17 +36,17 @@ def launchable(
     free = (i for i in itertools.count() if i not in used)
     issue: HealthIssue | None = None
     index = next(free)
-    planned: list[_Place] = []
+    planned: list[_Launch] = []
     missing = {subnet: wanted[subnet] - counts[subnet] for subnet in sorted(wanted)}
     for subnet, number in missing.items():
         order = [subnet, *(s for s in sorted(wanted) if s != subnet)]
         for _ in range(number):
             refusals = []
-            for place in (_Place(s, kind) for s in order for kind in types):
-                refusal = _refusal(context, item, place, index, planned)
+            for launch in (_Launch(s, kind) for s in order for kind in types):
+                refusal = _refusal(context, item, launch, index, planned)
                 if refusal is None:
-                    counts[place.subnet] += 1
-                    planned.append(place)
+                    counts[launch.subnet] += 1
+                    planned.append(launch)
                     index = next(free)
                     break
                 refusals.append(refusal)
@@ -55,24 +55,24 @@ def launchable(
     return counts, issue
 
 
-class _Place(NamedTuple):
-    """Where an instance is launched, and of which type."""
+class _Launch(NamedTuple):
+    """An instance that may be launched: where, and of which type."""
 
     subnet: str
     kind: str
 
 
 def _refusal(
-    context: Context, item: NodeGroupRecord, place: _Place, index: int, planned: Sequence[_Place]
+    context: Context, item: NodeGroupRecord, launch: _Launch, index: int, planned: Sequence[_Launch]
 ) -> HealthIssue | None:
     """Why EC2 has not one more instance there, beside those that are planned."""
-    new = planned.count(place)
+    new = planned.count(launch)
     free_of_quota = reserved.targets(context, item) or reserved.in_open_one(
-        context, item, place.kind, place.subnet, new
+        context, item, launch.kind, launch.subnet, new
     )
-    limit = None if free_of_quota else _limit(context, item, place.kind)
-    vcpus = sum(machines()[kind].vcpu for _, kind in (*planned, place))
-    if limit is not None and _vcpus_in_use(context, item, place.kind) + vcpus > limit:
+    limit = None if free_of_quota else _limit(context, item, launch.kind)
+    vcpus = sum(machines()[kind].vcpu for _, kind in (*planned, launch))
+    if limit is not None and _vcpus_in_use(context, item, launch.kind) + vcpus > limit:
         return _launch_failure(
             item,
             "VcpuLimitExceeded - You have requested more vCPU capacity than your current "
@@ -81,8 +81,8 @@ def _refusal(
             "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this "
             "limit.",
         )
-    if not _has_stock(context, item, place.kind, place.subnet, index, new):
-        return _no_room(context, item, place.kind, place.subnet, new)
+    if not _has_stock(context, item, launch.kind, launch.subnet, index, new):
+        return _no_room(context, item, launch.kind, launch.subnet, new)
     return None
 
 
@@ -93,19 +93,19 @@ class Chooser:
         self._context = context
         self._item = item
         self._types = types
-        self._chosen: dict[int, _Place] = {}
+        self._chosen: dict[int, _Launch] = {}
 
     def machine_of(self, index: int, subnet: str) -> str | None:
         """None in a group of one type. Raises NoCapacity, for the surge of an update too."""
         current = self._context.store.get(NODE_GROUPS, self._item["key"]) or self._item
         recorded = {node["index"] for node in current["nodes"]}
         # Chosen in the same batch, and not on record before all of it is.
-        unseen = [place for i, place in self._chosen.items() if i not in recorded]
+        unseen = [launch for i, launch in self._chosen.items() if i not in recorded]
         for kind in self._types:
-            place = _Place(subnet, kind)
-            new = unseen.count(place) if len(self._types) > 1 else 0
+            launch = _Launch(subnet, kind)
+            new = unseen.count(launch) if len(self._types) > 1 else 0
             if _has_stock(self._context, self._item, kind, subnet, index, new):
-                self._chosen[index] = place
+                self._chosen[index] = launch
                 return kind if len(self._types) > 1 else None
         raise NoCapacity(*_no_room(self._context, self._item, self._types[0], subnet, 0))
 
@@ -227,12 +227,12 @@ def _in_zone(context: Context, region: str, instance_type: str, zone: str) -> in
     """Nodes of node groups of this type. zone: its id."""
     running = 0
     for other in context.store.values(NODE_GROUPS, prefix=f"{region}/"):
-        places = (
+        subnets = (
             find_subnet(context, region, node["location"])
             for node in other["nodes"]
             if ([node["machine"]] if "machine" in node else _first(other)) == [instance_type]
         )
-        running += sum(p is not None and p["AvailabilityZoneId"] == zone for p in places)
+        running += sum(s is not None and s["AvailabilityZoneId"] == zone for s in subnets)
     return running
 
 

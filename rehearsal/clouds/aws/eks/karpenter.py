@@ -167,7 +167,7 @@ class _Pass:
         return Group(
             pool=pool["metadata"]["name"],
             zone="",
-            node=objects.room(pool, overlays, labels),
+            node=objects.new_node(pool, overlays, labels),
             size=len(mine),
             joining=len(mine) - len(usable),
         )

@@ -15,7 +15,7 @@ from rehearsal.clouds.aws.eks.autoscaler import seconds
 from rehearsal.clouds.aws.eks.installed_controllers import PodIdentity, running_containers
 from rehearsal.clouds.aws.machines import machines
 from rehearsal.clouds.core.context import now
-from rehearsal.clouds.core.pod_fit import Room, amount, matches
+from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, matches
 
 POOLS = "/apis/karpenter.sh/v1/nodepools"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
@@ -81,7 +81,9 @@ def most_nodes(pool: JsonObject) -> int | None:
     return None if limit is None else int(limit)
 
 
-def room(pool: JsonObject, overlays: Iterable[JsonObject], labels: Mapping[str, str]) -> Room:
+def new_node(
+    pool: JsonObject, overlays: Iterable[JsonObject], labels: Mapping[str, str]
+) -> SchedulableNode:
     """What Karpenter expects of a new node of the pool: the machine type's resources, and those of
     the NodeOverlays for it. It does not know what a device plugin will advertise.
     """
@@ -97,7 +99,7 @@ def room(pool: JsonObject, overlays: Iterable[JsonObject], labels: Mapping[str, 
             capacity = overlay["spec"].get("capacity") or {}
             free |= {name: amount(value) for name, value in capacity.items()}
     taints = pool["spec"]["template"]["spec"].get("taints") or []
-    return Room(labels=labels, taints=taints, free=free)
+    return SchedulableNode(labels=labels, taints=taints, free=free)
 
 
 def labels_of(pool: JsonObject, instance_type: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.node_api import NodeApi
-from rehearsal.clouds.core.pod_fit import room_of
+from rehearsal.clouds.core.pod_fit import empty_node
 from rehearsal.clouds.core.scaling import Group, Limits, is_usable, scale_up, waiting
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.nodes import advertised_gpus, counts_of, sample_node
@@ -71,7 +71,7 @@ def groups_of(item: NodePoolRecord, usable: set[str], *, project: str) -> list[G
             Group(
                 pool=item["key"],
                 zone=zone,
-                node=room_of(sample_node(item, zone, project=project), gpus=gpus),
+                node=empty_node(sample_node(item, zone, project=project), gpus=gpus),
                 size=size,
                 joining=size - len(usable.intersection(names)),
             )

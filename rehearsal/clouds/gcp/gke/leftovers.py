@@ -175,14 +175,16 @@ class _Left:
             }
             self._put(SNAPSHOTS, None, parts[4], snapshot)
 
-    def _put(self, kind: Kind[JsonObject], place: str | None, name: str, fields: JsonObject) -> str:
-        """place: zone or region. Returns the resource's link."""
+    def _put(
+        self, kind: Kind[JsonObject], location: str | None, name: str, fields: JsonObject
+    ) -> str:
+        """location: zone or region. Returns the resource's link."""
         collection = COLLECTIONS[kind]
-        key = "/".join(filter(None, (self._project, place, name)))
+        key = "/".join(filter(None, (self._project, location, name)))
         link = f"{API}/{collection.path(key)}"
         resource = {"name": name, **common(link, f"compute#{collection.parameter}"), **fields}
-        if place is not None:
-            where = f"{API}/projects/{self._project}/{collection.scope}s/{place}"
+        if location is not None:
+            where = f"{API}/projects/{self._project}/{collection.scope}s/{location}"
             resource[collection.scope] = where
         self._context.store.put(kind, key, resource)
         return link

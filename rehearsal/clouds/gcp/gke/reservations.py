@@ -46,23 +46,23 @@ def check_reserved(
     for zone, nodes in added.items():
         if kind == BY_NAME:
             value = config["reservationAffinity"]["values"][0]
-            room = _room_by_name(listed, users, project, value, zone, machine)
+            free = _free_by_name(listed, users, project, value, zone, machine)
             what = f'specific reservation "{value}"'
-            if room is None:
+            if free is None:
                 raise google_error(
                     404,
                     f'Google Compute Engine: reservation "{value}" not found for node pool '
                     f'"{pool}" at zone "{zone}".',
                 )
         else:
-            room = _room_of_any(listed, users, project, zone, machine)
+            free = _free_of_any(listed, users, project, zone, machine)
             what = "any matching reservation"
-        if nodes > room:
+        if nodes > free:
             raise google_error(
                 429,
                 "Reservation does not have enough resources for the request: "
                 f'{what} is insufficient for node pool "{pool}" at zone "{zone}": required '
-                f"{nodes} and short of {nodes - room} VM count of machine type {machine}.",
+                f"{nodes} and short of {nodes - free} VM count of machine type {machine}.",
             )
 
 
@@ -128,7 +128,7 @@ class _Use:
         return max(present, counts_of(self.item).get(zone, 0))
 
 
-def _room_by_name(
+def _free_by_name(
     listed: Sequence[Reservation],
     users: Sequence[_Use],
     project: str,
@@ -163,12 +163,12 @@ def _room_by_name(
         and (parts := _parts_of(use.config, use.project, owner, found.name)) is not None
     ]
     asked = (path["block"], path["sub_block"])
-    room = found.count - found.taken - sum(n for _, n in used)
+    free = found.count - found.taken - sum(n for _, n in used)
     for depth in (1, 2):
         if asked[depth - 1] is not None:
             inside = sum(n for parts, n in used if parts[:depth] == asked[:depth])
-            room = min(room, (found.machines(*_cut(asked, depth)) or 0) - inside)
-    return max(room, 0)
+            free = min(free, (found.machines(*_cut(asked, depth)) or 0) - inside)
+    return max(free, 0)
 
 
 _Parts = tuple[str | None, str | None]
@@ -187,7 +187,7 @@ def _parts_of(config: JsonObject, project: str, owner: str, name: str) -> _Parts
     return (path["block"], path["sub_block"])
 
 
-def _room_of_any(
+def _free_of_any(
     listed: Sequence[Reservation], users: Sequence[_Use], project: str, zone: str, machine: str
 ) -> int:
     """Machines left in all the reservations that nodes may use without naming one.

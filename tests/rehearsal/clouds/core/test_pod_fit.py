@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.core.pod_fit import Room, amount, placed, requests, room_of
+from rehearsal.clouds.core.pod_fit import SchedulableNode, amount, empty_node, placed, requests
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-ROOM = Room(
+NODE = SchedulableNode(
     labels={"zone": "a", "memory": "80"},
     taints=(),
     free={"cpu": Decimal(4), "pods": Decimal(10), "nvidia.com/gpu": Decimal(2)},
@@ -56,13 +56,13 @@ def test_a_limit_is_the_request_of_an_extended_resource() -> None:
 
 def test_pods_fill_a_node_until_a_resource_ends() -> None:
     one = pod({"nvidia.com/gpu": "1"})
-    first = placed(one, ROOM)
+    first = placed(one, NODE)
     assert first is not None
     second = placed(one, first)
     assert second is not None
     assert second.free["nvidia.com/gpu"] == 0
     assert placed(one, second) is None
-    assert placed(pod({"nvidia.com/mig-1g.5gb": "1"}), ROOM) is None
+    assert placed(pod({"nvidia.com/mig-1g.5gb": "1"}), NODE) is None
 
 
 def requiring(*expressions: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def requiring(*expressions: dict[str, Any]) -> dict[str, Any]:
 def test_selectors_and_affinity_are_those_of_the_nodes_labels(
     spec: dict[str, Any], fits: bool
 ) -> None:
-    assert (placed(pod(**spec), ROOM) is not None) is fits
+    assert (placed(pod(**spec), NODE) is not None) is fits
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_selectors_and_affinity_are_those_of_the_nodes_labels(
 def test_taints_keep_pods_away_that_do_not_tolerate_them(
     toleration: dict[str, str] | None, fits: bool
 ) -> None:
-    room = Room(labels={}, taints=[GPU_TAINT], free=ROOM.free)
+    room = SchedulableNode(labels={}, taints=[GPU_TAINT], free=NODE.free)
     asked = pod(tolerations=[toleration] if toleration else [])
     assert (placed(asked, room) is not None) is fits
 
@@ -125,6 +125,6 @@ def test_a_startup_taint_is_expected_to_go_and_gpus_are_expected_to_come() -> No
         "spec": {"taints": [GPU_TAINT, {**GPU_TAINT, "key": startup}]},
         "status": {"allocatable": {"cpu": "3920m"}},
     }
-    room = room_of(node, gpus={"nvidia.com/gpu": Decimal(16)})
+    room = empty_node(node, gpus={"nvidia.com/gpu": Decimal(16)})
     assert room.taints == [GPU_TAINT]
     assert room.free == {"cpu": Decimal("3.92"), "nvidia.com/gpu": 16}
