@@ -7,12 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.plan import GkeClusterPlan, GkeNetworkPlan
-
-_NODES_RANGE = "10.0.0.0/20"
-_PODS_RANGE = "10.4.0.0/14"
-"""1,024 nodes of 110 pods: GKE gives a node twice the addresses of its pods."""
-_SERVICES_RANGE = "10.8.0.0/20"
+from infra.plan import GKE_RANGES, GkeClusterPlan, GkeNetworkPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +49,14 @@ def _own(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> Cluster
         f"{name}-nodes",
         network=network.id,
         region=cluster.region,
-        ip_cidr_range=_NODES_RANGE,
+        ip_cidr_range=GKE_RANGES.nodes,
         private_ip_google_access=True,
         secondary_ip_ranges=[
             gcp.compute.SubnetworkSecondaryIpRangeArgs(
-                range_name="pods", ip_cidr_range=_PODS_RANGE
+                range_name="pods", ip_cidr_range=GKE_RANGES.pods
             ),
             gcp.compute.SubnetworkSecondaryIpRangeArgs(
-                range_name="services", ip_cidr_range=_SERVICES_RANGE
+                range_name="services", ip_cidr_range=GKE_RANGES.services
             ),
         ],
         opts=child,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from infra.plan import (
     NodeCount,
     SystemPoolPlan,
     Taint,
+    first_nodes,
 )
 from infra.spec import (
     BlueGreen,
@@ -159,7 +159,7 @@ def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> 
     if not nodes.autoscaled:
         return {"node_count": nodes.max // zones}
     return {
-        "initial_node_count": math.ceil(nodes.min / zones),
+        "initial_node_count": first_nodes(nodes, zones),
         "autoscaling": gcp.container.NodePoolAutoscalingArgs(
             total_min_node_count=nodes.min,
             total_max_node_count=nodes.max,

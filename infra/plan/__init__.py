@@ -39,7 +39,10 @@ from infra.plan.fleet import (
     Taint,
 )
 from infra.plan.fractional import WorkloadPlan
+from infra.plan.gke_addresses import OWN as GKE_RANGES
+from infra.plan.gke_addresses import pod_addresses
 from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
+from infra.plan.gke_node_counts import first_nodes
 from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.monitoring import MonitoringPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
@@ -47,6 +50,7 @@ from infra.plan.pod_autoscaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
 
 __all__ = [
     "EVERYWHERE",
+    "GKE_RANGES",
     "NETWORK_PROFILE_LABEL",
     "NODE_MONITORING",
     "NO_STARTUP_TAINT",
@@ -98,11 +102,13 @@ __all__ = [
     "cloud_of",
     "compare",
     "deployable",
+    "first_nodes",
     "misfits",
     "notes",
     "of_cluster",
     "of_nodes",
     "offers_dranet",
+    "pod_addresses",
     "read",
     "read_file",
     "read_source",

@@ -8,6 +8,7 @@ from typing import Literal
 from infra import spec
 from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import SystemPoolPlan
+from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import system_machine
 from infra.plan.nodes import count_of
 
@@ -31,14 +32,8 @@ def system_pool(
             "must be at least 1: the fleet controller and the GPU Operator always need a node",
             "write 1 or more",
         )
-    if cloud == "gke" and not nodes.autoscaled and zones and nodes.max % len(zones):
-        yield refuse(
-            ("system_pool", "nodes"),
-            f"{nodes.max} node{'s' if nodes.max > 1 else ''} cannot be divided evenly among "
-            f"{len(zones)} zones",
-            f"write a multiple of {len(zones)}, or name fewer zones",
-            "GKE API, NodePool.initialNodeCount",
-        )
+    if cloud == "gke" and zones:
+        yield from check_counts(asked.nodes, len(zones), ("system_pool", "nodes"))
     if machine is None or not zones:
         return None
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)

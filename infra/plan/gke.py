@@ -10,6 +10,7 @@ from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
+from infra.plan.gke_addresses import check_own_network
 from infra.plan.gke_encryption import check_keys
 from infra.plan.gke_gpu_network import check_dranet_version
 from infra.plan.gke_maintenance import check_maintenance
@@ -81,6 +82,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
     )
     system = yield from system_pool(fleet.system_pool, "gke", zones)
+    yield from check_own_network(fleet, system if wanted else None, built, stated)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)

@@ -7,6 +7,7 @@ from infra.plan.gke_encryption import key_notes
 from infra.plan.gke_gpu_network import gpu_network_notes
 from infra.plan.gke_monitoring import monitoring_notes
 from infra.plan.gke_network import network_notes
+from infra.plan.gke_node_counts import first_nodes
 from infra.spec import (
     FLEX_START_HOURS,
     BlueGreen,
@@ -29,10 +30,22 @@ def cluster_notes(fleet: GkeFleetPlan) -> list[str]:
 
 def pool_notes(pool: GkePoolPlan) -> list[str]:
     return [
+        *_begins_with(pool),
         *_reserved(pool),
         *_run_time(pool),
         *_nodes_for_upgrades(pool),
         *_latest_driver(pool),
+    ]
+
+
+def _begins_with(pool: GkePoolPlan) -> list[str]:
+    zones = len(pool.zones)
+    first = first_nodes(pool.nodes, zones) * zones
+    if not pool.nodes.autoscaled or first == pool.nodes.min:
+        return []
+    return [
+        f"pool {pool.name}: begins with {first} nodes, as many in one zone as in another, and "
+        f"GKE's autoscaler removes those beyond {pool.nodes.min} that nothing uses"
     ]
 
 

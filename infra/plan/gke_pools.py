@@ -19,12 +19,12 @@ from infra.plan.gke_capacity import (
     repaired,
 )
 from infra.plan.gke_gpu_network import DRANET_LABELS, check_gpu_network
+from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_gcp_zones
 
-_MOST_PER_ZONE = 1000
 _MOST_LABEL_CHARACTERS = 1024
 _MOST_RESOURCE_LABELS = 64
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
@@ -54,7 +54,7 @@ def gke_pool(
     zones = pool.zones or ((own_zone,) if own_zone else ())
     yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
     if zones and stated.has((*path, "zones"), location):
-        yield from _check_nodes(pool.nodes, len(zones), (*path, "nodes"))
+        yield from check_counts(pool.nodes, len(zones), (*path, "nodes"))
     capacity = yield from gke_capacity(pool, path, zones)
     yield from check_placement(pool, path, zones)
     upgrade = yield from gke_upgrade(pool, path)
@@ -189,27 +189,6 @@ def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[N
             f"GKE allows {_MOST_LABEL_CHARACTERS}",
             f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
             "GKE API, NodeConfig.labels",
-        )
-
-
-def _check_nodes(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None]:
-    most = zones * _MOST_PER_ZONE
-    if isinstance(nodes, spec.Fixed) and nodes.count % zones:
-        yield refuse(
-            (*path, "count"),
-            f"{nodes.count} node{'s' if nodes.count > 1 else ''} cannot be divided evenly "
-            f"among {zones} zones, and GKE counts nodes per zone",
-            f"write a multiple of {zones}, for example {-(-nodes.count // zones) * zones}",
-            "GKE API, NodePool.initialNodeCount",
-        )
-    key, asked = ("count", nodes.count) if isinstance(nodes, spec.Fixed) else ("max", nodes.max)
-    if asked > most:
-        yield refuse(
-            (*path, key),
-            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
-            f"{_MOST_PER_ZONE} in each",
-            f"write {most} or less, and make more pools",
-            "GKE quotas and limits, nodes per node pool zone",
         )
 
 

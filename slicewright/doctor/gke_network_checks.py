@@ -5,13 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from infra.plan import GkeFleetPlan, GkeNetworkPlan
+from infra.plan import GkeFleetPlan, GkeNetworkPlan, pod_addresses
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
-
-_SYSTEM_PODS_PER_NODE: Final = 110
-"""GKE's default, which the system pool has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +80,8 @@ def _ranges(
     if network.pods_range not in subnet.ranges:
         return
     addresses = subnet.ranges[network.pods_range]
-    there, needed = ipaddress.ip_network(addresses).num_addresses, pod_addresses(fleet)
+    there = ipaddress.ip_network(addresses).num_addresses
+    needed = pod_addresses(fleet.system, fleet.pools)
     asked = f"addresses for pods in range {network.pods_range} ({addresses})"
     said = f"{there}; the stack's nodes take {needed}"
     if needed <= there:
@@ -95,12 +92,3 @@ def _ranges(
             said,
             "name a larger range as cluster.network.pods_range, or lower max_pods_per_node",
         )
-
-
-def pod_addresses(fleet: GkeFleetPlan) -> int:
-    """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
-    block. Source: GKE docs, "Configure maximum Pods per node".
-    """
-    pools = [(fleet.system.nodes.max, _SYSTEM_PODS_PER_NODE)] if fleet.system else []
-    pools += [(pool.nodes.max, pool.max_pods_per_node) for pool in fleet.pools]
-    return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in pools)

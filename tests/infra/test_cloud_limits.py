@@ -31,6 +31,12 @@ def gke(pool: str, *, location: str = "us-central1", zone: str = "us-central1-a"
     return GKE.format(location=location, zone=zone, pool=pool)
 
 
+def _and(fleet: str, nodes: str) -> str:
+    """With a second pool."""
+    more = f"{{name: b, zones: [us-central1-b], {A100}, nodes: {{{nodes}}}}}"
+    return fleet.replace("}]\n", f"}}, {more}]\n")
+
+
 def _many(kind: str, count: int) -> str:
     if kind == "taints":
         return str([{"key": f"t{i}", "effect": "NoSchedule"} for i in range(count)])
@@ -67,6 +73,31 @@ LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
         (gke(A100, zone="us-central1-d"), "us-central1-d is not a zone of us-central1; it has us-"),
         (gke(A100, location="us-central7"), "us-central7 is not a region that Google Cloud had on"),
         (gke(A100, location="us-central1-d"), "us-central1-d is not a zone of us-central1; it has"),
+        (
+            gke(A100, zone="us-central1-a, us-central1-b, us-central1-c").replace(
+                "count: 1", "min: 1, max: 2"
+            ),
+            "with min: 1 in 3 zones begins with 3, above max: 2; write 3 or more, or name fewer",
+        ),
+        (
+            gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 3"),
+            "with min: 3 in 2 zones begins with 4, above max: 3",
+        ),
+        (
+            gke(A100) + "system_pool: {zones: [us-central1-a, us-central1-b], "
+            "nodes: {min: 1, max: 1}}\n",
+            "system_pool.nodes.max: GKE creates as many nodes in one zone as in another",
+        ),
+        (
+            _and(gke(A100).replace("count: 1", "count: 512"), "min: 0, max: 512"),
+            "take 262400 addresses, and the network that the stack makes has 262144",
+        ),
+        (
+            gke(f"{A100}, max_pods_per_node: 16", zone="us-central1-a, us-central1-b, "
+                "us-central1-c, us-central1-f").replace("count: 1", "min: 0, max: 4000")
+            + "system_pool: {nodes: {min: 1, max: 100}}\n",
+            "4100 nodes at their most: the network that the stack makes has 4092",
+        ),
         (gke(A100).replace("main,", 'main, version: "9.9",'), "9.9 is not a Kubernetes version"),
         (EKS.format(pool=f"taints: {_many('taints', 49)}"), "49 taints and slicewright's 2 "),
         (EKS.format(pool="labels: {eks.amazonaws.com/x: y}"), "EKS refuses labels with a kubern"),
@@ -102,6 +133,31 @@ def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
     made = plan.read(json.dumps(raw), spec.Source("x", raw))
     assert made.pools
     assert plan.notes(made) is not None
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        gke(A100).replace("count: 1", "count: 1000"),
+        gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4"),
+        # Its ranges are not the stack's.
+        _and(gke(A100).replace("count: 1", "count: 1000"), "count: 1000").replace(
+            "main,", "main, network: {vpc: v, subnet: s, pods_range: p, services_range: q},"
+        ),
+    ],
+)
+def test_as_many_nodes_as_the_network_holds_are_accepted(fleet: str) -> None:
+    raw: Any = yaml.safe_load(fleet)
+    assert plan.read(json.dumps(raw), spec.Source("x", raw)).pools
+
+
+def test_the_nodes_that_a_pool_has_more_at_first_are_told() -> None:
+    raw: Any = yaml.safe_load(
+        gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4")
+    )
+    made = plan.read(json.dumps(raw), spec.Source("x", raw))
+    (said,) = (note for note in plan.notes(made) if "begins with" in note)
+    assert said.startswith("pool a: begins with 4 nodes, as many in one zone as in another")
 
 
 def test_the_zones_of_an_unlisted_region_are_not_guessed(broken: Callable[[str], str]) -> None:

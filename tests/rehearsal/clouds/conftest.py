@@ -92,8 +92,9 @@ class Gcp:
             time.sleep(0.005)
         raise AssertionError(f"{name} is still running")
 
-    def make_cluster(self, **fields: Any) -> JsonObject:
-        self.network()
+    def make_cluster(self, *, network_exists: bool = False, **fields: Any) -> JsonObject:
+        if not network_exists:
+            self.network()
         asked = {
             "name": "main",
             "initialNodeCount": 1,

@@ -82,7 +82,9 @@ def check_pool(pool: JsonObject, *, location: str, channel: str) -> None:
         )
     check_upgrade(pool.get("upgradeSettings") or {})
     check_placement(pool, zones or default_locations(location))
-    check_count(int(pool.get("initialNodeCount", 0)))
+    count = int(pool.get("initialNodeCount", 0))
+    check_count(count)
+    _check_first_nodes(pool, count, len(zones or default_locations(location)))
 
 
 def find_machine(name: str) -> Machine:
@@ -99,6 +101,20 @@ def find_machine(name: str) -> Machine:
 def check_count(count: int) -> None:
     if not 0 <= count <= 1000:
         raise google_error(400, f"Node count {count} is out of range: 0 to 1000 per zone.")
+
+
+def _check_first_nodes(pool: JsonObject, count: int, zones: int) -> None:
+    """What GKE does with a pool that begins above its own maximum is not published. It is refused
+    here, so that nothing in the program depends on it.
+    """
+    scaling = pool.get("autoscaling") or {}
+    if not scaling.get("enabled"):
+        return
+    for field, nodes in (("maxNodeCount", count), ("totalMaxNodeCount", count * zones)):
+        if int(scaling.get(field) or nodes) < nodes:
+            raise google_error(
+                400, f"initial_node_count makes {nodes} nodes: autoscaling.{field} is below it."
+            )
 
 
 def check_accelerators(config: JsonObject, machine: Machine) -> None:

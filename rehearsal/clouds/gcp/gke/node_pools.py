@@ -15,7 +15,7 @@ from rehearsal.clouds.core.fault_file import NodeEvent
 from rehearsal.clouds.core.faults import names_pool
 from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.node_api import NotReady
-from rehearsal.clouds.core.node_group import NoCapacity, NodeGroup
+from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeGroup
 from rehearsal.clouds.core.taints import taint_id
 from rehearsal.clouds.core.tasks import Task
 from rehearsal.clouds.gcp.errors import google_error
@@ -44,6 +44,7 @@ from rehearsal.clouds.gcp.gke.nodes import (
 )
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.placement import check_placement
+from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
 from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
 from rehearsal.clouds.gcp.gke.quotas import check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
@@ -159,8 +160,7 @@ class NodePools:
 
     def _converge(self, key: str) -> None:
         item = find_pool(self._store, key)
-        _, project, _, _, _, cluster, *_ = key.split("/")
-        desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
+        desired = self._desired(item)
         try:
             self._nodes(key).converge(desired, timeout_s=self._context.ready_timeout_s)
         except NotReady as e:
@@ -172,6 +172,16 @@ class NodePools:
         except NoCapacity as e:
             raise self._out_of_stock(key, sum(desired.counts.values()), e) from e
         self._set(key, status="RUNNING", statusMessage=None, conditions=None)
+
+    def _desired(self, item: NodePoolRecord) -> DesiredNodes:
+        _, project, _, _, _, cluster, *_ = item["key"].split("/")
+        return desired_nodes(
+            item,
+            PodRange(self._store, item["key"]),
+            project=project,
+            cluster=cluster,
+            faults=self._context.faults,
+        )
 
     def _out_of_stock(self, key: str, expected: int, full: NoCapacity) -> CloudError:
         """Marks the pool, which keeps what it got; in GKE's words (akka/akka-core #32992)."""
@@ -240,8 +250,7 @@ class NodePools:
     def _finish_recreate(self, arguments: JsonObject) -> None:
         key = arguments["key"]
         item = find_pool(self._store, key)
-        _, project, _, _, _, cluster, *_ = key.split("/")
-        desired = desired_nodes(item, project=project, cluster=cluster, faults=self._context.faults)
+        desired = self._desired(item)
         self._nodes(key).recreate(
             desired,
             arguments["node"],

@@ -19,6 +19,7 @@ from rehearsal.clouds.core.node_object import NodeDetails, node_object
 from rehearsal.clouds.core.taints import Taint, changed_taints, kubernetes_taints
 from rehearsal.clouds.gcp.gke import driver_delay
 from rehearsal.clouds.gcp.gke.defaults import provisioning_model, region_of
+from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
 from rehearsal.clouds.gcp.gke.provisioning import is_queued
 from rehearsal.clouds.gcp.gke.upgrades import is_blue_green
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
@@ -44,7 +45,7 @@ def is_gpu_pool(pool: JsonObject) -> bool:
 
 
 def desired_nodes(
-    item: NodePoolRecord, *, project: str, cluster: str, faults: Faults
+    item: NodePoolRecord, addresses: PodRange, *, project: str, cluster: str, faults: Faults
 ) -> DesiredNodes:
     pool = item["pool"]
     name = pool["name"]
@@ -53,14 +54,16 @@ def desired_nodes(
     group = hashlib.sha256(seed.encode()).hexdigest()[:8]
 
     def check_room(index: int, zone: str) -> None:
+        instance = f"{prefix}-{group}-{index:04}"
         labels = pool["config"].get("labels", {})
         if not faults.has_stock(pool=name, labels=labels, index=index, zone=zone):
             raise NoCapacity(
                 "GCE_STOCKOUT",
-                f"Instance '{prefix}-{group}-{index:04}' creation failed: The zone "
+                f"Instance '{instance}' creation failed: The zone "
                 f"'projects/{project}/zones/{zone}' does not have enough resources available to "
                 "fulfill the request.  '(resource type:compute)'.",
             )
+        addresses.check_room(index, instance)
 
     return DesiredNodes(
         counts=counts_of(item),

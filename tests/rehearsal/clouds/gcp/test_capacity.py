@@ -51,6 +51,31 @@ def test_a_pool_that_meets_a_stock_out_keeps_what_it_got(gcp) -> None:
     assert len(gcp.nodes("pool")) == 2
 
 
+def test_a_range_for_pods_that_is_full_gives_no_more_nodes(gcp) -> None:
+    gcp.network()
+    where = {"project": "acme", "region": "us-central1", "subnetwork": "sub"}
+    # Room for four nodes of 110 pods: GKE gives each of them a block of 256 addresses.
+    ranges = [{"rangeName": "pods", "ipCidrRange": "10.20.0.0/22"}]
+    more = [{"rangeName": "services", "ipCidrRange": "10.30.0.0/20"}]
+    gcp.call("compute", "subnetworks.patch", where, secondaryIpRanges=ranges + more)
+    policy = {"clusterSecondaryRangeName": "pods", "servicesSecondaryRangeName": "services"}
+    gcp.make_cluster(network_exists=True, ipAllocationPolicy={"useIpAliases": True, **policy})
+    assert len(gcp.nodes("default-pool")) == 3
+    error = created(gcp, name="small", initialNodeCount=1)
+    assert "error" not in error
+    error = created(gcp, name="large", initialNodeCount=2)["error"]["message"]
+    assert "Expected 2, running 0" in error
+    assert "[IP_SPACE_EXHAUSTED]: Instance 'gke-main-large-" in error
+    assert "IP space of 'projects/acme/regions/us-central1/subnetworks/sub-pods-" in error
+    gcp.wait(gcp.on_pool("delete", "small"))
+    # A node of 32 pods has a block of 64.
+    pods = {"maxPodsPerNode": "32"}
+    assert "error" not in created(gcp, name="dense", initialNodeCount=4, maxPodsConstraint=pods)
+    assert (
+        "[IP_SPACE_EXHAUSTED]" in created(gcp, name="one", initialNodeCount=1)["error"]["message"]
+    )
+
+
 def test_a_pool_without_a_single_machine_is_in_error(gcp) -> None:
     gcp.make_cluster()
     inject(gcp.environment, {"fault": "stock-out", "pool": "pool"})

@@ -236,6 +236,12 @@ WRONG = [
     *(_pool(words="lower case", name=n) for n in ("Pool", "9pool", "pool-", "my_pool", "")),
     Wrong("pool", {"nodePool.name": "pool"}, "Already exists", 409, "ALREADY_EXISTS"),
     _pool(words="0 to 1000", initialNodeCount=1001),
+    _pool(
+        words="makes 3 nodes: autoscaling.totalMaxNodeCount is below",
+        autoscaling={"enabled": True, "totalMinNodeCount": 1, "totalMaxNodeCount": 2},
+        initialNodeCount=1,
+        locations=["us-central1-a", "us-central1-b", "us-central1-c"],
+    ),
     _pool(words="8 to 256", maxPodsConstraint={"maxPodsPerNode": "300"}),
     _pool(words="8 to 256", maxPodsConstraint={"maxPodsPerNode": "4"}),
     _pool(words="1 to 20", upgradeSettings={"maxSurge": 0, "maxUnavailable": 0}),
