@@ -126,6 +126,8 @@ def _replicas(of: plan.DeploymentPlan) -> str:
 
 
 def nodes_text(nodes: plan.NodeCount) -> str:
-    if nodes.autoscaled:
+    if nodes.min < nodes.max:
         return f"{nodes.min} to {nodes.max} nodes"
-    return f"{nodes.max} node{'s' if nodes.max != 1 else ''}"
+    return f"{nodes.max} node{'s' if nodes.max != 1 else ''}" + (
+        " (min and max)" if nodes.autoscaled else ""
+    )

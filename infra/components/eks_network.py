@@ -10,7 +10,14 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import catalog
-from infra.plan import EksClusterPlan, ExistingSubnet, misfits, of_cluster, of_nodes
+from infra.plan import (
+    EKS_SUBNET_PREFIX,
+    EksClusterPlan,
+    ExistingSubnet,
+    misfits,
+    of_cluster,
+    of_nodes,
+)
 from infra.spec import ExistingNetwork, PrivateNetwork, PublicNetwork
 
 STACK_TAG = "slicewright.io/stack"
@@ -212,7 +219,9 @@ class _Made:
         )
 
 
-_BLOCKS = tuple(str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=20))
+_BLOCKS = tuple(
+    str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=EKS_SUBNET_PREFIX)
+)
 _MOST_ZONES = 6
 """Of any region, by letter or by number."""
 _FIRST_BY_ID = 8

@@ -8,6 +8,8 @@ from infra.plan.changes import Change, FleetChange, PartChange, cloud_of, compar
 from infra.plan.deployments import DeploymentPlan
 from infra.plan.eks_access import AccessEntryPlan, AccessPolicyPlan
 from infra.plan.eks_addons import NODE_MONITORING
+from infra.plan.eks_addresses import SUBNET_PREFIX as EKS_SUBNET_PREFIX
+from infra.plan.eks_addresses import nodes_by_zone
 from infra.plan.eks_cluster import EVERYWHERE
 from infra.plan.eks_identities import AGENT as POD_IDENTITY_AGENT
 from infra.plan.eks_identities import AddonIdentity
@@ -49,6 +51,7 @@ from infra.plan.notes import NO_STARTUP_TAINT, notes
 from infra.plan.pod_autoscaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
 
 __all__ = [
+    "EKS_SUBNET_PREFIX",
     "EVERYWHERE",
     "GKE_RANGES",
     "NETWORK_PROFILE_LABEL",
@@ -104,6 +107,7 @@ __all__ = [
     "deployable",
     "first_nodes",
     "misfits",
+    "nodes_by_zone",
     "notes",
     "of_cluster",
     "of_nodes",

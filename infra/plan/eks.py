@@ -7,6 +7,7 @@ from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.eks_access import access_of
 from infra.plan.eks_addons import addons_of
+from infra.plan.eks_addresses import check_own_subnets
 from infra.plan.eks_autoscaler import autoscaler_of
 from infra.plan.eks_cluster import check_endpoint, check_secrets_key
 from infra.plan.eks_identities import identities_of
@@ -63,6 +64,8 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     )
     system = yield from system_pool(fleet.system_pool, "eks", zones)
     built = tuple(pool for pool in pools if pool is not None)
+    if system is not None:
+        yield from check_own_subnets(fleet, system, built, stated)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)

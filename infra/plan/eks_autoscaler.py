@@ -130,6 +130,6 @@ def _unscaled(pool: EksPoolPlan, *, existing: bool) -> str:
         else "write cluster.autoscaler: cluster-autoscaler, or karpenter"
     )
     return (
-        f"pool {pool.name}: between {pool.nodes.min} and {pool.nodes.max} nodes nothing scales "
-        f"it by itself: {instead}"
+        f"pool {pool.name}: nothing adds or removes its nodes between {pool.nodes.min} and "
+        f"{pool.nodes.max}: {instead}"
     )

@@ -92,7 +92,7 @@ def refuse(
     the default is for slicewright's own rules.
     """
     if dated:
-        instead += ", or allow_unlisted: true if it is new"
+        instead += " (or allow_unlisted: true, if it is new)"
     problem = Problem(path=path, reason=reason, instead=instead, source=source, in_key=in_key)
     return Finding(problem, certain, dated)
 

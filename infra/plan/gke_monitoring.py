@@ -68,10 +68,10 @@ def monitoring_notes(fleet: GkeFleetPlan) -> list[str]:
     if exported and fleet.operated and not cluster.existing and _has_dcgm(monitoring):
         why = "" if monitoring is not None else ", as it is in new clusters by default"
         found.append(
-            f"cluster {cluster.name}: GKE's own exporter of DCGM is on{why}; where it runs beside "
-            f"the GPU operator's, in {listed([p.name for p in fleet.operated])}, only one of them "
-            "gets the counters of profiling, and mig-manager stops only the operator's while it "
-            "changes a layout: write cluster.monitoring without DCGM"
+            f"cluster {cluster.name}: GKE's own exporter of DCGM is on{why}; on nodes of "
+            f"{listed([p.name for p in fleet.operated])} the GPU operator's exporter runs as well: "
+            "only one of the two gets the counters of profiling, and mig-manager stops only the "
+            "operator's while it changes a layout; write cluster.monitoring without DCGM"
         )
     return found
 

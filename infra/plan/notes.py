@@ -8,6 +8,7 @@ from infra import catalog
 from infra.catalog import driver_order
 from infra.plan import eks_notes, gke_notes
 from infra.plan.drivers import driver_of
+from infra.plan.eks_addresses import address_notes
 from infra.plan.eks_autoscaler import autoscaler_notes
 from infra.plan.fleet import (
     ByoFleetPlan,
@@ -38,6 +39,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found = []
     if isinstance(fleet, EksFleetPlan):
         found += eks_notes.cluster_notes(fleet.cluster)
+        found += address_notes(fleet)
         found += autoscaler_notes(fleet)
     if isinstance(fleet, GkeFleetPlan):
         found += gke_notes.cluster_notes(fleet)

@@ -9,7 +9,8 @@ from infra import catalog, spec
 from infra.catalog import AwsRegion, Machine
 from infra.plan.findings import Checked, Finding, Stated, listed, nearest, refuse
 
-_ZONES = "GKE and EC2 docs, regions and zones"
+_GCP_ZONES = "Compute Engine docs, regions and zones"
+_AWS_ZONES = "EC2 user guide, Regions and Zones"
 _NETWORK = "EKS user guide, VPC and subnet requirements"
 _OFFERINGS = "EC2 DescribeInstanceTypeOfferings, recorded in getmoto/moto 5.2.5"
 _REGIONS_SHOWN = 6
@@ -21,7 +22,7 @@ def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
     known = catalog.aws()
     found = known.regions.get(cluster.region)
     if found is None:
-        yield _unknown("AWS", cluster.region, tuple(known.regions), known.date, _REGION)
+        yield _unknown("AWS", cluster.region, tuple(known.regions), known.date, _REGION, _AWS_ZONES)
     return found
 
 
@@ -30,27 +31,37 @@ def gcp_region(location: str) -> Checked[str | None]:
     known = catalog.gcp()
     region = location[:-2] if location[-2] == "-" else location
     if region not in known.zones:
-        yield _unknown("Google Cloud", region, tuple(known.zones), known.date, _LOCATION)
+        yield _unknown(
+            "Google Cloud", region, tuple(known.zones), known.date, _LOCATION, _GCP_ZONES
+        )
         return None
     if location != region and location not in known.zones[region]:
-        yield _not_a_zone(location, region, known.zones[region], _LOCATION)
+        yield _not_a_zone(location, region, known.zones[region], _LOCATION, _GCP_ZONES)
         return None
     return region
 
 
-def _unknown(cloud: str, region: str, known: Sequence[str], date: str, path: spec.Path) -> Finding:
+def _unknown(
+    cloud: str, region: str, known: Sequence[str], date: str, path: spec.Path, source: str
+) -> Finding:
     return refuse(
         path,
         f"{region} is not a region that {cloud} had on {date}",
         nearest(region, known),
-        _ZONES,
+        source,
         dated=True,
     )
 
 
-def _not_a_zone(zone: str, region: str, zones: Sequence[str], path: spec.Path) -> Finding:
+def _not_a_zone(
+    zone: str, region: str, zones: Sequence[str], path: spec.Path, source: str
+) -> Finding:
     return refuse(
-        path, f"{zone} is not a zone of {region}", f"it has {listed(zones)}", _ZONES, dated=True
+        path,
+        f"{zone} is not a zone of {region}",
+        f"write one of {listed(zones)}",
+        source,
+        dated=True,
     )
 
 
@@ -68,10 +79,10 @@ def check_gcp_zones(
         if zone in known:
             continue
         if zone.startswith(f"{region}-"):
-            yield _not_a_zone(zone, region, known, (*path, i))
+            yield _not_a_zone(zone, region, known, (*path, i), _GCP_ZONES)
         else:
             letter = zone[-1] if f"{region}-{zone[-1]}" in known else known[0][-1]
-            yield _elsewhere(zone, region, f"{region}-{letter}", (*path, i))
+            yield _elsewhere(zone, region, f"{region}-{letter}", (*path, i), _GCP_ZONES)
     yield from _check_once(zones, path)
 
 
@@ -85,16 +96,16 @@ def check_aws_zones(
         at = (*path, i)
         if catalog.is_zone_id(zone):
             if region.zones and not _id_of(zone, region):
-                yield _not_a_zone(zone, region.name, region.zones, at)
+                yield _not_a_zone(zone, region.name, region.zones, at, _AWS_ZONES)
         elif (
             not zone.startswith(region.name)
             or zone[len(region.name) : len(region.name) + 1].isdigit()
             or zone == region.name
         ):
-            yield _elsewhere(zone, region.name, f"{region.name}{zone[-1]}", at)
+            yield _elsewhere(zone, region.name, f"{region.name}{zone[-1]}", at, _AWS_ZONES)
         elif len(zone) == len(region.name) + 1 and zone[-1] not in (region.letters or zone[-1]):
             names = [f"{region.name}{letter}" for letter in region.letters]
-            yield _not_a_zone(zone, region.name, names, at)
+            yield _not_a_zone(zone, region.name, names, at, _AWS_ZONES)
     yield from _check_once(zones, path)
 
 
@@ -127,7 +138,7 @@ def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
 
 
 def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checked[None]:
-    """Zones by name or by id: nobody but the account knows whether two of them are the same."""
+    """Zones by name or by id: only the account knows whether two of them are the same."""
     first: dict[bool, str] = {}
     for path, zone in _stated_zones(fleet):
         by_id = catalog.is_zone_id(zone)
@@ -141,7 +152,7 @@ def check_one_spelling(fleet: spec.EksFleet, region: AwsRegion | None) -> Checke
             f"{'a name' if by_id else 'an id'}: which zone a name means differs from account to "
             "account, so the two may be the same",
             "write all zones of the file by id, or all by name",
-            _ZONES,
+            _AWS_ZONES,
         )
         return
     if fleet.cluster.zones is None and True in first and region is not None:
@@ -249,12 +260,12 @@ def _is_local(zone: str, region: AwsRegion) -> bool:
     return zone.startswith(f"{region.name}-")
 
 
-def _elsewhere(zone: str, region: str, example: str, path: spec.Path) -> Finding:
+def _elsewhere(zone: str, region: str, example: str, path: spec.Path, source: str) -> Finding:
     return refuse(
         path,
         f"{zone} is not a zone of {region}, where the cluster is",
         f"for example {example}, or move the cluster",
-        _ZONES,
+        source,
     )
 
 

@@ -37,7 +37,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             console.print(str(e), markup=False, highlight=False, soft_wrap=True)
         else:
             console.print(
-                f"{label}: ok, {len(fleet.pools)} pool(s)",
+                f"{label}: ok, {len(fleet.pools)} pool{'s' if len(fleet.pools) != 1 else ''}",
                 markup=False,
                 highlight=False,
                 soft_wrap=True,

@@ -9,10 +9,9 @@ from typing import Final
 from infra.plan import (
     EksClusterPlan,
     EksFleetPlan,
-    EksPoolPlan,
     ExistingSubnet,
-    SystemPoolPlan,
     misfits,
+    nodes_by_zone,
     of_nodes,
 )
 from infra.spec import ExistingNetwork
@@ -89,9 +88,9 @@ def room_for_nodes(
     if isinstance(answers.subnets, NotAnswered) or owned == "yes":
         return
     free = {subnet.id: subnet.free_addresses for subnet in answers.subnets}
-    users: list[SystemPoolPlan | EksPoolPlan] = [fleet.system, *fleet.pools]
+    nodes = nodes_by_zone(fleet.system, fleet.pools)
     for zone, subnets in of_nodes(fleet.cluster, answers.subnets).items():
-        needed = sum(-(-user.nodes.max // len(user.zones)) for user in users if zone in user.zones)
+        needed = nodes.get(zone, 0)
         there = sum(free[subnet] for subnet in subnets)
         # A zone without a subnet is a finding of its own.
         if subnets and needed > there:

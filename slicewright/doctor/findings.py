@@ -87,8 +87,12 @@ def cluster_name(
             remedy = f"write another cluster.name, or delete that cluster: {delete}"
             return name_taken(asked, owned, remedy)
         case _ if existing:
-            missing = "does not exist, and the stack file says existing: true"
-            return fails(asked, missing, list_all)
+            return fails(
+                asked,
+                "does not exist, and the stack file says existing: true",
+                "correct cluster.name, or leave existing out and the stack makes the cluster; "
+                f"those that exist: {list_all}",
+            )
         case _:
             return ok(asked, "the name is free")
 

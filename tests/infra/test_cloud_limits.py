@@ -70,9 +70,9 @@ LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
             gke(f"{A100}, labels: {LONG_LABELS}"),
             "with slicewright's own labels: GKE allows 1024",
         ),
-        (gke(A100, zone="us-central1-d"), "us-central1-d is not a zone of us-central1; it has us-"),
+        (gke(A100, zone="us-central1-d"), "us-central1-d is not a zone of us-central1; write one"),
         (gke(A100, location="us-central7"), "us-central7 is not a region that Google Cloud had on"),
-        (gke(A100, location="us-central1-d"), "us-central1-d is not a zone of us-central1; it has"),
+        (gke(A100, location="us-central1-d"), "us-central1-d is not a zone of us-central1; write"),
         (
             gke(A100, zone="us-central1-a, us-central1-b, us-central1-c").replace(
                 "count: 1", "min: 1, max: 2"
@@ -99,6 +99,10 @@ LONG_LABELS = str({f"l{i:059}": "v" * 60 for i in range(8)} | {"l": "v" * 60})
             "4100 nodes at their most: the network that the stack makes has 4092",
         ),
         (gke(A100).replace("main,", 'main, version: "9.9",'), "9.9 is not a Kubernetes version"),
+        (
+            EKS.format(pool="labels: {}").replace("count: 1", "count: 4091"),
+            "4092 nodes in us-west-2a at their most: the subnet that the stack makes there has",
+        ),
         (EKS.format(pool=f"taints: {_many('taints', 49)}"), "49 taints and slicewright's 2 "),
         (EKS.format(pool="labels: {eks.amazonaws.com/x: y}"), "EKS refuses labels with a kubern"),
     ],
@@ -128,7 +132,7 @@ def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
     broken: Callable[[str], str], fleet: str
 ) -> None:
     refused = broken(fleet)
-    assert ", or allow_unlisted: true if it is new [source: " in refused
+    assert " (or allow_unlisted: true, if it is new) [source: " in refused
     raw: Any = yaml.safe_load(f"{fleet}allow_unlisted: true\n")
     made = plan.read(json.dumps(raw), spec.Source("x", raw))
     assert made.pools
@@ -140,6 +144,13 @@ def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
     [
         gke(A100).replace("count: 1", "count: 1000"),
         gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4"),
+        EKS.format(pool="zones: [us-west-2b]").replace("count: 1", "count: 4090"),
+        EKS.format(pool="labels: {}")
+        .replace("count: 1", "count: 4091")
+        .replace(
+            "us-west-2}",
+            "us-west-2, network: {mode: existing, subnets: [subnet-1234abcd]}}",
+        ),
         # Its ranges are not the stack's.
         _and(gke(A100).replace("count: 1", "count: 1000"), "count: 1000").replace(
             "main,", "main, network: {vpc: v, subnet: s, pods_range: p, services_range: q},"
@@ -149,6 +160,22 @@ def test_what_is_newer_than_the_record_of_the_clouds_can_be_accepted(
 def test_as_many_nodes_as_the_network_holds_are_accepted(fleet: str) -> None:
     raw: Any = yaml.safe_load(fleet)
     assert plan.read(json.dumps(raw), spec.Source("x", raw)).pools
+
+
+@pytest.mark.parametrize(
+    ("nodes", "addons", "said"),
+    [
+        ("count: 40", "", True),
+        ("count: 39", "", False),
+        ("count: 40", ", addons: {vpc-cni: {settings: {env: {WARM_IP_TARGET: '2'}}}}", False),
+        ("count: 40", ", addons: {vpc-cni: {version: v1.21.1-eksbuild.1}}", True),
+    ],
+)
+def test_the_addresses_that_the_cni_keeps_are_told(nodes: str, addons: str, said: bool) -> None:
+    fleet = EKS.format(pool="labels: {}").replace("count: 1", nodes)
+    raw: Any = yaml.safe_load(fleet.replace("us-west-2}", f"us-west-2{addons}}}"))
+    noted = plan.notes(plan.read(json.dumps(raw), spec.Source("x", raw)))
+    assert said is any("in us-west-2a, whose subnet has 4091 addresses" in note for note in noted)
 
 
 def test_the_nodes_that_a_pool_has_more_at_first_are_told() -> None:

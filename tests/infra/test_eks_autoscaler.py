@@ -218,7 +218,7 @@ def test_the_plan_says_what_scales_and_what_counts_as_unused() -> None:
         return "\n".join(plan.notes(planned(**cluster)))
 
     assert "write cluster.autoscaler: cluster-autoscaler" in about(autoscaler=None)
-    assert "nothing scales it" not in about()
+    assert "nothing adds or removes" not in about()
     assert "less than 50 % of a node's are evicted" in about()
     assert "safe-to-evict" not in about(autoscaler={"mode": NAME, "scale_down": {"enabled": False}})
 

@@ -112,7 +112,7 @@ def test_two_exporters_of_dcgm_on_the_nodes_of_the_operator_are_noted() -> None:
     two = "cluster main: GKE's own exporter of DCGM is on"
     (by_default,) = [n for n in notes(fleet()) if n.startswith(two)]
     assert "as it is in new clusters by default" in by_default
-    assert "in b, only one of them" in by_default
+    assert "on nodes of b the GPU operator's exporter runs as well: only one of" in by_default
     (stated,) = [n for n in notes(fleet(DCGM)) if n.startswith(two)]
     assert "by default" not in stated
     for one in (

@@ -275,7 +275,7 @@ def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
     moved.write_text(text.replace("zones: [us-central1-c]", "zones: [us-central1-f]"))
     code, out, _ = run("check", str(moved), "stacks/Pulumi.s4.yaml")
     assert code == 0
-    assert f"{moved}: ok, 1 pool(s)\nnote: " in out
+    assert f"{moved}: ok, 1 pool\nnote: " in out
     assert (
         "note: pool h100-partition-3g: the catalog does not list a3-highgpu-8g in us-central1-f"
         in out
