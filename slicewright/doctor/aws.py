@@ -10,24 +10,18 @@ from infra.spec import ExistingNetwork
 from slicewright.doctor.aws_capacity import ask_keys, ask_reservations
 from slicewright.doctor.aws_existing import ask_existing, described
 from slicewright.doctor.aws_karpenter import ask_karpenter
+from slicewright.doctor.aws_quotas import ask_quotas
 from slicewright.doctor.aws_rights import ask_rights
 from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, said
 from slicewright.doctor.aws_versions import ask_addons, ask_images, ask_versions
 from slicewright.doctor.eks_checks import (
-    VPC_QUOTA,
     AwsAnswers,
     Identity,
     Zone,
     machine_types,
     not_enabled,
-    vcpus_needed,
 )
-from slicewright.doctor.eks_network_checks import (
-    ADDRESS_QUOTA,
-    AddressAnswers,
-    ExistingNetworkAnswers,
-    Vpc,
-)
+from slicewright.doctor.eks_network_checks import ExistingNetworkAnswers, Vpc
 from slicewright.doctor.eks_version_checks import images_needed, version_of
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 
@@ -60,11 +54,7 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         identity=identity,
         zones=zones,
         offered=account.offered(machine_types(fleet)),
-        quotas={
-            **{code: account.quota("ec2", code) for code in vcpus_needed(fleet)},
-            VPC_QUOTA: account.quota("vpc", VPC_QUOTA),
-        },
-        vpcs=account.vpcs(),
+        quotas=ask_quotas(account, fleet),
         versions=versions,
         addons=ask_addons(
             account,
@@ -79,11 +69,6 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         keys=ask_keys(account, fleet),
         karpenter=ask_karpenter(account, fleet),
         rights=ask_rights(account, fleet, identity),
-        addresses=AddressAnswers(
-            limit=account.quota("ec2", ADDRESS_QUOTA), taken=account.addresses()
-        )
-        if fleet.cluster.nat_zones
-        else None,
     )
 
 
@@ -132,28 +117,6 @@ class _Account(AwsSession):
             return {machine: frozenset(zones) for machine, zones in found.items()}
 
         return self.answer("ec2:DescribeInstanceTypeOfferings", read)
-
-    def quota(self, service: str, code: str) -> Answer[float]:
-        """The value that applies; AWS's default where the account has none of its own."""
-        quotas = self.client("service-quotas")
-
-        def read() -> float:
-            asked = {"ServiceCode": service, "QuotaCode": code}
-            try:
-                return float(quotas.get_service_quota(**asked)["Quota"]["Value"])
-            except self.errors.ClientError as e:
-                if code_of(e) != "NoSuchResourceException":
-                    raise
-            return float(quotas.get_aws_default_service_quota(**asked)["Quota"]["Value"])
-
-        return self.answer("servicequotas:GetServiceQuota", read)
-
-    def vpcs(self) -> Answer[int]:
-        def read() -> int:
-            pages = self.client("ec2").get_paginator("describe_vpcs").paginate()
-            return sum(len(page["Vpcs"]) for page in pages)
-
-        return self.answer("ec2:DescribeVpcs", read)
 
     def network_of(
         self, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
@@ -207,12 +170,6 @@ class _Account(AwsSession):
             id=vpc,
             dns_support=is_on("enableDnsSupport"),
             dns_hostnames=is_on("enableDnsHostnames"),
-        )
-
-    def addresses(self) -> Answer[int]:
-        return self.answer(
-            "ec2:DescribeAddresses",
-            lambda: len(self.client("ec2").describe_addresses()["Addresses"]),
         )
 
     def _in_region(self, read: Callable[[], _T]) -> Callable[[], _T]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final
 
 from infra import catalog
-from infra.catalog import Machine
-from infra.plan import EksFleetPlan, EksPoolPlan
-from infra.spec import CapacityBlock, Spot
+from infra.plan import EksFleetPlan
 from slicewright.doctor.eks_capacity_checks import (
     Reservations,
     key_remedies,
@@ -21,11 +16,15 @@ from slicewright.doctor.eks_capacity_checks import (
 from slicewright.doctor.eks_existing_checks import ExistingEksCluster, existing_cluster
 from slicewright.doctor.eks_karpenter_checks import KarpenterAnswers, karpenter_findings
 from slicewright.doctor.eks_network_checks import (
-    AddressAnswers,
     ExistingNetworkAnswers,
-    addresses,
     existing_network,
     room_for_nodes,
+)
+from slicewright.doctor.eks_quota_checks import (
+    GROUPS_QUOTA,
+    QuotaAnswers,
+    groups_finding,
+    quota_findings,
 )
 from slicewright.doctor.eks_rights import CallerRights
 from slicewright.doctor.eks_version_checks import (
@@ -49,20 +48,6 @@ from slicewright.doctor.findings import (
     ok,
 )
 from slicewright.doctor.key_checks import Keys, key_findings
-
-QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "L-417A185B": "Running On-Demand P instances",
-        "L-7212CCBC": "All P Spot Instance Requests",
-        "L-DB2E81BA": "Running On-Demand G and VT instances",
-        "L-3819A6DF": "All G and VT Spot Instance Requests",
-        "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-    }
-)
-"""Code -> name, in vCPU. Source: EC2 user guide, "Amazon EC2 instance type quotas"."""
-_STANDARD = "acdhimrtz"
-VPC_QUOTA: Final = "L-F678F1CE"
-"""VPCs per region. Source: VPC user guide, "Amazon VPC quotas"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +73,12 @@ class AwsAnswers:
     zones: Answer[tuple[Zone, ...]]
     offered: Answer[Mapping[str, frozenset[str]]]
     """Instance type -> ids of the zones that have it."""
-    quotas: Mapping[str, Answer[float]]
-    """By code."""
-    vpcs: Answer[int]
-    """How many there are."""
+    quotas: QuotaAnswers
     versions: Answer[Versions]
     cluster: Answer[bool]
     """Whether a cluster of the plan's name exists."""
     network: ExistingNetworkAnswers | None = None
     """None: the stack makes its network."""
-    addresses: AddressAnswers | None = None
-    """None: the stack makes no NAT gateway."""
     existing: Answer[ExistingEksCluster | None] = None
     """None: the plan makes its cluster, or there is none."""
     addons: Mapping[str, Answer[AddonVersions]] = field(default_factory=dict)
@@ -121,8 +101,7 @@ def not_enabled(identity: Identity, why: str) -> AwsAnswers:
         identity=identity,
         zones=nothing,
         offered=nothing,
-        quotas={},
-        vpcs=nothing,
+        quotas=QuotaAnswers(limits={}, running=nothing, vpcs=nothing),
         versions=nothing,
         cluster=nothing,
         region_off=why,
@@ -133,32 +112,6 @@ def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
     """Each once, sorted."""
     of_pools = (name for pool in fleet.pools for name in pool.machine_types)
     return tuple(sorted({fleet.system.machine_type, *of_pools}))
-
-
-def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
-    """Quota code -> vCPU of all pools at their largest.
-
-    Instances of a Capacity Block count against no quota of on-demand instances. Source: EC2 user
-    guide, "Capacity Blocks for ML".
-    """
-    needed: Counter[str] = Counter()
-    system = fleet.system
-    used = [(system.machine, system.nodes.max, False)]
-    used += [
-        (_largest(pool), pool.nodes.max, isinstance(pool.capacity, Spot))
-        for pool in fleet.pools
-        if not isinstance(pool.capacity, CapacityBlock)
-    ]
-    for machine, nodes, spot in used:
-        code = _quota_of(machine.name, spot=spot)
-        if code is not None and nodes:
-            needed[code] += machine.vcpus * nodes
-    return needed
-
-
-def _largest(pool: EksPoolPlan) -> Machine:
-    """The type by which the pool's nodes may need most vCPU."""
-    return max((pool.machine, *pool.other_machines), key=lambda machine: machine.vcpus)
 
 
 def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
@@ -174,13 +127,12 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
         return
     yield from _zones(fleet, answers.zones)
     yield from _offered(fleet, answers)
-    yield from _quotas(fleet, answers)
-    yield from _vpc(fleet, answers, owned)
+    yield from quota_findings(fleet, answers.quotas, answers.cluster, owned)
+    limit = answers.quotas.limits[GROUPS_QUOTA]
+    yield groups_finding(fleet, limit, _groups(answers.existing))
     if answers.network is not None:
         yield from existing_network(fleet.cluster, answers.network)
         yield from room_for_nodes(fleet, answers.network, owned)
-    if answers.addresses is not None and answers.cluster is not True:
-        yield from addresses(len(fleet.cluster.nat_zones), region, answers.addresses)
     yield from cluster_version(fleet, answers.versions)
     yield from addon_findings(fleet, version_of(fleet, answers.versions), answers.addons)
     yield from image_findings(fleet, answers.images)
@@ -199,6 +151,13 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
         list_all=f"aws eks list-clusters --region {region}",
     )
     yield from existing_cluster(fleet, answers.existing)
+
+
+def _groups(answer: Answer[ExistingEksCluster | None]) -> Answer[frozenset[str]]:
+    """Names of the node groups that the cluster has before the stack."""
+    if isinstance(answer, NotAnswered):
+        return answer
+    return frozenset() if answer is None else answer.groups
 
 
 def _zones(fleet: EksFleetPlan, answer: Answer[tuple[Zone, ...]]) -> Iterator[Finding]:
@@ -260,64 +219,6 @@ def _offered(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
             if having
             else f"choose another region: {fleet.cluster.region} does not offer it to this account",
         )
-
-
-def _quotas(fleet: EksFleetPlan, answers: AwsAnswers) -> Iterator[Finding]:
-    region = fleet.cluster.region
-    for code, needed in sorted(vcpus_needed(fleet).items()):
-        asked = f"quota {code} ({QUOTAS[code]}) in {region}"
-        match answers.quotas[code]:
-            case NotAnswered() as refusal:
-                yield not_asked(asked, refusal)
-            case limit if limit < needed:
-                yield fails(
-                    asked,
-                    f"{limit:.0f} vCPU, and the stack's nodes have {needed}",
-                    _more(code, "ec2", needed, region),
-                )
-            case limit:
-                yield ok(asked, f"{limit:.0f} vCPU, of which the stack's nodes take {needed}")
-
-
-def _vpc(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
-    """The program makes one VPC; an account has five in a region unless it asks for more."""
-    if not fleet.cluster.own_vpc or (answers.cluster is True and owned == "yes"):
-        return
-    region = fleet.cluster.region
-    asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
-    limit, there = answers.quotas[VPC_QUOTA], answers.vpcs
-    if isinstance(limit, NotAnswered):
-        yield not_asked(asked, limit)
-    elif isinstance(there, NotAnswered):
-        yield not_asked(asked, there)
-    elif there + 1 > limit:
-        yield fails(
-            asked,
-            f"{limit:.0f}, of which {there} are taken, and the stack makes one",
-            _more(VPC_QUOTA, "vpc", there + 1, region),
-        )
-    else:
-        yield ok(asked, f"{limit:.0f}, of which {there} are taken")
-
-
-def _more(code: str, service: str, value: int, region: str) -> str:
-    return (
-        f"aws service-quotas request-service-quota-increase --service-code {service} "
-        f"--quota-code {code} --desired-value {value} --region {region}"
-    )
-
-
-def _quota_of(machine: str, *, spot: bool) -> str | None:
-    """None: a family whose quota is not known here."""
-    match machine[:1], spot:
-        case "p", _:
-            return "L-7212CCBC" if spot else "L-417A185B"
-        case "g", _:
-            return "L-3819A6DF" if spot else "L-DB2E81BA"
-        case family, False if family in _STANDARD:
-            return "L-1216C47A"
-        case _:
-            return None
 
 
 def _holds_control_planes(zone: Zone) -> bool:

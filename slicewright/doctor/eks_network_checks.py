@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from infra.plan import (
     EksClusterPlan,
@@ -17,8 +16,6 @@ from infra.plan import (
 from infra.spec import ExistingNetwork
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
-ADDRESS_QUOTA: Final = "L-0263D0A3"
-"""EC2-VPC Elastic IPs, per region. Source: VPC user guide, "Amazon VPC quotas"."""
 _FEWEST_FREE = 6
 """Of each subnet of a control plane. Source: EKS user guide, "Amazon EKS networking requirements
 for VPC and subnets".
@@ -39,14 +36,6 @@ class ExistingNetworkAnswers:
     subnets: Answer[tuple[ExistingSubnet, ...]]
     vpcs: Answer[tuple[Vpc, ...]]
     """Of those subnets."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddressAnswers:
-    """Elastic IP addresses, which NAT gateways need."""
-
-    limit: Answer[float]
-    taken: Answer[int]
 
 
 def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -> Iterator[Finding]:
@@ -125,24 +114,3 @@ def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
                 f"{name} of {vpc.id} is off, and nodes would not find the control plane",
                 f"aws ec2 modify-vpc-attribute --vpc-id {vpc.id} --{name}",
             )
-
-
-def addresses(needed: int, region: str, answers: AddressAnswers) -> Iterator[Finding]:
-    """needed: by NAT gateways that do not exist yet."""
-    asked = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
-    for answer in (answers.limit, answers.taken):
-        if isinstance(answer, NotAnswered):
-            yield not_asked(asked, answer)
-            return
-    assert not isinstance(answers.limit, NotAnswered)
-    assert not isinstance(answers.taken, NotAnswered)
-    found = f"{answers.limit:.0f}, of which {answers.taken} are taken"
-    if answers.taken + needed > answers.limit:
-        yield fails(
-            asked,
-            f"{found}, and the stack's NAT gateways need {needed}",
-            "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
-            f"{ADDRESS_QUOTA} --desired-value {answers.taken + needed} --region {region}",
-        )
-    else:
-        yield ok(asked, found)

@@ -48,6 +48,7 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
     found = {
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
+        "ec2:DescribeInstances",
         "ec2:DescribeVpcs",
         "eks:DescribeCluster",
         "eks:DescribeClusterVersions",
@@ -65,7 +66,7 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
     if cluster.existing or isinstance(cluster.network, ExistingNetwork):
         found |= {"ec2:DescribeSubnets", "ec2:DescribeVpcAttribute"}
     if cluster.nat_zones:
-        found |= {"ec2:DescribeAddresses"}
+        found |= {"ec2:DescribeAddresses", "ec2:DescribeNatGateways", "ec2:DescribeSubnets"}
     if images_needed(fleet):
         found |= {"ssm:GetParameter"}
     reservations = eks_reservations_needed(fleet)

@@ -119,6 +119,14 @@ class Account(Strict):
     """Elastic IP addresses that a region gives. Source: VPC user guide, "Amazon VPC quotas"."""
     nat_gateways_per_zone: _Count = 5
     """Source: VPC user guide, "Amazon VPC quotas"."""
+    vpcs: _Count = 5
+    """VPCs of a region. Source: the same page."""
+    node_groups: _Count = 30
+    """Managed node groups of a cluster. Source: EKS user guide, "Amazon EKS service quotas"."""
+    nodes_per_group: _Count = 450
+    """Source: the same page."""
+    running: Mapping[str, _Count] = field(default_factory=dict)
+    """Instance type -> on-demand instances that run for others in each region."""
     caller: Caller = field(default_factory=Caller)
     iam_spread_s: _Seconds = 1.0
     """Until other services know of a new role or attachment, in seconds; in AWS some seconds."""

@@ -50,8 +50,8 @@ def _of_catalog() -> Mapping[str, Machine]:
 def vcpu_quota(instance_type: str, *, spot: bool) -> str | None:
     """The code of the quota, in vCPU, that instances of the type count against.
 
-    None: of a family whose quota does not stand in anybody's way here. Source: Service Quotas of
-    EC2, "Running On-Demand P instances" and "All P Spot Instance Requests", the same for G and VT.
+    None: of a family whose quota is not simulated. Source: EC2 user guide, "Amazon EC2 instance
+    type quotas".
     """
     family = instance_type[:1]
     return {
@@ -59,6 +59,7 @@ def vcpu_quota(instance_type: str, *, spot: bool) -> str | None:
         ("p", True): "L-7212CCBC",
         ("g", False): "L-DB2E81BA",
         ("g", True): "L-3819A6DF",
+        **dict.fromkeys(((f, False) for f in "acdhimrtz"), "L-1216C47A"),
     }.get((family, spot))
 
 

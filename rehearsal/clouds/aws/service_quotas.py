@@ -18,6 +18,9 @@ _NAMES = {
     ("ec2", "L-1216C47A"): "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
     ("ec2", "L-0263D0A3"): "EC2-VPC Elastic IPs",
     ("vpc", "L-F678F1CE"): "VPCs per Region",
+    ("vpc", "L-FE5A380F"): "NAT gateways per Availability Zone",
+    ("eks", "L-6D54EA21"): "Managed node groups per cluster",
+    ("eks", "L-BD136A63"): "Nodes per managed node group",
 }
 _NEVER_IN_THE_WAY = 10_000.0
 """Of a quota that the account file does not name and no simulated call counts against."""
@@ -41,7 +44,14 @@ class ServiceQuotas:
         given = self._context.faults.quota(code)
         if given is None:
             account = account_of(self._context)
-            counted = {**account.vcpus, "L-0263D0A3": account.elastic_ips}
+            counted = {
+                **account.vcpus,
+                "L-0263D0A3": account.elastic_ips,
+                "L-F678F1CE": account.vpcs,
+                "L-FE5A380F": account.nat_gateways_per_zone,
+                "L-6D54EA21": account.node_groups,
+                "L-BD136A63": account.nodes_per_group,
+            }
             given = counted.get(code, _NEVER_IN_THE_WAY)
         region = params["region"]
         return {

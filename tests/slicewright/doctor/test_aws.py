@@ -8,6 +8,7 @@ import pytest
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.eks.checks import default_release
+from rehearsal.clouds.core.errors import CloudError
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import Doctor
@@ -16,7 +17,7 @@ from tests.slicewright.doctor.conftest import Doctor
 def test_an_ordinary_account_would_refuse_nothing(doctor: Doctor) -> None:
     code, said = doctor("s1")
     assert code == PROVEN, said
-    assert "0 would fail, 0 could not be asked, 12 ok" in said
+    assert "0 would fail, 0 could not be asked, 14 ok" in said
     assert "p4d.24xlarge for pool demo-gpu-workers: offered in eu-west-1a" in said
 
 
@@ -36,6 +37,72 @@ def test_a_new_accounts_quota_is_named_with_the_command_that_raises_it(doctor: D
     assert "1 would fail" in said
     assert "quota L-417A185B (Running On-Demand P instances) in eu-west-1: 0 vCPU" in said
     assert "--quota-code L-417A185B --desired-value 96 --region eu-west-1" in said
+
+
+def test_what_others_run_already_is_taken_off_the_quota(doctor: Doctor) -> None:
+    write_account(doctor.environment, **{**PROMPT, "running": {"p4d.24xlarge": 16}})
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "1536 vCPU, of which others use 1536; the stack's nodes have 96" in said
+    assert "--quota-code L-417A185B --desired-value 1632 --region eu-west-1" in said
+
+
+def test_nodes_of_other_clusters_count_as_well(doctor: Doctor) -> None:
+    aws = Aws(doctor.cloud, doctor.environment)
+    aws.make_cluster()
+    sizes = {"minSize": 3, "desiredSize": 3, "maxSize": 3}
+    aws.make_group(instanceTypes=["m7i.large"], scalingConfig=sizes)
+    vcpus = {"L-417A185B": 1536, "L-1216C47A": 8}
+    write_account(doctor.environment, **{**PROMPT, "vcpus": vcpus})
+    code, said = doctor("s1")
+    assert code == PROVEN, said
+    assert "8 vCPU, of which others use 6; the stack's nodes have 2" in said
+    write_account(doctor.environment, **{**PROMPT, "vcpus": {**vcpus, "L-1216C47A": 7}})
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+
+
+def test_an_account_with_as_many_vpcs_as_it_may_have_is_named(doctor: Doctor) -> None:
+    aws = Aws(doctor.cloud, doctor.environment)
+    for n in range(5):
+        aws.call("ec2", "CreateVpc", CidrBlock=f"10.{n}.0.0/16")
+    code, said = doctor("s1")
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert "5, of which 5 are taken, and the stack makes one" in said
+    with pytest.raises(CloudError, match="The maximum number of VPCs has been reached"):
+        aws.call("ec2", "CreateVpc", CidrBlock="10.5.0.0/16")
+
+
+def test_more_node_groups_than_a_cluster_may_have_are_named(doctor: Doctor) -> None:
+    account = {**PROMPT, "node_groups": 2}
+    write_account(doctor.environment, **account)
+    aws = existing_cluster(doctor)
+    aws.make_group(nodegroupName="other")
+    code, said = doctor("s1", THERE)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "per cluster) in eu-west-1: 2; the stack has 2, and the cluster 1 others" in said
+    assert "--service-code eks --quota-code L-6D54EA21 --desired-value 3" in said
+
+
+def test_nat_gateways_of_which_the_zone_has_all_that_it_may_have_are_named(doctor: Doctor) -> None:
+    private = ("name: p4d-cluster", "name: p4d-cluster\n      network: private")
+    write_account(doctor.environment, **{**PROMPT, "nat_gateways_per_zone": 1})
+    code, said = doctor("s1", private)
+    assert code == PROVEN, said
+    aws = Aws(doctor.cloud, doctor.environment)
+    aws.network()
+    address = aws.call("ec2", "AllocateAddress", Domain="vpc")["AllocationId"]
+    aws.call("ec2", "CreateNatGateway", SubnetId=aws.subnets[0], AllocationId=address)
+    assert doctor.cloud.tasks.wait(60)
+    code, said = doctor("s1", private)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "per Availability Zone) in eu-west-1: 1; 1 are in eu-west-1a" in said
+    assert "--service-code vpc --quota-code L-FE5A380F --desired-value 2" in said
 
 
 def test_a_zone_without_the_machine_is_named_although_only_the_account_knows_it(

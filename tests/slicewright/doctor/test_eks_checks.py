@@ -11,15 +11,23 @@ import pytest
 
 from infra import plan, spec
 from infra.plan import EksFleetPlan
+from infra.spec import PrivateNetwork
 from slicewright.doctor.eks_checks import (
-    QUOTAS,
-    VPC_QUOTA,
     AwsAnswers,
     Identity,
     Zone,
     findings,
     machine_types,
     not_enabled,
+)
+from slicewright.doctor.eks_quota_checks import (
+    GROUPS_QUOTA,
+    NODES_QUOTA,
+    QUOTAS,
+    VPC_QUOTA,
+    NatAnswers,
+    QuotaAnswers,
+    Running,
     vcpus_needed,
 )
 from slicewright.doctor.eks_version_checks import AddonVersions, ClusterVersion
@@ -52,8 +60,6 @@ def answers(**changed: Any) -> AwsAnswers:
             "p4d.24xlarge": frozenset({"euw1-az2"}),
             "m7i.large": frozenset({"euw1-az1", "euw1-az2", "euw1-az3"}),
         },
-        "quotas": {**dict.fromkeys(QUOTAS, 1536.0), VPC_QUOTA: 5.0},
-        "vpcs": 1,
         "versions": dict.fromkeys(("1.34", "1.35"), SUPPORTED),
         "addons": {
             "coredns": FITTING,
@@ -62,7 +68,15 @@ def answers(**changed: Any) -> AwsAnswers:
         },
         "cluster": False,
     }
-    return AwsAnswers(**{**everything, **changed})
+    limits = {**dict.fromkeys(QUOTAS, 1536.0), VPC_QUOTA: 5.0}
+    limits |= {GROUPS_QUOTA: 30.0, NODES_QUOTA: 450.0}
+    quotas = QuotaAnswers(
+        limits=limits | changed.pop("limits", {}),
+        running=changed.pop("running", Running()),
+        vpcs=changed.pop("vpcs", 1),
+        gateways=changed.pop("gateways", None),
+    )
+    return AwsAnswers(quotas=quotas, **{**everything, **changed})
 
 
 def of(fleet: EksFleetPlan, given: AwsAnswers, owned: Owned = "no") -> list[Finding]:
@@ -71,18 +85,39 @@ def of(fleet: EksFleetPlan, given: AwsAnswers, owned: Owned = "no") -> list[Find
 
 def test_an_account_that_has_everything_fails_in_nothing(fleet: EksFleetPlan) -> None:
     assert of(fleet, answers()) == []
-    assert len(list(findings(fleet, answers(), "no"))) == 12
+    assert len(list(findings(fleet, answers(), "no"))) == 14
 
 
 @pytest.mark.parametrize(
     ("wrong", "asked", "said", "remedy"),
     [
         (
-            {"quotas": {**dict.fromkeys(QUOTAS, 1536.0), "L-417A185B": 0.0, VPC_QUOTA: 5.0}},
+            {"limits": {"L-417A185B": 0.0}},
             "quota L-417A185B (Running On-Demand P instances) in eu-west-1",
-            "0 vCPU, and the stack's nodes have 96",
+            "0 vCPU; the stack's nodes have 96",
             "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
             "L-417A185B --desired-value 96 --region eu-west-1",
+        ),
+        (
+            {"running": Running(vcpus={"L-417A185B": 1500, "L-DB2E81BA": 9000})},
+            "quota L-417A185B (Running On-Demand P instances) in eu-west-1",
+            "1536 vCPU, of which others use 1500; the stack's nodes have 96",
+            "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
+            "L-417A185B --desired-value 1596 --region eu-west-1",
+        ),
+        (
+            {"limits": {GROUPS_QUOTA: 1.0}},
+            "quota L-6D54EA21 (Managed node groups per cluster) in eu-west-1",
+            "1; the stack has 2",
+            "aws service-quotas request-service-quota-increase --service-code eks --quota-code "
+            "L-6D54EA21 --desired-value 2 --region eu-west-1",
+        ),
+        (
+            {"limits": {NODES_QUOTA: 0.0}},
+            "quota L-BD136A63 (Nodes per managed node group) in eu-west-1",
+            "0; the largest node group of the stack, system, may have 1",
+            "aws service-quotas request-service-quota-increase --service-code eks --quota-code "
+            "L-BD136A63 --desired-value 1 --region eu-west-1",
         ),
         (
             {"vpcs": 5},
@@ -154,7 +189,7 @@ def test_of_a_region_that_is_not_enabled_nothing_else_is_said(fleet: EksFleetPla
     assert found.remedy == "aws account enable-region --region-name eu-west-1"
 
 
-@pytest.mark.parametrize("question", ["zones", "offered", "vpcs", "versions", "cluster"])
+@pytest.mark.parametrize("question", ["zones", "offered", "vpcs", "running", "versions", "cluster"])
 def test_a_question_without_answer_is_never_a_pass(fleet: EksFleetPlan, question: str) -> None:
     found = of(fleet, answers(**{question: SILENT}))
     assert found
@@ -162,8 +197,7 @@ def test_a_question_without_answer_is_never_a_pass(fleet: EksFleetPlan, question
 
 
 def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
-    quotas = {**answers().quotas, "L-417A185B": SILENT}
-    (found,) = of(fleet, answers(quotas=quotas))
+    (found,) = of(fleet, answers(limits={"L-417A185B": SILENT}))
     assert found.asked.startswith("quota L-417A185B")
     assert found.found == "could not be asked: the right ec2:Something is missing"
 
@@ -171,6 +205,33 @@ def test_a_quota_without_answer_is_never_a_pass(fleet: EksFleetPlan) -> None:
 def test_a_cluster_that_this_stack_made_is_no_clash(fleet: EksFleetPlan) -> None:
     """And its VPC is counted already."""
     assert of(fleet, answers(cluster=True, vpcs=5), "yes") == []
+
+
+def test_what_this_stack_runs_already_is_part_of_what_it_needs(fleet: EksFleetPlan) -> None:
+    ours = Running(vcpus={"L-417A185B": 1536}, of_cluster={"L-417A185B": 96})
+    assert of(fleet, answers(cluster=True, running=ours), "yes") == []
+    (found,) = of(fleet, answers(running=ours))
+    assert found.found == "1536 vCPU, of which others use 1536; the stack's nodes have 96"
+
+
+def test_a_quota_that_the_stack_alone_exceeds_fails_though_nothing_is_known_of_others(
+    fleet: EksFleetPlan,
+) -> None:
+    found = of(fleet, answers(running=SILENT, limits={"L-417A185B": 0.0}))
+    assert [f.verdict for f in found] == ["not asked", "fails"]
+
+
+def test_nat_gateways_are_counted_in_each_zone_that_gets_one(fleet: EksFleetPlan) -> None:
+    private = dataclasses.replace(fleet.cluster, network=PrivateNetwork(nat_gateways="per-zone"))
+    of_zones = dataclasses.replace(fleet, cluster=private)
+    for taken, verdicts in (
+        ({"eu-west-1a": 4, "eu-west-1c": 5}, []),
+        ({"eu-west-1a": 5}, ["fails"]),
+        (SILENT, ["not asked"]),
+    ):
+        asked = answers(gateways=NatAnswers(limit=5.0, taken=taken))
+        assert [f.verdict for f in of(of_zones, asked)] == verdicts
+    assert of(of_zones, answers(gateways=NatAnswers(limit=5.0, taken={"eu-west-1a": 5}))) != []
 
 
 def test_without_pulumis_state_it_is_said_that_the_owner_is_unknown(fleet: EksFleetPlan) -> None:
@@ -190,7 +251,7 @@ def test_the_vcpus_of_all_nodes_are_counted_by_quota(fleet: EksFleetPlan) -> Non
 
 def test_what_fits_exactly_fits(fleet: EksFleetPlan) -> None:
     needed = {code: float(n) for code, n in vcpus_needed(fleet).items()}
-    assert of(fleet, answers(quotas={**needed, VPC_QUOTA: 5.0}, vpcs=4)) == []
+    assert of(fleet, answers(limits=needed, vpcs=4)) == []
 
 
 def test_a_pool_of_several_machine_types_may_need_the_largest_of_them() -> None:

@@ -32,7 +32,9 @@ class OfGroups:
     vcpus: Callable[[Context, str, str], int]
     """Region and quota code -> vCPU."""
     in_zone: Callable[[Context, str, str, str], int]
-    """Region, instance type and zone id -> instances."""
+    """Region, instance type and zone id -> how many instances."""
+    instances: Callable[[Context, str], list[JsonObject]]
+    """Region -> instances as EC2 describes them."""
 
 
 class Fleets:

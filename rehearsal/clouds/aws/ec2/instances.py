@@ -1,15 +1,16 @@
-"""EC2 instances that were started by themselves, with their volume and network interface.
-
-The machines of EKS's node groups are simulated as nodes only.
+"""EC2 instances: those that were started by themselves, with their volume and network interface,
+and as far as they are described those of EKS's node groups and of others in the account.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, remove_interface, tag_list
 from rehearsal.clouds.aws.ec2.resources import filtered, key_of, new_id, shown
 from rehearsal.clouds.aws.errors import aws_error
@@ -18,7 +19,7 @@ from rehearsal.clouds.aws.machines import machines, vcpu_quota
 from rehearsal.clouds.aws.state import INSTANCES, VOLUMES
 from rehearsal.clouds.core.context import Context, Methods, now
 
-_RUNNING = {"Code": 16, "Name": "running"}
+RUNNING = {"Code": 16, "Name": "running"}
 _TERMINATED = {"Code": 48, "Name": "terminated"}
 _FILTERS = {
     "instance-state-name": lambda i: [i["State"]["Name"]],
@@ -28,18 +29,27 @@ _FILTERS = {
 }
 
 
+OfGroups = Callable[[Context, str], list[JsonObject]]
+"""The instances of node groups in a region, which EKS's part knows."""
+
+
 class Instances:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, of_groups: OfGroups) -> None:
         self._context = context
         self._store = context.store
+        self._of_groups = of_groups
 
     def methods(self) -> Methods:
         return {"DescribeInstances": self._describe, "TerminateInstances": self._terminate}
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """Each in a reservation of its own."""
-        ids = body.get("InstanceIds")
-        listed = self._store.values(INSTANCES, prefix=f"{params['region']}/")
+        ids, region = body.get("InstanceIds"), params["region"]
+        listed = [
+            *self._store.values(INSTANCES, prefix=f"{region}/"),
+            *self._of_groups(self._context, region),
+            *_of_others(self._context, region),
+        ]
         found = [self._found(params, i) for i in ids] if ids else listed
         return {
             "Reservations": [
@@ -85,12 +95,38 @@ def running(context: Context, region: str) -> list[JsonObject]:
 
 
 def vcpus_of_instances(context: Context, region: str, code: str) -> int:
-    """Of those that count against a quota."""
+    """Of those that count against a quota, without node groups'."""
     return sum(
         machines()[one["InstanceType"]].vcpu
-        for one in running(context, region)
+        for one in (*running(context, region), *_of_others(context, region))
         if vcpu_quota(one["InstanceType"], spot=one.get("InstanceLifecycle") == "spot") == code
     )
+
+
+def cpu_options(kind: str) -> JsonObject:
+    """Of an instance type; vCPU are cores times threads."""
+    machine = machines()[kind]
+    threads = 2 if machine.architecture == "amd64" and machine.vcpu % 2 == 0 else 1
+    return {"CoreCount": machine.vcpu // threads, "ThreadsPerCore": threads}
+
+
+def _of_others(context: Context, region: str) -> list[JsonObject]:
+    """Those that run in the account for somebody else, by the account file."""
+    return [
+        {
+            "InstanceId": f"i-0{hashlib.sha256(f'{region}/{kind}/{n}'.encode()).hexdigest()[:16]}",
+            "InstanceType": kind,
+            "CpuOptions": cpu_options(kind),
+            "State": RUNNING,
+            "LaunchTime": now(),
+            "Placement": {"AvailabilityZone": f"{region}a"},
+            "SubnetId": "",
+            "VpcId": "",
+            "Tags": [],
+        }
+        for kind, count in account_of(context).running.items()
+        for n in range(count)
+    ]
 
 
 def start(
@@ -130,7 +166,8 @@ def start(
         "InstanceId": identity,
         "ImageId": data.get("ImageId", "ami-0"),
         "InstanceType": instance_type,
-        "State": _RUNNING,
+        "CpuOptions": cpu_options(instance_type),
+        "State": RUNNING,
         "LaunchTime": now(),
         "Placement": {"AvailabilityZone": subnet["AvailabilityZone"]},
         "PrivateIpAddress": address,

@@ -52,7 +52,7 @@ class Ec2:
             Volumes(context),
             Zones(context),
             CapacityReservations(context, running),
-            Instances(context),
+            Instances(context, of_groups.instances),
             Fleets(context, of_groups),
         )
         context.tasks.register(gateways.tasks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import interfaces, security_groups
 from rehearsal.clouds.aws.ec2.resources import (
     Resources,
@@ -37,6 +38,7 @@ class Vpcs:
         block = cidr_block(body.get("CidrBlock"), "cidrBlock")
         if not 16 <= block.prefixlen <= 28:
             raise aws_error("InvalidVpc.Range", f"The CIDR '{body['CidrBlock']}' is invalid.")
+        limit = account_of(self._context).vpcs
         vpc = {
             "VpcId": new_id("vpc"),
             "CidrBlock": str(block),
@@ -48,7 +50,10 @@ class Vpcs:
             "Tags": tags_of(body, "vpc"),
             "_attributes": {"EnableDnsSupport": True, "EnableDnsHostnames": False},
         }
-        return {"Vpc": self._ec2.create(VPCS, params, vpc)}
+        with self._store.lock:
+            if len(self._ec2.all(VPCS, params)) >= limit:
+                raise aws_error("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+            return {"Vpc": self._ec2.create(VPCS, params, vpc)}
 
     def _modify(self, params: JsonObject, body: JsonObject) -> JsonObject:
         if len(body) != 2:

@@ -12,6 +12,7 @@ from rehearsal.clouds.aws.ec2.instances import vcpus_of_instances
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.eks import reserved
 from rehearsal.clouds.aws.eks.checks import HealthIssue
+from rehearsal.clouds.aws.eks.group_instances import first_type, instances_of_groups
 from rehearsal.clouds.aws.machines import machines, vcpu_quota
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
@@ -183,13 +184,8 @@ def _kinds(group: NodeGroupRecord) -> list[str]:
     return [
         kind
         for node in group["nodes"]
-        for kind in ([node["machine"]] if "machine" in node else _first(group))
+        for kind in ([node["machine"]] if "machine" in node else first_type(group))
     ]
-
-
-def _first(group: NodeGroupRecord) -> list[str]:
-    found: list[str] = group["nodegroup"]["instanceTypes"][:1]
-    return found
 
 
 def _has_stock(
@@ -230,10 +226,10 @@ def _in_zone(context: Context, region: str, instance_type: str, zone: str) -> in
         subnets = (
             find_subnet(context, region, node["location"])
             for node in other["nodes"]
-            if ([node["machine"]] if "machine" in node else _first(other)) == [instance_type]
+            if ([node["machine"]] if "machine" in node else first_type(other)) == [instance_type]
         )
         running += sum(s is not None and s["AvailabilityZoneId"] == zone for s in subnets)
     return running
 
 
-OF_GROUPS = OfGroups(vcpus=_vcpus, in_zone=_in_zone)
+OF_GROUPS = OfGroups(vcpus=_vcpus, in_zone=_in_zone, instances=instances_of_groups)

@@ -34,6 +34,7 @@ from rehearsal.clouds.aws.eks.interfaces import check_interfaces, why_unreachabl
 from rehearsal.clouds.aws.eks.leftovers import leave_of_nodes
 from rehearsal.clouds.aws.eks.nodes import desired_nodes, node_settings
 from rehearsal.clouds.aws.eks.placement import check_placement
+from rehearsal.clouds.aws.eks.quotas import check_one_more, check_size
 from rehearsal.clouds.aws.eks.template_data import instance_types_of
 from rehearsal.clouds.aws.eks.updates import Updates
 from rehearsal.clouds.aws.errors import aws_error
@@ -109,6 +110,8 @@ class NodeGroups:
                     f"cluster name {name}",
                     code=409,
                 )
+            check_one_more(self._context, region, name)
+            check_size(self._context, body.get("scalingConfig") or {})
             template = check_nodegroup(self._context, region, cluster, body)
             check_interfaces(self._context, region, body, template)
             check_placement(self._context, region, body, template)
@@ -337,6 +340,7 @@ class NodeGroups:
             check_update_config(group["updateConfig"])
             check_repair_config(group.get("nodeRepairConfig") or {})
             check_scaling(group["scalingConfig"])
+            check_size(self._context, group["scalingConfig"])
             check_labels(group["labels"])
             check_taints(group["taints"])
             return self._begin_update(item, "ConfigUpdate", _config_parameters(body))

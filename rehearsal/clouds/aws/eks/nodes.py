@@ -12,6 +12,7 @@ from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bot
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
 from rehearsal.clouds.aws.eks.capacity import Chooser
+from rehearsal.clouds.aws.eks.group_instances import instance_id
 from rehearsal.clouds.aws.eks.template_data import data_of, types_of
 from rehearsal.clouds.aws.machines import machines, reserved_memory_ki
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
@@ -109,9 +110,6 @@ def _node(
         "AvailabilityZoneId": "az1",
     }
     pods = config.max_pods or machine.pods or 110
-    # A group's ARN is its own, also where an earlier one had its name and its nodes' addresses.
-    made = f"{group['nodegroupArn']}/{name}/{item['generation']}"
-    instance = f"i-0{hashlib.sha256(made.encode()).hexdigest()[:16]}"
     # EKS passes the API's taints as a kubelet flag; when user data sets the flag too, the kubelet
     # uses the later one, which is the user's.
     taints = kubernetes_taints(group.get("taints", []))
@@ -131,7 +129,7 @@ def _node(
             name=name,
             labels=labels | dict(config.labels) | dict(group.get("labels", {})),
             taints=taints,
-            provider_id=f"aws:///{subnet['AvailabilityZone']}/{instance}",
+            provider_id=f"aws:///{subnet['AvailabilityZone']}/{instance_id(item, name)}",
             vcpu=machine.vcpu,
             reserved_cpu_millis=reserved_cpu_millis(machine.vcpu),
             memory_ki=machine.memory_ki,

@@ -34,7 +34,7 @@ class Eks:
         self._addons = Addons(context, self._clusters, self._updates, self._pod_identities)
         self._autoscaler = Autoscaler(context, self._node_groups)
         services = Services(
-            instances=Instances(context),
+            instances=Instances(context, OF_GROUPS.instances),
             fleets=Fleets(context, OF_GROUPS),
             templates=LaunchTemplates(context),
             profiles=InstanceProfiles(context),

@@ -1,0 +1,64 @@
+"""The EC2 instances of node groups, as EC2 describes them.
+
+Source of their tags: EKS user guide, "Tag your Amazon EKS resources", and the Auto Scaling group
+that EKS makes, whose instances carry kubernetes.io/cluster/NAME.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.instances import RUNNING, cpu_options
+from rehearsal.clouds.aws.ec2.network_interfaces import tag_list
+from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
+from rehearsal.clouds.core.context import Context
+
+
+def instance_id(item: NodeGroupRecord, node: str) -> str:
+    """A group's ARN is its own, also where an earlier one had its name and its nodes' addresses."""
+    made = f"{item['nodegroup']['nodegroupArn']}/{node}/{item['generation']}"
+    return f"i-0{hashlib.sha256(made.encode()).hexdigest()[:16]}"
+
+
+def instances_of_groups(context: Context, region: str) -> list[JsonObject]:
+    """Without those of groups whose launch template has the type: it is not looked up here."""
+    return [
+        _instance(context, item, node["name"], node["location"], kind)
+        for item in context.store.values(NODE_GROUPS, prefix=f"{region}/")
+        for node in item["nodes"]
+        for kind in ([node["machine"]] if "machine" in node else first_type(item))
+    ]
+
+
+def first_type(item: NodeGroupRecord) -> list[str]:
+    found: list[str] = item["nodegroup"]["instanceTypes"][:1]
+    return found
+
+
+def _instance(
+    context: Context, item: NodeGroupRecord, node: str, subnet: str, kind: str
+) -> JsonObject:
+    group, cluster = item["nodegroup"], item["cluster"]
+    found = find_subnet(context, item["region"], subnet) or {}
+    spot = group["capacityType"] == "SPOT"
+    return {
+        "InstanceId": instance_id(item, node),
+        "InstanceType": kind,
+        "CpuOptions": cpu_options(kind),
+        "State": RUNNING,
+        "LaunchTime": group["createdAt"],
+        "Placement": {"AvailabilityZone": found.get("AvailabilityZone", "")},
+        "PrivateDnsName": node,
+        "SubnetId": subnet,
+        "VpcId": found.get("VpcId", ""),
+        "Tags": tag_list(
+            {
+                "eks:cluster-name": cluster,
+                "eks:nodegroup-name": group["nodegroupName"],
+                f"kubernetes.io/cluster/{cluster}": "owned",
+            }
+        ),
+        **({"InstanceLifecycle": "spot"} if spot else {}),
+    }

@@ -1,0 +1,32 @@
+"""EKS's quotas of node groups. How EKS words its refusals is not published.
+
+Sources: EKS user guide, "Amazon EKS service quotas"; EKS API reference, NodegroupScalingConfig (the
+largest size is what counts) and the errors of CreateNodegroup.
+"""
+
+from __future__ import annotations
+
+from kubeapi import JsonObject
+from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.state import NODE_GROUPS
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.errors import CloudError
+
+
+def check_one_more(context: Context, region: str, cluster: str) -> None:
+    """Raises CloudError where the cluster has as many node groups as it may have."""
+    most = account_of(context).node_groups
+    if len(context.store.values(NODE_GROUPS, prefix=f"{region}/{cluster}/")) >= most:
+        raise _exceeded(f"Cluster {cluster} has reached the limit of {most} node groups")
+
+
+def check_size(context: Context, scaling: JsonObject) -> None:
+    """Raises CloudError."""
+    most, asked = account_of(context).nodes_per_group, int(scaling.get("maxSize", 2))
+    if asked > most:
+        raise _exceeded(f"maxSize {asked} is above the limit of {most} nodes of a node group")
+
+
+def _exceeded(message: str) -> CloudError:
+    return aws_error("ResourceLimitExceededException", f"{message}.")

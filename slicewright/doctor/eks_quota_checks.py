@@ -1,0 +1,282 @@
+"""Whether an EKS plan stays within the quotas of an AWS account; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from infra.catalog import Machine
+from infra.plan import EksFleetPlan, EksPoolPlan
+from infra.spec import CapacityBlock, Spot
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
+
+QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "L-417A185B": "Running On-Demand P instances",
+        "L-7212CCBC": "All P Spot Instance Requests",
+        "L-DB2E81BA": "Running On-Demand G and VT instances",
+        "L-3819A6DF": "All G and VT Spot Instance Requests",
+        "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    }
+)
+"""Code -> name, in vCPU. Source: EC2 user guide, "Amazon EC2 instance type quotas"."""
+_STANDARD = "acdhimrtz"
+VPC_QUOTA: Final = "L-F678F1CE"
+NAT_QUOTA: Final = "L-FE5A380F"
+"""NAT gateways per zone. Source of both: VPC user guide, "Amazon VPC quotas"."""
+ADDRESS_QUOTA: Final = "L-0263D0A3"
+"""EC2-VPC Elastic IPs, per region. Source: VPC user guide, "Amazon VPC quotas"."""
+GROUPS_QUOTA: Final = "L-6D54EA21"
+NODES_QUOTA: Final = "L-BD136A63"
+"""Node groups of a cluster, and nodes of one. Source: EKS user guide, "Amazon EKS service quotas";
+the codes: awsdocs/amazon-eks-user-guide #291.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Instances of one quota that run, or are about to."""
+
+    vcpus: Mapping[str, int] = field(default_factory=dict)
+    """Quota code -> vCPU."""
+    of_cluster: Mapping[str, int] = field(default_factory=dict)
+    """Those of them that are nodes of the plan's cluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NatAnswers:
+    """Of NAT gateways."""
+
+    limit: Answer[float]
+    taken: Answer[Mapping[str, int]]
+    """Zone, by name and by id -> gateways that are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddressAnswers:
+    """Elastic IP addresses, which NAT gateways need."""
+
+    limit: Answer[float]
+    taken: Answer[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaAnswers:
+    """What an account may have in a region, and what it has."""
+
+    limits: Mapping[str, Answer[float]]
+    """By code."""
+    running: Answer[Running]
+    vpcs: Answer[int]
+    """How many there are."""
+    addresses: AddressAnswers | None = None
+    """None: the stack makes no NAT gateway."""
+    gateways: NatAnswers | None = None
+    """As `addresses`."""
+
+
+def quota_of(machine: str, *, spot: bool) -> str | None:
+    """None: a family whose quota is not known here."""
+    match machine[:1], spot:
+        case "p", _:
+            return "L-7212CCBC" if spot else "L-417A185B"
+        case "g", _:
+            return "L-3819A6DF" if spot else "L-DB2E81BA"
+        case family, False if family in _STANDARD:
+            return "L-1216C47A"
+        case _:
+            return None
+
+
+def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
+    """Quota code -> vCPU of all pools at their largest.
+
+    Instances of a Capacity Block count against no quota of on-demand instances. Source: EC2 user
+    guide, "Capacity Blocks for ML".
+    """
+    needed: Counter[str] = Counter()
+    system = fleet.system
+    used = [(system.machine, system.nodes.max, False)]
+    used += [
+        (_largest(pool), pool.nodes.max, isinstance(pool.capacity, Spot))
+        for pool in fleet.pools
+        if not isinstance(pool.capacity, CapacityBlock)
+    ]
+    for machine, nodes, spot in used:
+        code = quota_of(machine.name, spot=spot)
+        if code is not None and nodes:
+            needed[code] += machine.vcpus * nodes
+    return needed
+
+
+def codes_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
+    """Quota code -> the service that has it."""
+    found = dict.fromkeys(vcpus_needed(fleet), "ec2") | {GROUPS_QUOTA: "eks", NODES_QUOTA: "eks"}
+    if fleet.cluster.own_vpc:
+        found[VPC_QUOTA] = "vpc"
+    return found
+
+
+def quota_findings(
+    fleet: EksFleetPlan, answers: QuotaAnswers, there: Answer[bool], owned: Owned
+) -> Iterator[Finding]:
+    """there: whether the cluster exists. owned: whether this stack made it."""
+    made = there is True and owned == "yes"
+    yield from _vcpus(fleet, answers, made=made)
+    if fleet.cluster.own_vpc and not made:
+        yield from _vpcs(fleet, answers)
+    # The gateways of a cluster that is there are counted already.
+    if there is not True:
+        if answers.addresses is not None:
+            yield from _addresses(fleet, answers.addresses)
+        if answers.gateways is not None:
+            yield from _gateways(fleet, answers.gateways)
+    yield from _nodes(fleet, answers)
+
+
+def groups_finding(
+    fleet: EksFleetPlan, limit: Answer[float], there: Answer[frozenset[str]]
+) -> Finding:
+    """there: names of the node groups that the cluster has; none of a new one."""
+    region = fleet.cluster.region
+    asked = f"quota {GROUPS_QUOTA} (Managed node groups per cluster) in {region}"
+    for answer in (limit, there):
+        if isinstance(answer, NotAnswered):
+            return not_asked(asked, answer)
+    assert not isinstance(limit, NotAnswered)
+    assert not isinstance(there, NotAnswered)
+    wanted = {fleet.system.name, *(pool.name for pool in fleet.node_groups)}
+    others = len(there - wanted)
+    total = others + len(wanted)
+    said = f"{limit:.0f}; the stack has {len(wanted)}"
+    if others:
+        said += f", and the cluster {others} others"
+    if total <= limit:
+        return ok(asked, said)
+    return fails(asked, said, _more(GROUPS_QUOTA, "eks", total, region))
+
+
+def _largest(pool: EksPoolPlan) -> Machine:
+    """The type by which the pool's nodes may need most vCPU."""
+    return max((pool.machine, *pool.other_machines), key=lambda machine: machine.vcpus)
+
+
+def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, made: bool) -> Iterator[Finding]:
+    region = fleet.cluster.region
+    for code, needed in sorted(vcpus_needed(fleet).items()):
+        asked = f"quota {code} ({QUOTAS[code]}) in {region}"
+        limit, running = answers.limits[code], answers.running
+        if isinstance(limit, NotAnswered):
+            yield not_asked(asked, limit)
+            continue
+        if isinstance(running, NotAnswered):
+            # What the stack needs alone may be too much already.
+            if limit < needed:
+                yield _short(code, asked, limit, 0, needed, region)
+            else:
+                yield not_asked(asked, running)
+            continue
+        used = running.vcpus.get(code, 0)
+        if made:
+            # What this stack runs already is part of what it needs.
+            used -= running.of_cluster.get(code, 0)
+        if limit < used + needed:
+            yield _short(code, asked, limit, used, needed, region)
+        else:
+            yield ok(asked, _shown(limit, used, needed))
+
+
+def _short(code: str, asked: str, limit: float, used: int, needed: int, region: str) -> Finding:
+    return fails(asked, _shown(limit, used, needed), _more(code, "ec2", used + needed, region))
+
+
+def _shown(limit: float, used: int, needed: int) -> str:
+    others = f", of which others use {used}" if used else ""
+    return f"{limit:.0f} vCPU{others}; the stack's nodes have {needed}"
+
+
+def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
+    """The program makes one VPC; an account has five in a region unless it asks for more."""
+    region = fleet.cluster.region
+    asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
+    limit, there = answers.limits[VPC_QUOTA], answers.vpcs
+    if isinstance(limit, NotAnswered):
+        yield not_asked(asked, limit)
+    elif isinstance(there, NotAnswered):
+        yield not_asked(asked, there)
+    elif there + 1 > limit:
+        yield fails(
+            asked,
+            f"{limit:.0f}, of which {there} are taken, and the stack makes one",
+            _more(VPC_QUOTA, "vpc", there + 1, region),
+        )
+    else:
+        yield ok(asked, f"{limit:.0f}, of which {there} are taken")
+
+
+def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding]:
+    region, needed = fleet.cluster.region, len(fleet.cluster.nat_zones)
+    asked = f"quota {ADDRESS_QUOTA} (EC2-VPC Elastic IPs) in {region}"
+    limit, taken = answers.limit, answers.taken
+    if isinstance(limit, NotAnswered):
+        yield not_asked(asked, limit)
+    elif isinstance(taken, NotAnswered):
+        yield not_asked(asked, taken)
+    elif taken + needed > limit:
+        yield fails(
+            asked,
+            f"{limit:.0f}, of which {taken} are taken, and the stack's NAT gateways need {needed}",
+            _more(ADDRESS_QUOTA, "ec2", taken + needed, region),
+        )
+    else:
+        yield ok(asked, f"{limit:.0f}, of which {taken} are taken")
+
+
+def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
+    """Of each zone that gets one."""
+    region = fleet.cluster.region
+    asked = f"quota {NAT_QUOTA} (NAT gateways per Availability Zone) in {region}"
+    limit, taken = answers.limit, answers.taken
+    if isinstance(limit, NotAnswered):
+        yield not_asked(asked, limit)
+        return
+    if isinstance(taken, NotAnswered):
+        yield not_asked(asked, taken)
+        return
+    full = {zone: n for zone in fleet.cluster.nat_zones if (n := taken.get(zone, 0)) + 1 > limit}
+    if full:
+        there = ", ".join(f"{n} are in {zone}" for zone, n in full.items())
+        yield fails(
+            asked,
+            f"{limit:.0f}; {there}, and the stack makes one in each of its zones that need one",
+            _more(NAT_QUOTA, "vpc", max(full.values()) + 1, region),
+        )
+    else:
+        yield ok(asked, f"{limit:.0f}; the stack makes one in {', '.join(fleet.cluster.nat_zones)}")
+
+
+def _nodes(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
+    """The largest size of each node group is what counts."""
+    region = fleet.cluster.region
+    asked = f"quota {NODES_QUOTA} (Nodes per managed node group) in {region}"
+    limit = answers.limits[NODES_QUOTA]
+    sizes = {fleet.system.name: fleet.system.nodes.max}
+    sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
+    name, most = max(sizes.items(), key=lambda size: size[1])
+    said = f"the largest node group of the stack, {name}, may have {most}"
+    if isinstance(limit, NotAnswered):
+        yield not_asked(asked, limit)
+    elif most > limit:
+        yield fails(asked, f"{limit:.0f}; {said}", _more(NODES_QUOTA, "eks", most, region))
+    else:
+        yield ok(asked, f"{limit:.0f}; {said}")
+
+
+def _more(code: str, service: str, value: int, region: str) -> str:
+    return (
+        f"aws service-quotas request-service-quota-increase --service-code {service} "
+        f"--quota-code {code} --desired-value {value} --region {region}"
+    )
