@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -67,6 +71,65 @@ def test_only_the_first_problems_are_shown_and_all_are_counted(tmp_path: Path) -
     assert len(error.problems) > 1500
     assert len(lines) == 50
     assert last == f"  and {len(error.problems) - 50} more; they are shown once these are mended"
+
+
+WRONG_POOL = (
+    "    - {{name: A{i}, machine: a2-highgpu-1, zones: [us-central1-z], nodes: -1, "
+    "taints: [{{key: a, value: b, effect: c}}], partition: {{mode: native, profile: 1g.6gb}}}}\n"
+)
+GOOD_POOL = POOL.replace("{", "{{").replace("}", "}}").replace("name: a", "name: a{i}")
+
+
+@pytest.mark.parametrize("pool", [GOOD_POOL, WRONG_POOL], ids=["good", "wrong"])
+def test_four_times_as_many_pools_take_four_times_the_work_and_memory(
+    tmp_path: Path, pool: str
+) -> None:
+    # Work is counted in lines of Python that are run, not in seconds.
+    file = tmp_path / "Pulumi.x.yaml"
+
+    def costs(pools: int) -> tuple[int, int]:
+        file.write_text(HEAD + "".join(pool.format(i=i) for i in range(pools)))
+        return lines_run(lambda: shown(file)), most_memory(lambda: shown(file))
+
+    costs(2)  # what is read and made once
+    few, many = costs(250), costs(1000)
+    assert many[0] / few[0] < 4.4
+    assert many[1] / few[1] < 4.4
+
+
+def shown(file: Path) -> str:
+    """What `check` would print of the file's problems; empty for a good file."""
+    try:
+        plan.read_file(file)
+    except spec.SpecError as e:
+        return str(e)
+    return ""
+
+
+def lines_run(work: Callable[[], object]) -> int:
+    count = 0
+
+    def traced(*_: object) -> Callable[..., Any]:
+        nonlocal count
+        count += 1
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def most_memory(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @settings(max_examples=examples(1000))
