@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from infra.catalog.gpus import Gpu, NamedConfig
@@ -67,7 +65,7 @@ class Exclusion:
     """Machine types or GPUs that exist and are deliberately not in the catalog."""
 
     names: tuple[str, ...]
-    """Compared without case, spaces and dashes; `*` matches any text."""
+    """Compared without case, spaces and dashes; a last `*` stands for any text."""
     cloud: Cloud | None = None
     """For machine types; None for GPUs."""
     reason: str
@@ -77,11 +75,15 @@ class Exclusion:
     source: str
 
     def has(self, name: str) -> bool:
-        return any(fnmatchcase(_spelled(name), _spelled(own)) for own in self.names)
+        asked = _spelled(name)
+        return any(
+            asked.startswith(own[:-1]) if own.endswith("*") else asked == own
+            for own in map(_spelled, self.names)
+        )
 
 
 def _spelled(name: str) -> str:
-    return re.sub("[ -]", "", name.casefold())
+    return name.casefold().replace(" ", "").replace("-", "")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

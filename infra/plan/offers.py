@@ -25,8 +25,8 @@ from infra.plan.partitions import (
     Partitioning,
     check_ways,
     gke_partitioning,
+    offer,
     operator_partitioning,
-    outcome,
     unpartitioned,
 )
 from infra.plan.sharing import gke_sharing, plugin_sharing
@@ -103,7 +103,7 @@ def offer_of(
         and not with_bottlerocket(pool)
         and (cloud != "gke" or isinstance(pool.partition, spec.Operator))
     )
-    result = outcome(
+    made = offer(
         pool.name,
         found,
         partitioning,
@@ -113,17 +113,7 @@ def offer_of(
         if discovered
         else None,
     )
-    offer = Offer(
-        layouts=partitioning.layouts,
-        devices=partitioning.devices,
-        sharing=sharing,
-        resources=result.resources,
-        desired=result.desired,
-        layout_hash=result.layout_hash,
-        mig_config=partitioning.mig_config,
-        previous=partitioning.previous,
-    )
-    return offer, labels
+    return made, labels
 
 
 def _kept_away(pool: AnyPool, cloud: AnyCloud) -> dict[str, str]:

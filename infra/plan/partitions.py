@@ -17,6 +17,7 @@ from infra.plan.fleet import (
     WHOLE_GPU,
     Layout,
     MigStrategy,
+    Offer,
     ReplicatedResource,
     instances_of,
     same_layout,
@@ -38,15 +39,6 @@ class Partitioning:
     partitioner: Partitioner
     mig_config: str | None
     previous: tuple[tuple[Layout, ...], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a node offers, and the agent's desired state."""
-
-    resources: Mapping[str, int]
-    desired: str
-    layout_hash: str
 
 
 def unpartitioned(found: Gpus, *, by_mig_manager: bool) -> Partitioning:
@@ -155,7 +147,7 @@ def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str,
     return {WHOLE_GPU: whole, **devices} if whole else devices
 
 
-def outcome(
+def offer(
     pool: str,
     found: Gpus,
     partitioning: Partitioning,
@@ -163,8 +155,8 @@ def outcome(
     *,
     resources: Mapping[str, int] | None = None,
     labels: Mapping[str, tuple[str, ...]] | None = None,
-) -> Outcome:
-    """What a node advertises. resources: given where it is not a device plugin that advertises.
+) -> Offer:
+    """resources: given where it is not a device plugin that advertises.
     labels: of GPU feature discovery, where it runs.
     """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
@@ -196,7 +188,16 @@ def outcome(
         labels=labels or {},
     )
     text = dump(desired)
-    return Outcome(resources=offered, desired=text, layout_hash=digest(text))
+    return Offer(
+        layouts=partitioning.layouts,
+        devices=partitioning.devices,
+        sharing=sharing,
+        resources=offered,
+        desired=text,
+        layout_hash=digest(text),
+        mig_config=partitioning.mig_config,
+        previous=partitioning.previous,
+    )
 
 
 def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:

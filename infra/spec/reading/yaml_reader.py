@@ -34,8 +34,9 @@ PLAIN = "plain"
 """Tag of a scalar without quotes and without a tag, which `scalars.resolve` reads."""
 _PREFIX = "tag:yaml.org,2002:"
 _STRING = f"{_PREFIX}str"
+_SCALAR = yaml.ScalarNode
 _TAGS = {
-    yaml.ScalarNode: _STRING,
+    _SCALAR: _STRING,
     yaml.SequenceNode: f"{_PREFIX}seq",
     yaml.MappingNode: f"{_PREFIX}map",
 }
@@ -46,7 +47,7 @@ class Loader(_Base):  # type: ignore[misc]
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> Any:
         """The tag of a node that has none in the file."""
-        if kind is yaml.ScalarNode and implicit[0]:
+        if kind is _SCALAR and implicit[0]:
             return PLAIN
         return _TAGS[kind]
 
@@ -84,7 +85,7 @@ def _deepest(text: str) -> int:
     indentation = max(map(len, _INDENTATION.findall(text)), default=0)
     if brackets + 2 * (indentation + 1) < _MAX_PARSER_DEPTH:
         return brackets + 2 * (indentation + 1)
-    open_at_end, on_one_line, indented = 0, 0, 0
+    open_at_end, on_one_line = 0, 0
     for line in text.splitlines():
         opened = line.count("[") + line.count("{")
         if opened:
@@ -92,8 +93,7 @@ def _deepest(text: str) -> int:
             closed = line.count("]") + line.count("}") if certain else 0
             open_at_end += max(0, opened - closed)
             on_one_line = max(on_one_line, opened)
-        indented = max(indented, len(line) - len(line.lstrip(" ?:-")))
-    return open_at_end + on_one_line + 2 * (indented + 1)
+    return open_at_end + on_one_line + 2 * (indentation + 1)
 
 
 def has_own_tag(node: yaml.Node) -> bool:
