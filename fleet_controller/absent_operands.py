@@ -34,7 +34,7 @@ def reasons(
     """Why, by node, where something is known.
 
     pods: the operands' pods of these nodes, and those that are bound to no node. policies: all
-    ClusterPolicies; without one, nobody expects operands.
+    ClusterPolicies; without one, no operands are expected.
     """
     if not policies:
         return {}

@@ -45,7 +45,7 @@ def tell(action: Action) -> None:
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
         case TellAgent(node=node, told=told):
-            log.info("agent told its layout", node=node, by="annotation" if told else "its file")
+            log.info("agent reads its layout", node=node, of="annotation" if told else "its file")
         case CordonNode(node=node, change=change):
             log.info("node cordoned", node=node, for_layout=change.target)
         case NoteChange(node=node, change=change):

@@ -174,7 +174,7 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
     if node.reports_after and report.time <= node.reports_after:
         return _unknown(
             "ReportFromEarlierLayout",
-            "the report is of before the node's layout was set, though of the same layout",
+            "the report was made before the node's layout was last set",
             settles=True,
         )
     if report.time > now + REPORT_AGE_LIMIT_S:

@@ -1,7 +1,7 @@
 """When a pod whose eviction was refused is asked again.
 
 The API server answers 429 without Retry-After where a disruption budget has none left. Kept in this
-process only: a controller that starts anew asks once too often.
+process only: a controller that is restarted asks once too often.
 """
 
 from __future__ import annotations

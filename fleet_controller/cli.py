@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loop.run(stop)
     why = None if stop.is_set() else cluster.ended()
     stop.set()
-    # Not before: until the last action has ended, nobody else may begin.
+    # Only now: until the last action has ended, no other replica may begin.
     over.set()
     electing.join()
     try:
@@ -118,7 +118,7 @@ def _election(client: Client, cluster: Cluster) -> Election:
         client,
         namespace=os.environ.get("POD_NAMESPACE", NAMESPACE),
         name=CONTROLLER_LEASE,
-        # A container that is made anew in its pod is another process.
+        # A container that is restarted in its pod is another process.
         identity=f"{os.environ.get('POD_NAME', 'replica')}_{uuid.uuid4().hex[:8]}",
         on_change=changed,
         on_error=lambda why: log.warning("lease not readable", error=why),

@@ -29,7 +29,7 @@ class Collection(Generic[T]):
         *,
         field_selector: str = "",
     ) -> None:
-        """read: None for an object that nobody needs. matters: whether a change from one to the
+        """read: None for an object that is not needed. matters: whether a change from one to the
         other (None: not there) sets `changed`. field_selector: empty for all objects.
         """
         self.path = path

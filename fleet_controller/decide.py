@@ -74,11 +74,11 @@ from fleet_controller.watchdog import NOTHING, due, relabelled, watch
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
 SAID_EVERY_S = 10.0
-"""How often a waiting `pulumi up` is told what it waits for; less often where many pools wait."""
+"""How often a waiting `pulumi up` shows what it waits for; less often where many pools wait."""
 SAID_A_SECOND = 2.5
 """Of all pools together, at the most: each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
-"""For which it is told: the most that `verify_timeout_minutes` can be."""
+"""For so long it does: the most that `verify_timeout_minutes` can be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ def decide(
             if not why and node.name in rollout.waiting and _is_as_it_was_proven(node):
                 actions += _lift(node)
         actions += quarantine(pool, members)
-        # Where a whole pool fails, its first nodes are enough: thousands of events help nobody.
+        # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
             said = member.assessment
             event = _warning(pool, member.node, said.reason, said.message, now)
@@ -414,7 +414,7 @@ def _said_every(waiting: int) -> float:
 def _still_waiting(
     pool: Pool, status: Mapping[str, Any], every: float, now: float, deadlines: list[float]
 ) -> EmitEvent | None:
-    """What a waiting `pulumi up` is told; another text `every` so many seconds.
+    """What a waiting `pulumi up` shows; another text `every` so many seconds.
 
     Of a condition that is False the provider shows neither reason nor message, and every text only
     once (pulumi/pulumi-kubernetes #4428); Warning Events it shows as they come.

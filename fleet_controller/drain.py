@@ -2,7 +2,7 @@
 
 Pods leave by eviction, which respects PodDisruptionBudgets, and never otherwise. As with `kubectl
 drain`, pods of DaemonSets and static pods are not evicted; nor are, unless the policy says so, pods
-that no controller would make anew and those with data on the node's disk.
+that no controller would recreate and those with data on the node's disk.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Drain:
     evict: tuple[NodePod, ...]
     """Of these, those to ask now."""
     kept: Mapping[str, str]
-    """Of these, those that nobody may ask -> why."""
+    """Of these, those that may not be evicted -> why."""
     refused: Mapping[str, str]
     """Of these, those whose eviction was refused -> why."""
     retry_at: float | None
@@ -107,7 +107,7 @@ def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
 
 
 def read_pod(raw: Mapping[str, Any]) -> NodePod:
-    """Raises KeyError or TypeError for what is no Pod."""
+    """Raises KeyError or TypeError for anything but a Pod."""
     meta, spec = raw["metadata"], raw["spec"]
     owner = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), None)
     return NodePod(
@@ -149,7 +149,7 @@ def _stays(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
     if pod.daemon_set:
         return "of a DaemonSet"
     if not pod.controlled and not forced:
-        return "no controller would make it anew"
+        return "no controller would recreate it"
     if pod.local_data and not policy.delete_local_data and not forced:
         return "has data in an emptyDir"
     return None

@@ -3,9 +3,9 @@
     nodes that must be held → nodes → pools and Events
 
 Actions on one object are carried out one after the other, those on different ones at the same time,
-a few at once and not more than `Pace` allows a second. A pass ends after a while though something
-is left: it is decided anew, with what has become known, so that a node that must be held does not
-wait for thousands that are released.
+a few at once and not more than `Pace` allows a second. A pass ends after a while even if something
+is left: the next one decides again, with what has become known, so that a node that must be held
+does not wait for thousands that are released.
 """
 
 from __future__ import annotations

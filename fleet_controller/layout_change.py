@@ -48,7 +48,7 @@ class Change:
 
 
 def change_of(node: Node) -> Change | None:
-    """None also for the note of an earlier node of the name, and for what nobody can read."""
+    """None also for the note of an earlier node of the name, and for one that cannot be parsed."""
     if not node.change:
         return None
     try:

@@ -254,7 +254,7 @@ class Loop:
         return None
 
     def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
-        """Why it failed; None where that is no failure."""
+        """Why it failed; None where that is not a failure."""
         if isinstance(error, ApiError) and _overtaken(action, error):
             # The object is gone or has changed: the next pass decides again.
             self._overtaken = True

@@ -123,7 +123,7 @@ def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
             base,
             status="Unknown",
             reason="MigConfigChanged",
-            message=f"somebody has changed the label nvidia.com/mig.config from {pool.mig_config}, "
+            message=f"someone has changed the label nvidia.com/mig.config from {pool.mig_config}, "
             f"with which the node was verified, to {node.mig_config or 'none'}; it is set back "
             "when the node's pods have left, as in any change of its layout. Take the right to "
             "change it from others (docs/reference/integrity.md)",
@@ -131,7 +131,7 @@ def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
         )
     message = (
         f"has layout {node.mig_config or 'none'} until its turn in the change to "
-        f"{pool.mig_config}; kubectl get gpupool {pool.name} tells how far that is"
+        f"{pool.mig_config}; kubectl get gpupool {pool.name} shows how far that is"
     )
     return _planned(base, "WaitsForItsTurn", message)
 
@@ -169,8 +169,8 @@ def _drained(
         message = (
             f"after {(end - change.since) / 60:.0f} minutes pods still run on the node: "
             f"{_holders(found)}. The node stays cordoned, and the change goes on by itself when "
-            "they are gone; to put the node back into service: kubectl annotate gpupool "
-            f"{pool.name} slicewright.io/rollout=aborted"
+            "they are gone; to put the node back into service: slicewright rollout abort "
+            f"{pool.name}"
         )
         failed = fail(node, change, "DrainTimedOut", message, now)
         return Turn(actions=(failed,), said=_held(node, pool, found))
@@ -209,8 +209,8 @@ def _drained(
 def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> Turn:
     limit = change.since + APPLY_LIMIT_S
     way_out = (
-        "The node stays cordoned. Repair it or delete it; or `slicewright rollout undo "
-        f"{pool.name}`"
+        "The node stays cordoned. Repair it, or delete its instance in the cloud; or `slicewright "
+        f"rollout undo {pool.name}`"
     )
     if node.mig_state == "failed":
         message = (

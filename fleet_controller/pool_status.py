@@ -13,7 +13,7 @@ from fleet_controller.state import Pool, stamp
 
 UNDONE = "RolloutUndone"
 EXAMPLES = 2
-"""Nodes of a pool that its conditions tell in full."""
+"""Nodes of a pool that its conditions describe in full."""
 
 
 _SUSPENDED = {"paused": "RolloutPaused", "aborted": "RolloutAborted"}
@@ -102,16 +102,16 @@ def _as_wanted(
     tolerated = _tolerated(pool, len(members), unproven)
     if unproven and not tolerated:
         reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
-        return False, reason, f"{_nodes(bad)} of {len(members)} not verified: {_examples(bad)}"
+        return False, reason, f"{_not_verified(bad, members)}: {_examples(bad)}"
     if len(members) < pool.fewest:
-        return False, "TooFewNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
+        return False, "TooFewNodes", _too_few(pool, members)
     if not members:
         return True, "NoNodes", "the pool has no nodes and needs none"
     said = f"{_number(proven)} verified"
     if joining:
         said += f"; {_nodes(joining)} joining, held until proven: {_examples(joining)}"
     if unproven:
-        said += f"; {_nodes(unproven)} not, which the policy tolerates: {_examples(unproven)}"
+        said += f"; {_are(unproven)} not, which the policy tolerates: {_examples(unproven)}"
         return True, "EnoughNodesProven", said
     return True, "AllNodesProven", said
 
@@ -142,9 +142,9 @@ def _progressing(pool: Pool, members: Sequence[Member], rollout: Rollout) -> tup
         return going, reason, how_far(rollout, pool, len(members))
     settling = [m for m in members if m.settling]
     if settling:
-        return True, "NodesBeingSetUp", f"{_nodes(settling)} being set up: {_examples(settling)}"
+        return True, "NodesBeingSetUp", f"{_are(settling)} being set up: {_examples(settling)}"
     if len(members) < pool.fewest:
-        return True, "WaitingForNodes", f"{len(members)} of at least {_number(pool.fewest)} exist"
+        return True, "WaitingForNodes", _too_few(pool, members)
     return False, "Settled", "no node is being set up"
 
 
@@ -153,7 +153,7 @@ def _degraded(
 ) -> tuple[bool, str, str]:
     lasting = [m for m in bad if not m.settling]
     if lasting:
-        return True, "NodesFailing", f"{_nodes(lasting)} not as wanted: {_examples(lasting)}"
+        return True, "NodesFailing", f"{_are(lasting)} not as wanted: {_examples(lasting)}"
     passing = {m.node.name for m in bad}
     if rollout.stopped == "full" and not passing & set(rollout.blocking):
         # They are verified and out all the same: cordoned by somebody.
@@ -172,7 +172,7 @@ def _settled(
         return True, reason, message
     stuck = [m for m in bad if m.stuck]
     if stuck:
-        return True, "NodesFailing", f"{_nodes(stuck)} wrong: {_examples(stuck)}"
+        return True, "NodesFailing", f"{_are(stuck)} wrong: {_examples(stuck)}"
     return False, reason, message
 
 
@@ -198,6 +198,21 @@ def _condition(
         "reason": reason,
         "message": message,
     }
+
+
+def _are(members: Sequence[Member]) -> str:
+    return f"{_nodes(members)} {'is' if len(members) == 1 else 'are'}"
+
+
+def _not_verified(bad: Sequence[Member], members: Sequence[Member]) -> str:
+    be = "is" if len(bad) == 1 else "are"
+    return f"{len(bad)} of {_number(len(members))} {be} not verified"
+
+
+def _too_few(pool: Pool, members: Sequence[Member]) -> str:
+    exist = "exists" if len(members) == 1 else "exist"
+    needed = "is" if pool.fewest == 1 else "are"
+    return f"{_number(len(members))} {exist}, at least {pool.fewest} {needed} needed"
 
 
 def _nodes(members: Sequence[Member]) -> str:

@@ -21,7 +21,7 @@ class Reason:
 
 _NOTHING: Final = "nothing; it passes"
 _AGENTS_LOG: Final = "the log of the node's node-agent pod, or `kubectl describe` of it"
-_TRIED: Final = f"tried up to {MOST_TRIES} times: its pod is made anew"
+_TRIED: Final = f"tried up to {MOST_TRIES} times: its pod is recreated"
 
 OF_A_NODE: Final = (
     Reason(
@@ -50,7 +50,7 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportOfAnotherLayout",
         status="Unknown",
-        meaning="the agent compared the node with another layout than the pool wants by now",
+        meaning="the agent compared the node with a layout that the pool no longer wants",
         remedy="nothing; if it lasts, `kubectl -n slicewright-system rollout status "
         "daemonset/node-agent-POOL`",
     ),
@@ -64,7 +64,7 @@ OF_A_NODE: Final = (
         code="ReportFromEarlierLayout",
         status="Unknown",
         meaning="the node has had another layout since the report, and was given this one again",
-        remedy="nothing; its agent reports anew within a minute or two",
+        remedy="nothing; its agent reports again within a minute or two",
     ),
     Reason(
         code="ReportTimeImplausible",
@@ -99,7 +99,7 @@ OF_A_NODE: Final = (
     Reason(
         code="MigConfigChanged",
         status="Unknown",
-        meaning="somebody else has changed the label nvidia.com/mig.config of a verified node",
+        meaning="someone else has changed the label nvidia.com/mig.config of a verified node",
         remedy="nothing: the node is held, drained and set back under the pool's rollout policy; "
         "[take the right](integrity.md) to change it from others",
     ),
@@ -120,7 +120,7 @@ OF_A_NODE: Final = (
         status="Unknown, then False",
         meaning="mig-manager has paused operands, and after "
         f"{TROUBLES['OperandsPaused'].after_s / 60:.0f} minutes has forgotten to resume them",
-        remedy="none at first: mig-manager's pod is made anew, then the operands are resumed; "
+        remedy="none at first: mig-manager's pod is recreated, then the operands are resumed; "
         f"then {TROUBLES['OperandsPaused'].remedy}",
     ),
     *(
@@ -154,7 +154,13 @@ OF_A_DEPARTING_NODE: Final = (
 )
 
 OF_A_POOL: Final = (
-    Reason(code="AllNodesProven", status="Verified True", meaning="every node matches", remedy=""),
+    Reason(
+        code="AllNodesProven",
+        status="Verified True",
+        meaning="every node matches; those that are still joining are held, and the message names "
+        "them",
+        remedy="",
+    ),
     Reason(
         code="EnoughNodesProven",
         status="Verified True",
@@ -170,14 +176,14 @@ OF_A_POOL: Final = (
     ),
     Reason(
         code="TooFewNodes",
-        status="Verified False, Settled True",
+        status="Verified False",
         meaning="fewer nodes exist than the pool's minimum. `pulumi up` fails with it after its "
         "wait",
         remedy="see why no node joins: quota, stock and events of the node pool in the cloud "
         "(`slicewright doctor` asks for quota and stock); in an existing cluster the labels in "
         "`select`. Then `kubectl wait gpupool POOL --for=condition=Verified --timeout=1h`, and "
         "`pulumi up`. **A node that you deleted with kubectl** comes back only where its instance "
-        "registers anew: delete the *instance* in the cloud instead, and the node pool makes "
+        "registers again: delete the *instance* in the cloud instead, and the node pool makes "
         "another ([day two](../how-to/day-two.md#a-lost-or-broken-node))",
     ),
     Reason(
@@ -189,7 +195,7 @@ OF_A_POOL: Final = (
     Reason(
         code="NodesNotProven",
         status="Verified False",
-        meaning="no node is wrong, and of some it is not known that they are right",
+        meaning="no node is known to be wrong, but some are not known to be right",
         remedy="the message names the first two",
     ),
     Reason(
@@ -219,8 +225,8 @@ OF_A_POOL: Final = (
     Reason(
         code="NotYetVerified",
         status="(event)",
-        meaning="what a waiting `pulumi up` is told every ten seconds, less often where many pools "
-        "wait",
+        meaning="progress that a waiting `pulumi up` shows every ten seconds, less often where "
+        "many pools wait",
         remedy="",
     ),
 )

@@ -166,21 +166,19 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
 
 def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
     """How far it is, for people."""
-    parts = [f"{rollout.done} of {total} nodes have layout {rollout.wanted}{_undone(pool)}"]
+    have = "node has" if total == 1 else "nodes have"
+    parts = [f"{rollout.done} of {total} {have} layout {rollout.wanted}{_undone(pool)}"]
     if working := [name for name in rollout.changing if name not in rollout.failed]:
         parts.append(f"changing: {_names(working)}")
     if rollout.failed:
         parts.append(f"failed: {_names(rollout.failed)}")
     if rollout.waiting:
         parts.append(f"waiting: {_names(rollout.waiting)}")
-    resume = (
-        f"slicewright rollout resume {pool.name}"
-        if pool.undone
-        else f"kubectl annotate gpupool {pool.name} slicewright.io/rollout-"
-    )
     match rollout.stopped:
         case "paused" | "aborted":
-            parts.append(f"it is {rollout.stopped}; to go on: {resume}")
+            parts.append(
+                f"it is {rollout.stopped}; to go on: slicewright rollout resume {pool.name}"
+            )
         case "failed":
             parts.append("no further node is changed until the failed ones are mended")
         case "full":

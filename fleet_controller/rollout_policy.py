@@ -20,7 +20,7 @@ class DrainPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutPolicy:
-    """The defaults are those of the CRD: pools of before it had the field have none."""
+    """The defaults are those of the CRD: pools that are older than the field have none."""
 
     max_unavailable: int | str = 1
     """A number of nodes, or a percentage such as `25%`."""
@@ -69,5 +69,5 @@ def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
         quarantine=given.get("quarantine") == "NoExecute",
     )
     policy.tolerated(1)
-    policy.limit(1)  # a percentage that is none is refused here, not in the middle of a pass
+    policy.limit(1)  # a malformed percentage is refused here, not in the middle of a pass
     return policy

@@ -226,7 +226,7 @@ class WarningEvent:
 
 
 def read_node(raw: Mapping[str, Any]) -> Node:
-    """Raises KeyError, TypeError or ValueError for what is no Node; so do the others below."""
+    """Raises KeyError, TypeError or ValueError for anything but a Node; so do the others below."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     return Node(
@@ -263,7 +263,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
 
 
 def _reports_after(text: str | None) -> float:
-    """0 also for what nobody can read."""
+    """0 also for what cannot be parsed."""
     try:
         return seconds(text)
     except (ValueError, OverflowError):
@@ -271,7 +271,7 @@ def _reports_after(text: str | None) -> float:
 
 
 def _joined(text: str | None) -> Joined | None:
-    """None also for what nobody can read: a node must not be hidden by an annotation."""
+    """None also for what cannot be parsed: a node must not be hidden by an annotation."""
     if text is None:
         return None
     try:
@@ -284,7 +284,7 @@ def _joined(text: str | None) -> Joined | None:
                     before=None if one["before"] is None else str(one["before"]),
                 )
                 for key, one in raw["labels"].items()
-                # Never brought that way, and nobody gets it set by forging a note.
+                # Never brought that way, and a forged note does not get it set.
                 if key not in (MIG_CONFIG_LABEL, MIG_STATE_LABEL)
             },
         )

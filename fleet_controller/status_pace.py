@@ -32,7 +32,7 @@ class Paced:
 
 @dataclass
 class StatusPace:
-    """Kept in memory only: whoever starts anew writes a status once more often."""
+    """Kept in memory only: a controller that is restarted writes a status once more often."""
 
     clock: Callable[[], float] = time.monotonic
     _written: dict[str, float] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class Stuck:
 
 
 def stuck_of(node: Node) -> Stuck | None:
-    """None also for the note of an earlier node of the name, and for what nobody can read."""
+    """None also for the note of an earlier node of the name, and for one that cannot be parsed."""
     if not node.stuck:
         return None
     try:

@@ -104,7 +104,7 @@ _OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedR
 
 @dataclass(frozen=True, kw_only=True)
 class HealNode:
-    """Writes the note about a stuck node, resumes its operands, and has one of its pods made anew.
+    """Writes the note about a stuck node, resumes its operands, and has one of its pods recreated.
 
     The note comes first: whoever is killed in between has tried.
     """
@@ -241,7 +241,7 @@ def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) ->
     if note is None or not note.tries or base.status == "True":
         return Watch(actions=(_noted(node, None),))
     if note.what:
-        # What was tried still counts, should it begin anew.
+        # What was tried still counts, should it get stuck again.
         return Watch(actions=(_noted(node, replace(note, what="", since=now, held_by="")),))
     return NOTHING
 

@@ -216,7 +216,7 @@ class World:
             self.taken[name] = labels[CONFIG]
 
     def mig_manager_starts(self, name: str) -> None:
-        """Its pod is made anew: it looks at the label, whatever it was in the middle of."""
+        """Its pod is recreated: it looks at the label, whatever it was in the middle of."""
         node = self.nodes[name]
         self._mig_manager_forgets(name)
         if name not in self.cursed:

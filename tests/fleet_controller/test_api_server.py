@@ -599,7 +599,7 @@ class TestController:
             lambda: self._reason(api_server, "h1") == "ChangeHeldByPods", "the change is refused"
         )
         said = api_server.node("h1").condition.message
-        assert "default/llm-0 (no controller would make it anew)" in said
+        assert "default/llm-0 (no controller would recreate it)" in said
         assert (api_server.node("h1").mig_config, api_server.node("h1").held) == ("old-1", False)
         assert api_server.node("h1").unschedulable, "no pod comes in its place"
         admin.delete("/api/v1/namespaces/default/pods/llm-0")

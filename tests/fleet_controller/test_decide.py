@@ -133,7 +133,7 @@ def test_too_few_nodes_are_not_verified(node: Node, pool: Pool, report: Report) 
     assert _condition(decision, "Verified") == (
         "False",
         "TooFewNodes",
-        "1 of at least 2 nodes exist",
+        "1 node exists, at least 2 are needed",
     )
     assert _condition(decision, "Progressing")[:2] == ("True", "WaitingForNodes")
 
@@ -235,7 +235,7 @@ def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, poo
         assert decision.look_again - at <= SAID_EVERY_S
         at = decision.look_again
     assert len(said) == len({text.partition(": ")[2] for text in said}) == 11
-    assert said[0].startswith("10: after 10 s: 1 node of 1 not verified: n1 NoReport: ")
+    assert said[0].startswith("10: after 10 s: 1 of 1 node is not verified: n1 NoReport: ")
     assert said[10].startswith("110: after 110 s: ")
 
 
@@ -250,11 +250,11 @@ def test_what_changes_in_between_is_said_the_next_time(
     proven = _decided(waiting, [young], [replace(report, time=NOW)], now=NOW + 15, warnings=known)
     assert not _events(proven)
     assert not [a for a in proven.actions if isinstance(a, RetractEvent)]
-    assert "1 of at least 2 nodes exist" in _condition(proven, "Settled")[2]
+    assert "1 node exists, at least 2 are needed" in _condition(proven, "Settled")[2]
     (later,) = _progress(
         _decided(waiting, [young], [replace(report, time=NOW)], now=NOW + 20, warnings=known)
     )
-    assert later == "after 20 s: 1 of at least 2 nodes exist"
+    assert later == "after 20 s: 1 node exists, at least 2 are needed"
 
 
 @pytest.mark.parametrize(("waiting", "every"), [(1, 10), (25, 10), (26, 20), (100, 40), (101, 80)])
@@ -762,11 +762,11 @@ class TestPoolStatus:
     @pytest.mark.parametrize(
         ("names", "text"),
         [
-            (["n1"], "1 node of 1 not verified: n1 WrongLayout: m"),
-            (["n1", "n2"], "2 nodes of 2 not verified: n1 WrongLayout: m; n2 WrongLayout: m"),
+            (["n1"], "1 of 1 node is not verified: n1 WrongLayout: m"),
+            (["n1", "n2"], "2 of 2 nodes are not verified: n1 WrongLayout: m; n2 WrongLayout: m"),
             (
                 ["n1", "n2", "n3"],
-                "3 nodes of 3 not verified: n1 WrongLayout: m; n2 WrongLayout: m; and 1 more",
+                "3 of 3 nodes are not verified: n1 WrongLayout: m; n2 WrongLayout: m; and 1 more",
             ),
         ],
     )
@@ -775,14 +775,16 @@ class TestPoolStatus:
     ) -> None:
         decision = _decided(pool, *_failing(node, replace(wrong, message="m"), names))
         assert _condition(decision, "Verified") == ("False", "NodesFailing", text)
-        assert _condition(decision, "Degraded")[2] == text.replace(
-            f"of {len(names)} not verified", "not as wanted"
-        )
+        are = "1 node is" if len(names) == 1 else f"{len(names)} nodes are"
+        examples = text.partition(": ")[2]
+        assert _condition(decision, "Degraded")[2] == f"{are} not as wanted: {examples}"
 
     def test_nodes_without_a_report_are_not_proven(self, node: Node, pool: Pool) -> None:
         decision = _decided(pool, [node])
         assert _condition(decision, "Verified")[:2] == ("False", "NodesNotProven")
-        assert _condition(decision, "Progressing")[2].startswith("1 node being set up: n1 NoReport")
+        assert _condition(decision, "Progressing")[2].startswith(
+            "1 node is being set up: n1 NoReport"
+        )
 
     def test_several_nodes_are_counted(self, node: Node, pool: Pool, report: Report) -> None:
         nodes = [replace(node, name=name) for name in ("n1", "n2")]

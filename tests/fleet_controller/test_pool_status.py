@@ -154,7 +154,8 @@ class TestToleratedNodes:
         assert self.verified(1, member("n0"), wrong) == (
             "True",
             "EnoughNodesProven",
-            "1 node verified; 1 node not, which the policy tolerates: n1 Reasonn1: message of n1",
+            "1 node verified; 1 node is not, which the policy tolerates: "
+            "n1 Reasonn1: message of n1",
         )
         assert self.verified(1, wrong, member("n2", status))[:2] == (
             "False",

@@ -207,7 +207,7 @@ class TestPods:
     @pytest.mark.parametrize(
         ("facts", "why"),
         [
-            ({"controlled": False}, "no controller would make it anew"),
+            ({"controlled": False}, "no controller would recreate it"),
             ({"local_data": True}, "has data in an emptyDir"),
             ({"daemon_set": True}, "of a DaemonSet"),
             ({"static": True}, "a static pod"),
@@ -405,7 +405,7 @@ class TestPeople:
         of.asks("")
         of.passes()
         assert change(of).phase == "Draining"
-        assert [s for s, _ in steps(of.passes())] == ["EvictPod"], "its time begins anew"
+        assert [s for s, _ in steps(of.passes())] == ["EvictPod"], "its time begins again"
 
     def test_aborted_what_is_drained_goes_back_into_service(self) -> None:
         of = world(2)

@@ -131,7 +131,7 @@ class TestWhatIsSaid:
     @pytest.mark.parametrize("stopped", ["paused", "aborted"])
     def test_people_are_told_how_to_go_on(self, stopped: str) -> None:
         said = how_far(Rollout(wanted="new", stopped=stopped), pool(), 2)
-        go_on = "kubectl annotate gpupool p slicewright.io/rollout-"
+        go_on = "slicewright rollout resume p"
         assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
 
     def test_failed_nodes_are_to_be_mended(self) -> None:

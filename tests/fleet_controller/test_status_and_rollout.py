@@ -172,7 +172,7 @@ class TestStatus:
         said = say("status", pool)
         assert said.code == DEGRADED, said
         assert "node d1  draining, cordoned" in said.out
-        assert "pod default/llm-0: no controller would make it anew" in said.out
+        assert "pod default/llm-0: no controller would recreate it" in said.out
         assert "slicewright rollout abort day2" in said.out
         assert "order: d1, then d2" in said.out
         (shown,) = say("status", pool, "--json").json["pools"]
@@ -181,7 +181,7 @@ class TestStatus:
         held = next(node for node in shown["members"] if node["name"] == "d1")
         assert (held["phase"], held["cordoned"]) == ("Draining", True)
         assert held["blockers"] == [
-            {"pod": "default/llm-0", "why": "no controller would make it anew", "leaves": False}
+            {"pod": "default/llm-0", "why": "no controller would recreate it", "leaves": False}
         ]
 
     def test_a_controller_that_does_not_run_is_said_first(self, say: Command, pool: str) -> None:
@@ -327,7 +327,7 @@ def test_a_report_on_a_preview_names_nodes_and_pods(
     assert "Pool `day2`: 2 nodes roll from `old-1` to" in said.out
     assert "1. `d1`\n2. `d2`" in said.out
     assert "0 pods are evicted, and 1 pod cannot be now" in said.out
-    assert "- on `d1`: `default/llm-0`: no controller would make it anew" in said.out
+    assert "- on `d1`: `default/llm-0`: no controller would recreate it" in said.out
     assert "has 2 nodes and may have 1: 1 node of the cloud's choice goes" in said.out
     assert "0 to 1 pods with GPUs end with it" in said.out
     assert api_server.admin.get(f"{POOLS}/{pool}")["spec"] == before, "it only reads"

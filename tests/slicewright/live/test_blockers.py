@@ -46,7 +46,7 @@ def test_those_that_nobody_evicts_come_first_with_why() -> None:
     found = blockers(pods, [_budget("pdb", "a", 0), _budget("roomy", "e", 1)], DrainPolicy())
     assert found == (
         Blocker(pod="ai/a", why="disruption budget pdb allows no eviction now", leaves=False),
-        Blocker(pod="ai/b", why="no controller would make it anew", leaves=False),
+        Blocker(pod="ai/b", why="no controller would recreate it", leaves=False),
         Blocker(pod="ai/c", why="has data in an emptyDir", leaves=False),
         Blocker(pod="ai/f", why="of a DaemonSet", leaves=False),
         Blocker(pod="ai/d", why="is ending", leaves=True),

@@ -88,7 +88,7 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
     assert "3 nodes roll from `old` to" in shown
     assert "1. `n0`\n2. `n1`\n3. `n2`" in shown
     assert "2 pods are evicted, and 1 pod cannot be now" in shown
-    assert "- on `n1`: `ai/c`: no controller would make it anew" in shown
+    assert "- on `n1`: `ai/c`: no controller would recreate it" in shown
     assert "4 h 30 min at most" in shown
 
 

@@ -22,7 +22,7 @@ POOL = PoolView(
     name="p",
     state=State.SETTING_UP,
     reason="TooFewNodes",
-    message="0 of at least 1 node exist",
+    message="0 nodes exist, at least 1 is needed",
     wanted=(1, 1),
     total=0,
     verified=0,
@@ -105,9 +105,9 @@ def test_a_log_has_a_line_for_a_change_and_an_outage_ends_nothing(
         return
     said = [line.partition(" ")[2] for line in lines]
     assert said[:3] == [
-        "pool p: being set up: TooFewNodes: 0 of at least 1 node exist",
+        "pool p: being set up: TooFewNodes: 0 nodes exist, at least 1 is needed",
         "no answer",
-        "pool p: verified: AllNodesProven: 0 of at least 1 node exist",
+        "pool p: verified: AllNodesProven: 0 nodes exist, at least 1 is needed",
     ]
 
 
