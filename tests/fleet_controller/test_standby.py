@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,13 +11,16 @@ from typing import Any, cast
 
 import pytest
 
+from fleet_controller import cli
 from fleet_controller import loop as loop_module
 from fleet_controller.actions import Action
+from fleet_controller.bound_pods import Nodes
 from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from fleet_controller.state import Node, Pool, Report
 from kubeapi import ApiError, Client, Unreachable
+from telemetry import log as telemetry_log
 
 
 @dataclass
@@ -26,6 +31,7 @@ class Api:
     broken: bool = False
     items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     version: int = 10
+    server: str = "https://127.0.0.1"
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         self.asked.append(path)
@@ -174,6 +180,26 @@ def test_a_loop_ends_where_the_cluster_is_not_followed_any_more(run: Run) -> Non
     _until(lambda: run._thread and not run._thread.is_alive())
     assert not run.stop.is_set()
     assert run.cluster.ended() == "the thread that follows /api/v1/nodes has ended"
+
+
+def test_the_process_ends_with_1_where_the_cluster_is_not_followed_any_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that the kubelet starts another one: of a dead watch this one would never hear again."""
+    monkeypatch.setattr(Client, "in_cluster", lambda **_: Api(broken=True))
+    monkeypatch.setattr(Nodes, "follow", lambda self, client, stop: None)
+    monkeypatch.setattr(telemetry_log, "start", lambda: None)
+    monkeypatch.setattr(loop_module, "_STANDBY_S", 0.01)
+    monkeypatch.setenv("POD_IP", "127.0.0.1")
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        with caplog.at_level(logging.INFO, telemetry_log.logger.name):
+            assert cli.main(["--port", "0"]) == 1
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
+    (ended,) = [one for one in caplog.records if one.getMessage() == "stopped"]
+    assert ended.facts == {"why": "the thread that follows /api/v1/nodes has ended"}  # type: ignore[attr-defined]
 
 
 class Waits(threading.Event):
