@@ -95,6 +95,17 @@ PROGRESSING: Final = "Progressing"
 DEGRADED: Final = "Degraded"
 SETTLED: Final = "Settled"
 """Verified, or wrong in a way that does not pass by itself: what `pulumi up` waits for."""
+READY: Final = "Ready"
+RECONCILING: Final = "Reconciling"
+STALLED: Final = "Stalled"
+"""These three are kstatus's, for Flux and everything else that asks it: a pool is Current when it
+is Verified, Failed when it needs somebody, and InProgress in between. Source:
+kubernetes-sigs/cli-utils, pkg/kstatus/README.md.
+"""
+NOT_OBSERVED: Final = -1
+"""observedGeneration of a pool that the controller has not looked at: without one, kstatus takes an
+object that has no conditions yet for Current.
+"""
 
 EVENTS_NAMESPACE: Final = "default"
 """The API server accepts events about cluster-scoped objects in this namespace only."""

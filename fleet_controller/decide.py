@@ -49,7 +49,7 @@ from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment,
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import joining, memberships
-from fleet_controller.pool_status import EXAMPLES, pool_status
+from fleet_controller.pool_status import EXAMPLES, TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.quarantine import quarantine
 from fleet_controller.release import (
     ClearNodeCondition,
@@ -193,6 +193,8 @@ def decide(
             # A merge patch: what is left out would stay.
             gone = {key: None for key in pool.status if key not in status}
             actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
+        if since := status.get("tooFewSince"):
+            deadlines.append(seconds(since) + TOO_FEW_LIMIT_S)
         if pool.no_undo:
             event = _event(pool, "UndoNotPossible", f"it cannot be undone: {pool.no_undo}", now)
             wanted_events[event.name] = event

@@ -5,10 +5,21 @@ from __future__ import annotations
 from fleet_controller import rollout_schema
 from fleet_controller.api import (
     MAX_FAILING_NODES,
+    NOT_OBSERVED,
     Manifest,
 )
 from fleet_controller.known_layouts import MOST_REMEMBERED
 from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
+
+_CONDITION_TYPES = (
+    "Verified: the nodes match the layout that the spec declares, except for those that "
+    "tolerateUnproven allows, and those that join later and are held until they are proven. "
+    "Progressing: nodes are being set up or changed, or are missing. Degraded: nodes are neither "
+    "verified nor being set up or changed, or there have been too few for half an hour. Settled: "
+    "waiting changes nothing, because the pool is verified or needs a repair. Ready, Reconciling "
+    "and Stalled are those of kstatus: Ready is Verified; Stalled says that it is not, and needs a "
+    "repair or a decision; Reconciling is everything in between."
+)
 
 SCHEMA: Manifest = object_of(
     "A pool of GPU nodes: how its nodes must be partitioned, and which of them verifiably are.",
@@ -88,7 +99,8 @@ SCHEMA: Manifest = object_of(
             "Written by the fleet controller.",
             {
                 "observedGeneration": generation(
-                    "The generation of the spec that the status describes."
+                    "The generation of the spec that the status describes; -1 until the fleet "
+                    "controller has looked at the pool."
                 ),
                 "layout": text(
                     "Value of nvidia.com/mig.config that the nodes are to have now: migConfig, or "
@@ -109,6 +121,11 @@ SCHEMA: Manifest = object_of(
                         required=("migConfig", "layoutHash", "desiredState"),
                     ),
                 },
+                "tooFewSince": text(
+                    "Since when there have been fewer nodes than expectedNodes.min; absent if "
+                    "there are enough.",
+                    format="date-time",
+                ),
                 "waitingSince": text(
                     "Since when this generation has waited to settle; absent once it has.",
                     format="date-time",
@@ -120,7 +137,7 @@ SCHEMA: Manifest = object_of(
                         "verified": count("Nodes whose report matches the layout."),
                         "failing": count("Nodes that verifiably differ from the layout."),
                         "unknown": count(
-                            "Nodes without a valid report, or whose agent could not tell."
+                            "Nodes without a valid report, or whose agent could not read the GPUs."
                         ),
                         "changing": count("Nodes that are out of service for a new layout."),
                         "failed": count(
@@ -145,16 +162,14 @@ SCHEMA: Manifest = object_of(
                 },
                 "conditions": {
                     "type": "array",
-                    "description": "Verified, Progressing, Degraded and Settled.",
+                    "description": "Verified, Progressing, Degraded and Settled; and, for kstatus, "
+                    "Ready, Reconciling and Stalled.",
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["type"],
                     "items": object_of(
                         "One aspect of the pool's state, as in other Kubernetes APIs.",
                         {
-                            "type": text(
-                                "Verified: all nodes match. Progressing: nodes are being set up or "
-                                "missing. Degraded: nodes are neither verified nor being set up."
-                            ),
+                            "type": text(_CONDITION_TYPES),
                             "status": text(
                                 "True, False or Unknown.", enum=["True", "False", "Unknown"]
                             ),
@@ -178,6 +193,7 @@ SCHEMA: Manifest = object_of(
                     ),
                 },
             },
+            default={"observedGeneration": NOT_OBSERVED},
         ),
     },
     required=("spec",),
@@ -194,11 +210,14 @@ COLUMNS: list[Manifest] = [
         "type": "string",
         "jsonPath": '.status.conditions[?(@.type=="Verified")].reason',
     },
+    # The minimum: one path cannot show a range.
+    {"name": "Wanted", "type": "integer", "jsonPath": ".spec.expectedNodes.min"},
     {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
     {"name": "Proven", "type": "integer", "jsonPath": ".status.nodes.verified"},
     {"name": "Changing", "type": "integer", "jsonPath": ".status.nodes.changing"},
     {"name": "Failed", "type": "integer", "jsonPath": ".status.nodes.failed"},
     {"name": "Failing", "type": "integer", "jsonPath": ".status.nodes.failing"},
+    {"name": "Layout", "type": "string", "jsonPath": ".status.layout"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {
         "name": "Message",

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet_controller.api import DEGRADED, MAX_FAILING_NODES, PROGRESSING, SETTLED, VERIFIED
+from fleet_controller.api import (
+    DEGRADED,
+    MAX_FAILING_NODES,
+    PROGRESSING,
+    READY,
+    RECONCILING,
+    SETTLED,
+    STALLED,
+    VERIFIED,
+)
 from fleet_controller.known_layouts import remembered
 from fleet_controller.members import Member
 from fleet_controller.rollout import Rollout, fresh, how_far
-from fleet_controller.state import Pool, stamp
+from fleet_controller.state import Pool, seconds, stamp
 
 UNDONE = "RolloutUndone"
+TOO_FEW_LIMIT_S = 1800.0
+"""How long a pool may have fewer nodes than it needs before it is Degraded: clouds take up to a
+quarter of an hour for a node with GPUs.
+"""
 EXAMPLES = 2
 """Nodes of a pool that its conditions describe in full."""
 
@@ -32,9 +45,15 @@ def pool_status(
     layouts = remembered(pool.declared, pool.status, verified=verified[0] and bool(members))
     settled = _settled(pool, verified, bad, rollout)
     since = None if settled[0] else _waiting_since(pool, now)
+    too_few_since = _too_few_since(pool, members, now)
+    overdue = too_few_since is not None and now >= seconds(too_few_since) + TOO_FEW_LIMIT_S
+    progressing = _progressing(pool, members, rollout, overdue=overdue)
+    degraded = _degraded(pool, members, bad, rollout, overdue=overdue)
+    stalled = _stalled(verified, progressing, degraded, settled, bad)
     return {
         "observedGeneration": pool.generation,
         **({"waitingSince": since} if since else {}),
+        **({"tooFewSince": too_few_since} if too_few_since else {}),
         **({"layout": pool.mig_config} if pool.mig_config else {}),
         **({"provenLayouts": layouts} if layouts else {}),
         "nodes": {
@@ -51,9 +70,12 @@ def pool_status(
         ],
         "conditions": [
             _condition(pool, VERIFIED, *verified, now),
-            _condition(pool, PROGRESSING, *_progressing(pool, members, rollout), now),
-            _condition(pool, DEGRADED, *_degraded(pool, members, bad, rollout), now),
+            _condition(pool, PROGRESSING, *progressing, now),
+            _condition(pool, DEGRADED, *degraded, now),
             _condition(pool, SETTLED, *settled, now),
+            _condition(pool, READY, *verified, now),
+            _condition(pool, RECONCILING, *_reconciling(verified, progressing, stalled), now),
+            _condition(pool, STALLED, *stalled, now),
         ],
     }
 
@@ -65,6 +87,16 @@ def _waiting_since(pool: Pool, now: float) -> str | None:
     if pool.status.get("observedGeneration") != pool.generation:
         return stamp(now)
     since: str | None = pool.status.get("waitingSince")
+    return since
+
+
+def _too_few_since(pool: Pool, members: Sequence[Member], now: float) -> str | None:
+    """Since when the pool has had fewer nodes than this generation needs; None where it has not."""
+    if len(members) >= pool.fewest:
+        return None
+    since: str | None = pool.status.get("tooFewSince")
+    if since is None or pool.status.get("observedGeneration") != pool.generation:
+        return stamp(now)
     return since
 
 
@@ -133,7 +165,9 @@ def _tolerated(pool: Pool, total: int, unproven: Sequence[Member]) -> bool:
     return len(unproven) <= pool.policy.tolerated(total) and not any(m.settling for m in unproven)
 
 
-def _progressing(pool: Pool, members: Sequence[Member], rollout: Rollout) -> tuple[bool, str, str]:
+def _progressing(
+    pool: Pool, members: Sequence[Member], rollout: Rollout, *, overdue: bool
+) -> tuple[bool, str, str]:
     if rollout.stopped in _SUSPENDED:
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
     if rollout.active:
@@ -143,13 +177,20 @@ def _progressing(pool: Pool, members: Sequence[Member], rollout: Rollout) -> tup
     settling = [m for m in members if m.settling]
     if settling:
         return True, "NodesBeingSetUp", f"{_are(settling)} being set up: {_examples(settling)}"
+    if overdue:
+        return False, "TooFewNodes", _too_few(pool, members)
     if len(members) < pool.fewest:
         return True, "WaitingForNodes", _too_few(pool, members)
     return False, "Settled", "no node is being set up"
 
 
 def _degraded(
-    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+    pool: Pool,
+    members: Sequence[Member],
+    bad: Sequence[Member],
+    rollout: Rollout,
+    *,
+    overdue: bool,
 ) -> tuple[bool, str, str]:
     lasting = [m for m in bad if not m.settling]
     if lasting:
@@ -158,6 +199,9 @@ def _degraded(
     if rollout.stopped == "full" and not passing & set(rollout.blocking):
         # They are verified and out all the same: cordoned by somebody.
         return True, "RolloutBlocked", how_far(rollout, pool, len(members))
+    if overdue:
+        minutes = f"{TOO_FEW_LIMIT_S / 60:.0f} minutes"
+        return True, "TooFewNodes", f"{_too_few(pool, members)}, for more than {minutes}"
     return False, "AsWanted", "no node has failed"
 
 
@@ -174,6 +218,34 @@ def _settled(
     if stuck:
         return True, "NodesFailing", f"{_are(stuck)} wrong: {_examples(stuck)}"
     return False, reason, message
+
+
+def _reconciling(
+    verified: tuple[bool, str, str],
+    progressing: tuple[bool, str, str],
+    stalled: tuple[bool, str, str],
+) -> tuple[bool, str, str]:
+    """Whether the pool may yet become what its spec declares without help."""
+    if verified[0] or stalled[0]:
+        return False, "NothingToWaitFor", "the pool is verified, or stalled"
+    return True, *(progressing if progressing[0] else verified)[1:]
+
+
+def _stalled(
+    verified: tuple[bool, str, str],
+    progressing: tuple[bool, str, str],
+    degraded: tuple[bool, str, str],
+    settled: tuple[bool, str, str],
+    bad: Sequence[Member],
+) -> tuple[bool, str, str]:
+    """Whether the pool is not what its spec declares, and somebody has to do something."""
+    if settled[0] and not verified[0]:
+        return True, *settled[1:]
+    # A finding that has only just been made may come from mid-change.
+    fleeting = degraded[1] == "NodesFailing" and not any(m.warns for m in bad)
+    if degraded[0] and not verified[0] and not progressing[0] and not fleeting:
+        return True, *degraded[1:]
+    return False, "NotStalled", "the pool is verified, or may yet be"
 
 
 def _examples(members: Sequence[Member]) -> str:

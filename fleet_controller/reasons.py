@@ -176,7 +176,7 @@ OF_A_POOL: Final = (
     ),
     Reason(
         code="TooFewNodes",
-        status="Verified False",
+        status="Verified False, Settled False; after 30 minutes Progressing False, Degraded True",
         meaning="fewer nodes exist than the pool's minimum. `pulumi up` fails with it after its "
         "wait",
         remedy="see why no node joins: quota, stock and events of the node pool in the cloud "
@@ -220,6 +220,20 @@ OF_A_POOL: Final = (
         code="AsWanted",
         status="Degraded False",
         meaning="no node is wrong that is not being set up or changed",
+        remedy="",
+    ),
+    Reason(
+        code="NothingToWaitFor",
+        status="Reconciling False",
+        meaning="the pool is verified, or stalled; otherwise Reconciling has the reason of "
+        "Progressing, or else of Verified",
+        remedy="",
+    ),
+    Reason(
+        code="NotStalled",
+        status="Stalled False",
+        meaning="the pool is verified, or may yet be; otherwise Stalled has the reason of Settled, "
+        "or else of Degraded",
         remedy="",
     ),
     Reason(

@@ -32,6 +32,11 @@ def _lines() -> Iterator[str]:
         "",
         "## Of a GPUPool's conditions",
         "",
+        "Ready, Reconciling and Stalled are for programs that ask kstatus, as Flux does: a pool is "
+        "current when it is Verified,",
+        "failed when it is not and needs a repair or a decision, and in progress otherwise. They "
+        "have the reasons of the others.",
+        "",
         *_table(OF_A_POOL),
         "",
         "## What is tried on a node that is stuck",

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NoReturn
@@ -70,6 +71,7 @@ TOOL_FIXTURES = frozenset(
             "one_tool",
             "go",
             "cross_check",
+            "kstatus",
             "fake_library",
             "library",
         ),
@@ -401,5 +403,31 @@ def cross_check(
         return subprocess.run(
             [directory / program, *arguments], check=True, capture_output=True, text=True
         ).stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kstatus(
+    go: tuple[Sdk, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Sequence[Mapping[str, Any]]], list[str]]:
+    """What kstatus, as Flux and Pulumi's provider ask it, makes of objects: Current, InProgress,
+    Failed, Terminating.
+    """
+    sdk, environment = go
+    program = tmp_path_factory.mktemp("kstatus") / "kstatus"
+    subprocess.run(
+        [sdk.program, "build", "-o", program, "."],
+        cwd=Path(__file__).parent / "fleet_controller" / "kstatus",
+        env=environment,
+        check=True,
+    )
+
+    def run(objects: Sequence[Mapping[str, Any]]) -> list[str]:
+        answer = subprocess.run(
+            [program], input=json.dumps(objects), check=True, capture_output=True, text=True
+        )
+        found: list[str] = json.loads(answer.stdout)
+        return found
 
     return run

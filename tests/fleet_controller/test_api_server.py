@@ -104,6 +104,12 @@ class TestResources:
                 POOLS, objects.pool("fine", **spec), fieldValidation="Strict", dryRun="All"
             )
 
+    def test_a_new_pool_is_not_yet_current_for_kstatus(self, api_server: Any, kstatus: Any) -> None:
+        """Whoever asks before the controller has looked would otherwise go on at once."""
+        made = api_server.admin.create(POOLS, objects.pool("fine"), dryRun="All")
+        assert made["status"] == {"observedGeneration": api.NOT_OBSERVED}
+        assert kstatus([made]) == ["InProgress"]
+
     def test_a_rollout_policy_has_defaults(self, api_server: Any) -> None:
         for limit in (2, "25%"):
             wanted = objects.pool("fine", rolloutPolicy={"maxUnavailable": limit})

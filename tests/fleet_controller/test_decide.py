@@ -28,6 +28,7 @@ from fleet_controller.decide import (
 )
 from fleet_controller.members import DAMPING_S, GRACE_S
 from fleet_controller.node_change import started
+from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
 from tests.fleet_controller.objects import bare
 
@@ -701,7 +702,12 @@ class TestHolding:
 
 class TestWarnings:
     def test_without_anything_to_wait_for_there_is_no_next_look(self, pool: Pool) -> None:
-        assert _decided(pool, []).look_again is None
+        assert _decided(replace(pool, fewest=0), []).look_again is None
+
+    def test_a_pool_without_its_nodes_is_looked_at_again_when_that_has_lasted(
+        self, pool: Pool
+    ) -> None:
+        assert _decided(pool, []).look_again == NOW + TOO_FEW_LIMIT_S
 
     def test_a_repeated_warning_is_due_after_half_an_hour(self, node: Node, pool: Pool) -> None:
         old = replace(node, created=NOW - 4000)
@@ -811,6 +817,9 @@ class TestPoolStatus:
             "Progressing": stamp(NOW + 7),
             "Degraded": stamp(NOW),
             "Settled": stamp(NOW + 7),
+            "Ready": stamp(NOW + 7),
+            "Reconciling": stamp(NOW + 7),
+            "Stalled": stamp(NOW),
         }
 
 

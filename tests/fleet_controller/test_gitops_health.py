@@ -1,23 +1,25 @@
-"""What Argo CD and Flux make of a GPUPool that the controller writes, by the checks in `gitops/`.
+"""What Argo CD, by the check in `gitops/`, and Flux, by kstatus, make of a GPUPool that the
+controller writes.
 
-Their own interpreters are gopher-lua and cel-go: the checks keep to what Lua 5.1 and CEL define.
+Argo CD's own interpreter is gopher-lua: the check keeps to what Lua 5.1 defines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cel
 import pytest
 import yaml
 from lupa import lua51
 
+from fleet_controller import api
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.decide import decide
-from fleet_controller.members import DAMPING_S
+from fleet_controller.members import DAMPING_S, GRACE_S
+from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
 from tests.fleet_controller.rollout_world import World
@@ -36,20 +38,18 @@ def argo(pool: dict[str, Any]) -> str:
     return str(answer["status"])
 
 
-def flux(pool: dict[str, Any]) -> str:
-    """`Current`, `Failed` or `InProgress`, in which order Flux asks."""
+@pytest.fixture
+def flux(kstatus: Callable[[Sequence[Mapping[str, Any]]], list[str]]) -> Callable[[Any], str]:
+    """`Current`, `Failed` or `InProgress`."""
     gate, _ = yaml.safe_load_all((GITOPS / "flux" / "models.yaml").read_text())
-    (check,) = gate["spec"]["healthCheckExprs"]
-    assert (check["apiVersion"], check["kind"]) == (pool["apiVersion"], pool["kind"])
-    for outcome in ("failed", "current"):
-        try:
-            holds = cel.evaluate(check[outcome], pool)
-        except (ValueError, RuntimeError, KeyError):
-            continue  # a field that is not there yet: Flux waits
-        assert holds in (True, False)
-        if holds:
-            return outcome.capitalize()
-    return "InProgress"
+    (check,) = gate["spec"]["healthChecks"]
+    assert (check["apiVersion"], check["kind"]) == (api.API_VERSION, api.POOL_KIND)
+
+    def judged(pool: dict[str, Any]) -> str:
+        (found,) = kstatus([pool])
+        return found
+
+    return judged
 
 
 def _table(lua: Any, value: Any) -> Any:
@@ -65,7 +65,10 @@ def written(
 ) -> dict[str, Any]:
     """The GPUPool as it is in the cluster after the controller has looked."""
     decision = decide([pool], nodes, {r.name: r for r in reports}, {}, {}, now)
-    (status,) = [dict(a.status) for a in decision.actions if isinstance(a, SetPoolStatus)]
+    status = dict(pool.status)
+    for action in decision.actions:
+        if isinstance(action, SetPoolStatus):
+            status = dict(action.status)
     return _object(pool.generation, status)
 
 
@@ -75,7 +78,8 @@ def _object(generation: int, status: dict[str, Any] | None) -> dict[str, Any]:
         "kind": "GPUPool",
         "metadata": {"name": "halves", "generation": generation},
     }
-    return made if status is None else {**made, "status": status}
+    # As the API server stores a pool that the controller has not looked at.
+    return {**made, "status": status or {"observedGeneration": api.NOT_OBSERVED}}
 
 
 @pytest.fixture
@@ -83,17 +87,26 @@ def wrong(report: Report) -> Report:
     return replace(report, verdict="Mismatch", reason="WrongLayout", message="GPU 3 …")
 
 
-def test_a_pool_is_healthy_when_it_is_verified(node: Node, pool: Pool, report: Report) -> None:
+def test_a_pool_is_healthy_when_it_is_verified(
+    node: Node, pool: Pool, report: Report, flux: Any
+) -> None:
     found = written(pool, [node], [report])
     assert (argo(found), flux(found)) == ("Healthy", "Current")
 
 
-def test_a_pool_without_its_nodes_is_waited_for(pool: Pool) -> None:
+def test_a_pool_without_its_nodes_is_waited_for_and_fails_in_the_end(pool: Pool, flux: Any) -> None:
     found = written(pool, [], [])
     assert (argo(found), flux(found)) == ("Progressing", "InProgress")
+    known = replace(pool, status=found["status"])
+    later = written(known, [], [], now=NOW + TOO_FEW_LIMIT_S - 1)
+    assert (argo(later), flux(later)) == ("Progressing", "InProgress")
+    later = written(known, [], [], now=NOW + TOO_FEW_LIMIT_S)
+    assert (argo(later), flux(later)) == ("Degraded", "Failed")
 
 
-def test_a_layout_that_stays_wrong_is_a_failure(node: Node, pool: Pool, wrong: Report) -> None:
+def test_a_layout_that_stays_wrong_is_a_failure(
+    node: Node, pool: Pool, wrong: Report, flux: Any
+) -> None:
     since = NOW - DAMPING_S - 60
     said = Condition(
         status="False", reason=wrong.reason, message=wrong.message, changed=since, written=since
@@ -102,8 +115,35 @@ def test_a_layout_that_stays_wrong_is_a_failure(node: Node, pool: Pool, wrong: R
     assert (argo(seen), flux(seen)) == ("Degraded", "Failed")
 
 
+def test_a_finding_that_may_pass_is_not_yet_a_failure(
+    node: Node, pool: Pool, wrong: Report, flux: Any
+) -> None:
+    """Reports come from mid-change, too."""
+    said = Condition(
+        status="False", reason=wrong.reason, message=wrong.message, changed=NOW, written=NOW
+    )
+    seen = written(pool, [replace(node, condition=said)], [wrong], now=NOW + DAMPING_S - 1)
+    assert flux(seen) == "InProgress"
+
+
+def test_a_node_that_is_silent_for_too_long_is_a_failure(node: Node, pool: Pool, flux: Any) -> None:
+    young = written(pool, [node], [])
+    assert (argo(young), flux(young)) == ("Progressing", "InProgress")
+    late = written(pool, [replace(node, created=NOW - GRACE_S)], [])
+    assert (argo(late), flux(late)) == ("Degraded", "Failed")
+
+
+def test_a_node_that_joins_a_verified_pool_changes_nothing(
+    node: Node, pool: Pool, report: Report, flux: Any
+) -> None:
+    known = replace(pool, status=written(pool, [node], [report])["status"])
+    young = replace(node, name="n2", uid="u2")
+    found = written(known, [node, young], [report])
+    assert (argo(found), flux(found)) == ("Healthy", "Current")
+
+
 def test_a_wrong_node_that_the_pool_tolerates_is_no_failure(
-    node: Node, pool: Pool, report: Report, wrong: Report
+    node: Node, pool: Pool, report: Report, wrong: Report, flux: Any
 ) -> None:
     since = NOW - DAMPING_S - 60
     said = Condition(
@@ -117,19 +157,21 @@ def test_a_wrong_node_that_the_pool_tolerates_is_no_failure(
 
 
 def test_what_was_verified_before_a_change_is_not_healthy_after_it(
-    node: Node, pool: Pool, report: Report
+    node: Node, pool: Pool, report: Report, flux: Any
 ) -> None:
     found = written(pool, [node], [report])
     found["metadata"]["generation"] += 1
     assert (argo(found), flux(found)) == ("Progressing", "InProgress")
 
 
-def test_a_pool_that_nobody_has_looked_at_is_waited_for() -> None:
-    assert (argo(_object(1, None)), flux(_object(1, None))) == ("Progressing", "InProgress")
+def test_a_pool_that_the_controller_has_not_seen_is_waited_for(flux: Any) -> None:
+    new = _object(1, None)
+    assert (argo(new), flux(new)) == ("Progressing", "InProgress")
 
 
-def test_a_rollout_that_somebody_undid_is_shown_as_suspended() -> None:
-    """Nothing goes on, nothing has failed, and it is not as the repository declares it."""
+@pytest.fixture
+def rolled() -> World:
+    """A pool whose layout changes from `old` to `new`, with nothing done yet."""
     made = Pool(
         name="p",
         uid="pool",
@@ -145,20 +187,34 @@ def test_a_rollout_that_somebody_undid_is_shown_as_suspended() -> None:
     world.make_node("n0")
     world.passes()
     world.wants("new")
-    world.asks("undo:new")
-    for _ in range(3):
-        world.agent_reports("n0")
-        world.passes()
-    seen = _object(world.pool.generation, dict(world.pool.status))
-    (verified,) = (c for c in seen["status"]["conditions"] if c["type"] == "Verified")
-    assert verified["reason"] == "RolloutUndone"
-    assert (argo(seen), flux(seen)) == ("Suspended", "InProgress")
+    return world
 
 
-def test_a_rollout_that_somebody_paused_is_shown_as_suspended(
-    node: Node, pool: Pool, report: Report
+def test_a_rollout_that_goes_on_is_waited_for(rolled: World, flux: Any) -> None:
+    rolled.passes()
+    seen = _object(rolled.pool.generation, dict(rolled.pool.status))
+    assert (argo(seen), flux(seen)) == ("Progressing", "InProgress")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ("undo:new", "RolloutUndone"),
+        ("paused", "RolloutPaused"),
+        ("aborted", "RolloutAborted"),
+    ],
+)
+def test_a_rollout_that_somebody_stopped_or_undid_is_suspended(
+    asked: str, reason: str, rolled: World, flux: Any
 ) -> None:
-    found = written(pool, [node], [report])
-    for condition in found["status"]["conditions"]:
-        condition["status"] = "False"
-    assert (argo(found), flux(found)) == ("Suspended", "InProgress")
+    """Nothing goes on, nothing has failed, and it is not as the repository declares it: whoever
+    waits for it waits in vain.
+    """
+    rolled.asks(asked)
+    for _ in range(3):
+        rolled.agent_reports("n0")
+        rolled.passes()
+    seen = _object(rolled.pool.generation, dict(rolled.pool.status))
+    (verified,) = (c for c in seen["status"]["conditions"] if c["type"] == "Verified")
+    assert verified["reason"] == reason
+    assert (argo(seen), flux(seen)) == ("Suspended", "Failed")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.assess import Assessment
 from fleet_controller.members import Member, member_of
-from fleet_controller.pool_status import pool_status
+from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Node, Pool
+from fleet_controller.state import Node, Pool, stamp
 
 NOW = 1_800_000_000.0
 POOL = Pool(
@@ -191,6 +191,61 @@ class TestToleratedNodes:
         pool = replace(POOL, fewest=2, policy=RolloutPolicy(tolerate_unproven=5))
         found = conditions(NONE, (member("n0"),), pool)
         assert found["Verified"][:2] == ("False", "TooFewNodes")
+
+
+class TestTooFewNodes:
+    """A pool below its minimum is waited for, and Degraded when that has lasted."""
+
+    POOL = replace(POOL, fewest=2)
+
+    def status(self, *members: Member, pool: Pool = POOL, after_s: float = 0.0) -> dict[str, Any]:
+        return dict(pool_status(pool, members, NONE, NOW + after_s))
+
+    def said(self, status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+        return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+    def test_at_first_it_is_progress(self) -> None:
+        found = self.said(self.status(member("n0")))
+        assert found["Verified"] == ("False", "TooFewNodes")
+        assert found["Progressing"] == ("True", "WaitingForNodes")
+        assert found["Degraded"] == ("False", "AsWanted")
+        assert found["Settled"] == ("False", "TooFewNodes")
+        assert found["Stalled"][0] == "False"
+
+    def test_after_half_an_hour_it_is_degraded_and_stalled_and_may_still_get_its_nodes(
+        self,
+    ) -> None:
+        known = replace(self.POOL, status=self.status(member("n0")))
+        nearly = self.said(self.status(member("n0"), pool=known, after_s=TOO_FEW_LIMIT_S - 1))
+        assert nearly == self.said(dict(known.status))
+        late = self.status(member("n0"), pool=known, after_s=TOO_FEW_LIMIT_S)
+        found = self.said(late)
+        assert found["Progressing"] == ("False", "TooFewNodes")
+        assert found["Degraded"] == ("True", "TooFewNodes")
+        assert found["Stalled"] == ("True", "TooFewNodes")
+        assert found["Settled"] == ("False", "TooFewNodes"), "`up` waits as long as it was asked to"
+        (degraded,) = (c for c in late["conditions"] if c["type"] == "Degraded")
+        assert degraded["message"] == (
+            "1 node exists, at least 2 are needed, for more than 30 minutes"
+        )
+
+    def test_a_node_that_is_being_set_up_is_waited_for(self) -> None:
+        known = replace(self.POOL, status=self.status())
+        young = member("n0", "Unknown", settling=True)
+        found = self.said(self.status(young, pool=known, after_s=TOO_FEW_LIMIT_S))
+        assert found["Progressing"] == ("True", "NodesBeingSetUp")
+        assert found["Stalled"][0] == "False"
+
+    def test_the_time_begins_with_the_generation(self) -> None:
+        status = self.status()
+        known = replace(self.POOL, status=status, generation=2)
+        later = self.status(pool=known, after_s=TOO_FEW_LIMIT_S)
+        assert later["tooFewSince"] == stamp(NOW + TOO_FEW_LIMIT_S) != status["tooFewSince"]
+        assert self.said(later)["Degraded"][0] == "False"
+
+    def test_with_enough_nodes_it_is_forgotten(self) -> None:
+        known = replace(self.POOL, status=self.status())
+        assert "tooFewSince" not in self.status(member("n0"), member("n1"), pool=known)
 
 
 class TestNodesThatJoinLater:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fleet_controller import reasons_page
+from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
+from fleet_controller.reasons import OF_A_POOL
+from fleet_controller.rollout_policy import RolloutPolicy
 from node_agent.verdict.reasons import REASONS
+from tests.fleet_controller.test_pool_status import NONE, NOW, POOL, member
 from tests.fleet_controller.test_rollout import world
 
 _ROOT = Path(__file__).parents[2]
@@ -41,11 +46,40 @@ def test_every_reason_is_in_a_table(module: str) -> None:
     assert said - explained - REASONS.keys() == set()
 
 
+def test_the_page_says_of_which_conditions_a_pools_reasons_are() -> None:
+    """Both ways: what the controller writes is on the page, and what the page says is written."""
+    few = replace(POOL, fewest=2)
+    early = pool_status(few, [member("a")], NONE, NOW)
+    wrong = member("b", "False")._replace(stuck=True, warns=True)
+    tolerant = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+    written = [
+        early,
+        pool_status(replace(few, status=early), [member("a")], NONE, NOW + TOO_FEW_LIMIT_S),
+        pool_status(POOL, [member("a")], NONE, NOW),
+        pool_status(POOL, [member("a"), wrong], NONE, NOW),
+        pool_status(tolerant, [member("a"), wrong], NONE, NOW),
+        pool_status(POOL, [member("a"), member("b", "Unknown")], NONE, NOW),
+        pool_status(POOL, [member("a", "Unknown", settling=True)], NONE, NOW),
+        pool_status(replace(POOL, fewest=0), [], NONE, NOW),
+    ]
+    said: dict[str, set[str]] = {}
+    for status in written:
+        for one in status["conditions"]:
+            said.setdefault(one["reason"], set()).add(f"{one['type']} {one['status']}")
+    # These repeat the reasons of the others.
+    repeated = re.compile("Settled|Ready|Reconciling True|Stalled True")
+    for reason in OF_A_POOL:
+        documented = set(re.findall(r"[A-Z][a-z]+ (?:True|False)", reason.status))
+        assert documented <= said.get(reason.code, set()), reason.code
+        missing = said.get(reason.code, set()) - documented
+        assert [one for one in missing if not repeated.match(one)] == [], reason.code
+
+
 def test_every_reason_of_a_pool_that_is_in_order_is_in_a_table() -> None:
     """Also where it is a word that the search above does not take for one."""
     pool = world(wants="old")
     pool.passes()
     said = {condition["reason"] for condition in pool.pool.status["conditions"]}
     page = (_DOCS / "controller-reasons.md").read_text()
-    assert said == {"AllNodesProven", "Settled", "AsWanted"}
+    assert said == {"AllNodesProven", "Settled", "AsWanted", "NothingToWaitFor", "NotStalled"}
     assert [reason for reason in said if f"| `{reason}` |" not in page] == []

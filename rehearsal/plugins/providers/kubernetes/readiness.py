@@ -207,20 +207,31 @@ class ResourceQuota(_Polled):
 
 
 class AnyKind(ObjectRule):
-    """The kstatus conventions, for kinds without a rule (PULUMI_K8S_AWAIT_ALL)."""
+    """Current by kstatus, for kinds without a rule (PULUMI_K8S_AWAIT_ALL). One that kstatus calls
+    Failed is waited for all the same. Source: pulumi/pulumi-kubernetes,
+    provider/pkg/await/condition/ready.go; kubernetes-sigs/cli-utils, pkg/kstatus/status.
+    """
 
     def judge(self, live: JsonObject, related: RelatedObjects) -> Verdict:
-        status = live.get("status") or {}
-        observed = status.get("observedGeneration")
-        if observed is not None and observed != live["metadata"].get("generation"):
-            return Verdict(False, "Waiting for the object's controller")
-        for name, wanted in (("Stalled", "False"), ("Reconciling", "False"), ("Ready", "True")):
+        metadata, status = live["metadata"], live.get("status") or {}
+        if metadata.get("deletionTimestamp"):
+            return Verdict(False, "Resource scheduled for deletion")
+        generation, observed = metadata.get("generation"), status.get("observedGeneration")
+        if observed is not None and generation is not None and observed != generation:
+            return Verdict(
+                False,
+                f"{live.get('kind')} generation is {generation}, but latest observed generation is "
+                f"{observed}",
+            )
+        # These two count only where they are True, Ready only where it is there.
+        for name in ("Reconciling", "Stalled"):
             condition = _condition(live, name)
-            if condition and condition.get("status") != wanted:
-                return Verdict(
-                    False, str(condition.get("message") or f"{name} is {condition.get('status')}")
-                )
-        return Verdict(True)
+            if condition.get("status") == "True":
+                return Verdict(False, str(condition.get("message", "")))
+        ready = _condition(live, "Ready")
+        if ready.get("status") in ("False", "Unknown"):
+            return Verdict(False, str(ready.get("message", "")))
+        return Verdict(True, "Resource is Ready" if ready else "Resource is current")
 
 
 _RULES: Final[Mapping[tuple[str, str], Callable[[], Rule]]] = {
