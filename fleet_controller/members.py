@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fleet_controller.assess import Assessment
+from fleet_controller.rollout import fresh
 from fleet_controller.state import Condition, Node
 
 GRACE_S = 300.0
-"""How long setting up a node may take: driver, partitions (an A100 node reboots), device plugin."""
+"""How long a node may take to become what it should be before a Warning Event says that it is not.
+"""
+SET_UP_LIMIT_S = 1800.0
+"""How long a node that has never been in service may take: to install a driver, to reboot for MIG
+and to make the partitions takes up to a quarter of an hour.
+"""
 DAMPING_S = 10.0
 """How long a finding must last before there is an event: a report may come from mid-change."""
 _PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
@@ -28,6 +34,8 @@ class Member(NamedTuple):
     """Whether there is to be an event about it."""
     stuck: bool
     """Wrong for DAMPING_S, for a reason that does not pass by itself."""
+    joining: bool = False
+    """Never in service yet, and still within the time that setting up a node may take."""
 
 
 def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
@@ -35,7 +43,7 @@ def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[fl
     changed = old.changed if old and old.status == assessment.status else now
     if assessment.expires:
         deadlines.append(assessment.expires)
-    settling = warns = False
+    settling = warns = joining = False
     if assessment.planned:
         settling = True
     elif assessment.status != "True":
@@ -48,6 +56,10 @@ def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[fl
             until = since + DAMPING_S
         deadlines.append(until)
         warns = now >= until
+        if fresh(node):
+            limit = node.created + SET_UP_LIMIT_S
+            deadlines.append(limit)
+            joining = settling or (assessment.settles and now < limit)
     stuck = (
         warns
         and assessment.status == "False"
@@ -61,6 +73,7 @@ def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[fl
         changed=changed,
         warns=warns,
         stuck=stuck,
+        joining=joining,
     )
 
 

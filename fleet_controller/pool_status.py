@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fleet_controller.api import (
@@ -17,7 +17,7 @@ from fleet_controller.api import (
 )
 from fleet_controller.known_layouts import remembered
 from fleet_controller.members import Member
-from fleet_controller.rollout import Rollout, fresh, how_far
+from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.state import Pool, seconds, stamp
 
 UNDONE = "RolloutUndone"
@@ -41,14 +41,15 @@ def pool_status(
         key=lambda m: (m.assessment.status != "False", m.settling, m.node.name),
     )
     false = sum(m.assessment.status == "False" for m in members)
-    verified = _verified(pool, members, bad, rollout)
+    joining = _joining(pool, members, bad)
+    verified = _verified(pool, members, bad, joining, rollout)
     layouts = remembered(pool.declared, pool.status, verified=verified[0] and bool(members))
     settled = _settled(pool, verified, bad, rollout)
     since = None if settled[0] else _waiting_since(pool, now)
     too_few_since = _too_few_since(pool, members, now)
     overdue = too_few_since is not None and now >= seconds(too_few_since) + TOO_FEW_LIMIT_S
-    progressing = _progressing(pool, members, rollout, overdue=overdue)
-    degraded = _degraded(pool, members, bad, rollout, overdue=overdue)
+    progressing = _progressing(pool, members, joining, rollout, overdue=overdue)
+    degraded = _degraded(pool, members, bad, joining, rollout, overdue=overdue)
     stalled = _stalled(verified, progressing, degraded, settled, bad)
     return {
         "observedGeneration": pool.generation,
@@ -101,10 +102,14 @@ def _too_few_since(pool: Pool, members: Sequence[Member], now: float) -> str | N
 
 
 def _verified(
-    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+    pool: Pool,
+    members: Sequence[Member],
+    bad: Sequence[Member],
+    joining: Collection[str],
+    rollout: Rollout,
 ) -> tuple[bool, str, str]:
     """Whether the nodes have the layout that the spec declares."""
-    as_wanted, reason, message = _as_wanted(pool, members, bad, rollout)
+    as_wanted, reason, message = _as_wanted(pool, members, bad, joining, rollout)
     if as_wanted and pool.undone:
         return False, UNDONE, f"{message}, {_what_undone_means(pool)}"
     return as_wanted, reason, message
@@ -121,7 +126,11 @@ def _what_undone_means(pool: Pool) -> str:
 
 
 def _as_wanted(
-    pool: Pool, members: Sequence[Member], bad: Sequence[Member], rollout: Rollout
+    pool: Pool,
+    members: Sequence[Member],
+    bad: Sequence[Member],
+    joining: Collection[str],
+    rollout: Rollout,
 ) -> tuple[bool, str, str]:
     """Whether the nodes have the layout that they are to have now."""
     if rollout.stopped in _SUSPENDED:
@@ -129,8 +138,8 @@ def _as_wanted(
     if bad and bad[0].assessment.status != "False" and rollout.active:
         return False, "RollingOut", how_far(rollout, pool, len(members))
     proven = len(members) - len(bad)
-    joining = _joining(pool, bad) if proven >= pool.fewest else []
-    unproven = [m for m in bad if m not in joining]
+    young = [m for m in bad if m.node.name in joining]
+    unproven = [m for m in bad if m.node.name not in joining]
     tolerated = _tolerated(pool, len(members), unproven)
     if unproven and not tolerated:
         reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
@@ -140,22 +149,24 @@ def _as_wanted(
     if not members:
         return True, "NoNodes", "the pool has no nodes and needs none"
     said = f"{_number(proven)} verified"
-    if joining:
-        said += f"; {_nodes(joining)} joining, held until proven: {_examples(joining)}"
+    if young:
+        said += f"; {_nodes(young)} joining, held until proven: {_examples(young)}"
     if unproven:
         said += f"; {_are(unproven)} not, which the policy tolerates: {_examples(unproven)}"
         return True, "EnoughNodesProven", said
     return True, "AllNodesProven", said
 
 
-def _joining(pool: Pool, bad: Sequence[Member]) -> list[Member]:
-    """Nodes that came after the pool had been verified with this generation: they are held, and
-    un-verify nothing while they are being set up.
+def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Collection[str]:
+    """Names of nodes that came after the pool was verified with this generation: they are held,
+    and un-verify nothing while they are being set up, as long as there are enough without them.
     """
     known = pool.condition(VERIFIED)
     if known is None or known.status != "True" or known.generation != pool.generation:
-        return []
-    return [m for m in bad if m.settling and fresh(m.node)]
+        return ()
+    if len(members) - len(bad) < pool.fewest:
+        return ()
+    return {m.node.name for m in bad if m.joining}
 
 
 def _tolerated(pool: Pool, total: int, unproven: Sequence[Member]) -> bool:
@@ -166,7 +177,12 @@ def _tolerated(pool: Pool, total: int, unproven: Sequence[Member]) -> bool:
 
 
 def _progressing(
-    pool: Pool, members: Sequence[Member], rollout: Rollout, *, overdue: bool
+    pool: Pool,
+    members: Sequence[Member],
+    joining: Collection[str],
+    rollout: Rollout,
+    *,
+    overdue: bool,
 ) -> tuple[bool, str, str]:
     if rollout.stopped in _SUSPENDED:
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
@@ -174,7 +190,7 @@ def _progressing(
         going = rollout.stopped not in ("failed", "full")
         reason = "RollingOut" if going else "RolloutStopped"
         return going, reason, how_far(rollout, pool, len(members))
-    settling = [m for m in members if m.settling]
+    settling = [m for m in members if m.settling or m.node.name in joining]
     if settling:
         return True, "NodesBeingSetUp", f"{_are(settling)} being set up: {_examples(settling)}"
     if overdue:
@@ -188,11 +204,12 @@ def _degraded(
     pool: Pool,
     members: Sequence[Member],
     bad: Sequence[Member],
+    joining: Collection[str],
     rollout: Rollout,
     *,
     overdue: bool,
 ) -> tuple[bool, str, str]:
-    lasting = [m for m in bad if not m.settling]
+    lasting = [m for m in bad if not m.settling and m.node.name not in joining]
     if lasting:
         return True, "NodesFailing", f"{_are(lasting)} not as wanted: {_examples(lasting)}"
     passing = {m.node.name for m in bad}

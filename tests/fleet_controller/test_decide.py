@@ -26,7 +26,7 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
-from fleet_controller.members import DAMPING_S, GRACE_S
+from fleet_controller.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
 from fleet_controller.node_change import started
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
@@ -531,8 +531,14 @@ class TestGracePeriod:
 
     def test_after_it_the_next_look_is_for_the_warning_alone(self, node: Node, pool: Pool) -> None:
         """A deadline that has passed must not wake the loop again."""
-        assert _decided(pool, [node], now=NOW + 300).look_again == NOW + 2100
-        assert _decided(pool, [node], now=NOW + 500).look_again == NOW + 2300
+        served = replace(node, verified_boot="b0")
+        assert _decided(pool, [served], now=NOW + 300).look_again == NOW + 2100
+        assert _decided(pool, [served], now=NOW + 500).look_again == NOW + 2300
+
+    def test_a_node_that_was_never_in_service_is_looked_at_when_it_may_be_set_up_no_longer(
+        self, node: Node, pool: Pool
+    ) -> None:
+        assert _decided(pool, [node], now=NOW + 300).look_again == node.created + SET_UP_LIMIT_S
 
 
 class TestHolding:

@@ -10,7 +10,7 @@ import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.assess import Assessment
-from fleet_controller.members import Member, member_of
+from fleet_controller.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.rollout_policy import RolloutPolicy
@@ -46,7 +46,12 @@ Status = Literal["True", "False", "Unknown"]
 
 
 def member(
-    name: str, status: Status = "True", *, settling: bool = False, node: Node = NODE
+    name: str,
+    status: Status = "True",
+    *,
+    settling: bool = False,
+    joining: bool = False,
+    node: Node = NODE,
 ) -> Member:
     return Member(
         node=replace(node, name=name),
@@ -55,6 +60,7 @@ def member(
         changed=NOW,
         warns=False,
         stuck=False,
+        joining=joining,
     )
 
 
@@ -261,8 +267,12 @@ class TestNodesThatJoinLater:
     def verified(self, pool: Pool, *members: Member) -> tuple[str, str, str]:
         return conditions(NONE, members, pool)["Verified"]
 
-    def joining(self, node: Node = FRESH, *, settling: bool = True) -> Member:
-        return member("n1", "Unknown", settling=settling, node=node)
+    def joining(self, node: Node = FRESH, *, age_s: float = 0.0) -> Member:
+        """As the controller assesses it, without a report."""
+        silent = Assessment(
+            status="Unknown", reason="Reasonn1", message="message of n1", settles=True
+        )
+        return member_of(replace(node, name="n1", created=NOW - age_s), silent, NOW, [])
 
     def test_a_pool_that_was_verified_stays_so_and_says_who_joins(self) -> None:
         found = conditions(NONE, (member("n0"), self.joining()), self.pool())
@@ -287,6 +297,28 @@ class TestNodesThatJoinLater:
         for one in (rebooted, open_to_pods):
             assert self.verified(self.pool(), member("n0"), one)[0] == "False"
 
+    def test_it_may_take_as_long_as_a_driver_and_a_reboot_take(self) -> None:
+        """It is warned of before: the grace period of Warning Events is shorter."""
+        slow = self.joining(age_s=SET_UP_LIMIT_S - 1)
+        assert slow.warns
+        found = conditions(NONE, (member("n0"), slow), self.pool())
+        assert found["Verified"][:2] == ("True", "AllNodesProven")
+        assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
+        assert found["Degraded"][:2] == ("False", "AsWanted")
+
     def test_a_node_that_does_not_get_there_counts_in_the_end(self) -> None:
-        late = self.joining(settling=False)
-        assert self.verified(self.pool(), member("n0"), late)[:2] == ("False", "NodesNotProven")
+        late = self.joining(age_s=SET_UP_LIMIT_S)
+        found = conditions(NONE, (member("n0"), late), self.pool())
+        assert found["Verified"][:2] == ("False", "NodesNotProven")
+        assert found["Degraded"][:2] == ("True", "NodesFailing")
+
+    def test_a_node_that_is_wrong_by_itself_counts_at_once(self) -> None:
+        wrong = Assessment(status="False", reason="GpuLost", message="m")
+        broken = member_of(replace(self.FRESH, name="n1"), wrong, NOW, [])
+        assert self.verified(self.pool(), member("n0"), broken)[:2] == ("False", "NodesFailing")
+
+    def test_the_pool_is_looked_at_again_when_the_time_is_over(self) -> None:
+        deadlines: list[float] = []
+        silent = Assessment(status="Unknown", reason="NoReport", message="m", settles=True)
+        member_of(self.FRESH, silent, NOW + GRACE_S, deadlines)
+        assert NOW + SET_UP_LIMIT_S in deadlines
