@@ -11,7 +11,7 @@ from typing import Final
 
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
 from fleet_controller.state import Node
-from fleet_controller.waiting_pods import Object, node_of, waits_for
+from fleet_controller.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
 from telemetry.plain import plain
 
 OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"
@@ -29,30 +29,44 @@ _LONGEST = 400
 
 
 def reasons(
-    nodes: Iterable[Node], pods: Sequence[Object], policies: Sequence[Object]
+    nodes: Iterable[Node],
+    pods: Iterable[Object],
+    policies: Sequence[Object],
+    others: Iterable[Node] = (),
 ) -> dict[str, str]:
     """Why, by node, where something is known.
 
-    pods: the operands' pods of these nodes, and those that are bound to no node. policies: all
+    others: nodes of which only operands that end again and again are told: each text is a write,
+    and what a whole pool waits for its first nodes say. pods: the operands' pods that wait for
+    something, of all these nodes, and those that are bound to no node. policies: all
     ClusterPolicies; without one, no operands are expected.
     """
     if not policies:
         return {}
+    waiting = _waiting(pods)
     found = {}
     for node in nodes:
         if node.labels.get(f"{DEPLOY_LABEL_PREFIX}operands") == "false":
             continue
-        own = [pod for pod in pods if node_of(pod) == node.name]
-        why = _of_pods(own) or _of_discovery(node) or _of_operator(policies)
+        own = next(iter(waiting.get(node.name, ())), None)
+        why = own or _of_discovery(node) or _of_operator(policies)
         if why:
-            # Repeated in conditions and events, which people read in terminals.
-            found[node.name] = plain(why)[:_LONGEST]
+            found[node.name] = why
+    for node in others:
+        crashes = (why for why in waiting.get(node.name, ()) if CRASH_LOOP in why)
+        if why := next(crashes, None):
+            found[node.name] = why
+    # Repeated in conditions and events, which people read in terminals.
+    return {name: plain(why)[:_LONGEST] for name, why in found.items()}
+
+
+def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
+    """Node -> what its pods wait for, by the pods' names."""
+    found: dict[str, list[str]] = {}
+    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
+        if why := waits_for(pod):
+            found.setdefault(node_of(pod), []).append(why)
     return found
-
-
-def _of_pods(pods: Iterable[Object]) -> str | None:
-    by_name = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
-    return next((why for why in map(waits_for, by_name) if why), None)
 
 
 def _of_discovery(node: Node) -> str | None:

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fleet_controller.actions import (
     Action,
@@ -253,15 +253,23 @@ def silent(
     }
 
 
-def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The first few nodes of each pool that were not verified when last assessed, whose messages
-    stand for the others.
-    """
-    found: list[Node] = []
+class Unproven(NamedTuple):
+    """Nodes that were not verified when last assessed."""
+
+    examples: tuple[Node, ...]
+    """The first few of each pool, whose messages stand for the others."""
+    others: tuple[Node, ...]
+
+
+def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> Unproven:
+    examples: list[Node] = []
+    others: list[Node] = []
     for _, members in memberships(pools, nodes):
         waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
-        found += sorted(waiting, key=lambda node: node.name)[:EXAMPLES]
-    return tuple(found)
+        waiting.sort(key=lambda node: node.name)
+        examples += waiting[:EXAMPLES]
+        others += waiting[EXAMPLES:]
+    return Unproven(examples=tuple(examples), others=tuple(others))
 
 
 def _node_actions(

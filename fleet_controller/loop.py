@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fleet_controller import absent_agents, absent_operands, action_log
 from fleet_controller.actions import Action, EmitEvent, HoldNode, LiftTaint, RetractEvent
+from fleet_controller.aside import Aside
 from fleet_controller.backoff import Refusals
 from fleet_controller.change_actions import EvictPod, FinishChange
 from fleet_controller.collection import error_text
-from fleet_controller.decide import Decision, decide, silent, to_inspect, unproven
+from fleet_controller.decide import Decision, Unproven, decide, silent, to_inspect, unproven
 from fleet_controller.durations import Durations
 from fleet_controller.execute import execute
 from fleet_controller.lanes import Lanes
-from fleet_controller.observe import Cluster
+from fleet_controller.observe import FEW_NODES, Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ReleaseNode
 from fleet_controller.state import Node, Pool, WarningEvent
@@ -40,6 +41,8 @@ _ASKED_AGAIN_S = 15.0
 """Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
 operands, to see why nodes are not verified.
 """
+_MANY_ASKED_AGAIN_S = 60.0
+"""The same, of the operands of many nodes: then all pods of operands are listed."""
 
 
 @dataclass
@@ -84,8 +87,9 @@ class Loop:
         self._warnings_listed = float("-inf")
         self._agents_asked = float("-inf")
         self._no_agents: Mapping[str, str] = {}
-        self._operands_asked = float("-inf")
-        self._no_operands: Mapping[str, str] = {}
+        self._no_operands: Aside[Mapping[str, str]] = Aside(
+            cluster.changed.set, every_s=_ASKED_AGAIN_S
+        )
         self._refusals = Refusals()
         self._nodes: Mapping[str, Node] = {}
         self._pools: Mapping[str, Pool] = {}
@@ -220,19 +224,26 @@ class Loop:
                 self._no_agents = absent_agents.reasons(pool_of, pods, events)
         return self._no_agents
 
-    def _why_no_operands(self, nodes: Sequence[Node]) -> Mapping[str, str]:
-        """Why NVIDIA's operands do not serve these nodes. Asked for again after a while only."""
-        names = {node.name for node in nodes}
-        if names and time.monotonic() - self._operands_asked > _ASKED_AGAIN_S:
-            self._operands_asked = time.monotonic()
+    def _why_no_operands(self, nodes: Unproven) -> Mapping[str, str]:
+        """Why NVIDIA's operands do not serve these nodes, as it was a while ago."""
+        names = {node.name for some in nodes for node in some}
+        if not names:
+            return {}
+
+        def ask() -> Mapping[str, str] | None:
             try:
                 policies = self._cluster.cluster_policies()
-                pods = self._cluster.operand_pods(names) if policies else []
+                pods = self._cluster.waiting_operands(names) if policies else []
             except (ApiError, Unreachable) as e:
+                # It only makes a message clearer.
                 log.warning("operands not readable", error=error_text(e))
-            else:
-                self._no_operands = absent_operands.reasons(nodes, pods, policies)
-        return {name: why for name, why in self._no_operands.items() if name in names}
+                return None
+            return absent_operands.reasons(nodes.examples, pods, policies, nodes.others)
+
+        many = len(names) > FEW_NODES
+        self._no_operands.every_s = _MANY_ASKED_AGAIN_S if many else _ASKED_AGAIN_S
+        found = self._no_operands.latest(ask) or {}
+        return {name: why for name, why in found.items() if name in names}
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""

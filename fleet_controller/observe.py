@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,8 @@ from kubeapi import ApiError, Client, JsonObject, list_all
 from kubeapi.client import path_of
 
 EVENT_SOURCE = "slicewright-fleet-controller"
+FEW_NODES = 10
+"""Nodes whose pods are listed one by one; a list of all pods is cheaper for more."""
 
 
 @dataclass
@@ -110,8 +113,9 @@ class Cluster:
         """The controller's Warning Events, by name. Raises ApiError or Unreachable."""
         path = path_of("v1", "events", namespace=EVENTS_NAMESPACE)
         selector = f"involvedObject.kind={POOL_KIND},source={EVENT_SOURCE},type=Warning"
-        listed = self.client.get(path, fieldSelector=selector)
-        return {event.name: event for event in map(read_warning, listed.get("items") or ())}
+        # In pages: there may be twenty for each pool.
+        events = list_all(self.client, path, keep=read_warning, fieldSelector=selector).items
+        return {event.name: event for event in events}
 
     def agent_pods(self) -> list[JsonObject]:
         """The agents' pods of all pools. Raises ApiError or Unreachable."""
@@ -139,20 +143,27 @@ class Cluster:
             return []
         return list(listed.get("items") or ())
 
-    def operand_pods(self, nodes: Iterable[str]) -> list[JsonObject]:
-        """NVIDIA's operands on these nodes, and those that are bound to none.
-
-        Raises ApiError or Unreachable.
+    def waiting_operands(self, nodes: AbstractSet[str]) -> list[JsonObject]:
+        """NVIDIA's operands on these nodes, and those that are bound to none, that wait for
+        something. Of many nodes: those on all. Raises ApiError or Unreachable.
         """
+        pods = path_of("v1", "pods")
+        if len(nodes) > FEW_NODES:
+            # In pages, of which next to nothing is kept: a large fleet has tens of thousands.
+            kept = list_all(
+                self.client, pods, keep=waiting_pods.kept_waiting, labelSelector=OPERAND_SELECTOR
+            ).items
+            return [pod for pod in kept if pod is not None]
         found: list[JsonObject] = []
         for node in ("", *nodes):
+            # From its index by node, and its memory.
             listed = self.client.get(
-                path_of("v1", "pods"),
+                pods,
                 labelSelector=OPERAND_SELECTOR,
                 fieldSelector=f"spec.nodeName={node}",
                 resourceVersion="0",
             )
-            found += listed.get("items") or ()
+            found += [pod for pod in listed.get("items") or () if waiting_pods.waits_for(pod)]
         return found
 
     def pods(self, node: Node) -> tuple[NodePod, ...]:

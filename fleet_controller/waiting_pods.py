@@ -42,6 +42,11 @@ def kept(pod: Object) -> Object:
     }
 
 
+def kept_waiting(pod: Object) -> Object | None:
+    """The same; None of a pod that waits for nothing."""
+    return kept(pod) if waits_for(pod) else None
+
+
 def node_of(pod: Object) -> str:
     """Its node, or before it is bound the one that its DaemonSet's controller made it for; empty:
     none yet.

@@ -11,6 +11,7 @@ from fleet_controller import absent_operands
 from fleet_controller.assess import assess
 from fleet_controller.decide import decide, unproven
 from fleet_controller.state import Condition, Node, Pool, Report
+from fleet_controller.watchdog import trouble_of
 
 GPU = {"nvidia.com/gpu.present": "true"}
 FOUND = {"feature.node.kubernetes.io/pci-10de.present": "true"}
@@ -164,4 +165,20 @@ def test_asked_for_are_the_first_two_nodes_of_each_pool_that_are_not_verified(
 
     statuses = {"e": None, "d": "False", "c": "Unknown", "b": "True", "a": None}
     nodes = [named(name, status) for name, status in statuses.items()]
-    assert [one.name for one in unproven([pool], nodes)] == ["a", "c"]
+    found = unproven([pool], nodes)
+    assert [one.name for one in found.examples] == ["a", "c"]
+    assert [one.name for one in found.others] == ["d", "e"]
+
+
+def test_of_the_others_only_an_operand_that_ends_again_and_again_is_told(
+    node: Node, pool: Pool, now: float
+) -> None:
+    """So that the watchdog sees it on every node."""
+    others = [replace(node, name=name, labels=GPU) for name in ("n3", "n4")]
+    crashing = pod("z", "n3", reason="CrashLoopBackOff", message="back-off")
+    pods = [pod("a", "n3", reason="ImagePullBackOff"), crashing, pod("a", "n4", reason="Error")]
+    found = absent_operands.reasons([], pods, [NOT_READY], others)
+    assert found == {"n3": "pod z: CrashLoopBackOff: back-off"}
+    assert trouble_of(others[0], pool, assess(others[0], pool, None, now), found["n3"]) == (
+        "OperandCrashLoop"
+    )

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from fleet_controller import collection
+from fleet_controller.absent_operands import OPERAND_SELECTOR
 from fleet_controller.observe import Cluster
 from kubeapi import Client, Event, Unreachable
 
@@ -146,3 +147,55 @@ def test_a_list_that_is_older_than_what_is_known_takes_nothing_back() -> None:
     old = Event("LISTED", {"metadata": {"resourceVersion": "10"}}, ())
     nodes._apply(old)
     assert [node.version for node in nodes.all().values()] == ["20"]
+
+
+@dataclass
+class Listing:
+    """Answers lists in pages of two, and remembers what was asked."""
+
+    items: list[dict[str, Any]]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        self.asked.append({"path": path, **query})
+        begin = int(query.get("continue", 0))
+        last = begin + 2 >= len(self.items) or "limit" not in query
+        more = {} if last else {"continue": str(begin + 2)}
+        there = self.items[begin : begin + 2] if "limit" in query else self.items
+        return {"metadata": {"resourceVersion": "1", **more}, "items": there}
+
+
+def _operand(name: str, *, waits: bool) -> dict[str, Any]:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if waits else {"running": {}}
+    return {
+        "metadata": {"name": name, "labels": {"large": "x"}},
+        "spec": {"nodeName": "n1", "containers": ["large"]},
+        "status": {"containerStatuses": [{"name": "c", "state": state}]},
+    }
+
+
+def test_operands_of_many_nodes_are_one_list_in_pages() -> None:
+    """Not one list for each node: a hundred pools that join would be two hundred."""
+    api = Listing([_operand(f"p{i}", waits=i == 2) for i in range(5)])
+    found = Cluster.of(cast(Client, api)).waiting_operands({f"n{i}" for i in range(11)})
+    assert [pod["metadata"] for pod in found] == [{"name": "p2"}]
+    assert "containers" not in found[0]["spec"], "next to nothing of it is kept"
+    assert len(api.asked) == 3
+    assert {one["labelSelector"] for one in api.asked} == {OPERAND_SELECTOR}
+    assert not any("fieldSelector" in one for one in api.asked)
+
+
+def test_operands_of_a_few_nodes_come_from_the_api_servers_index() -> None:
+    api = Listing([_operand("p0", waits=False), _operand("p1", waits=True)])
+    found = Cluster.of(cast(Client, api)).waiting_operands({"n1", "n2"})
+    assert {pod["metadata"]["name"] for pod in found} == {"p1"}
+    selected = sorted(one["fieldSelector"] for one in api.asked)
+    assert selected == ["spec.nodeName=", "spec.nodeName=n1", "spec.nodeName=n2"]
+
+
+def test_warnings_are_listed_in_pages() -> None:
+    time = "2026-11-25T12:00:00Z"
+    api = Listing([{"metadata": {"name": f"e{i}"}, "lastTimestamp": time} for i in range(5)])
+    found = Cluster.of(cast(Client, api)).warnings()
+    assert sorted(found) == [f"e{i}" for i in range(5)]
+    assert len(api.asked) == 3

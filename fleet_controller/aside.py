@@ -1,0 +1,46 @@
+"""Questions that are asked beside the passes of the control loop, each in a thread of its own.
+
+A list of all operands of a large fleet takes seconds, and its answer only makes messages clearer: a
+pass does not wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Aside(Generic[T]):
+    """What was answered last. changed: called, in the question's thread, after another answer."""
+
+    def __init__(self, changed: Callable[[], None], *, every_s: float) -> None:
+        self.every_s = every_s
+        """Least time between the beginnings of two questions."""
+        self._changed = changed
+        self._answer: T | None = None
+        self._asked = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    def latest(self, ask: Callable[[], T | None]) -> T | None:
+        """The last answer, and None without one. Asks again where that is due, and no question is
+        open. ask: None, too, where there is no answer; what was answered before then stays.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            return self._answer
+        if time.monotonic() - self._asked >= self.every_s:
+            self._asked = time.monotonic()
+            self._thread = threading.Thread(
+                target=self._put, args=(ask,), name="aside", daemon=True
+            )
+            self._thread.start()
+        return self._answer
+
+    def _put(self, ask: Callable[[], T | None]) -> None:
+        answer = ask()
+        if answer is not None and answer != self._answer:
+            self._answer = answer
+            self._changed()

@@ -1,0 +1,79 @@
+"""A question is asked beside the passes: none of them waits for its answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from fleet_controller.aside import Aside
+
+HOUR_S = 3600.0
+
+
+class Asked:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+        self.changed = threading.Semaphore(0)
+
+    def answering(self, answer: str | None) -> Callable[[], str | None]:
+        def ask() -> str | None:
+            self.begun.release()
+            assert self.go_on.acquire(timeout=60)
+            return answer
+
+        return ask
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def _ended(aside: Aside[str]) -> None:
+    assert aside._thread is not None
+    aside._thread.join(60)
+    assert not aside._thread.is_alive()
+
+
+def test_nobody_waits_for_an_answer_and_another_one_wakes(asked: Asked) -> None:
+    aside = Aside[str](asked.changed.release, every_s=0.0)
+    assert aside.latest(asked.answering("a")) is None
+    assert asked.begun.acquire(timeout=60)
+    # One question at a time.
+    assert aside.latest(asked.answering("b")) is None
+    assert not asked.changed.acquire(blocking=False)
+    asked.go_on.release()
+    assert asked.changed.acquire(timeout=60)
+    _ended(aside)
+    assert not asked.begun.acquire(blocking=False)
+    assert aside.latest(asked.answering("a")) == "a"
+    asked.go_on.release()
+    _ended(aside)
+    assert not asked.changed.acquire(blocking=False), "the same answer is no news"
+
+
+def test_it_is_not_asked_again_before_its_time(asked: Asked) -> None:
+    aside = Aside[str](asked.changed.release, every_s=HOUR_S)
+    asked.go_on.release()
+    aside.latest(asked.answering("a"))
+    _ended(aside)
+    assert aside.latest(asked.answering("b")) == "a"
+    _ended(aside)
+    assert asked.begun.acquire(blocking=False)
+    assert not asked.begun.acquire(blocking=False)
+
+
+def test_without_an_answer_the_one_before_stays(asked: Asked) -> None:
+    aside = Aside[str](asked.changed.release, every_s=0.0)
+    for answer in ("a", None):
+        asked.go_on.release()
+        aside.latest(asked.answering(answer))
+        _ended(aside)
+    asked.go_on.release()
+    assert aside.latest(asked.answering("a")) == "a"
+    _ended(aside)
