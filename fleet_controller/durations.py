@@ -18,13 +18,17 @@ hour, a drain up to its limit.
 @dataclass
 class Durations:
     to_verified: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
-    """From the creation of the Node to its first release."""
+    """From the creation of the Node until it is verified for the first time; it is released at once
+    then, or in the next pass.
+    """
     of_changes: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
     """Of changes of a layout in service, from the cordon to the end, those that came through."""
 
-    def released(self, node: Node, now: float) -> None:
-        """node: as it was decided about. A node that was verified before has been held again."""
-        if not node.verified_boot:
+    def verified(self, node: Node, now: float) -> None:
+        """It has just been written down that the node is verified in its boot. node: as it was
+        before. One that was in service without that has been there for long.
+        """
+        if node.held and not node.verified_boot:
             self.to_verified.observe(now - node.created)
 
     def changed(self, node: Node, now: float) -> None:

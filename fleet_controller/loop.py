@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fleet_controller import absent_agents, absent_operands, action_log
-from fleet_controller.actions import Action, EmitEvent, HoldNode, LiftTaint, RetractEvent
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetNodeCondition,
+)
 from fleet_controller.aside import Aside
 from fleet_controller.backoff import Refusals
 from fleet_controller.change_actions import EvictPod, FinishChange
@@ -287,14 +295,17 @@ class Loop:
         return error_text(error)
 
     def _time(self, action: Action) -> None:
-        """How long it took until a node was in service, or in service again."""
+        """How long it took until a node was verified, or in service again."""
         node = self._nodes.get(getattr(action, "node", ""))
         if node is None:
             return
-        if isinstance(action, LiftTaint):
-            self.progress.durations.released(node, self._clock())
-        elif isinstance(action, FinishChange):
-            self.progress.durations.changed(node, self._clock())
+        match action:
+            case RecordBoot() | SetNodeCondition(boot=RecordBoot()):
+                self.progress.durations.verified(node, self._clock())
+            case FinishChange():
+                self.progress.durations.changed(node, self._clock())
+            case _:
+                pass
 
     def _heed(self, error: ApiError | Unreachable) -> None:
         """An API server that is overloaded says when it may be asked again."""

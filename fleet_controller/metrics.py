@@ -95,7 +95,7 @@ def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[F
         Family(
             "slicewright_node_verified_seconds",
             "histogram",
-            "From the creation of a node to its first release.",
+            "From the creation of a node until it is verified for the first time.",
             progress.durations.to_verified.samples(),
         ),
         Family(

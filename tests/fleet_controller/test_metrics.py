@@ -96,8 +96,9 @@ def _observed(progress: Progress, of: str) -> dict[str, float]:
 
 def test_a_node_counts_once_in_the_time_until_nodes_are_verified(node: Node) -> None:
     made = Progress()
-    made.durations.released(node, NOW)
-    made.durations.released(replace(node, verified_boot="b0"), NOW)
+    made.durations.verified(node, NOW)
+    made.durations.verified(replace(node, verified_boot="b0"), NOW)
+    made.durations.verified(replace(node, taint_keys=()), NOW)
     found = _observed(made, "slicewright_node_verified_seconds")
     assert (found["30"], found["60"], found["+Inf"], found["sum"]) == (0, 1, 1, 60)
 

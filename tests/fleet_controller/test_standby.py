@@ -6,14 +6,15 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
 from fleet_controller import cli
 from fleet_controller import loop as loop_module
-from fleet_controller.actions import Action
+from fleet_controller.actions import Action, LiftTaint, SetNodeCondition
+from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.bound_pods import Nodes
 from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
@@ -212,6 +213,31 @@ class Waits(threading.Event):
             self.asked = timeout
             self.set()
         return self.is_set()
+
+
+@pytest.mark.parametrize("taints", [1, 2])
+def test_a_node_whose_release_waits_for_the_next_pass_counts_once_as_verified(
+    run: Run, monkeypatch: pytest.MonkeyPatch, node: Node, taints: int
+) -> None:
+    """Its condition is written in one pass, its taints, of which a quarantine makes two, later."""
+    held = replace(node, taint_keys=(STARTUP_TAINT_KEY,) * taints)
+    there = {"n1": held}
+    monkeypatch.setattr(run.cluster.nodes, "all", lambda: there)
+    loop = run.loop
+    loop._warnings = {}
+    monkeypatch.setattr(loop, "_why_no_operands", lambda nodes: {})
+    loop._nodes = there
+    decided = loop._decide().actions
+    (said,) = (action for action in decided if isinstance(action, SetNodeCondition))
+    assert said.boot is not None
+    lifted = [action for action in decided if isinstance(action, LiftTaint)]
+    assert len(lifted) == taints
+    loop._do(said)
+    loop._nodes = {"n1": replace(held, verified_boot=held.boot_id)}
+    for action in lifted:
+        loop._do(action)
+    samples = loop.progress.durations.to_verified.samples()
+    assert [one.value for one in samples if one.suffix == "_count"] == [1]
 
 
 def test_an_overloaded_api_server_is_left_alone_for_as_long_as_it_says(
