@@ -41,6 +41,10 @@ class LiftTaint:
     """Index of the taint in spec.taints."""
     boot_id: str
     """The boot that was verified: the node may have booted again since the decision."""
+    layout: str | None
+    """The value of nvidia.com/mig.config with which it was verified, and which somebody may have
+    changed since; None where mig-manager does not partition it.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

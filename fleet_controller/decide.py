@@ -181,7 +181,7 @@ def decide(
             if why and _is_no_longer_proven(node, pool):
                 actions.append(RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None))
             if not why and node.name in rollout.waiting and _is_as_it_was_proven(node):
-                actions += _lift(node)
+                actions += _lift(node, pool)
         actions += quarantine(pool, members)
         # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
         for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
@@ -307,15 +307,17 @@ def _node_actions(
     else:
         actions += filter(None, (layout, boot))
     if assessment.status == "True" and node.held:
-        actions += _lift(node)
+        actions += _lift(node, pool)
     return actions
 
 
-def _lift(node: Node) -> list[Action]:
+def _lift(node: Node, pool: Pool) -> list[Action]:
     positions = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
+    layout = None if pool.mig_config is None else node.mig_config
     # From the back, so that a removal does not move the next one.
     return [
-        LiftTaint(node=node.name, position=i, boot_id=node.boot_id) for i in reversed(positions)
+        LiftTaint(node=node.name, position=i, boot_id=node.boot_id, layout=layout)
+        for i in reversed(positions)
     ]
 
 

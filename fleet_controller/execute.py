@@ -169,6 +169,9 @@ def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
         {"op": "test", "path": f"{at}/key", "value": STARTUP_TAINT_KEY},
         {"op": "remove", "path": at},
     ]
+    if action.layout is not None:
+        label = f"/metadata/labels/{_escaped(MIG_CONFIG_LABEL)}"
+        patch.insert(0, {"op": "test", "path": label, "value": action.layout})
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
 
 

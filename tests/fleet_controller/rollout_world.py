@@ -446,14 +446,14 @@ class World:
                 self.change(name, verified_boot=boot_id, verified_layout=layout or "")
             case HealNode():
                 self._heal(action)
-            case LiftTaint(node=name, boot_id=boot_id):
+            case LiftTaint(node=name, boot_id=boot_id, layout=layout):
                 self._exists(name)
                 node = self.nodes[name]
-                if node.boot_id != boot_id or not node.held:
+                if (node.boot_id, node.mig_config) != (boot_id, layout) or not node.held:
                     raise Conflict
                 # As it was proven, where it waits for its turn.
                 right = self.cut[name] in (self.pool.mig_config, node.verified_layout)
-                assert right or self.view is not None, "released with a wrong layout"
+                assert right, "released with a wrong layout"
                 # One taint a request; of the two, the one of the quarantine first.
                 at = node.taint_keys.index(TAINT)
                 place = at if node.quarantine_at is None else node.quarantine_at

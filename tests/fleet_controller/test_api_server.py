@@ -788,10 +788,34 @@ class TestController:
         api_server.make_node("late", "elsewhere")
         cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
         position = api_server.node("late").taint_keys.index(api.STARTUP_TAINT_KEY)
+        lift = LiftTaint(node="late", position=position, boot_id="an-earlier-one", layout=None)
         with pytest.raises(ApiError) as refused:
-            execute(cluster, LiftTaint(node="late", position=position, boot_id="an-earlier-one"))
+            execute(cluster, lift)
         assert refused.value.status == 422
         assert api_server.node("late").held
+
+    def test_a_node_whose_layout_was_changed_after_the_decision_is_not_released(
+        self, api_server: Any
+    ) -> None:
+        """By somebody, or by another replica: what was verified is no longer asked for there."""
+        admin, path = api_server.admin, "/api/v1/nodes/relabelled"
+        api_server.make_node("relabelled", "elsewhere")
+        cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
+        node = api_server.node("relabelled")
+        position = node.taint_keys.index(api.STARTUP_TAINT_KEY)
+        lift = LiftTaint(
+            node="relabelled", position=position, boot_id=node.boot_id, layout="all-1g.5gb"
+        )
+        for label in (None, "all-balanced"):
+            admin.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: label}}})
+            with pytest.raises(ApiError) as refused:
+                execute(cluster, lift)
+            assert refused.value.status == 422
+            assert api_server.node("relabelled").held
+        admin.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "all-1g.5gb"}}})
+        execute(cluster, lift)
+        assert not api_server.node("relabelled").held
+        admin.delete(path)
 
     def test_a_restarted_controller_deletes_warnings_that_are_no_longer_true(
         self, api_server: Any, clock: Clock

@@ -95,7 +95,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
         now=NOW,
         boot=RecordBoot(node="n1", boot_id="b1", layout=None),
     )
-    assert actions[1] == LiftTaint(node="n1", position=1, boot_id="b1")
+    assert actions[1] == LiftTaint(node="n1", position=1, boot_id="b1", layout=None)
 
 
 def test_the_pool_is_verified_when_all_its_nodes_are(

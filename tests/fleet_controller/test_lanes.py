@@ -30,7 +30,7 @@ def _record(node: str) -> RecordBoot:
 
 
 def _lift(node: str) -> LiftTaint:
-    return LiftTaint(node=node, position=0, boot_id="b")
+    return LiftTaint(node=node, position=0, boot_id="b", layout=None)
 
 
 def _hold(node: str) -> HoldNode:

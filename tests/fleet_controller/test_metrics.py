@@ -18,7 +18,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "controller.md"
 
 def _progress() -> Progress:
     made = Progress()
-    made.count(LiftTaint(node="n", position=0, boot_id="b"), "done")
+    made.count(LiftTaint(node="n", position=0, boot_id="b", layout=None), "done")
     return made
 
 
