@@ -60,7 +60,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _driver_too_old(pool, fleet)
         found += _partitioned_by_index(pool)
         found += _shared_memory(pool)
-    found += workload_notes(fleet.deployments)
+    found += workload_notes(fleet.deployments, fleet.pools)
     found += monitoring_notes(fleet)
     found += pod_autoscaling_notes(fleet.deployments)
     return tuple(found)

@@ -7,6 +7,7 @@ from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.server_flags import meant
 
 _TYPED: Final[Mapping[str, str]] = {
     "--model-repository": "model_repository",
@@ -16,7 +17,15 @@ _TYPED: Final[Mapping[str, str]] = {
     "--exit-timeout-secs": "grace_seconds",
 }
 """Arguments of tritonserver -> the keys that state them."""
-_PORTS: Final = ("--http-port", "--grpc-port", "--metrics-port")
+_PORTS: Final = (
+    *("--http-port", "--grpc-port", "--metrics-port"),
+    *("--http-address", "--grpc-address", "--metrics-address"),
+)
+_SERVERS: Final[Mapping[str, str]] = {
+    "--allow-http": "the probes and clients ask its HTTP server",
+    "--allow-metrics": "Prometheus, and with it autoscaling, reads its metrics",
+}
+_CHECKED: Final = (*_TYPED, *_PORTS, *_SERVERS)
 _DOCS = "triton-inference-server/server, docs/user_guide/model_management.md"
 
 
@@ -47,7 +56,7 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) ->
             "Kubernetes docs, volumes: nfs",
         )
     for i, argument in enumerate(asked.extra_args):
-        flag = argument.partition("=")[0]
+        flag = meant(argument, _CHECKED)
         if flag in _TYPED:
             yield refuse(
                 (*path, "extra_args", i),
@@ -57,6 +66,9 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) ->
         elif flag in _PORTS:
             yield refuse(
                 (*path, "extra_args", i),
-                f"{flag}: the Service and the probes expect ports 8000, 8001 and 8002",
+                f"{flag}: the Service and the probes expect ports 8000, 8001 and 8002 on every "
+                "address",
                 "leave it out",
             )
+        elif flag in _SERVERS:
+            yield refuse((*path, "extra_args", i), f"{flag}: {_SERVERS[flag]}", "leave it out")

@@ -11,6 +11,7 @@ from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.fleet import PoolPlan
 from infra.plan.larger import larger
 from infra.plan.model_memory import model_memory
+from infra.plan.server_flags import meant
 from infra.plan.workload_texts import SECRETS
 
 _TYPED: Final[Mapping[str, str]] = {
@@ -23,8 +24,13 @@ _TYPED: Final[Mapping[str, str]] = {
     "--max-num-seqs": "max_num_seqs",
     "--gpu-memory-utilization": "gpu_memory_percent",
     "--tensor-parallel-size": "tensor_parallel",
+    "-tp": "tensor_parallel",
 }
 """Arguments of vLLM -> the keys that state them."""
+_OTHER_GPUS: Final = ("--pipeline-parallel-size", "-pp", "--data-parallel-size", "-dp")
+_ADDRESS: Final = ("--host", "--port")
+_SECRETS: Final[Mapping[str, str]] = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
+_CHECKED: Final = (*_TYPED, *_OTHER_GPUS, *_ADDRESS, *_SECRETS)
 
 
 def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
@@ -57,27 +63,34 @@ def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Che
             in_key=True,
         )
     for j, argument in enumerate(asked.extra_args):
-        flag = argument.partition("=")[0].replace("_", "-")
-        if flag in _TYPED:
-            yield refuse(
-                (*path, "extra_args", j),
-                f"{flag} has a key of its own, which is checked",
-                f"use {_TYPED[flag]}",
-            )
-        elif flag in ("--host", "--port"):
-            yield refuse(
-                (*path, "extra_args", j),
-                f"{flag}: the Service and the probes expect port 8000 on every address",
-                "leave it out",
-            )
-        elif flag in ("--api-key", "--hf-token"):
-            name = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}[flag]
-            yield refuse(
-                (*path, "extra_args", j),
-                f"{flag} would show a secret to all who may list pods",
-                f"write secrets: {{{name}: {{name: …, key: …}}}}",
-                SECRETS,
-            )
+        yield from _check_argument(argument, (*path, "extra_args", j))
+
+
+def _check_argument(argument: str, at: spec.Path) -> Checked[None]:
+    name, equals, value = argument.partition("=")
+    flag = meant(f"{name.replace('_', '-')}{equals}{value}", _CHECKED)
+    if flag in _TYPED:
+        yield refuse(at, f"{flag} has a key of its own, which is checked", f"use {_TYPED[flag]}")
+    elif flag in _OTHER_GPUS:
+        yield refuse(
+            at,
+            f"{flag}: a pod has the GPUs of tensor_parallel, and no others",
+            "leave it out, or use tensor_parallel",
+            "vLLM docs, distributed inference and serving",
+        )
+    elif flag in _ADDRESS:
+        yield refuse(
+            at,
+            f"{flag}: the Service and the probes expect port 8000 on every address",
+            "leave it out",
+        )
+    elif flag in _SECRETS:
+        yield refuse(
+            at,
+            f"{flag} would show a secret to all who may list pods",
+            f"write secrets: {{{_SECRETS[flag]}: {{name: …, key: …}}}}",
+            SECRETS,
+        )
 
 
 def check_memory(
@@ -91,16 +104,8 @@ def check_memory(
     needs = ("model", "dtype", "kv_cache_dtype", "max_model_len", "gpu_memory_percent")
     if not stated.has(*((*path, key) for key in needs)) or devices.mib is None:
         return
-    percent, together = asked.gpu_memory_percent, min(asked.replicas, devices.sharers)
+    percent = asked.gpu_memory_percent
     what = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
-    if percent * together > 100:
-        yield refuse(
-            (*path, "gpu_memory_percent"),
-            f"{together} replicas may share one {devices.resource}, and {percent} % each is "
-            f"{percent * together} % of its memory: vLLM takes its part at the start",
-            f"write {100 // together} or less, or choose a resource that is not shared",
-            "vLLM docs, engine arguments",
-        )
     memory, usable = model_memory(asked), devices.mib * percent // 100
     if memory.needed_mib <= usable:
         return

@@ -43,24 +43,16 @@ def check_gpu_memory(
     devices: Devices,
     stated: Stated,
 ) -> Checked[None]:
-    """What one replica takes, and what all do that may share a GPU or partition."""
+    """What one replica takes of a GPU or partition."""
     at = (*path, "gpu_memory")
     if asked.gpu_memory is None or devices.mib is None or not stated.has(at):
         return
-    each, together = spec.mebibytes(asked.gpu_memory), min(asked.replicas, devices.sharers)
+    each = spec.mebibytes(asked.gpu_memory)
     what = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
     if each > devices.mib:
         yield refuse(
             at,
             f"a {what} {pool.gpu.name} has {devices.mib} MiB",
             f"choose {larger(pool, each)}",
-            pool.gpu.source,
-        )
-    elif each * together > devices.mib:
-        yield refuse(
-            at,
-            f"{together} replicas may share one {devices.resource}, and together they take "
-            f"{each * together} MiB of {devices.mib}",
-            f"write {devices.mib // together}Mi or less, or choose a resource that is not shared",
             pool.gpu.source,
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.plan.deployments import DeploymentPlan
-from infra.plan.model_memory import parameters
+from infra.plan.fleet import PoolPlan
+from infra.plan.model_disk import disk_note, download_gb
 from infra.spec import VllmWorkload
 
 
-def workload_notes(deployments: Sequence[DeploymentPlan]) -> list[str]:
+def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:
     """One sentence each, starting with the workload's name."""
-    return [note for one in deployments for note in _of(one)]
+    by_name = {pool.name: pool for pool in pools}
+    return [note for one in deployments for note in _of(one, by_name[one.asked.pool])]
 
 
-def _of(plan: DeploymentPlan) -> list[str]:
+def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
     asked, at, found = plan.asked, f"workload {plan.name}:", []
     if plan.room is not None and plan.room < min(plan.most, plan.offered // plan.devices):
         found.append(
@@ -33,7 +35,7 @@ def _of(plan: DeploymentPlan) -> list[str]:
             "`pulumi up` does not wait for this workload"
         )
     if isinstance(asked, VllmWorkload):
-        found += _vllm(plan, asked)
+        found += [*_vllm(plan, asked), *disk_note(plan, asked, pool)]
     if asked.secrets:
         names = sorted({one.name for one in asked.secrets.values()})
         found.append(
@@ -69,11 +71,10 @@ def _vllm(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
 def _download(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
     if asked.cache is not None or plan.most < 2:
         return []
-    # As downloaded: two bytes for a parameter, whatever it is loaded as.
-    each = parameters(asked.model.parameters) * 2 / 1e9
+    together = download_gb(asked) * plan.most
     return [
         f"workload {asked.name}: each of {plan.most} replicas downloads its own copy of the "
-        f"model, some {each * plan.most:.0f} GB together at every start: write cache"
+        f"model, some {together:.0f} GB together at every start: write cache"
     ]
 
 

@@ -13,6 +13,7 @@ from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.fleet import WHOLE_GPU, CloudPoolPlan, GkePoolPlan, PoolPlan
 from infra.plan.model_memory import model_memory
 from infra.plan.resource_names import resource_of
+from infra.plan.shared_memory import Tenant, check_shared_memory
 from infra.plan.triton import check_triton
 from infra.plan.vllm import check_memory, check_vllm
 from infra.plan.workload_gpus import check_gpu_memory, check_gpus
@@ -84,6 +85,23 @@ def plan_deployments(
                 )
             )
         )
+    yield from check_shared_memory(
+        [
+            Tenant(
+                path=path,
+                asked=asked,
+                pool=pool,
+                devices=devices,
+                replicas=autoscaling.max
+                if autoscaling is not None
+                else demand.most // demand.devices,
+            )
+            for (path, asked, pool, devices), (_, demand), autoscaling in zip(
+                placed, demands, scaled, strict=True
+            )
+        ],
+        stated,
+    )
     most: dict[tuple[str, str], int] = defaultdict(int)
     at_first: dict[tuple[str, str], int] = defaultdict(int)
     for (of, demand), autoscaling in zip(demands, scaled, strict=True):

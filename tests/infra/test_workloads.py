@@ -431,7 +431,7 @@ def test_eight_tritons_find_a_slice_of_two_partitions_and_a_ninth_does_not() -> 
             "model_repository.path: has '..'",
         ),
         ([("extra_args", ["--model-repository=/x"])], "use model_repository"),
-        ([("extra_args", ["--http-port=80"])], "expect ports 8000, 8001 and 8002; leave it out"),
+        ([("extra_args", ["--http-port=80"])], "8001 and 8002 on every address; leave it out"),
         ([("model_repository", {"server": "nfs", "path": "models"})], "is not an absolute path"),
         ([("model_repository", {"server": "nfs", "paht": "/m"})], "did you mean path?"),
         ([("model_repository", None)], "model_repository: is missing"),
