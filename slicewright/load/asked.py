@@ -27,6 +27,12 @@ class Target:
     """For people: a replica, or the Service of all of them."""
     url: str
     """Without a path and without a slash at its end."""
+    node: str | None = None
+    """Of the replica; None: not known."""
+    partition: str | None = None
+    """MIG profile of the replica's device, or those that it may have; None: a whole GPU, or not
+    known.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

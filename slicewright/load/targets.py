@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from infra.plan import DeploymentPlan
+from infra.values import WORKLOAD_LABEL
 from kubeapi import ApiError, Client
 from slicewright.load.asked import Target
 
@@ -76,28 +77,35 @@ def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
 
 
 def of_pods(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
-    """Each ready replica. Raises NoAddress, ApiError, Unreachable."""
+    """Each ready replica, with its node. Raises NoAddress, ApiError, Unreachable."""
     namespace, name = workload.namespace, workload.name
-    slices = client.get(
-        f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
-        labelSelector=f"kubernetes.io/service-name={name}",
+    pods = client.get(
+        f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{WORKLOAD_LABEL}={name}"
     )["items"]
-    found = sorted(
-        (target for one in slices for target in _ready(one)), key=lambda target: target.name
-    )
+    found = [_of_pod(pod, workload) for pod in pods if _ready(pod)]
     if not found:
         raise NoAddress(f"no replica of {namespace}/{name} is ready")
-    return tuple(found)
+    return tuple(sorted(found, key=lambda target: target.name))
 
 
-def _ready(of: dict[str, Any]) -> list[Target]:
-    port = next((one["port"] for one in of.get("ports") or () if one.get("name") == "http"), None)
-    found = []
-    for endpoint in of.get("endpoints") or ():
-        if port is None or not (endpoint.get("conditions") or {}).get("ready"):
-            continue
-        address = endpoint["addresses"][0]
-        pod = (endpoint.get("targetRef") or {}).get("name", address)
-        host = f"[{address}]" if ":" in address else address
-        found.append(Target(name=pod, url=f"http://{host}:{port}"))
-    return found
+def _of_pod(pod: dict[str, Any], workload: DeploymentPlan) -> Target:
+    address = pod["status"]["podIP"]
+    host = f"[{address}]" if ":" in address else address
+    return Target(
+        name=pod["metadata"]["name"],
+        url=f"http://{host}:{_PORT}",
+        node=pod["spec"].get("nodeName"),
+        partition=" or ".join(workload.profiles) or None,
+    )
+
+
+def _ready(pod: dict[str, Any]) -> bool:
+    status = pod.get("status") or {}
+    return (
+        "deletionTimestamp" not in pod["metadata"]
+        and bool(status.get("podIP"))
+        and any(
+            (one["type"], one["status"]) == ("Ready", "True")
+            for one in status.get("conditions") or ()
+        )
+    )

@@ -44,14 +44,18 @@ def summary_lines(load: Load, results: Results) -> list[str]:
 
 
 def table(load: Load, results: Results) -> Table:
-    """Replica by replica."""
-    chat = load.api == "chat"
+    """Replica by replica, with node and partition of each where they are known."""
+    chat, placed = load.api == "chat", any(one.node for one in load.targets)
     made = Table(box=None, pad_edge=False, header_style="bold")
-    heads = ["replica", "answered", "failed", "per s", "p50 ms", "p95 ms", "p99 ms"]
+    places = ["replica", *(["node", "partition"] if placed else [])]
+    heads = ["answered", "failed", "per s", "p50 ms", "p95 ms", "p99 ms"]
+    for head in places:
+        made.add_column(head)
     for head in [*heads, *(["tokens per s", "first p95 ms"] if chat else [])]:
-        made.add_column(head, justify="left" if head == "replica" else "right")
-    for name, one in results.targets.items():
-        made.add_row(name, *_cells(one, chat=chat))
+        made.add_column(head, justify="right")
+    for one in load.targets:
+        where = [one.node or "-", one.partition or "whole GPU"] if placed else []
+        made.add_row(one.name, *where, *_cells(results.targets[one.name], chat=chat))
     return made
 
 
@@ -67,7 +71,13 @@ def as_json(load: Load, results: Results, *, interrupted: bool) -> dict[str, Any
         "not_sent": results.dropped,
         "whole": dataclasses.asdict(results.whole),
         "replicas": [
-            {"name": one.name, "url": one.url, **dataclasses.asdict(results.targets[one.name])}
+            {
+                "name": one.name,
+                "url": one.url,
+                "node": one.node,
+                "partition": one.partition,
+                **dataclasses.asdict(results.targets[one.name]),
+            }
             for one in load.targets
         ],
     }

@@ -16,20 +16,20 @@ from slicewright.load.asked import Target
 
 GOLDEN = Path(__file__).parents[2] / "infra/golden"
 SERVICE = "/api/v1/namespaces/ai/services/llm"
-SLICES = "/apis/discovery.k8s.io/v1/namespaces/ai/endpointslices"
+PODS = "/api/v1/namespaces/ai/pods"
 
 
 class Answers:
     """What an API server has, by path."""
 
     def __init__(self, **found: Any) -> None:
-        self.found = {SERVICE: found.get("service"), SLICES: found.get("slices")}
+        self.found = {SERVICE: found.get("service"), PODS: found.get("pods")}
 
     def get(self, path: str, **query: str) -> Any:
         if self.found[path] is None:
             raise ApiError(404, {"message": "not found"})
-        if path == SLICES:
-            assert query == {"labelSelector": "kubernetes.io/service-name=llm"}
+        if path == PODS:
+            assert query == {"labelSelector": "slicewright.io/workload=llm"}
         return self.found[path]
 
 
@@ -48,11 +48,12 @@ def service(kind: str, *ingress: dict[str, str]) -> dict[str, Any]:
     return {"spec": {"type": kind}, "status": status}
 
 
-def endpoint(pod: str, address: str, *, ready: bool = True) -> dict[str, Any]:
+def pod(name: str, address: str | None, *, ready: bool = True, **metadata: str) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     return {
-        "addresses": [address],
-        "conditions": {"ready": ready},
-        "targetRef": {"kind": "Pod", "name": pod},
+        "metadata": {"name": name, **metadata},
+        "spec": {"nodeName": f"node-of-{name}"},
+        "status": {"conditions": conditions} | ({"podIP": address} if address else {}),
     }
 
 
@@ -87,25 +88,32 @@ def test_a_service_that_is_not_there_is_told() -> None:
         targets.of_service(client(), workload())
 
 
-def test_each_ready_pod_is_a_target() -> None:
-    ports = [{"name": "metrics", "port": 9000}, {"name": "http", "port": 8000}]
-    slices = [
-        {
-            "ports": ports,
-            "endpoints": [endpoint("llm-b", "10.0.0.2"), endpoint("llm-a", "fd00::1")],
-        },
-        {"ports": ports, "endpoints": [endpoint("llm-c", "10.0.0.3", ready=False)]},
-        {"ports": [{"name": "grpc", "port": 1}], "endpoints": [endpoint("llm-d", "10.0.0.4")]},
+def test_each_ready_pod_is_a_target_with_its_node_and_partition() -> None:
+    pods = [
+        pod("llm-b", "10.0.0.2"),
+        pod("llm-a", "fd00::1"),
+        pod("llm-c", "10.0.0.3", ready=False),
+        pod("llm-d", None),
+        pod("llm-e", "10.0.0.5", deletionTimestamp="2026-01-01T00:00:00Z"),
     ]
-    assert targets.of_pods(client(slices={"items": slices}), workload()) == (
-        Target(name="llm-a", url="http://[fd00::1]:8000"),
-        Target(name="llm-b", url="http://10.0.0.2:8000"),
+    asked = workload()
+    assert asked.profiles
+    (partition,) = asked.profiles
+    assert targets.of_pods(client(pods={"items": pods}), asked) == (
+        Target(
+            name="llm-a",
+            url="http://[fd00::1]:8000",
+            node="node-of-llm-a",
+            partition=partition,
+        ),
+        Target(name="llm-b", url="http://10.0.0.2:8000", node="node-of-llm-b", partition=partition),
     )
 
 
 def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
-    with pytest.raises(targets.NoAddress, match="no replica of ai/llm is ready"):
-        targets.of_pods(client(slices={"items": []}), workload())
+    for pods in ([], [pod("llm-a", "10.0.0.1", ready=False)]):
+        with pytest.raises(targets.NoAddress, match="no replica of ai/llm is ready"):
+            targets.of_pods(client(pods={"items": pods}), workload())
 
 
 @pytest.mark.parametrize(

@@ -197,15 +197,23 @@ def test_k6_tells_what_each_partition_carries(
     """Of all sixteen: by how many tokens they differ is the simulation's."""
     key_file = tmp_path / "key"
     key_file.write_text(run.values["api-key"])
-    addresses = [f"http://{pod['status']['podIP']}:8000" for pod in run.pods()]
     command = ["load", "-s", str(run.environment.stack_file(STACK)), "llm-deployment", "--json"]
     command += ["--users", "64", "--duration", "3s", "--tokens", "50"]
-    command += ["--key-file", str(key_file), "--k6", str(k6)]
-    code = cli.main([*command, *(part for one in addresses for part in ("--url", one))])
+    command += ["--key-file", str(key_file), "--k6", str(k6), "--pods"]
+    (kubeconfig,) = run.environment.kubeconfigs().values()
+    code = cli.main([*command, "--kubeconfig", str(kubeconfig)])
     out, progress = capsys.readouterr()
     assert code == 0, progress
     found = json.loads(out)
-    assert {one["url"] for one in found["replicas"]} == set(addresses)
+    assert {(one["name"], one["url"], one["node"]) for one in found["replicas"]} == {
+        (
+            pod["metadata"]["name"],
+            f"http://{pod['status']['podIP']}:8000",
+            pod["spec"]["nodeName"],
+        )
+        for pod in run.pods()
+    }
+    assert [one["partition"] for one in found["replicas"]] == ["3g.40gb"] * 16
     assert all(one["answered"] > 0 and one["failed"] == 0 for one in found["replicas"])
     assert found["whole"]["tokens"] == 50 * found["whole"]["answered"]
 
