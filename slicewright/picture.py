@@ -21,8 +21,17 @@ def placements_of(gpu: Gpu, layout: Mapping[str, int]) -> tuple[Placement, ...]:
     return tuple(sorted(fit.placements, key=lambda p: p.start)) if isinstance(fit, Fit) else ()
 
 
-def draw(gpu: Gpu, placements: Sequence[Placement], *, width: int) -> list[Text]:
-    """Three lines: slot numbers, memory, compute. If names do not fit: letters and a legend."""
+def draw(
+    gpu: Gpu,
+    placements: Sequence[Placement],
+    *,
+    width: int,
+    pods: Mapping[str, str] | None = None,
+) -> list[Text]:
+    """Three lines: slot numbers, memory, compute. If names do not fit: letters and a legend.
+
+    pods: MIG profile -> what may run on its instances, in a fourth line; as much of it as fits.
+    """
     assert gpu.family is not None, "a GPU without MIG has no slots"
     slots, slices = gpu.family.slots, gpu.family.compute
     # Memory slots under one compute slice: 1, or 3 on GPUs with 12 and 4. The eighth slot of 8 and
@@ -67,6 +76,20 @@ def draw(gpu: Gpu, placements: Sequence[Placement], *, width: int) -> list[Text]
             [(p.start // per, compute[p], names[p], colours[p.profile]) for p in placements],
         ),
     ]
+    if pods:
+        marks = [(p.start, p.size, pods.get(p.profile, ""), colours[p.profile]) for p in placements]
+        lines.append(
+            _row(
+                "pods",
+                slots,
+                cell,
+                [
+                    (start, size, mark if len(mark) <= size * cell - 2 else "…", colour)
+                    for start, size, mark, colour in marks
+                    if mark
+                ],
+            )
+        )
     if legend:
         lines.append(
             Text(

@@ -17,7 +17,7 @@ def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
     formula = (
         f"replicas x {metric.called} / {target}"
         if metric.mean
-        else f"{metric.called} / {target} for each replica"
+        else f"one for every {target} of {metric.called}"
     )
     most = (
         "all partitions that are left for it"
@@ -28,7 +28,7 @@ def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
     span = f"{scaling.min} to {scaling.max} replicas ({most})"
     found = [
         f"  is scaled       {span}: {formula}, rounded up",
-        f"  of              {query}",
+        f"  measured by     {query}",
     ]
     if asked.wake is not None:
         found.append(f"  wakes while     {asked.wake} is above 0; sleeps {asked.cooldown} after")
@@ -42,13 +42,13 @@ def _fallback(scaling: plan.AutoscalingPlan) -> str:
     """The first `failures` times nothing changes, as with any autoscaler."""
     fallback, count = scaling.asked.fallback, scaling.fallback_replicas
     replicas = "1 replica" if count == 1 else f"{count} replicas"
-    after = f"nothing changes; after {fallback.failures} times it has {replicas}"
+    after = f"nothing changes; after {fallback.failures} failed answers in a row"
     match fallback.behavior:
         case "currentReplicasIfHigher":
-            return f"{after}, or as many as there are if they are more"
+            return f"{after} it keeps its replicas, but has at least {count}"
         case "currentReplicasIfLower":
-            return f"{after}, or as many as there are if they are fewer"
+            return f"{after} it keeps its replicas, but has at most {count}"
         case "currentReplicas":
             return "nothing changes"
         case "static":
-            return after
+            return f"{after} it has {replicas}"

@@ -15,6 +15,7 @@ from infra.plan import ChangeEffect, drivers, prices
 from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.fleet import by_index
 from slicewright.change_text import nodes_text, step_text
+from slicewright.landing import Landing, landings
 from slicewright.monitoring_text import monitoring_lines
 from slicewright.picture import draw, placements_of
 from slicewright.plan_json import totals
@@ -34,9 +35,10 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     if not isinstance(fleet, plan.ByoFleetPlan) and (system := fleet.system) is not None:
         where = f"{nodes_text(system.nodes)} of {system.machine_type} in {', '.join(system.zones)}"
         _line(console, f"system pool: {where}")
+    landed = landings(fleet)
     for pool in fleet.pools:
         console.print()
-        _pool(pool, fleet, console)
+        _pool(pool, fleet, landed[pool.name], console)
     if isinstance(fleet, plan.ByoFleetPlan):
         for host in fleet.hosts:
             console.print()
@@ -57,7 +59,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     for deployment in fleet.deployments:
         console.print()
         by_keda = isinstance(fleet.pod_autoscaling, plan.KedaPlan)
-        _deployment(deployment, console, by_keda=by_keda)
+        _deployment(deployment, landed[deployment.asked.pool], console, by_keda=by_keda)
     if lines := monitoring_lines(fleet):
         console.print()
         for line in lines:
@@ -68,7 +70,9 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
     show_notes(fleet, console)
 
 
-def _deployment(one: plan.DeploymentPlan, console: Console, *, by_keda: bool) -> None:
+def _deployment(
+    one: plan.DeploymentPlan, landing: Landing, console: Console, *, by_keda: bool
+) -> None:
     asked = one.asked
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
     count = f"{one.most} replica{'s' if one.most != 1 else ''}"
@@ -87,8 +91,17 @@ def _deployment(one: plan.DeploymentPlan, console: Console, *, by_keda: bool) ->
         f"  each asks for   {one.devices} {one.resource}{behind}; the pool offers up to "
         f"{one.offered}{beside}{waiting}",
     )
+    each = landing.on_a_node(one)
+    drawn = f"{landing.letter(one)} in the drawing of its pool: " if one.profiles else ""
+    _line(
+        console,
+        f"  lands on        {drawn}up to {each} replica{'s' if each != 1 else ''} on a node",
+    )
+    usable = f" of {one.usable_mib} MiB usable" if one.usable_mib is not None else ""
+    taken_mib = None if isinstance(asked, spec.VllmWorkload) else asked.gpu_memory
+    if taken_mib is not None:
+        _line(console, f"  each needs      {spec.mebibytes(taken_mib)} MiB{usable}, as stated")
     if one.memory is not None:
-        usable = f" of {one.usable_mib} MiB usable" if one.usable_mib is not None else ""
         _line(
             console,
             f"  each needs      {one.memory.needed_mib} MiB{usable}: weights "
@@ -177,7 +190,7 @@ def _where(fleet: plan.FleetPlan) -> str:
             return f"existing cluster {cluster.name} (context {cluster.context})" if cluster else ""
 
 
-def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
+def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console: Console) -> None:
     nodes = nodes_text(pool.nodes)
     if isinstance(pool, plan.CloudPoolPlan):
         what = f"{nodes} of {pool.machine.name} in {', '.join(pool.zones)}, {pool.capacity.mode}"
@@ -188,7 +201,8 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, console: Console) -> None:
     _line(console, f"pool {pool.name}: {what}", "bold")
     for indexes, layout in by_index(pool.layouts):
         which = f"GPU{'s' if len(indexes) > 1 else ''} {_ranges(indexes)}"
-        _gpu(pool.gpu, f"{which} of each node", placements_of(pool.gpu, layout), console)
+        placed = placements_of(pool.gpu, layout)
+        _gpu(pool.gpu, f"{which} of each node", placed, console, landing)
     for share in pool.sharing:
         name = share.resource.removeprefix("nvidia.com/")
         _line(console, f"  each {name} is shared by {share.replicas} ({share.strategy})")
@@ -238,13 +252,25 @@ def _host(host: plan.HostPlan, console: Console) -> None:
     _line(console, f"  other GPUs are not touched; a GPU in use is {busy}")
 
 
-def _gpu(gpu: Gpu, which: str, placements: tuple[Placement, ...], console: Console) -> None:
+def _gpu(
+    gpu: Gpu,
+    which: str,
+    placements: tuple[Placement, ...],
+    console: Console,
+    landing: Landing | None = None,
+) -> None:
     count = len(placements)
     state = f"{count} partition{'s' if count != 1 else ''}" if placements else "whole"
+    if landing is not None and landing.whole and not placements:
+        state += f", for {landing.whole}"
     _line(console, f"  {which}: {gpu.name}, {gpu.memory_mib} MiB, {state}")
     if placements:
-        for line in draw(gpu, placements, width=console.width - 4):
+        pods = landing.by_profile if landing is not None else {}
+        for line in draw(gpu, placements, width=console.width - 4, pods=pods):
             console.print(Text("    ") + line, soft_wrap=True)
+        if named := [one for one in landing.deployments if one.profiles] if landing else []:
+            letters = ", ".join(f"{landing.letter(one)} = {one.name}" for one in named)
+            _line(console, f"            {letters}")
 
 
 def _totals(fleet: plan.FleetPlan, console: Console) -> None:

@@ -35,8 +35,8 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
     if isinstance(asked, ManagedPrometheus):
         # GKE docs, managed collection; Google Cloud Observability pricing.
         found.append(
-            f"{at} Google bills by the sample, and every {fleet.monitoring.interval_s} seconds "
-            "each series has one"
+            f"{at} Google bills per sample, and each series sends one every "
+            f"{fleet.monitoring.interval_s} seconds"
         )
     if isinstance(fleet, GkeFleetPlan) and (
         native := [pool.name for pool in fleet.pools if not pool.operated]

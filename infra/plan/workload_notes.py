@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from infra.plan.deployments import DeploymentPlan
 from infra.plan.fleet import PoolPlan
 from infra.plan.model_disk import disk_note, download_gb
-from infra.spec import VllmWorkload
+from infra.spec import TritonWorkload, VllmWorkload
 
 
 def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:
@@ -36,6 +36,8 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
         )
     if isinstance(asked, VllmWorkload):
         found += [*_vllm(plan, asked), *disk_note(plan, asked, pool)]
+    if isinstance(asked, TritonWorkload):
+        found += _triton(asked)
     if asked.secrets:
         names = sorted({one.name for one in asked.secrets.values()})
         found.append(
@@ -66,6 +68,20 @@ def _vllm(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:
             "{VLLM_API_KEY: {name: …, key: …}}, or annotations that make the address internal"
         )
     return found
+
+
+def _triton(asked: TritonWorkload) -> list[str]:
+    """Triton has no key. Source: triton-inference-server/server,
+    docs/customization_guide/deploy.md, secure deployment considerations.
+    """
+    if asked.service.type != "LoadBalancer":
+        return []
+    loads = ", and may load and unload its models" if asked.model_control == "explicit" else ""
+    return [
+        f"workload {asked.name}: whoever reaches the load balancer's address can use it and read "
+        f"its metrics on port 8002{loads}, for Triton asks for no key: write annotations that make "
+        "the address internal, or put a gateway in front of it"
+    ]
 
 
 def _download(plan: DeploymentPlan, asked: VllmWorkload) -> list[str]:

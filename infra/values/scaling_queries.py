@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from infra.plan import DeploymentPlan
+from infra.spec import microseconds
 
 _QUEUED: Final = "nv_inference_queue_duration_us"
 _ANSWERED: Final = "nv_inference_request_success"
+_PENDING: Final = "nv_inference_pending_request_count"
 _WAITING: Final = "vllm:num_requests_waiting"
 
 
@@ -23,7 +25,7 @@ def scaling_query(plan: DeploymentPlan) -> str:
     asked, pods = scaling.asked, _pods(plan)
     match asked.metric:
         case "queue-time":
-            found = _queue_time(pods, asked.model, asked.window)
+            found = _queue_time(_of_model(pods, asked.model), asked.window)
         case "requests-waiting":
             found = f"sum(avg_over_time({_WAITING}{{{pods}}}[{asked.window}]))"
         case "cache-usage":
@@ -56,14 +58,10 @@ def pod_metric(plan: DeploymentPlan) -> PodMetric:
     match asked.metric:
         case "queue-time":
             of = _of_model(asked_pods, asked.model)
-            waited, answered = (
-                f"sum(rate({series}{{{of}}}[{asked.window}])) by (<<.GroupBy>>)"
-                for series in (_QUEUED, _ANSWERED)
-            )
             return PodMetric(
                 f"avg_time_queue_us_{name}",
                 f"{_QUEUED}{{{_pods(plan)}}}",
-                f"{waited} / clamp_min({answered}, 0.1)",
+                _queue_time(of, asked.window, by=" by (<<.GroupBy>>)"),
             )
         case "requests-waiting":
             return PodMetric(
@@ -88,15 +86,20 @@ def waking_query(query: str) -> str:
     return f"({query}) > bool 0"
 
 
-def _queue_time(pods: str, model: str | None, window: str) -> str:
+def _queue_time(of: str, window: str, *, by: str = "") -> str:
     """The mean of all requests, not of the replicas' means. Both counters are rates, which restarts
     do not make negative; below one request in ten seconds the mean is taken for smaller than it is,
-    so that a single slow one starts nothing. Idle: 0. Source of the names:
+    so that a single slow one starts nothing. Idle: 0.
+
+    Both count a request when it is answered. Where none was in the whole window and some waited at
+    each of its samples, those have waited as long as it is. Triton has not always told how many
+    wait; without that number, nothing is added. Source of the names:
     triton-inference-server/server, docs/user_guide/metrics.md.
     """
-    of = _of_model(pods, model)
-    waited, answered = (f"sum(rate({s}{{{of}}}[{window}]))" for s in (_QUEUED, _ANSWERED))
-    return f"{waited} / clamp_min({answered}, 0.1)"
+    waited, answered = (f"sum(rate({s}{{{of}}}[{window}])){by}" for s in (_QUEUED, _ANSWERED))
+    pending = f"sum(min_over_time({_PENDING}{{{of}}}[{window}])){by}"
+    stuck = f"{microseconds(window)} * ({answered} == bool 0) * ({pending} > bool 0)"
+    return f"{waited} / clamp_min({answered}, 0.1) + ({stuck} or 0 * {answered})"
 
 
 def _of_model(pods: str, model: str | None) -> str:

@@ -320,7 +320,7 @@ def test_what_cannot_work_is_refused(
         (STACK, "byo", "notify nobody; write alertmanager"),
         (STACK, "byo", "no Grafana of the stack shows them"),
         (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),
-        ({"prometheus": "managed"}, "gke", "every 10 seconds each series has one"),
+        ({"prometheus": "managed"}, "gke", "each series sends one every 10 seconds"),
         (EXISTING, "eks", "a new cluster has no Prometheus"),
         (EXISTING, "byo", ""),
     ],

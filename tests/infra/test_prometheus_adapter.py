@@ -63,10 +63,10 @@ def test_it_has_one_rule_of_the_queue_metric_of_the_workloads_pods() -> None:  #
         "pod": {"resource": "pod"},
     }
     assert rule["name"]["as"] == NAME
-    assert rule["metricsQuery"] == (
+    assert rule["metricsQuery"].startswith(
         "sum(rate(nv_inference_queue_duration_us{<<.LabelMatchers>>}[30s])) by (<<.GroupBy>>) / "
         "clamp_min(sum(rate(nv_inference_request_success{<<.LabelMatchers>>}[30s])) by "
-        "(<<.GroupBy>>), 0.1)"
+        "(<<.GroupBy>>), 0.1) + ("
     )
 
 

@@ -103,6 +103,42 @@ def test_a_single_slow_request_is_taken_for_less(promtool: Path, tmp_path: Path)
     assert found < 90_000
 
 
+def pending(waiting: str, model: str = MODEL) -> Series:
+    return {f"nv_inference_pending_request_count{{{POD_A},{model}}}": waiting}
+
+
+WINDOW_US = 30e6
+
+
+def test_requests_that_wait_while_none_is_answered_have_waited_as_long_as_the_window(
+    promtool: Path, tmp_path: Path
+) -> None:
+    """Each takes longer than the window, or the server hangs: its counters stand still."""
+    still = queue(POD_A, waited_us="5000x60", answered="70x60")
+    query = values.scaling_query(scaled())
+    assert answer(promtool, tmp_path, query, {**still, **pending("3x60")}) == WINDOW_US
+    assert answer(promtool, tmp_path, query, {**still, **pending("0x60")}) == 0
+    # Only some of its samples, as of an idle server that is asked now and then.
+    assert answer(promtool, tmp_path, query, {**still, **pending("0x28 3x31")}) == 0
+    other = pending("3x60", model='model="other"')
+    assert answer(promtool, tmp_path, query, {**still, **other}) == 0
+
+
+def test_requests_that_wait_add_nothing_while_others_are_answered(
+    promtool: Path, tmp_path: Path
+) -> None:
+    series = queue(POD_A, waited_us="0+10000x60", answered="0+10x60")
+    query = values.scaling_query(scaled())
+    assert answer(promtool, tmp_path, query, {**series, **pending("9x60")}) == 1000
+
+
+def test_requests_that_wait_are_no_answer_where_the_counters_are_not_known(
+    promtool: Path, tmp_path: Path
+) -> None:
+    query = values.scaling_query(scaled())
+    assert answer(promtool, tmp_path, query, pending("9x60")) is None
+
+
 def test_other_models_and_other_workloads_do_not_count(promtool: Path, tmp_path: Path) -> None:
     other = 'namespace="default",pod="tritonserver-teslat4-7d9c5b6f4d-abcde"'
     elsewhere = 'namespace="ai",pod="tritonserver-7d9c5b6f4d-abcde"'

@@ -383,6 +383,18 @@ def test_a_load_balancer_without_a_key_for_the_api_is_noted() -> None:
     assert any("whoever reaches" in note for note in noted(*open_to_all, ("secrets", {})))
 
 
+def test_a_load_balancer_of_triton_is_noted_with_what_it_opens() -> None:
+    def opened(*changes: tuple[str, Any]) -> list[str]:
+        found = plan.notes(planned(written(*changes, stack=TRITON)))
+        return [note for note in found if "whoever reaches" in note]
+
+    assert not opened(("service", {}))
+    (note,) = opened(("service", {"type": "LoadBalancer"}))
+    assert "read its metrics on port 8002, for Triton asks for no key" in note
+    (note,) = opened(("service", {"type": "LoadBalancer"}), ("model_control", "explicit"))
+    assert "may load and unload its models" in note
+
+
 def test_what_is_not_compared_is_noted() -> None:
     assert any(
         "not compared with the partition: for that, write model.attention" in note

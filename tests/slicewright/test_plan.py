@@ -379,7 +379,11 @@ def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Pa
         "workload ai/llm-deployment: 17 replicas of vllm on pool h100-partition-3g",
         "each asks for   1 nvidia.com/gpu (3g.40gb); the pool offers up to 16, 1 Pending",
         "each needs      26182 MiB of 36403 MiB usable: weights 23366, context 1280",
+        "pods    [      a       ][      a       ]\n            a = llm-deployment",
+        "lands on        a in the drawing of its pool: up to 16 replicas on a node",
         "workload default/large: 2 replicas of vllm on pool whole",
+        "whole, for large",
+        "lands on        up to 1 replica on a node",
         "context not known",
     ):
         assert part in out
@@ -395,3 +399,16 @@ def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Pa
         "usable": 36403,
     }
     assert (second["per_pod"], second["profiles"], second["awaited"]) == (2, [], True)
+
+
+def test_only_partitions_that_a_workload_asks_for_are_marked_and_stated_memory_is_shown(
+    run: Any,
+) -> None:
+    code, out, _ = run("plan", "-s", "s4-serving")
+    assert code == 0
+    assert "pods    [  a   ][  a   ]   ·       ·       ·       ·       ·       ·" in out
+    assert "a = tritonserver-timeslicing-mig" in out
+    assert "T4, 15360 MiB, whole, for tritonserver-teslat4" in out
+    assert "each needs      1024 MiB of 4864 MiB usable, as stated" in out
+    assert "lands on        a in the drawing of its pool: up to 8 replicas on a node" in out
+    assert "lands on        up to 4 replicas on a node" in out
