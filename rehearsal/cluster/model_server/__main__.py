@@ -69,7 +69,8 @@ async def _run(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     home = Path(environment.get("HF_HOME") or f"{environment.get('HOME', '')}/.cache/huggingface")
     for phase in start_up.phases(asked, home):
-        _say(phase.text)
+        if phase.text:
+            _say(phase.text)
         if await _stopped(stopping, phase.seconds):
             return
     rate = devices.tokens_per_second(used)

@@ -53,6 +53,12 @@ class Engine:
         self._admit()
 
     @property
+    def held_tokens(self) -> int:
+        """Of all contexts that are in memory: what was read and generated of those that run."""
+        read = (one.prompt_tokens - one.unread * _PROMPT_TOKENS_PER_TOKEN for one in self.running)
+        return round(sum(read)) + sum(one.generated for one in self.running)
+
+    @property
     def idle(self) -> bool:
         return not self.running and not self.waiting
 

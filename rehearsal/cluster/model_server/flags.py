@@ -1,7 +1,7 @@
 """vLLM's command line, as its own argument parser reads it.
 
-Source: vLLM docs, engine arguments and OpenAI-compatible server, releases 0.6 and 0.7
-(vllm/engine/arg_utils.py, vllm/entrypoints/openai/cli_args.py).
+Source: vllm/engine/arg_utils.py and vllm/entrypoints/openai/cli_args.py of 0.6.2 and 0.7.3, on
+PyPI.
 """
 
 from __future__ import annotations
@@ -13,6 +13,27 @@ from typing import Any, Final, NoReturn
 
 _KNOWN_RELEASES: Final = ("0.6", "0.7")
 """Of later ones not every flag is known here, so an unknown one is only reported."""
+_ABSENT: Final[Mapping[str, frozenset[str]]] = {
+    "0.6.2": frozenset(
+        f"--{name}"
+        for name in (
+            "additional-config", "allowed-local-media-path", "calculate-kv-scales",
+            "chat-template-content-format", "compilation-config",
+            "disable-mm-preprocessor-cache", "enable-lora-bias", "enable-prompt-tokens-details",
+            "enable-reasoning", "enable-request-id-headers", "enable-sleep-mode",
+            "generation-config", "hf-overrides", "kv-transfer-config",
+            "logits-processor-pattern", "long-prefill-token-threshold",
+            "max-long-partial-prefills", "max-num-partial-prefills", "model-impl",
+            "no-enable-prefix-caching", "override-generation-config", "override-pooler-config",
+            "reasoning-parser", "scheduler-cls", "scheduling-policy",
+            "speculative-disable-mqa-scorer", "task", "tool-parser-plugin", "worker-cls",
+        )
+    ),
+    "0.7.3": frozenset(
+        ("--max-context-len-to-capture", "--quantization-param-path", "--worker-use-ray")
+    ),
+}  # fmt: skip
+"""Flags that another release has: of the releases of which each is known."""
 _DEFAULT_LEN: Final = 8192
 """The model's own length of context is in its config.json, which nobody downloads here."""
 _DTYPES: Final = ("auto", "half", "float16", "bfloat16", "float", "float32")
@@ -36,9 +57,11 @@ _SHORT: Final[Mapping[str, str]] = {
     "--tensor-parallel-size": "-tp",
     "--pipeline-parallel-size": "-pp",
     "--quantization": "-q",
+    "--speculative-draft-tensor-parallel-size": "-spec-draft-tp",
+    "--compilation-config": "-O",
 }
 _INTEGERS: Final = (
-    "block-size", "long-prefill-token-threshold", "max-cpu-loras", "max-log-len", "max-logprobs",
+    "block-size", "max-context-len-to-capture", "max-cpu-loras", "max-log-len", "max-logprobs",
     "max-long-partial-prefills", "max-lora-rank", "max-loras", "max-num-batched-tokens",
     "max-num-partial-prefills", "max-parallel-loading-workers", "max-prompt-adapter-token",
     "max-prompt-adapters", "max-seq-len-to-capture", "ngram-prompt-lookup-max",
@@ -48,39 +71,43 @@ _INTEGERS: Final = (
     "tokenizer-pool-size", "lora-extra-vocab-size",
 )  # fmt: skip
 _NUMBERS: Final = (
-    "cpu-offload-gb", "rope-theta", "scheduler-delay-factor",
-    "typical-acceptance-sampler-posterior-alpha", "typical-acceptance-sampler-posterior-threshold",
+    "cpu-offload-gb", "long-prefill-token-threshold", "rope-theta", "scheduler-delay-factor",
+    "typical-acceptance-sampler-posterior-alpha",
+    "typical-acceptance-sampler-posterior-threshold",
 )  # fmt: skip
 _TEXTS: Final = (
-    "allowed-headers", "allowed-local-media-path", "allowed-methods", "allowed-origins",
-    "chat-template", "chat-template-content-format", "code-revision", "collect-detailed-traces",
-    "compilation-config", "config", "config-format", "device", "distributed-executor-backend",
-    "generation-config", "guided-decoding-backend", "hf-overrides", "kv-transfer-config",
-    "limit-mm-per-prompt", "load-format", "logits-processor-pattern", "long-lora-scaling-factors",
-    "lora-dtype", "middleware", "mm-processor-kwargs", "model-impl", "model-loader-extra-config",
-    "otlp-traces-endpoint", "override-generation-config", "override-neuron-config",
-    "override-pooler-config", "preemption-mode", "qlora-adapter-name-or-path", "quantization",
-    "quantization-param-path", "reasoning-parser", "response-role", "revision", "root-path",
-    "rope-scaling", "scheduling-policy", "spec-decoding-acceptance-method", "speculative-model",
+    "additional-config", "allowed-headers", "allowed-local-media-path", "allowed-methods",
+    "allowed-origins", "chat-template", "chat-template-content-format", "code-revision",
+    "collect-detailed-traces", "compilation-config", "config", "config-format", "device",
+    "distributed-executor-backend", "generation-config", "guided-decoding-backend",
+    "hf-overrides", "kv-transfer-config", "limit-mm-per-prompt", "load-format",
+    "logits-processor-pattern", "long-lora-scaling-factors", "lora-dtype", "mm-processor-kwargs",
+    "model-impl", "model-loader-extra-config", "otlp-traces-endpoint",
+    "override-generation-config", "override-neuron-config", "override-pooler-config",
+    "preemption-mode", "qlora-adapter-name-or-path", "quantization", "quantization-param-path",
+    "reasoning-parser", "response-role", "revision", "root-path", "rope-scaling", "scheduler-cls",
+    "scheduling-policy", "spec-decoding-acceptance-method", "speculative-model",
     "speculative-model-quantization", "ssl-ca-certs", "ssl-certfile", "ssl-keyfile", "task",
     "tokenizer", "tokenizer-mode", "tokenizer-pool-extra-config", "tokenizer-pool-type",
     "tokenizer-revision", "tool-call-parser", "tool-parser-plugin", "uvicorn-log-level",
     "worker-cls",
 )  # fmt: skip
-_LISTS: Final = ("ignore-patterns", "lora-modules", "prompt-adapters")
+_LISTS: Final = ("lora-modules", "prompt-adapters")
+_AGAIN: Final = ("ignore-patterns", "middleware")
+"""With one value each time."""
 _SWITCHES: Final = (
     "allow-credentials", "calculate-kv-scales", "disable-async-output-proc",
     "disable-custom-all-reduce", "disable-fastapi-docs", "disable-frontend-multiprocessing",
     "disable-log-requests", "disable-log-stats", "disable-mm-preprocessor-cache",
     "disable-sliding-window", "enable-auto-tool-choice", "enable-lora", "enable-lora-bias",
-    "enable-prompt-adapter", "enable-prompt-tokens-details", "enable-reasoning",
-    "enable-request-id-headers", "enable-sleep-mode", "enforce-eager", "fully-sharded-loras",
-    "ray-workers-use-nsight", "return-tokens-as-token-ids", "skip-tokenizer-init",
-    "speculative-disable-mqa-scorer", "trust-remote-code", "use-v2-block-manager",
-    "worker-use-ray",
+    "enable-prefix-caching", "enable-prompt-adapter", "enable-prompt-tokens-details",
+    "enable-reasoning", "enable-request-id-headers", "enable-sleep-mode", "enforce-eager",
+    "fully-sharded-loras", "no-enable-prefix-caching", "ray-workers-use-nsight",
+    "return-tokens-as-token-ids", "skip-tokenizer-init", "speculative-disable-mqa-scorer",
+    "trust-remote-code", "use-v2-block-manager", "worker-use-ray",
 )  # fmt: skip
 _BOTH_WAYS: Final = (
-    "enable-chunked-prefill", "enable-prefix-caching", "multi-step-stream-outputs",
+    "enable-chunked-prefill", "multi-step-stream-outputs",
     "disable-logprobs-during-spec-decoding",
 )  # fmt: skip
 """With or without a value, `--enable-chunked-prefill=false`."""
@@ -118,7 +145,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str], *, release: str) -> Flags:
     """release: of the image's tag, `0.6.2`. Raises WrongFlags."""
-    parser = _parser()
+    parser = _parser(_ABSENT.get(release, frozenset()))
     found, unknown = parser.parse_known_args([_dashed(one) for one in arguments])
     if unknown and release.startswith(tuple(f"{known}." for known in _KNOWN_RELEASES)):
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -143,7 +170,13 @@ def parse(arguments: Sequence[str], *, release: str) -> Flags:
     )
 
 
-def _parser() -> _Parser:
+def option_strings(release: str) -> frozenset[str]:
+    """Every flag that is read for a release."""
+    actions = _parser(_ABSENT.get(release, frozenset()))._actions
+    return frozenset(name for action in actions for name in action.option_strings)
+
+
+def _parser(absent: frozenset[str]) -> _Parser:
     parser = _Parser(prog="api_server.py", add_help=False)
     for name, kind in _TYPED.items():
         parser.add_argument(*_names(name), **kind)
@@ -152,11 +185,13 @@ def _parser() -> _Parser:
         (_NUMBERS, {"type": float}),
         (_TEXTS, {}),
         (_LISTS, {"nargs": "+"}),
+        (_AGAIN, {"action": "append"}),
         (_SWITCHES, {"action": "store_true"}),
         (_BOTH_WAYS, {"nargs": "?"}),
     ):
-        for name in names:
-            parser.add_argument(*_names(f"--{name}"), **kind)
+        for name in (f"--{name}" for name in names):
+            if name not in absent:
+                parser.add_argument(*_names(name), **kind)
     return parser
 
 

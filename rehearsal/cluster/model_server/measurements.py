@@ -1,7 +1,7 @@
 """The metrics of vLLM's /metrics, by its names, in Prometheus' text format.
 
-Those of memory are left out: nothing here has a cache of keys and values. Source: vLLM docs,
-production metrics (vllm/engine/metrics.py).
+Nothing here has a cache of keys and values: how full it is follows from the tokens that run.
+Source: vLLM docs, production metrics (vllm/engine/metrics.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Final
 
 from telemetry.prometheus import Family, Sample, labels, lines
 
+_LONGEST_CONTEXTS: Final = 4
+"""Of so many is the memory full. Chosen, not measured."""
 _FIRST_TOKEN_S: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 )  # fmt: skip
@@ -85,7 +87,11 @@ class Measurements:
         if generated > 1:
             self.output_token.observe((whole_s - first_s) / (generated - 1))
 
-    def text(self, *, running: int, waiting: int, tokens_per_second: float) -> str:
+    def text(
+        self, *, running: int, waiting: int, held_tokens: int, tokens_per_second: float
+    ) -> str:
+        """held_tokens: of all contexts in memory."""
+        full = min(held_tokens / (_LONGEST_CONTEXTS * self.max_model_len), 1.0)
         one = labels(model_name=self.model)
         counted = tuple(
             Sample(labels(finished_reason=reason, model_name=self.model), count)
@@ -120,6 +126,12 @@ class Measurements:
                 "gauge",
                 "Requests waiting to be processed.",
                 (Sample(one, waiting),),
+            ),
+            Family(
+                "vllm:gpu_cache_usage_perc",
+                "gauge",
+                "GPU KV-cache usage. 1 means 100 percent usage.",
+                (Sample(one, full),),
             ),
             Family(
                 "vllm:prompt_tokens_total",

@@ -110,6 +110,7 @@ class Serving:
                 text = self.measured.text(
                     running=len(self.engine.running),
                     waiting=len(self.engine.waiting),
+                    held_tokens=self.engine.held_tokens,
                     tokens_per_second=self.engine.tokens_per_second,
                 )
                 await to.whole(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")

@@ -5,11 +5,12 @@ vLLM listens only after that, so that probes find no server meanwhile.
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from rehearsal.cluster.model_server.flags import Flags
 
@@ -17,6 +18,7 @@ _DOWNLOAD_S: Final = 1.0
 _LOAD_S: Final = 0.5
 _WARM_UP_S: Final = 0.5
 """Minutes in reality. Chosen to be told apart, not measured."""
+_AGAIN_S: Final = 0.2
 _MARK: Final = "simulated.json"
 
 
@@ -25,6 +27,7 @@ class Phase:
     """One line of the log, and how long what it announces takes."""
 
     text: str
+    """Empty: the one before goes on."""
     seconds: float
 
 
@@ -39,12 +42,37 @@ def phases(flags: Flags, hugging_face_home: Path) -> Iterator[Phase]:
             raise FileNotFoundError(f"{flags.model} is not a directory with a model")
     else:
         hub = Path(flags.download_dir) if flags.download_dir else hugging_face_home / "hub"
-        there = hub / f"models--{flags.model.replace('/', '--')}"
-        if (there / _MARK).exists():
-            yield Phase(f"simulated: {flags.model} is in the cache {hub}", 0.0)
-        else:
-            yield Phase(f"simulated: downloading {flags.model} to {hub}", _DOWNLOAD_S)
-            there.mkdir(parents=True, exist_ok=True)
-            (there / _MARK).write_text(json.dumps({"simulated": "no weights were downloaded"}))
+        yield from _fetched(flags.model, hub)
     yield Phase(f"simulated: Starting to load model {flags.model}...", _LOAD_S)
     yield Phase("simulated: Capturing the model for CUDA graphs.", _WARM_UP_S)
+
+
+def _fetched(model: str, hub: Path) -> Iterator[Phase]:
+    """As the Hub's client: of several servers with one cache, one downloads at a time, and the
+    others then find the model. Its lock goes with a process that is killed. Source:
+    huggingface_hub, src/huggingface_hub/file_download.py.
+    """
+    folder = f"models--{model.replace('/', '--')}"
+    mark = hub / folder / _MARK
+    locks = hub / ".locks" / folder
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / "download.lock").open("w") as lock:
+        text = f"simulated: another server downloads {model} to {hub}"
+        while not _locked(lock):
+            yield Phase(text, _AGAIN_S)
+            text = ""
+        there = mark.exists()
+        if not there:
+            yield Phase(f"simulated: downloading {model} to {hub}", _DOWNLOAD_S)
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.write_text(json.dumps({"simulated": "no weights were downloaded"}))
+    if there:
+        yield Phase(f"simulated: {model} is in the cache {hub}", 0.0)
+
+
+def _locked(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

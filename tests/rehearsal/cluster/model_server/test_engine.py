@@ -72,3 +72,16 @@ def test_twice_the_speed_makes_twice_the_tokens() -> None:
             engine.advance(0.01)
         made.append(sum(one.generated for one in asked))
     assert made[1] / made[0] == pytest.approx(1200 / 320, rel=0.05)
+
+
+def test_memory_holds_what_was_read_and_generated_of_the_requests_that_run() -> None:
+    engine = Engine(100.0, 1)
+    assert engine.held_tokens == 0
+    engine.submit(prompt_tokens=40, wanted=10)
+    engine.submit(prompt_tokens=400, wanted=10)
+    engine.advance(0.01)
+    assert engine.held_tokens == 20, "half of the first prompt; the second waits"
+    engine.advance(0.03)
+    assert engine.held_tokens == 42
+    engine.advance(10)
+    assert engine.held_tokens == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from infra import plan
 from infra.spec import VllmWorkload
 from infra.values.vllm import vllm_args
-from rehearsal.cluster.model_server.flags import WrongFlags, parse
+from rehearsal.cluster.model_server.flags import WrongFlags, option_strings, parse
 from tests.infra import test_workloads
 
 
@@ -29,6 +30,23 @@ def test_what_the_product_passes_is_understood_whole() -> None:
     assert (llm.max_model_len, llm.max_num_seqs, llm.devices) == (8192, 256, 1)
     assert (large.names, large.devices) == (("mixtral",), 2)
     assert (large.gpu_memory_utilization, large.model) == (0.85, "/cache/mixtral/v1")
+
+
+@pytest.mark.parametrize("release", ["0.6.2", "0.7.3"])
+def test_the_flags_of_a_release_are_those_of_its_wheel(release: str) -> None:
+    """As `ast` reads them from add_argument in its two files of arguments; `--config` is read
+    before them, and a BooleanOptionalAction has `--no-` as well.
+    """
+    recorded = json.loads((Path(__file__).parent / "vllm_flags.json").read_text())[release]
+    beside = {"--config", "--no-enable-prefix-caching"}
+    assert option_strings(release) - beside == set(recorded)
+    assert ("--no-enable-prefix-caching" in option_strings(release)) is (release == "0.7.3")
+
+
+def test_a_flag_of_a_later_release_ends_an_earlier_one() -> None:
+    with pytest.raises(WrongFlags, match="unrecognized arguments: --task=generate"):
+        parse(["--task=generate"], release="0.6.2")
+    assert parse(["--task=generate"], release="0.7.3").unknown == ()
 
 
 def test_an_unknown_flag_ends_a_release_whose_flags_are_known() -> None:

@@ -144,6 +144,7 @@ def test_the_metrics_count_what_was_served(tmp_path: Path) -> None:
     assert found[f"vllm:prompt_tokens_total{{{model}}}"] == 6
     assert found[f"vllm:num_requests_running{{{model}}}"] == 0
     assert found[f"vllm:num_requests_waiting{{{model}}}"] == 0
+    assert found[f"vllm:gpu_cache_usage_perc{{{model}}}"] == 0
     assert found[f'vllm:request_success_total{{finished_reason="length",{model}}}'] == 3
     assert found[f"vllm:time_to_first_token_seconds_count{{{model}}}"] == 3
     assert found[f'vllm:request_generation_tokens_bucket{{le="2",{model}}}'] == 0
@@ -165,6 +166,8 @@ def test_more_requests_than_sequences_wait(tmp_path: Path) -> None:
             )
 
         one.until(lambda: numbers() == (2, 3))
+        usage = f"vllm:gpu_cache_usage_perc{{{model}}}"
+        one.until(lambda: 0 < one.metrics()[usage] <= 1)
         for connection in leaving:
             connection.close()
         one.until(lambda: numbers() == (0, 0))
