@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as grafana
 
 from infra import values
 from infra.values.monitoring.chart import NODE_LABELS
@@ -151,3 +154,27 @@ def test_dashboards_are_config_maps_with_the_sidecars_label() -> None:
         assert json.loads(content)["uid"] == uid
         assert len(content) < 900_000, "a ConfigMap holds a mebibyte"
     assert config_maps(STACK | {"dashboards": False}) == {}
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=IDS)
+def test_grafanas_own_types_know_every_field_of_it(dashboard: Dashboard) -> None:
+    """What they do not know they drop, and what they read otherwise they write otherwise."""
+    plugins.register_default_plugins()
+    written = json.loads(json.dumps(as_json(dashboard)))
+    read = json.loads(JSONEncoder().encode(grafana.Dashboard.from_json(written)))
+    assert _within(written, read) == written
+    # That it is noticed: of a field with another name nothing is left.
+    written["panels"][0]["titel"] = "a"
+    again = json.loads(JSONEncoder().encode(grafana.Dashboard.from_json(written)))
+    assert _within(written, again) != written
+
+
+def _within(wanted: Any, found: Any) -> Any:
+    """found, without the defaults that it has besides."""
+    match wanted, found:
+        case dict(), dict():
+            return {key: _within(wanted[key], found[key]) for key in wanted if key in found}
+        case list(), list() if len(wanted) == len(found):
+            return [_within(*pair) for pair in zip(wanted, found, strict=True)]
+        case _:
+            return found
