@@ -15,6 +15,7 @@ from infra.spec import microseconds
 _QUEUED: Final = "nv_inference_queue_duration_us"
 _ANSWERED: Final = "nv_inference_request_success"
 _PENDING: Final = "nv_inference_pending_request_count"
+_REPLICAS: Final = "kube_deployment_status_replicas"
 _WAITING: Final = "vllm:num_requests_waiting"
 
 
@@ -33,8 +34,12 @@ def scaling_query(plan: DeploymentPlan) -> str:
         case "query":
             assert asked.query is not None, "the plan refuses it"
             return asked.query
-    # Without pods nothing can have a queue; where there are some and no metrics, it is not known.
-    return f"({found}) or (vector(0) unless on() up{{{pods}}})" if scaling.min == 0 else found
+    if scaling.min > 0:
+        return found
+    # Without pods nothing can have a queue, but that nobody reads any is no sign that there are
+    # none: kube-state-metrics must say so. Where it does not run, it is not known, which KEDA
+    # complains of while the workload sleeps, and which wakes it all the same.
+    return f"({found}) or sum({_REPLICAS}{{{_deployment(plan)}}} == 0)"
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,13 @@ def _pods(plan: DeploymentPlan) -> str:
     two goes where the name is too long. Source: kubernetes/apiserver, names/generate.go.
     """
     return f'namespace="{plan.namespace}",pod=~"{plan.name}-[a-z0-9]{{1,10}}-?[a-z0-9]{{5}}"'
+
+
+def _deployment(plan: DeploymentPlan) -> str:
+    """As kube-state-metrics labels it. Source: kubernetes/kube-state-metrics,
+    docs/metrics/workload/deployment-metrics.md.
+    """
+    return f'namespace="{plan.namespace}",deployment="{plan.name}"'
 
 
 def _quoted(text: str) -> str:

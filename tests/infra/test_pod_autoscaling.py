@@ -130,7 +130,8 @@ def test_the_fallback_is_never_without_a_replica() -> None:
 
 def test_only_without_any_pod_is_a_missing_metric_zero() -> None:
     sleeping, awake = (values.scaling_query(scaled(*c, of=VLLM)) for c in ((), AWAKE))
-    assert sleeping.startswith(f"({awake}) or (vector(0) unless on() up{{")
+    of = 'namespace="ai",deployment="llm"'
+    assert sleeping == f"({awake}) or sum(kube_deployment_status_replicas{{{of}}} == 0)"
     assert "vector" not in awake
 
 

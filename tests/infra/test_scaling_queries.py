@@ -187,12 +187,16 @@ def test_memory_in_use_is_told_in_percent_under_either_name(
 def test_a_workload_that_sleeps_has_no_queue_and_one_that_is_blind_no_answer(
     promtool: Path, tmp_path: Path
 ) -> None:
+    """That Prometheus knows of no pod is no sign that there is none: it may have lost them."""
     query = values.scaling_query(scaled(of=VLLM))
-    assert answer(promtool, tmp_path, query, {}) == 0
+    has = 'kube_deployment_status_replicas{namespace="ai",deployment="llm"}'
+    other = 'kube_deployment_status_replicas{namespace="ai",deployment="llm-2"}'
+    assert answer(promtool, tmp_path, query, {has: "0x60", other: "3x60"}) == 0
+    assert answer(promtool, tmp_path, query, {has: "3x60", other: "0x60"}) is None
+    assert answer(promtool, tmp_path, query, {}) is None
     assert answer(promtool, tmp_path, query, {f"up{{{LLM}}}": "0x60"}) is None
-    assert answer(promtool, tmp_path, query, {f"up{{{LLM}}}": "1x60"}) is None
-    series = {f"up{{{LLM}}}": "1x60", f"vllm:num_requests_waiting{{{LLM}}}": "4x60"}
-    assert answer(promtool, tmp_path, query, series) == 4
+    waiting = {has: "1x60", f"vllm:num_requests_waiting{{{LLM}}}": "4x60"}
+    assert answer(promtool, tmp_path, query, waiting) == 4
 
 
 @pytest.mark.parametrize(("asked", "wakes"), [("0x60", 0), ("7x60", 1)])
