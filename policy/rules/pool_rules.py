@@ -58,7 +58,7 @@ def _regions(pool: Pool, settings: Settings) -> Iterator[str]:
 def _spot(pool: Pool, settings: Settings) -> Iterator[str]:
     if pool.spot and not _allowed(pool.name, settings["allowed"]):
         yield (
-            f"pool {pool.name!r} is of spot capacity, which the cloud takes back at any time; "
+            f"pool {pool.name!r} uses spot capacity, which the cloud takes back at any time; "
             f"pools that may be: {_listed(settings['allowed'])}"
         )
 
@@ -138,7 +138,7 @@ def _driver(pool: Pool, settings: Settings) -> Iterator[str]:
         if one.driver not in (None, _NO_DRIVER):
             yield (
                 f"pool {pool.name!r} has the label {_NO_GKE_PLUGIN} and lets GKE install the "
-                f"driver ({one.driver}), so that two install one; set "
+                f"driver ({one.driver}), so that two installers work on each node; set "
                 f"gpuDriverInstallationConfig.gpuDriverVersion to {_NO_DRIVER}"
             )
 

@@ -173,7 +173,7 @@ def _lost(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[s
             yield (
                 workload.urn,
                 f"{workload.kind} {workload.path or workload.urn} {why}, and pool "
-                f"{workload.pool!r} is of spot capacity, which the cloud takes back at any time",
+                f"{workload.pool!r} uses spot capacity, which the cloud takes back at any time",
             )
 
 

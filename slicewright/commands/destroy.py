@@ -122,7 +122,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             if not report.obstacles:
                 _ask(report, parsed)
             report = teardown.run(report)
-            _show(replace(report, bill=None), console)
+            # What hung on the cluster was shown before it was asked.
+            _show(replace(report, bill=None, bill_unknown=""), console)
     except _NotAsked as e:
         return _say(str(e), BAD_INPUT)
     except _Declined:
@@ -158,8 +159,8 @@ def _ask(report: Report, parsed: argparse.Namespace) -> None:
     if not sys.stdin.isatty():
         raise _NotAsked("there is no terminal to ask on; pass --yes, or --dry-run to look only")
     print(
-        f"This deletes {report.resources} resource(s) of stack {parsed.stack}. Type its name to go "
-        "on: ",
+        f"Resources of stack {parsed.stack} that this deletes: {report.resources}. Type the "
+        "stack's name to go on: ",
         end="",
         flush=True,
         file=sys.stderr,

@@ -122,7 +122,7 @@ def _show(drift: Drift, console: Console) -> None:
             table.add_column(column, overflow="fold")
         heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
         for finding in drift.findings:
-            healed = f"command {heals.index(finding.heal) + 1}" if finding.heal else "see what"
+            healed = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
             cells = (finding.between.value, finding.where, finding.what, healed)
             table.add_row(*(Text(spec.plain(cell)) for cell in cells))
         console.print(table)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from infra import spec
 from infra.recovery import CannotAdopt, Recovered, recover, with_planned
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
@@ -76,22 +77,26 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _show(found: Recovered, unclear: Mapping[str, str], console: Console) -> None:
+    def say(line: str) -> None:
+        # URNs stay whole, so that they can be copied.
+        console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
+
     for urn, identity in found.adopted:
-        console.print(f"take over, if it exists: {urn}\n  as {identity}", highlight=False)
+        say(f"take over, if it exists: {urn}\n  as {identity}")
     for urn in found.repeatable:
-        console.print(f"made again by the next up: {urn}", highlight=False)
+        say(f"made again by the next up: {urn}")
     for urn in found.unknown:
-        console.print(
-            f"stays pending: {urn}\n  "
+        say(f"stays pending: {urn}")
+        say(
+            "  "
             + unclear.get(
                 urn,
                 "Only the cloud knows its id. Look there, then run `pulumi refresh` on a terminal: "
                 "it asks for the id, or clears it.",
-            ),
-            highlight=False,
+            )
         )
     if not (found.adopted or found.repeatable or found.unknown):
-        console.print("no creation was cut off", highlight=False)
+        say("no creation was cut off")
 
 
 def _import(found: Recovered, stack: Sequence[str]) -> None:

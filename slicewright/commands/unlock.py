@@ -87,7 +87,7 @@ def _of_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
     vouched = {host: f"you say that no pulumi works on it on {host}" for host in parsed.host}
     judged, unreadable = _judged(found, vouched)
     if unused := sorted(set(parsed.host) - {one.lock.host for one in judged}):
-        say(f"no lock is of {', '.join(unused)}")
+        say(f"no lock belongs to host {', '.join(unused)}")
     for one in judged:
         say(f"{one.lock.held_by}: {one.why}")
         if not one.stale:

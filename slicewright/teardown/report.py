@@ -32,7 +32,7 @@ class Report:
     unknown: Sequence[str] = ()
     """Questions that the account did not answer."""
     notes: Sequence[str] = ()
-    """What is left beside, or failed."""
+    """What else is left, and what failed."""
 
     @property
     def resources(self) -> int:
@@ -47,12 +47,12 @@ class Report:
 def lines_of(report: Report) -> Iterator[str]:
     yield f"stack {report.stack}, cluster {report.cluster}"
     if report.state:
-        yield f"  in Pulumi's state: {report.resources} resource(s)"
+        yield f"  resources in Pulumi's state: {report.resources}"
         if report.dry_run:
             for kind, count in sorted(report.state.items()):
                 yield f"    {count} {kind}"
     else:
-        yield "  in Pulumi's state: nothing"
+        yield "  resources in Pulumi's state: none"
     if report.bill is not None:
         yield from _bill(report.bill)
     if report.bill_unknown:
@@ -77,9 +77,9 @@ def lines_of(report: Report) -> Iterator[str]:
 def _bill(bill: Bill) -> Iterator[str]:
     yield from _some("  pods with GPUs that end", bill.gpu_pods)
     if bill.others:
-        others = [f"{n} ({count} pod(s))" for n, count in sorted(bill.others.items())]
-        yield from _some("  of others, in namespaces", others)
-    yield from _some("  load balancers of", bill.balancers)
+        others = [f"{count} in {name}" for name, count in sorted(bill.others.items())]
+        yield from _some("  namespaces with pods that are not the stack's", others)
+    yield from _some("  load balancers, made for", bill.balancers)
     yield from _some("  claims that are deleted with their data", bill.claims)
     yield from _some("  machines that Karpenter ends", bill.machines)
     kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in bill.retained]

@@ -42,6 +42,8 @@ class State:
     """URNs of resources whose creation was cut off."""
     kubeconfig: str | None
     """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
+    hidden_kubeconfig: bool
+    """The provider has one that cannot be read here, as it is encrypted."""
 
     @property
     def resources(self) -> int:
@@ -75,6 +77,12 @@ def state_of(exported: Mapping[str, Any]) -> State:
     deployment = exported["deployment"]
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
     own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]
+    kubeconfigs = [
+        found
+        for r in resources
+        if r["type"] == "pulumi:providers:kubernetes"
+        and (found := (r.get("inputs") or {}).get("kubeconfig")) is not None
+    ]
     return State(
         counts=dict(Counter(r["type"] for r in own)),
         networks=frozenset(str(r["id"]) for r in own if r["type"] in _NETWORKS and r.get("id")),
@@ -89,13 +97,6 @@ def state_of(exported: Mapping[str, Any]) -> State:
             for o in deployment.get("pending_operations") or ()
             if o.get("type") == "creating"
         ),
-        kubeconfig=next(
-            (
-                found
-                for r in resources
-                if r["type"] == "pulumi:providers:kubernetes"
-                and isinstance(found := (r.get("inputs") or {}).get("kubeconfig"), str)
-            ),
-            None,
-        ),
+        kubeconfig=next((k for k in kubeconfigs if isinstance(k, str)), None),
+        hidden_kubeconfig=bool(kubeconfigs) and not any(isinstance(k, str) for k in kubeconfigs),
     )

@@ -93,7 +93,9 @@ class Teardown:
         return report
 
     def run(self, looked: Report) -> Report:
-        """looked: what `look` found. Raises Refused, Stopped, CannotAsk, EngineFailed."""
+        """looked: what `look` found, whose bill the result keeps. Raises Refused, Stopped,
+        CannotAsk, EngineFailed.
+        """
         if looked.obstacles:
             raise Refused("; ".join(looked.obstacles))
         stuck: Sequence[str] = ()
@@ -102,9 +104,7 @@ class Teardown:
         sweep = self._sweep(dry_run=False, disks_known=_disks_known(looked))
         failed = self._destroy(sweep) if looked.state else ""
         state = self._state()
-        report = replace(
-            looked, state=state.counts, stuck=stuck, bill=None, bill_unknown="", left=()
-        )
+        report = replace(looked, state=state.counts, stuck=stuck, left=())
         notes = [failed] if failed else []
         if sweep is None:
             return replace(report, notes=notes, unknown=())
@@ -161,11 +161,13 @@ class Teardown:
         """What is in the cluster, and what that puts in the way."""
         if there is False or not state.counts:
             return report
-        if state.kubeconfig is None or self.subject.cloud == "byo":
+        if self.subject.cloud == "byo":
             # A kubeconfig of the user's own stays where it is; the stack's objects are Pulumi's.
             return report
         if self.choices.unreachable:
             return replace(report, bill_unknown="not asked (--unreachable)")
+        if state.kubeconfig is None:
+            return _without_kubeconfig(report, state)
         try:
             objects = read(self.connect(state.kubeconfig))
         except (NoAccess, ApiError, Unreachable) as e:
@@ -278,6 +280,26 @@ class Teardown:
                     sleep=self.clock.sleep,
                 )
         return f"`pulumi destroy` failed with exit code {ended.code}: see above"
+
+
+def _without_kubeconfig(report: Report, state: State) -> Report:
+    """Nothing in the cluster can be looked at or drained: to be decided, if that is still to do."""
+    if not state.hidden_kubeconfig:
+        # Pulumi deletes it after all that it made in the cluster, and before the cluster.
+        return replace(
+            report, bill_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it"
+        )
+    why = "the kubeconfig in Pulumi's state is encrypted"
+    return replace(
+        report,
+        bill_unknown=why,
+        obstacles=[
+            *report.obstacles,
+            f"{why}, so that the cluster cannot be asked; delete its load balancers and claims "
+            "yourself and pass --unreachable: nothing in it is then drained, and the cloud is "
+            "swept for what that leaves",
+        ],
+    )
 
 
 def _disks_known(report: Report) -> bool:

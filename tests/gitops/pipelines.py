@@ -13,7 +13,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = ROOT / "gitops" / "github"
 GITLAB = ROOT / "gitops" / "gitlab" / ".gitlab-ci.yml"
-JOBS = ("preview", "deploy", "drift", "recover")
+JOBS = ("preview", "deploy", "drift", "recover", "destroy")
+BY_HAND = ("recover", "destroy")
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,10 @@ def github(job: str, stack: str) -> Job:
 
 def gitlab(job: str, stack: str) -> Job:
     file = yaml.safe_load(GITLAB.read_text())
-    name = job if job == "recover" else f"{job}-{stack}"
+    name = job if job in BY_HAND else f"{job}-{stack}"
     merged = _extended(file, name)
-    return Job(tuple(merged["script"]), merged["variables"])
+    commands = (*merged["script"], *merged.get("after_script", ()))
+    return Job(tuple(c for c in commands if c.startswith("gitops/bin/")), merged["variables"])
 
 
 def known(platform: str, *, stack: str, base: str, before: str) -> dict[str, str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,10 +42,13 @@ def test_both_platforms_give_a_command_the_variables_that_it_reads() -> None:
     for job in JOBS:
         for found in (github(job, "production"), gitlab(job, "production")):
             given = {*found.variables, "STACK", "CONFIRM"}
+            # GitLab's are of the environment, or typed by who starts the pipeline.
+            typed = {"CLOUD_ONLY", "HOST", "DISKS"}
+            optional = typed if found == gitlab(job, "production") else set()
             for command in found.commands:
                 text = (ROOT / command).read_text()
-                read = set(re.findall(r"\$\{?([A-Z]+)", text))
-                assert read <= given, (job, command)
+                read = set(re.findall(r"\$\{?([A-Z_]+)", text))
+                assert read <= given | optional, (job, command)
 
 
 def test_actions_are_pinned_to_commits_but_for_one_that_says_so() -> None:
@@ -82,8 +88,41 @@ def test_a_preview_runs_no_code_of_a_fork_and_not_with_the_secrets_of_main() -> 
 def test_gitlab_deploys_one_at_a_time_and_ends_none() -> None:
     file = yaml.safe_load(GITLAB.read_text())
     assert file[".deploy"]["interruptible"] is False
-    for name in (".deploy", ".drift", "recover"):
+    for name in (".deploy", ".drift", ".by-hand"):
         assert file[name]["resource_group"] == "$STACK"
+
+
+@pytest.mark.parametrize("job", ["deploy", "destroy"])
+def test_a_job_that_was_cancelled_still_removes_its_own_lock(job: str) -> None:
+    """On the runner that took it: elsewhere nobody can see that its process has ended."""
+    steps = jobs(GITHUB / "workflows" / f"{job}.yaml")[job]["steps"]
+    (unlock,) = (step for step in steps if step.get("run") == "gitops/bin/unlock")
+    assert unlock["if"] == "always()"
+    # The job fails where its work has failed, and not for a lock of another host.
+    assert unlock["continue-on-error"]
+    assert gitlab(job, "production").commands[-1] == "gitops/bin/unlock"
+
+
+def test_a_runner_has_the_programs_that_the_clusters_kubeconfigs_name() -> None:
+    """GKE's credential plugin and AWS's command line."""
+    action = (GITHUB / "actions" / "slicewright" / "action.yaml").read_text()
+    assert "install_components: gke-gcloud-auth-plugin" in action
+    assert "aws, which the runners' images have" in action
+    image = yaml.safe_load(GITLAB.read_text())[".pulumi"]["image"]
+    assert image["name"].startswith("pulumi/pulumi:"), "the other images have neither"
+    assert image["entrypoint"] == [""], "the image's own is pulumi, which runs no script"
+
+
+def test_actionlint_finds_nothing_in_the_workflows(one_tool: Callable[[str], Path]) -> None:
+    """With what it knows of expressions, contexts, events and inputs of actions."""
+    lint = [str(one_tool("actionlint")), "-no-color", "-shellcheck=", "-pyflakes="]
+    found = subprocess.run(
+        [*lint, *(str(file) for file in WORKFLOWS)], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
+    wrong = (GITHUB / "workflows" / "drift.yaml").read_text().replace("matrix.stack", "matrix.of")
+    found = subprocess.run([*lint, "-"], input=wrong, capture_output=True, text=True, check=False)
+    assert 'property "of" is not defined' in found.stdout
 
 
 def test_nothing_that_looks_like_a_secret_is_in_the_examples() -> None:

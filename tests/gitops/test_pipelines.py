@@ -4,9 +4,11 @@ repository, with the real engine, the policy pack and the simulated clouds.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -191,8 +193,8 @@ def test_a_change_goes_from_a_request_by_its_report_and_rules_into_the_cloud(
     assert here.report("preview").startswith(f"<!-- slicewright preview-report {STACK} -->")
     assert nodes(here) == 0, "a preview makes nothing"
     here.merge("first")
-    (deploy,) = here.run("deploy")
-    assert deploy.code == 0, deploy.output
+    deploy, unlock = here.run("deploy")
+    assert (deploy.code, unlock.code) == (0, 0), deploy.output + unlock.output
     assert nodes(here) == 2
 
     # An API that is open to all ends no pod, but breaks a rule.
@@ -208,46 +210,81 @@ def test_a_change_goes_from_a_request_by_its_report_and_rules_into_the_cloud(
     assert (report.code, rules.code) == (1, 0), report.output + rules.output
     (code,) = re.findall(r'> +- "(.*)"', here.report("preview"))
     here.merge("spot")
-    (deploy,) = here.run("deploy")
+    deploy, _ = here.run("deploy")
     assert deploy.code == 1, deploy.output
     assert nodes(here) == 2, "what was not acknowledged is not done"
     here.branch("meant", acknowledged=(code,), name="batch-a100", capacity="spot")
     assert [ran.code for ran in here.run("preview")] == [0, 0]
     here.merge("meant")
-    (deploy,) = here.run("deploy")
+    deploy, _ = here.run("deploy")
     assert deploy.code == 0, deploy.output
     assert (nodes(here), nodes(here, "batch-a100")) == (0, 2)
 
-    # Somebody scales the pool by hand: told, and healed by the next deployment.
-    (drift,) = here.run("drift")
+    # Somebody scales the pool by hand: reported, and healed by the next deployment. Here the runner
+    # does not reach the cluster: it says that GPUs and operator were not seen.
+    (drift,) = here.run("drift", CLOUD_ONLY="true")
     assert drift.code == 0, drift.output
-    scale_by_hand(here, "batch-a100", 1)
     (drift,) = here.run("drift")
+    assert drift.code == 3, drift.output
+    assert "not compared, layout and silicon" in drift.output
+    scale_by_hand(here, "batch-a100", 1)
+    (drift,) = here.run("drift", CLOUD_ONLY="true")
     assert drift.code == 7, drift.output
+    (drift,) = here.run("drift")
+    assert drift.code == 1, drift.output
+    assert f"pulumi up --refresh --stack {STACK}" in drift.output
     assert nodes(here, "batch-a100") == 1, "looking for drift changes nothing"
 
-    # A lock that a killed job left: nothing goes on until a person says so.
+    # The lock of a job that was killed on another runner: the job's own unlock leaves it, and
+    # nothing goes on until a person has looked there and names that runner.
     lock = here.engine.directory.parent / "state/.pulumi/locks/organization/fleet" / STACK
     lock.mkdir(parents=True, exist_ok=True)
     (lock / "left.json").write_text(LOCK)
-    (deploy,) = here.run("deploy")
+    deploy, unlock = here.run("deploy")
     assert deploy.code != 0
     assert "lock" in deploy.output
+    assert unlock.code == 1
+    assert "pass --host gone" in unlock.output
     (recover,) = here.run("recover", CONFIRM="staging")
     assert recover.code == 2
-    assert (lock / "left.json").exists()
     (recover,) = here.run("recover")
+    assert recover.code == 1, recover.output
+    assert (lock / "left.json").exists()
+    (recover,) = here.run("recover", HOST="gone")
     assert recover.code == 0, recover.output
     assert not (lock / "left.json").exists()
-    (deploy,) = here.run("deploy")
+
+    # The lock of a pulumi that was killed in this job's deployment goes with the job.
+    mine = {**json.loads(LOCK), "pid": ended_process(), "hostname": socket.gethostname()}
+    (lock / "mine.json").write_text(json.dumps(mine))
+    deploy, unlock = here.run("deploy")
+    assert deploy.code != 0
+    assert (unlock.code, (lock / "mine.json").exists()) == (0, False), unlock.output
+    deploy, _ = here.run("deploy")
     assert deploy.code == 0, deploy.output
     assert nodes(here, "batch-a100") == 2, "what drifted is healed"
+
+
+def test_a_base_that_was_not_fetched_is_not_taken_for_a_new_stack(repository: Repository) -> None:
+    here = repository
+    here.branch("first")
+    report, _ = here.run("preview", BASE="origin/never-fetched")
+    assert report.code == 2
+    assert "not a commit of this checkout" in report.output
+    report, _ = here.run("preview", BASE="0" * 40)
+    assert report.code == 0, report.output
 
 
 def nodes(here: Repository, pool: str = str(POOL["name"])) -> int:
     """Of a pool, in the simulated GKE."""
     label = "cloud.google.com/gke-nodepool"
     return sum(one["metadata"]["labels"][label] == pool for one in here.engine.nodes("main"))
+
+
+def ended_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
 
 
 def scale_by_hand(here: Repository, pool: str, count: int) -> None:

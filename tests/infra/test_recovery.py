@@ -238,3 +238,19 @@ def test_a_dry_run_changes_nothing_and_names_what_stays(
     assert cli.main(["recover", "--stack", "prod", "--dry-run"]) == 1
     assert (tmp_path / "calls").read_text() == "stack export --stack prod\n"
     assert "stays pending: urn:pulumi:p::s::aws:ec2/vpc:Vpc::x" in capsys.readouterr().out
+
+
+def test_urns_are_printed_whole_whatever_is_in_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    """They are copied into --adopt."""
+    monkeypatch.setenv("COLUMNS", "40")
+    half = state("aws:ec2/vpc:Vpc", {})
+    name = "urn:pulumi:p::s::aws:ec2/vpc:Vpc::net[bold]work-of-a-rather-long-name"
+    half["deployment"]["pending_operations"][0]["resource"]["urn"] = name
+    (tmp_path / "state.json").write_text(json.dumps(half))
+    (tmp_path / "pulumi").write_text(f"#!/bin/sh\ncat {tmp_path}/state.json\n")
+    (tmp_path / "pulumi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert cli.main(["recover", "--dry-run"]) == 1
+    assert f"stays pending: {name}\n" in capsys.readouterr().out

@@ -44,6 +44,8 @@ class Toolchain:
     prometheus_adapter: Path | None = None
     """The server of the API custom.metrics.k8s.io."""
     k6: Path | None = None
+    actionlint: Path | None = None
+    """Of tests only: it reads GitHub's workflows."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

@@ -22,6 +22,7 @@ _PROMETHEUS_OPERATOR = "0.85.0"
 _KEDA = "2.21.0"
 _K6 = "1.8.1"
 _PROMETHEUS_ADAPTER = "0.12.0"
+_ACTIONLINT = "1.7.12"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -123,13 +124,31 @@ TOOLS: tuple[Tool, ...] = (
         source=GoModule(directory=_GO / "prometheus_adapter"),
         expected_s=150,
     ),
+    Tool(
+        name="actionlint",
+        version=_ACTIONLINT,
+        group="pipelines",
+        binaries=(
+            Binary(
+                field="actionlint",
+                name="actionlint",
+                package="github.com/rhysd/actionlint/cmd/actionlint",
+                ask=("-version",),
+            ),
+        ),
+        source=GoModule(
+            directory=_GO / "actionlint",
+            ldflags=f"-s -w -X github.com/rhysd/actionlint.version={_ACTIONLINT}",
+        ),
+        expected_s=40,
+    ),
 )
 
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
-custom-metrics: prometheus-adapter; triton.
+custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; triton.
 """
 
 

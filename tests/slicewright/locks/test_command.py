@@ -121,7 +121,7 @@ def test_the_lock_of_another_host_stays_until_somebody_has_looked_there(unlock: 
     assert "pass --host runner-7" in said
     code, said = unlock("--host", "runner-8")
     assert (code, file.exists()) == (cli.NOT_PROVEN, True)
-    assert "no lock is of runner-8" in said
+    assert "no lock belongs to host runner-8" in said
     code, _ = unlock("--host", "runner-7")
     assert (code, file.exists()) == (cli.PROVEN, False)
 

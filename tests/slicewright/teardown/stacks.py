@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from kubeapi import ApiError, JsonObject, Unreachable
@@ -51,7 +52,7 @@ PROJECT_SNAPSHOTS = "projects/acme/global/snapshots"
 
 
 def service(name: str, **annotations: str) -> JsonObject:
-    uid = f"{abs(hash(name)) % 16**8:08x}-0000-4000-8000-123456789abc"
+    uid = f"{sha256(name.encode()).hexdigest()[:8]}-0000-4000-8000-123456789abc"
     meta = {"uid": uid, "namespace": "ml", "name": name, "annotations": annotations}
     spec = {"type": "LoadBalancer", "ports": [{"port": 8000}]}
     return {"metadata": meta, "spec": spec}
@@ -201,6 +202,8 @@ class PlainDestroy:
     """URN's type, ID, …"""
     protected: bool = False
     expired: bool = False
+    kubeconfig: object = "{}"
+    """Of the Kubernetes provider in the state; None: there is no such provider."""
     runs: int = 0
     without_cluster: bool = False
 
@@ -216,9 +219,10 @@ class PlainDestroy:
             for kind, name, there, _ in self.steps
             if there()
         ]
-        if resources:
+        if resources and self.kubeconfig is not None:
             provider = {"type": "pulumi:providers:kubernetes", "urn": "urn:provider"}
-            resources.append({**provider, "custom": True, "inputs": {"kubeconfig": "{}"}})
+            inputs = {"kubeconfig": self.kubeconfig}
+            resources.append({**provider, "custom": True, "inputs": inputs})
         return {"deployment": {"resources": resources}}
 
     def destroy(

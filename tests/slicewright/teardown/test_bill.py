@@ -82,7 +82,7 @@ def test_it_is_told_and_can_be_written_as_json() -> None:
         stack="dev", cluster="c", dry_run=True, state={"a:b:C": 2}, bill=bill(existing=False)
     )
     text = "\n".join(lines_of(report))
-    for words in ("2 a:b:C", "ml/train", "ml (3 pod(s))", "ml/models", "pv 5Gi", "Service ml/a"):
+    for words in ("2 a:b:C", "ml/train", "3 in ml", "ml/models", "pv 5Gi", "Service ml/a"):
         assert words in text
     assert "nothing is left" not in text
     assert json.loads(json.dumps(asdict(report)))["bill"]["others"] == {"ml": 3}
@@ -119,3 +119,5 @@ def test_the_state_is_read_without_secrets() -> None:
     assert (found.protected, found.guarded) == (("urn:cluster",), ("urn:cluster",))
     assert found.pending == ("urn:half",)
     assert found.kubeconfig is None
+    assert found.hidden_kubeconfig
+    assert not state_of({"deployment": {"resources": [vpc, cluster]}}).hidden_kubeconfig

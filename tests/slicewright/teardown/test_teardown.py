@@ -101,6 +101,7 @@ def test_nothing_is_left_where_the_clusters_controllers_work(world: World) -> No
     report = run(world)
     assert report.clean, report
     assert report.stuck == []
+    assert report.bill == looked.bill, "also of what has gone"
     assert world.inventory() == {}
     # The cluster's own controllers took load balancers and disk away.
     assert {one.kind for one in report.deleted} <= {
@@ -133,6 +134,28 @@ def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> N
     assert [one.kind for one in report.left] == ["disk"]
     assert "--disks delete" in report.left[0].held
     assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
+    assert world.inventory() == {}
+
+
+def test_a_kubeconfig_that_is_encrypted_is_said_and_decided_first(world: World) -> None:
+    world.pulumi.kubeconfig = {"4dabf18193072939515e22adb298388d": "a secret", "ciphertext": "v1:x"}
+    before = world.inventory()
+    looked = world.teardown().look()
+    assert looked.bill_unknown == "the kubeconfig in Pulumi's state is encrypted"
+    with pytest.raises(Refused, match=r"encrypted.*--unreachable"):
+        run(world)
+    assert (world.inventory(), world.pulumi.runs) == (before, 0)
+    assert run(world, replace(FAST, unreachable=True, disks="delete")).clean
+
+
+def test_without_a_kubernetes_provider_it_goes_on_and_says_what_it_did_not_see(
+    world: World,
+) -> None:
+    """As after a `pulumi destroy` that was killed between the provider and the cluster."""
+    world.pulumi.kubeconfig = None
+    report = run(world, replace(FAST, disks="delete"))
+    assert "no Kubernetes provider" in report.bill_unknown
+    assert report.clean, report
     assert world.inventory() == {}
 
 
