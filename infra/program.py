@@ -21,6 +21,7 @@ from infra import plan, spec, values
 from infra.components import existing_cluster
 from infra.components.admission import NodeGuard, StartupTaint
 from infra.components.adopted_operator import AdoptedOperator
+from infra.components.destroy_notice import DestroyNotice
 from infra.components.eks import EksCluster
 from infra.components.eks_autoscaler import ClusterAutoscaler
 from infra.components.fleet_controller import FleetController
@@ -103,6 +104,7 @@ class _Site:
 
 def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
+    _notice(fleet)
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
     site = _site(cloud, system=cloud.system_pool, existing=fleet.cluster.existing)
@@ -114,6 +116,7 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
 
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
+    _notice(fleet)
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
     site = _site(
@@ -150,6 +153,11 @@ def _deploy_eks(fleet: EksFleetPlan) -> None:
         return
     # Bottlerocket partitions and advertises by itself.
     _deploy_in_cluster(fleet, site, _guard(fleet, site, operator_account=None), [])
+
+
+def _notice(fleet: GkeFleetPlan | EksFleetPlan) -> None:
+    if not fleet.cluster.existing:
+        DestroyNotice(pulumi.get_stack())
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:
