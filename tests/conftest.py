@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import pytest
@@ -287,7 +287,7 @@ def policy_environment() -> Path:
     """The Python of the pack's environment, which `make policy` builds from its lock file."""
     root = Path(__file__).resolve().parents[1]
     # Two workers may ask for it at once.
-    with Path(gettempdir(), "slicewright-policy-environment.lock").open("w") as lock:
+    with (root / "policy" / "requirements.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         built = subprocess.run(
             ["make", "--no-print-directory", "policy"],

@@ -8,8 +8,15 @@ from typing import Any
 
 from infra import catalog, plan, values
 from rehearsal.clouds.core.call_log import LoggedCall
+from slicewright.teardown import own_rights
 
 _EKS_NAMES = ("clusterName", "name")
+_SIGNED_AS = {
+    "aws-iam": "iam",
+    "elb": "elasticloadbalancing",
+    "elbv2": "elasticloadbalancing",
+}
+_AGGREGATED = "aggregatedList"
 
 
 def differences(
@@ -40,6 +47,22 @@ def differences(
         policy = values.aws_policy(fleet)
         found += sorted({text for call in calls if (text := _refused(policy, call))})
     return found
+
+
+def without_sweep(
+    fleet: plan.EksFleetPlan | plan.GkeFleetPlan, calls: Sequence[LoggedCall]
+) -> list[LoggedCall]:
+    """Without those of the sweep of `slicewright destroy`, which has rights of its own."""
+    of_sweep = {n.right for n in own_rights.needs(fleet)} - {n.right for n in values.rights(fleet)}
+    return [call for call in calls if right_of(call.service, call.operation) not in of_sweep]
+
+
+def right_of(service: str, operation: str) -> str:
+    """The right of one name with a call, as the sweep's are listed."""
+    if service in ("compute", "container"):
+        collection, _, verb = operation.removeprefix("projects.locations.").rpartition(".")
+        return f"{service}.{collection}.{'list' if verb == _AGGREGATED else verb}"
+    return f"{_SIGNED_AS.get(service, service)}:{operation}"
 
 
 def _refused(policy: Mapping[str, Any], call: LoggedCall) -> str | None:

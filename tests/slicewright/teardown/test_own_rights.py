@@ -12,12 +12,11 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
+from tests.rights_used import right_of
 from tests.slicewright.teardown.stacks import World, launch, service
 from tests.slicewright.teardown.test_teardown import FAST, use, use_more
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
-_SERVICES = {"elb": "elasticloadbalancing", "elbv2": "elasticloadbalancing"}
-_AGGREGATED = "aggregatedList"
 
 
 def fleet_of(stack: str) -> EksFleetPlan | GkeFleetPlan:
@@ -50,15 +49,7 @@ def swept(
     clock = world.clocks.clock
     report = sweep.until_clean(networks, wait_s=60.0, clock=clock.now, sleep=clock.sleep)
     assert report.clean
-    return stack, {_right(c.service, c.operation) for c in call_log.read(tmp_path)[before:]}
-
-
-def _right(service: str, operation: str) -> str:
-    if service in ("compute", "container"):
-        collection, _, verb = operation.removeprefix("projects.locations.").rpartition(".")
-        return f"{service}.{collection}.{'list' if verb == _AGGREGATED else verb}"
-    service = "iam" if service == "aws-iam" else service
-    return f"{_SERVICES.get(service, service)}:{operation}"
+    return stack, {right_of(c.service, c.operation) for c in call_log.read(tmp_path)[before:]}
 
 
 def test_each_right_has_a_call_or_a_reason(swept: tuple[str, set[str]]) -> None:

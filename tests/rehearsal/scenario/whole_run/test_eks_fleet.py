@@ -1,39 +1,38 @@
-"""S1: an EKS fleet cut by NVIDIA's own mig-manager, and back; beside it a time-sliced pool, and one
-with Bottlerocket, which cuts by itself.
+"""S1, from a push to git to an empty cloud: an EKS fleet cut by NVIDIA's own mig-manager, and back;
+beside it a time-sliced pool, and one with Bottlerocket, which cuts by itself.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet_controller import api
 from fleet_controller.api import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
-from infra import plan, values
+from infra import plan
 from kubeapi import Client
 from node_agent.desired import digest
 from rehearsal.clouds.core import call_log
 from rehearsal.cluster.silicon import state
-from rehearsal.scenario import cloud_variables, proof, walkthrough
+from rehearsal.scenario import proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
-from slicewright.teardown import own_rights
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
-from tests.rights_used import differences
+from tests.rights_used import differences, without_sweep
 
 pytestmark = [pytest.mark.rehearsal]
 S1 = WALKTHROUGHS["s1"]
@@ -93,11 +92,6 @@ _LEFT: Mapping[str, dict[str, Any]] = {
         },
     },
 }
-_SIGNED_AS = {
-    "aws-iam": "iam",
-    "elb": "elasticloadbalancing",
-    "elbv2": "elasticloadbalancing",
-}
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +122,30 @@ def eager(engine: Engine, ask_early: Callable[[Environment], Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def client(engine: Engine, eager: Any) -> Client:
-    up = engine.up()
-    assert up.code == 0, up.output
+def pushed(engine: Engine, eager: Any, policy_environment: Path) -> Pushed:
+    return Repository.of(engine.environment, engine.stack).push()
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine, eager: Any, pushed: Pushed) -> Client:
+    assert pushed.deploy.code == 0, pushed.deploy.output
     eager.end(moment_s=5)
     return Client.from_kubeconfig(next(iter(engine.environment.kubeconfigs().values())))
+
+
+def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
+    assert pushed.report.code == 0, pushed.report.output
+    assert pushed.text.startswith("<!-- slicewright preview-report s1 -->")
+    assert "demo-gpu-workers" in pushed.text
+    assert pushed.rules.code == 0, pushed.rules.output
+    assert "cluster-endpoint" in pushed.rules.output, "the program did not pass the pack"
+    assert pushed.inventory == {}
+
+
+def test_status_says_that_the_fleet_is_as_declared(client: Client, engine: Engine) -> None:
+    (kubeconfig,) = engine.environment.kubeconfigs().values()
+    done = _slicewright(engine, "status", "-s", engine.stack, "--kubeconfig", str(kubeconfig))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_node_is_proven_and_released(client: Client) -> None:
@@ -505,17 +518,7 @@ WORKERS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}/demo-gpu-workers"
 
 
 def _slicewright(engine: Engine, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = engine.environment
-    inherited = {k: v for k, v in os.environ.items() if k not in cloud_variables.USERS_OWN}
-    return subprocess.run(
-        [sys.executable, "-m", "slicewright.cli", *arguments],
-        cwd=environment.project,
-        env={**inherited, **environment.variables()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return slicewright(engine.environment, *arguments)
 
 
 def _rollout(engine: Engine, verb: str) -> str:
@@ -632,10 +635,5 @@ def test_the_rights_that_are_listed_are_those_that_were_used(engine: Engine) -> 
     """
     fleet = plan.read_file(engine.environment.stack_file("s1"))
     assert isinstance(fleet, plan.EksFleetPlan)
-    of_sweep = {n.right for n in own_rights.needs(fleet)} - {n.right for n in values.rights(fleet)}
-    calls = [
-        call
-        for call in call_log.read(engine.environment.root)
-        if f"{_SIGNED_AS.get(call.service, call.service)}:{call.operation}" not in of_sweep
-    ]
+    calls = without_sweep(fleet, call_log.read(engine.environment.root))
     assert differences(fleet, calls) == []

@@ -1,13 +1,15 @@
-"""S0, from a stack file to a proven fleet and back: one run, many facts, in the order of the run.
+"""S0, from a push to git to a proven fleet and back to an empty cloud: one run, many facts, in the
+order of the run.
 
 First a GPU is cut otherwise than declared: its node stays closed, and `up` fails until it is right.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,18 +27,45 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until_verified
-from tests.rights_used import differences
+from tests.rights_used import differences, without_sweep
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
 S0 = WALKTHROUGHS["s0"]
 POOL = "h100-partition-3g"
 SERVER = (
     f"{{name: llm, kind: vllm, namespace: models, pool: {POOL}, replicas: 0, "
-    "image: 'vllm/vllm-openai:v0.6.2', model: {name: small, parameters: 500M}}"
+    f"image: 'vllm/vllm-openai:v0.6.2@sha256:{'1' * 64}', "
+    "model: {name: small, parameters: 500M}}"
 )
 """Without replicas: the partitions are for the walkthrough's pods."""
 SERVERS = "/apis/apps/v1/namespaces/models/deployments"
+_LEFT: Mapping[str, dict[str, Any]] = {
+    "/api/v1/namespaces/default/services": {
+        "metadata": {
+            "name": "triton",
+            # Of a controller that is gone.
+            "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+        },
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 8000}]},
+    },
+    "/api/v1/persistentvolumes": {
+        "metadata": {"name": "models"},
+        "spec": {
+            "csi": {
+                "driver": "pd.csi.storage.gke.io",
+                "volumeHandle": "projects/{project}/zones/us-central1-a/disks/models",
+            },
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    },
+}
+"""What the cluster leaves in the cloud: nothing here does what the controllers of load balancers
+and disks would.
+"""
 
 
 @dataclass
@@ -46,6 +75,7 @@ class Run:
     failed: Outcome
     """`up` while the GPU was cut otherwise than declared."""
     up: Outcome
+    """The deployment once more, after the repair."""
     eager: Any
     """A pod that asked for a GPU from the first moment of the cluster on."""
 
@@ -82,18 +112,34 @@ def eager(environment: Environment, ask_early: Callable[[Environment], Any]) -> 
 
 
 @pytest.fixture(scope="module")
-def failed(environment: Environment, engine: Engine, eager: Any) -> Outcome:
-    faults.inject(environment, faults.WrongLayout(pool=POOL, node=0, gpu=3, profile="1g.10gb"))
-    return engine.up()
+def repository(environment: Environment, engine: Engine, policy_environment: Path) -> Repository:
+    return Repository.of(environment, "s0")
 
 
 @pytest.fixture(scope="module")
-def run(environment: Environment, engine: Engine, eager: Any, failed: Outcome) -> Run:
+def pushed(environment: Environment, repository: Repository, eager: Any) -> Pushed:
+    faults.inject(environment, faults.WrongLayout(pool=POOL, node=0, gpu=3, profile="1g.10gb"))
+    return repository.push()
+
+
+@pytest.fixture(scope="module")
+def failed(pushed: Pushed) -> Outcome:
+    return pushed.deploy
+
+
+@pytest.fixture(scope="module")
+def run(
+    environment: Environment,
+    engine: Engine,
+    eager: Any,
+    failed: Outcome,
+    repository: Repository,
+) -> Run:
     """Once the GPU is cut as declared."""
     assert faults.repair(environment)
     # `up` changes nothing, and so waits for nothing: it says to wait first, in these words.
     until_verified(Client.from_kubeconfig(next(iter(environment.kubeconfigs().values()))))
-    up = engine.up()
+    up, _ = repository.run("deploy")
     eager.end(moment_s=180)
     return Run(environment, engine, failed, up, eager)
 
@@ -119,6 +165,15 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(
     assert "machine_type" in outcome.output
     assert "Traceback" not in outcome.output
     assert environment.inventory() == {}
+
+
+def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
+    assert pushed.report.code == 0, pushed.report.output
+    assert pushed.text.startswith("<!-- slicewright preview-report s0 -->")
+    assert POOL in pushed.text
+    assert pushed.rules.code == 0, pushed.rules.output
+    assert "cluster-endpoint" in pushed.rules.output, "the program did not pass the pack"
+    assert pushed.inventory == {}
 
 
 def _node(environment: Environment) -> dict[str, Any]:
@@ -203,6 +258,12 @@ def test_once_it_is_right_up_ends_well_and_every_node_is_proven_and_released(run
     assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
     assert fleet[0].allocatable == {"nvidia.com/gpu": 16}
     assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"3g.40gb": 2}] * 8
+
+
+def test_status_says_that_the_fleet_is_as_declared(run: Run) -> None:
+    (kubeconfig,) = run.environment.kubeconfigs().values()
+    done = slicewright(run.environment, "status", "-s", "s0", "--kubeconfig", str(kubeconfig))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_pod_that_asks_for_a_gpu_is_not_bound_before_verification(run: Run) -> None:
@@ -322,8 +383,20 @@ def test_neither_state_nor_logs_hold_a_key_or_a_token(run: Run) -> None:
 
 
 def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
-    outcome = run.engine.destroy()
-    assert outcome.code == 0, outcome.output
+    """By `slicewright destroy`, although the cluster leaves a disk and a load balancer."""
+    (cluster,) = run.environment.inventory()["container.cluster"]
+    project = cluster.split("/")[1]
+    for path, body in _LEFT.items():
+        run.client.create(path, json.loads(json.dumps(body).replace("{project}", project)))
+    done = slicewright(
+        run.environment,
+        *("destroy", "-s", "s0", "--yes"),
+        *("--disks", "delete", "--drain-wait", "0.2", "--json"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kinds = {one["kind"] for one in json.loads(done.stdout)["deleted"]}
+    assert {"disk", "forwarding rule", "firewall rule"} <= kinds
+    assert "load balancers, disks and logs of the cluster are not in" in done.stderr
     assert run.environment.inventory() == {}
     assert list(run.environment.root.glob("clusters/*")) == []
     environments.stop(run.environment)
@@ -333,10 +406,13 @@ def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
 
 
 def test_the_rights_that_are_listed_are_those_that_were_used(run: Run) -> None:
-    """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack."""
+    """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack. The
+    sweep has rights of its own.
+    """
     fleet = plan.read_file(run.environment.stack_file("s0"))
     assert isinstance(fleet, plan.GkeFleetPlan)
-    assert differences(fleet, call_log.read(run.environment.root)) == []
+    calls = without_sweep(fleet, call_log.read(run.environment.root))
+    assert differences(fleet, calls) == []
 
 
 def _processes_of(environment: Environment) -> list[str]:

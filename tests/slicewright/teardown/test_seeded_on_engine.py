@@ -1,0 +1,124 @@
+"""Lives of a stack drawn from a seed, with the real engine and its plugins: the cluster leaves
+something, calls of the cloud fail, the destruction is killed, and in the end nothing is left.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from rehearsal.clouds.gcp.account import write_account as write_google_account
+from rehearsal.host.toolchain import Toolchain
+from slicewright.teardown.subject import Cloud
+from tests.infra.cloud_engine import PROJECT, Ran
+from tests.infra.killed_engine import KilledEngine, killed_engine
+from tests.infra.test_killed_engine import FLEETS
+from tests.slicewright.teardown.chances import break_calls, leave
+
+SEEDS: Final = range(20)
+"""Half of them on each cloud."""
+FEW: Final = (0, 1)
+"""Of `make test`."""
+CLOUDS: Final[tuple[Cloud, ...]] = ("eks", "gke")
+_ATTEMPTS: Final = 25
+"""Faults, of which each ends after four calls at most, and kills leave a good one among these."""
+_SWEPT: Final = ("load balancer", "forwarding rule", "disk", "snapshot")
+_LEFTOVERS_S: Final = 2.0
+"""How long interfaces of load balancers, which nobody but the cloud can delete, hold a network."""
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(FEW, id="few"),
+        pytest.param([s for s in SEEDS if s not in FEW], id="all", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.timeout(3600)
+def test_nothing_is_left_of_a_life_whatever_fails_on_the_way(
+    clouds_over_http: None, seeds: list[int], tmp_path: Path, toolchain: Toolchain
+) -> None:
+    said: list[str] = []
+    for seed in seeds:
+        cloud = CLOUDS[seed % len(CLOUDS)]
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        with killed_engine(directory, toolchain, FLEETS[cloud]) as stack:
+            said.append(_life(stack, cloud, random.Random(f"{cloud} {seed}")))
+    # Else the seeds would show nothing.
+    assert any(f"deleted {kind}" in one for one in said for kind in _SWEPT), said
+    assert any("killed by this test: True" in one for one in said), said
+
+
+def _life(stack: KilledEngine, cloud: Cloud, chance: random.Random) -> str:
+    """What every attempt said."""
+    root = stack.engine.directory.parent
+    write_account(root, **{**PROMPT, "leftovers_s": _LEFTOVERS_S})
+    write_google_account(root, {"leftovers_s": _LEFTOVERS_S})
+    file = _stack_file(stack, cloud)
+    stack.undisturbed("up")
+    leave(fake_nodes(root, _cluster(cloud)), cloud, chance, project=PROJECT)
+    break_calls(root, cloud, chance)
+    said = []
+    for _ in range(_ATTEMPTS):
+        at = chance.randint(1, 40) if chance.random() < 0.5 else None
+        stack.killer.arm(at, carried_out=chance.random() < 0.7)
+        ran = _destroy(stack, file)
+        stack.killer.settle()
+        killed = stack.killer.struck
+        said.append(f"killed by this test: {killed}, exit code {ran.code}\n{ran.output}")
+        stack.killer.arm()
+        if killed:
+            # Its own process has the mark of the engine's, as it is one command to its user.
+            assert ran.code == -signal.SIGKILL, said[-1]
+            assert stack.engine.cloud.tasks.wait(120)
+            stack.as_documented()
+        elif ran.code == 0:
+            break
+    left = stack.inventory()
+    if cloud == "gke":
+        # Google's CSI driver gives them no label, and those of a disk that is gone prove nothing.
+        left = {kind: count for kind, count in left.items() if kind != "compute.snapshot"}
+    assert (ran.code, left) == (0, {}), "\n\n".join(said)
+    return "\n\n".join(said)
+
+
+def _destroy(stack: KilledEngine, file: Path) -> Ran:
+    """No API server answers here: what is in the cluster stays for the sweep."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "slicewright.cli", "destroy", "-s", "dev", "--yes"),
+            *("--file", str(file), "--disks", "delete", "--unreachable", "--wait", "1"),
+        ],
+        cwd=stack.engine.directory,
+        env=dict(stack.engine.variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    return Ran(done.returncode, done.stdout)
+
+
+def _stack_file(stack: KilledEngine, cloud: Cloud) -> Path:
+    config: dict[str, Any] = {"slicewright:fleet": FLEETS[cloud], "gcp:project": PROJECT}
+    file = stack.engine.directory / "fleet.yaml"
+    file.write_text(yaml.safe_dump(json.loads(json.dumps({"config": config}))))
+    return file
+
+
+def _cluster(cloud: Cloud) -> str:
+    cluster: Mapping[str, Any] = FLEETS[cloud]["cluster"]
+    return str(cluster["name"])
