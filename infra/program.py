@@ -35,7 +35,6 @@ from infra.components.pod_autoscaling import PodAutoscaling
 from infra.components.prometheus_adapter import PrometheusAdapter
 from infra.components.workloads import Workloads
 from infra.plan import (
-    SYSTEM_LABELS,
     AdapterPlan,
     ByoFleetPlan,
     ByoPoolPlan,
@@ -93,10 +92,8 @@ class _Site:
     kubernetes: k8s.Provider
     cluster: pulumi.Resource | None
     """With which everything in it is deleted; None where it exists without this program."""
-    system_labels: Mapping[str, str]
-    """Of the nodes for the controller; empty: any node."""
     system: Sequence[pulumi.Resource]
-    """Those nodes."""
+    """The nodes of the stack for pods that need no GPU."""
     pools: Mapping[str, pulumi.Resource]
     """The nodes of each pool that this program creates."""
     outputs: Mapping[str, pulumi.Input[Any]]
@@ -165,7 +162,6 @@ def _deploy_byo(fleet: ByoFleetPlan) -> None:
     site = _Site(
         kubernetes=existing_cluster.provider(fleet.cluster, Path(pulumi.get_root_directory())),
         cluster=None,
-        system_labels={},
         system=[],
         pools={},
         outputs={"cluster": fleet.cluster.name, "context": fleet.cluster.context},
@@ -206,7 +202,6 @@ def _site(
     return _Site(
         kubernetes=kubernetes,
         cluster=None if existing else cloud.cluster,
-        system_labels=SYSTEM_LABELS if system else {},
         system=system,
         pools=cloud.pools,
         outputs={
@@ -264,7 +259,7 @@ def _deploy_in_cluster(
     controller = FleetController(
         "fleet-controller",
         image=fleet.image,
-        node_selector=site.system_labels,
+        node_selector=values.system_labels(fleet),
         metrics_from=fleet.metrics_from,
         cluster=site.cluster,
         after=[*site.system, *guard.guards],

@@ -38,7 +38,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     hosts = yield from plan_hosts(fleet.hosts, stated)
     pools = yield from each(_pool(fleet, i, stated) for i in range(len(fleet.node_pools)))
     built = tuple(pool for pool in pools if pool is not None)
-    yield from check_operator(fleet.gpu_operator, "byo")
+    yield from check_operator(fleet.gpu_operator, "byo", new_cluster=False)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)
     deployments = yield from plan_deployments(fleet, built, stated)

@@ -99,7 +99,8 @@ def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> C
             f"the nodes of pool {pool.name} would offer no GPU: up to v0.20.1, which charts up to "
             "v26.7.1 install, the device plugin waits for NVIDIA's MPS daemon, which does not get "
             "the config that the nodes' label chooses",
-            "write sharing: {mode: time-slicing} for that pool, or choose a newer device plugin",
+            "write sharing: {mode: time-slicing} for that pool; no device plugin is known yet that "
+            "mends it",
             _MPS_STARVED_UNTIL.source,
         )
 

@@ -18,7 +18,7 @@ from infra.plan.gke_monitoring import plan_logging, plan_monitoring
 from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.monitoring_checks import monitoring_of, readers
-from infra.plan.operators import check_gke_driver, check_operator, resolved
+from infra.plan.operators import check_on_gke, check_operator, resolved
 from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
@@ -54,10 +54,10 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             in_key=True,
         )
     if fleet.gpu_operator is not None:
-        yield from check_operator(fleet.gpu_operator, "gke")
+        yield from check_operator(fleet.gpu_operator, "gke", new_cluster=not fleet.cluster.existing)
     operator = resolved(fleet.gpu_operator or spec.GpuOperator(), "gke") if by_operator else None
     if operator is not None and stated.has_for_all(fleet.node_pools, "image_type"):
-        yield from check_gke_driver(
+        yield from check_on_gke(
             operator,
             [p.image_type for p in fleet.node_pools if isinstance(p.partition, spec.Operator)],
         )

@@ -110,8 +110,9 @@ def _mps_by_operator(pool: PoolPlan) -> list[str]:
     if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
         return []
     return [
-        f"pool {pool.name}: not known whether this operator brings MPS up: up to v26.7.1 NVIDIA's "
-        "MPS daemon does not get the config that the nodes' label chooses, and they offer no GPU"
+        f"pool {pool.name}: not known whether its nodes offer GPUs under this operator: up to "
+        "v26.7.1 NVIDIA's MPS daemon does not get the config that the nodes' label chooses, and "
+        "such nodes offer none"
     ]
 
 

@@ -14,17 +14,28 @@ _AT = "gpu_operator"
 def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
     """With the container toolkit as the nodes' images need it, where the stack file does not say.
 
-    GKE's images have none that the operator can use; EKS's have their own, and existing nodes are
-    taken as they are. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.
+    GKE's images have none that the operator can use; EKS's have their own. Existing nodes without
+    a driver are taken to have none either. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.
     """
     if operator.toolkit.enabled is not None:
         return operator
-    toolkit = operator.toolkit.model_copy(update={"enabled": cloud == "gke"})
+    wanted = cloud == "gke" or (cloud == "byo" and operator.driver.enabled)
+    toolkit = operator.toolkit.model_copy(update={"enabled": wanted})
     return operator.model_copy(update={"toolkit": toolkit})
 
 
-def check_gke_driver(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
-    """The operator has no driver container for Container-Optimized OS; Google installs it there."""
+def check_on_gke(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
+    """What GKE's images lack. The operator has no driver container for Container-Optimized OS;
+    Google installs it there.
+    """
+    if not operator.toolkit.enabled:
+        yield refuse(
+            (_AT, "toolkit", "enabled"),
+            "GKE's images have no container toolkit, and without it none of the operator's pods "
+            "that use a GPU starts",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Google GKE",
+        )
     if operator.driver.enabled and "COS_CONTAINERD" in image_types:
         yield refuse(
             (_AT, "driver", "enabled"),
@@ -92,9 +103,22 @@ def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]
         )
 
 
-def check_operator(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
-    """Refuses fields that dcgm-exporter lacks, and settings that something else makes void."""
+def check_operator(
+    operator: spec.GpuOperator, cloud: AnyCloud, *, new_cluster: bool
+) -> Checked[None]:
+    """Refuses fields that dcgm-exporter lacks, and settings that something else makes void.
+
+    new_cluster: the stack makes it, so nothing is in it that the stack does not bring.
+    """
     yield from _check_adopted(operator, cloud)
+    if new_cluster and not operator.nfd.enabled:
+        yield refuse(
+            (_AT, "nfd", "enabled"),
+            "a new cluster has no Node Feature Discovery of its own, and without its labels the "
+            "operator takes no node for one with GPUs",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Prerequisites",
+        )
     exporter = operator.dcgm_exporter
     known = catalog.load().dcgm_fields
     for i, name in enumerate(exporter.metrics):

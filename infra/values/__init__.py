@@ -50,6 +50,7 @@ from infra.values.monitoring import (
 )
 from infra.values.operator_chart import chart_of, operator_account, operator_values
 from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv, operator_files
+from infra.values.placement import system_labels
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
 from infra.values.pods import pod_request, tolerations
@@ -151,6 +152,7 @@ __all__ = [
     "scraped",
     "short_hash",
     "startup_policy",
+    "system_labels",
     "tolerations",
     "unfit_gke_cluster",
     "waking_query",

@@ -122,9 +122,7 @@ def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
         f"ClusterPolicy {name}, of the GPU operator that gpu_operator.existing adopts, is not as "
         "this stack needs it:"
     ]
-    lines += [
-        f"  spec.{one.field}: wanted {_shown(one.wanted)}, found {_found(one)}" for one in wrong
-    ]
+    lines += [f"  spec.{one.field}: wanted {_shown(one.wanted)}, {_found(one)}" for one in wrong]
     return "\n".join(
         [
             *lines,
@@ -150,8 +148,8 @@ def patch_command(name: str, wrong: Sequence[Mismatch]) -> str:
 
 def _found(one: Mismatch) -> str:
     if one.field == _TOLERATIONS:
-        return f"these missing among {len(one.found)}"
-    return "nothing" if one.found is None else _shown(one.found)
+        return f"missing among the {len(one.found)} that are set" if one.found else "found none"
+    return "found nothing" if one.found is None else f"found {_shown(one.found)}"
 
 
 def _shown(value: Any) -> str:

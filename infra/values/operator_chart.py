@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan import FleetPlan, GkeFleetPlan
 from infra.spec import GpuOperator
 from infra.values.driver_installer import DRIVER_DIRECTORY
 from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.operator_files import OperatorFiles
+from infra.values.placement import system_labels
 from infra.values.plugin_configs import NOT_SHARED
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
@@ -71,9 +72,9 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
             ],
         },
     }
-    if not isinstance(plan, ByoFleetPlan):
+    if labels := system_labels(plan):
         # The operator itself needs no GPU node; its operands do.
-        values["operator"]["nodeSelector"] = dict(SYSTEM_LABELS)
+        values["operator"]["nodeSelector"] = dict(labels)
     if isinstance(plan, GkeFleetPlan):
         _fit_to_gke(values, operator)
     if operator.nfd.enabled:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from infra.plan import (
-    SYSTEM_LABELS,
     AutoscalingPlan,
-    ByoFleetPlan,
     DeploymentPlan,
     FleetPlan,
     KedaPlan,
 )
 from infra.spec import Pace, seconds
 from infra.values.helm_charts import ChartAddress, chart_address
+from infra.values.placement import system_labels
 from infra.values.scaling_queries import scaling_query, waking_query
 from infra.values.text import JsonObject
 from infra.values.workload_heads import head
@@ -60,9 +59,9 @@ def keda_values(fleet: FleetPlan) -> JsonObject:
             },
         },
     }
-    if not isinstance(fleet, ByoFleetPlan):
+    if labels := system_labels(fleet):
         # Not on a GPU node, which may go while it scales.
-        values["nodeSelector"] = dict(SYSTEM_LABELS)
+        values["nodeSelector"] = dict(labels)
     return values
 
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import yaml
 
-from infra.plan import SYSTEM_LABELS, AdapterPlan, ByoFleetPlan, DeploymentPlan, FleetPlan
+from infra.plan import AdapterPlan, DeploymentPlan, FleetPlan
+from infra.values.placement import system_labels
 from infra.values.pod_autoscaling import scaling_behavior
 from infra.values.scaling_queries import pod_metric
 from infra.values.text import JsonObject, short_hash
@@ -47,7 +48,7 @@ def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
         *_rights(plan),
         *_certificate(plan),
         {**_head("v1", "ConfigMap", config, plan), "immutable": True, "data": {_FILE: rules}},
-        _deployment(plan, config, own_nodes=not isinstance(fleet, ByoFleetPlan)),
+        _deployment(plan, config, system_labels(fleet)),
         {
             **_head("v1", "Service", _NAME, plan),
             "spec": {
@@ -181,7 +182,7 @@ def _certificate(plan: AdapterPlan) -> list[JsonObject]:
     ]
 
 
-def _deployment(plan: AdapterPlan, config: str, *, own_nodes: bool) -> JsonObject:
+def _deployment(plan: AdapterPlan, config: str, nodes: Mapping[str, str]) -> JsonObject:
     container: JsonObject = {
         "name": _NAME,
         "image": plan.image,
@@ -226,8 +227,8 @@ def _deployment(plan: AdapterPlan, config: str, *, own_nodes: bool) -> JsonObjec
             {"name": "tls", "secret": {"secretName": _CERTIFICATE}},
         ],
     }
-    if own_nodes:
-        pod["nodeSelector"] = dict(SYSTEM_LABELS)
+    if nodes:
+        pod["nodeSelector"] = dict(nodes)
     return {
         **_head("apps/v1", "Deployment", _NAME, plan),
         "spec": {

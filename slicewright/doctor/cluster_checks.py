@@ -211,7 +211,8 @@ def _operator(
         )
         yield fails(
             asked,
-            f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have one",
+            f"one is installed{where} (ClusterPolicy {answer[0].name}), and a cluster can have "
+            "only one",
             "write gpu_operator: {existing: true} to use it, or uninstall it"
             + _unknown(owned.get(fleet.operator.namespace)),
         )
@@ -231,7 +232,7 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
     for one in others:
         yield fails(
             asked,
-            f"DaemonSet {one.name} in namespace {one.namespace} belongs on {one.pods} nodes, and "
+            f"DaemonSet {one.name} in namespace {one.namespace} is meant for {one.pods} nodes, and "
             "registers the GPUs beside the operator's: the kubelet believes whichever came last",
             f"kubectl delete daemonset {one.name} -n {one.namespace}",
         )

@@ -178,6 +178,7 @@ def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
     said = values.what_to_change("cluster-policy", found)
     assert "spec.mig.strategy: wanted mixed, found single" in said
     assert f"spec.migManager.config.name: wanted {files.mig_layouts.name}, found nothing" in said
+    assert "missing among the 1 that are set" in said
     command = shlex.split(said.splitlines()[-1])
     assert command[:6] == [
         "kubectl", "patch", "clusterpolicies.nvidia.com", "cluster-policy", "--type", "merge"

@@ -258,7 +258,7 @@ def common(cloud: str) -> Iterator[Row]:
             other["node_pools.0.partition.previous.0.1.index"] = [0]
         yield Row(f"node_pools.partition.previous.{name}", other, IN_PLACE, kept)
 
-    yield from operator(operated)
+    yield from operator(operated, cloud)
 
 
 def servers(cloud: str) -> Iterator[Row]:
@@ -479,7 +479,7 @@ def autoscaled() -> Iterator[Row]:
     yield Row("pod_autoscaling.image", image, IN_PLACE, adapter, **fleet)
 
 
-def operator(operated: Changes) -> Iterator[Row]:
+def operator(operated: Changes, cloud: str) -> Iterator[Row]:
     for name, value, effect in (
         ("namespace", "other", REPLACE),
         ("release", "other", REPLACE),
@@ -488,7 +488,6 @@ def operator(operated: Changes) -> Iterator[Row]:
         ("registry", "registry.example.com", IN_PLACE),
         ("image_pull_secrets", ["mirror"], IN_PLACE),
         ("upgrade_crds", False, IN_PLACE),
-        ("nfd.enabled", False, IN_PLACE),
         ("validator.version", "v26.3.3", IN_PLACE),
         ("dcgm_exporter.metrics", ["DCGM_FI_DEV_FB_USED"], IN_PLACE),
         ("dcgm_exporter.service_monitor.enabled", True, IN_PLACE),
@@ -510,6 +509,10 @@ def operator(operated: Changes) -> Iterator[Row]:
         yield Row(
             f"gpu_operator.{name}", {f"gpu_operator.{name}": value}, effect, operated, where="fleet"
         )
+    # A new cluster has no other.
+    there: Changes = {} if cloud == "byo" else {"cluster.existing": True}
+    discovery = {"gpu_operator.nfd.enabled": False}
+    yield Row("gpu_operator.nfd.enabled", discovery, IN_PLACE, operated | there, where="fleet")
     # On GKE, only beside the operator's own driver.
     own_driver = {
         "node_pools.0.image_type": "UBUNTU_CONTAINERD",
@@ -694,7 +697,7 @@ def gke() -> Iterator[Row]:
     yield Row(
         "gpu_operator.toolkit.enabled",
         {"gpu_operator.toolkit.enabled": False},
-        IN_PLACE,
+        None,  # its images have none
         {"node_pools.0.partition": CUT},
         **fleet,
     )

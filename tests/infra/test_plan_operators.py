@@ -34,8 +34,8 @@ POOLS: dict[str, Any] = {
 }
 
 
-def planned(cloud: str, operator: dict[str, Any]) -> plan.FleetPlan:
-    raw = {"cloud": cloud, **POOLS[cloud], "gpu_operator": operator}
+def planned(cloud: str, operator: dict[str, Any], **fleet: Any) -> plan.FleetPlan:
+    raw = {"cloud": cloud, **POOLS[cloud], "gpu_operator": operator, **fleet}
     return plan.read(json.dumps(raw), spec.Source("test", raw))
 
 
@@ -99,10 +99,43 @@ def test_the_toolkit_is_installed_where_the_nodes_have_none(cloud: str, toolkit:
     made = planned(cloud, {}).operator
     assert made is not None
     assert (made.driver.enabled, made.toolkit.enabled) == (False, toolkit)
-    if cloud != "eks":
-        stated = planned(cloud, {"toolkit": {"enabled": not toolkit}}).operator
-        assert stated is not None
-        assert stated.toolkit.enabled is not toolkit
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_existing_nodes_without_a_driver_are_taken_to_have_no_toolkit(driver: bool) -> None:
+    made = planned("byo", {"driver": {"enabled": driver}}).operator
+    assert made is not None
+    assert made.toolkit.enabled is driver
+    other = {"driver": {"enabled": driver}, "toolkit": {"enabled": not driver}}
+    stated = planned("byo", other).operator
+    assert stated is not None
+    assert stated.toolkit.enabled is not driver
+
+
+def test_gke_nodes_are_not_left_without_a_toolkit() -> None:
+    """Without its runtime class no operand's pod would start."""
+    with pytest.raises(spec.SpecError, match="have no container toolkit"):
+        planned("gke", {"toolkit": {"enabled": False}})
+    assert planned("gke", {"toolkit": {"enabled": True}}).operator is not None
+
+
+@pytest.mark.parametrize("cloud", ["eks", "gke"])
+def test_a_new_cluster_is_not_left_without_node_feature_discovery(cloud: str) -> None:
+    """The operator ignores a node without its labels, and `up` would wait for an agent."""
+    with pytest.raises(spec.SpecError) as refused:
+        planned(cloud, {"nfd": {"enabled": False}})
+    (problem,) = refused.value.problems
+    assert problem.path == ("gpu_operator", "nfd", "enabled")
+    assert planned(cloud, {"nfd": {"enabled": True}}).operator is not None
+
+
+@pytest.mark.parametrize("cloud", POOLS)
+def test_a_cluster_that_exists_may_have_its_own(cloud: str) -> None:
+    existing = {} if cloud == "byo" else {"existing": True}
+    cluster = POOLS[cloud]["cluster"] | existing
+    made = planned(cloud, {"nfd": {"enabled": False}}, cluster=cluster).operator
+    assert made is not None
+    assert not made.nfd.enabled
 
 
 def test_the_operator_installs_no_driver_on_container_optimized_os() -> None:

@@ -192,7 +192,7 @@ def test_mps_under_an_adopted_operator_is_refused_where_the_file_says_what_it_ru
             plan.read(json.dumps(raw), spec.Source("test", raw))
         return
     fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert any("brings MPS up" in note for note in plan.notes(fleet))
+    assert any("not known whether its nodes offer GPUs" in note for note in plan.notes(fleet))
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ from fleet_controller.api import (
     MIG_STATE_LABEL,
     POOL_LABEL,
 )
-from infra.plan import SYSTEM_LABELS, ByoFleetPlan, EksFleetPlan, FleetPlan, MonitoringPlan
+from infra.plan import FleetPlan, MonitoringPlan
 from infra.spec import PrometheusStack
 from infra.values.helm_charts import ChartAddress, chart_address
+from infra.values.placement import placement
 from infra.values.text import JsonObject
 
 _CHART: Final = "kube-prometheus-stack"
-GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
 NODE_LABELS: Final = (
     POOL_LABEL,
     MIG_CONFIG_LABEL,
@@ -101,25 +101,6 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
         pulled = [{"name": name} for name in asked.image_pull_secrets]
         values.setdefault("global", {})["imagePullSecrets"] = pulled
     return values
-
-
-def placement(fleet: FleetPlan) -> JsonObject:
-    """On the system pool, or where there is none, on no GPU node: no toleration, and an affinity.
-
-    A node that is not yet in its pool has the GPU operator's label, or its taints.
-    """
-    if isinstance(fleet, EksFleetPlan) or (
-        not isinstance(fleet, ByoFleetPlan) and fleet.system is not None
-    ):
-        return {"nodeSelector": dict(SYSTEM_LABELS)}
-    away = [
-        {"key": POOL_LABEL, "operator": "DoesNotExist"},
-        {"key": GPU_PRESENT_LABEL, "operator": "NotIn", "values": ["true"]},
-    ]
-    required = {"nodeSelectorTerms": [{"matchExpressions": away}]}
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    }
 
 
 def _prometheus(plan: MonitoringPlan, asked: PrometheusStack) -> JsonObject:

@@ -1,0 +1,37 @@
+"""Where pods that need no GPU run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fleet_controller.api import POOL_LABEL
+from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan
+from infra.values.text import JsonObject
+
+GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
+"""Of nodes in which the GPU operator found a GPU."""
+
+
+def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
+    """Labels of the stack's nodes for such pods. Empty where it has none: any node will do."""
+    if isinstance(fleet, ByoFleetPlan) or fleet.system is None:
+        return {}
+    return SYSTEM_LABELS
+
+
+def placement(fleet: FleetPlan) -> JsonObject:
+    """On the system pool, or where there is none, on no GPU node: no toleration, and an affinity.
+
+    A node that is not yet in its pool has the GPU operator's label, or its taints.
+    """
+    if labels := system_labels(fleet):
+        return {"nodeSelector": dict(labels)}
+    away = [
+        {"key": POOL_LABEL, "operator": "DoesNotExist"},
+        {"key": GPU_PRESENT_LABEL, "operator": "NotIn", "values": ["true"]},
+    ]
+    required = {"nodeSelectorTerms": [{"matchExpressions": away}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
