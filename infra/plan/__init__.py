@@ -49,6 +49,7 @@ from infra.plan.hosts import HostGpuPlan, HostPlan
 from infra.plan.monitoring import MonitoringPlan
 from infra.plan.notes import NO_STARTUP_TAINT, notes
 from infra.plan.pod_autoscaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
+from infra.plan.sharing import alike_by_mps
 
 __all__ = [
     "EKS_SUBNET_PREFIX",
@@ -101,6 +102,7 @@ __all__ = [
     "SystemPoolPlan",
     "Taint",
     "WorkloadPlan",
+    "alike_by_mps",
     "build",
     "cloud_of",
     "compare",

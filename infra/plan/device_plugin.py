@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import GkePoolPlan, PoolPlan
+from infra.plan.fleet import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.sharing import alike_by_mps
 
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
@@ -34,8 +35,8 @@ _MPS_STARVED_UNTIL = DevicePluginIssue(
 )
 """NVIDIA's MPS daemon, for which the plugin waits, does not get the config that a node's label
 chooses: config-manager links the default one before it reads the label, and its signal does not
-reach the daemon. Whether that was so before the first version is not known, nor for which of the
-versions to come.
+reach the daemon. So MPS comes up where the default is the config of all pools. Whether that was so
+before the first version is not known, nor for which of the versions to come.
 """
 
 
@@ -86,21 +87,29 @@ def _starves_mps(operator: spec.GpuOperator) -> bool:
 
 
 def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
-    if not _starves_mps(operator):
+    # GKE's own plugin, another program, shares on GKE; Bottlerocket's has no MPS here.
+    operated = [
+        pool
+        for pool in pools
+        if not isinstance(pool, GkePoolPlan)
+        and not (isinstance(pool, EksPoolPlan) and pool.bottlerocket)
+    ]
+    if not _starves_mps(operator) or alike_by_mps(operated):
         return
     stated = operator.device_plugin.version is not None
     key = ("device_plugin", "version") if stated else ("chart_version",)
-    for pool in pools:
-        # On GKE it is GKE's own plugin that shares, another program.
-        if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
+    for pool in operated:
+        if all(s.strategy != "mps" for s in pool.sharing):
             continue
+        other = next(one.name for one in operated if one.sharing != pool.sharing)
         yield refuse(
             ("gpu_operator", *key),
             f"the nodes of pool {pool.name} would offer no GPU: up to v0.20.1, which charts up to "
-            "v26.7.1 install, the device plugin waits for NVIDIA's MPS daemon, which does not get "
-            "the config that the nodes' label chooses",
-            "write sharing: {mode: time-slicing} for that pool; no device plugin is known yet that "
-            "mends it",
+            "v26.7.1 install, the device plugin waits for NVIDIA's MPS daemon, which gets one "
+            f"config for all nodes, whatever their label chooses, and pool {other} does not share "
+            "like it",
+            "give all pools of the operator the same sharing by MPS, or write sharing: {mode: "
+            "time-slicing} for that pool; no device plugin is known yet that mends it",
             _MPS_STARVED_UNTIL.source,
         )
 

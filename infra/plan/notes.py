@@ -22,6 +22,7 @@ from infra.plan.fleet import (
 )
 from infra.plan.monitoring_notes import monitoring_notes
 from infra.plan.pod_autoscaling import pod_autoscaling_notes
+from infra.plan.sharing import alike_by_mps
 from infra.plan.workload_notes import workload_notes
 
 NO_STARTUP_TAINT: Final = (
@@ -46,6 +47,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
     found += _unknown_chart(fleet)
+    found += _mps_by_default(fleet)
     for pool in fleet.pools:
         if isinstance(pool, CloudPoolPlan):
             found += _unlisted_zones(pool)
@@ -55,7 +57,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
             found += _machine(pool)
         if isinstance(pool, GkePoolPlan):
             found += gke_notes.pool_notes(pool)
-        found += _mps_by_operator(pool)
+        found += _mps_by_label(pool, fleet)
         found += _mode_change(pool, fleet)
         found += _driver_too_old(pool, fleet)
         found += _partitioned_by_index(pool)
@@ -103,11 +105,24 @@ def _machine(pool: CloudPoolPlan) -> list[str]:
     return found
 
 
-def _mps_by_operator(pool: PoolPlan) -> list[str]:
+def _mps_by_default(fleet: FleetPlan) -> list[str]:
+    """Where MPS is the operator's default, which nodes without a pool's label get too."""
+    is_new = not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing
+    if is_new or not alike_by_mps(fleet.operated):
+        return []
+    return [
+        "gpu_operator: GPU nodes that are in no pool of this stack share their GPUs by MPS too, as "
+        "its pools do: NVIDIA's MPS daemon gets one config for all nodes"
+    ]
+
+
+def _mps_by_label(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
     """Source: NVIDIA/k8s-device-plugin #1645, #1827. Versions that are known for it are refused
     (plan/device_plugin.py).
     """
     if isinstance(pool, GkePoolPlan) or all(s.strategy != "mps" for s in pool.sharing):
+        return []
+    if alike_by_mps(fleet.operated):
         return []
     return [
         f"pool {pool.name}: not known whether its nodes offer GPUs under this operator: up to "

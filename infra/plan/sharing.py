@@ -4,7 +4,7 @@ NVIDIA's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from infra import spec
@@ -13,6 +13,7 @@ from infra.plan.fleet import (
     WHOLE_GPU,
     AnyCloud,
     MigStrategy,
+    PoolPlan,
     ReplicatedResource,
     SharingStrategy,
 )
@@ -189,6 +190,12 @@ def allocatable(
         * (by_name[name].replicas if name in by_name else 1)
         for name, count in devices.items()
     }
+
+
+def alike_by_mps(pools: Sequence[PoolPlan]) -> bool:
+    """Whether all of them share their GPUs by MPS, and in the same way."""
+    ways = {pool.sharing for pool in pools}
+    return len(ways) == 1 and any(one.strategy == "mps" for way in ways for one in way)
 
 
 def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str) -> Checked[None]:

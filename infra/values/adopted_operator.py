@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from infra.plan import ByoFleetPlan
 from infra.values.operator_files import OperatorFiles
-from infra.values.plugin_configs import NOT_SHARED
+from infra.values.plugin_configs import default_config
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
@@ -63,7 +63,8 @@ def _wanted(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:
     yield Setting(field="gfd.enabled", wanted=True, default=True)
     if files.plugin_configs is not None:
         yield Setting(field="devicePlugin.config.name", wanted=files.plugin_configs.name)
-        yield Setting(field="devicePlugin.config.default", wanted=NOT_SHARED)
+        default = default_config(fleet.operated)
+        yield Setting(field="devicePlugin.config.default", wanted=default)
     if any(pool.mig_config is not None for pool in fleet.pools):
         yield Setting(field="migManager.enabled", wanted=True, default=True)
         yield Setting(field="migManager.config.name", wanted=files.mig_layouts.name)

@@ -11,7 +11,7 @@ from infra.values.driver_installer import DRIVER_DIRECTORY
 from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.operator_files import OperatorFiles
 from infra.values.placement import system_labels
-from infra.values.plugin_configs import NOT_SHARED
+from infra.values.plugin_configs import default_config
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
@@ -84,7 +84,7 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
     if files.plugin_configs is not None:
         values["devicePlugin"]["config"] = {
             "name": files.plugin_configs.name,
-            "default": NOT_SHARED,
+            "default": default_config(plan.operated),
         }
     if files.dcgm_metrics is not None:
         values["dcgmExporter"]["config"] = {"name": files.dcgm_metrics.name}

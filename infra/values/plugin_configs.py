@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from infra.plan import PoolPlan
+from infra.plan import PoolPlan, alike_by_mps
 from infra.values.text import JsonObject
 
 NOT_SHARED: Final = "not.shared"
-"""The key of nodes without the label; no pool can have this name."""
+"""The key of nodes without the label, unless all pools share alike by MPS; no pool can have this
+name.
+"""
 
 
 def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
-    """The device plugin's configs v1 by name: one per pool, and NOT_SHARED, the default. Empty
-    where no pool shares its GPUs.
+    """The device plugin's configs v1 by name: one per pool, and NOT_SHARED. Empty where no pool
+    shares its GPUs.
 
     They are the keys of one ConfigMap, because the chart takes one for the whole cluster. Pools
     that do not share have a key too: nodes of a pool that shared until now keep its label until
@@ -24,6 +26,15 @@ def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
     if not any(pool.sharing for pool in pools):
         return {}
     return {NOT_SHARED: {"version": "v1"}, **{pool.name: _plugin_config(pool) for pool in pools}}
+
+
+def default_config(pools: Sequence[PoolPlan]) -> str:
+    """The key of nodes without the label: NOT_SHARED, so that nodes of no pool are left alone.
+
+    But NVIDIA's MPS daemon gets the default config on every node, so where all pools share alike
+    by MPS, it is theirs. Source: NVIDIA/k8s-device-plugin #1645, #1827.
+    """
+    return pools[0].name if alike_by_mps(pools) else NOT_SHARED
 
 
 def _plugin_config(pool: PoolPlan) -> JsonObject:

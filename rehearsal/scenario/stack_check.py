@@ -84,14 +84,18 @@ def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 
 def _mps(fleet: EksFleetPlan | ByoFleetPlan) -> Iterator[spec.Problem]:
+    """Whatever plugin the stack file names: the rehearsal has its own."""
+    if plan.alike_by_mps(fleet.operated):
+        return
     for i, pool in enumerate(fleet.pools):
         if any(s.strategy == "mps" for s in pool.sharing):
             yield spec.Problem(
                 path=("node_pools", i, "sharing"),
                 reason=f"{_CANNOT} its NVIDIA device plugin is v0.19.0, whose MPS control daemon "
-                "does not get the pool's config (k8s-device-plugin #1645 and #1827), so the "
-                "nodes would offer no GPU",
-                instead="for a rehearsal write mode: time-slicing, or use GKE",
+                "gets one config for all nodes (k8s-device-plugin #1645 and #1827), so that "
+                "beside pools that do not share alike these nodes would offer no GPU",
+                instead="for a rehearsal give all pools of the operator the same sharing, write "
+                "mode: time-slicing, or use GKE",
                 source=_OPERATOR,
             )
 

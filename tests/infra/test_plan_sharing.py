@@ -160,14 +160,103 @@ def test_mps_is_refused_under_versions_known_to_starve_it(
         "cloud": cloud,
         "cluster": cluster,
         "gpu_operator": {"mig_strategy": "single", **operator},
-        "node_pools": [{"name": "a", **machine, "nodes": {"count": 1}, "sharing": sharing}],
+        "node_pools": [
+            {"name": "a", **machine, "nodes": {"count": 1}, "sharing": sharing},
+            {"name": "whole", **machine, "nodes": {"count": 1}},
+        ],
     }
+    if cloud == "byo":
+        for pool in raw["node_pools"]:
+            pool["select"] = {"rack": pool["name"]}
     if not refused or mode != "mps":
         plan.read(json.dumps(raw), spec.Source("test", raw))
         return
     with pytest.raises(spec.SpecError) as caught:
         plan.read(json.dumps(raw), spec.Source("test", raw))
-    assert "the nodes of pool a would offer no GPU" in str(caught.value)
+    said = str(caught.value)
+    assert "the nodes of pool a would offer no GPU" in said
+    assert "pool whole does not share like it" in said
+
+
+ALIKE: dict[str, list[Any]] = {
+    "one pool": [MPS],
+    "two pools that share alike": [MPS, MPS],
+    "two ways to write the same": [MPS, {"mode": "mps", "replicas": {"gpu": 4}}],
+}
+APART: dict[str, list[Any]] = {
+    "one that does not share": [MPS, "none"],
+    "another number": [MPS, {**MPS, "replicas": 2}],
+    "another name": [MPS, {**MPS, "rename_by_default": True}],
+    "time-slicing": [MPS, SLICED],
+}
+
+
+def sharing_fleet(sharing: list[Any], cloud: str = "eks", **fleet: Any) -> plan.FleetPlan:
+    """A pool with each of these, under the newest chart that is known to starve MPS."""
+    own: dict[str, Any] = {"machine_type": "g5.xlarge"}
+    cluster: dict[str, Any] = {"name": "c", "region": "us-east-1"}
+    if cloud == "byo":
+        own, cluster = {"gpu": {"model": "T4", "count": 1}}, {"name": "c", "context": "c"}
+    pools = [
+        {"name": f"p{i}", **own, "nodes": {"count": 1}, "sharing": one}
+        | ({"select": {"rack": f"p{i}"}} if cloud == "byo" else {})
+        for i, one in enumerate(sharing)
+    ]
+    raw = {
+        "cloud": cloud,
+        "cluster": cluster,
+        "gpu_operator": {"mig_strategy": "single"},
+        "node_pools": pools,
+        **fleet,
+    }
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+@pytest.mark.parametrize("cloud", ["eks", "byo"])
+@pytest.mark.parametrize("sharing", ALIKE.values(), ids=ALIKE.keys())
+def test_where_all_pools_share_alike_by_mps_their_config_is_the_default(
+    sharing: list[Any], cloud: str
+) -> None:
+    """NVIDIA's daemon gets the default config, whatever the node's label."""
+    fleet = sharing_fleet(sharing, cloud)
+    files = values.operator_files(fleet)
+    assert files.plugin_configs is not None
+    chosen = values.operator_values(fleet, files)["devicePlugin"]["config"]
+    assert chosen == {"name": files.plugin_configs.name, "default": "p0"}
+    assert not any("not known whether" in note for note in plan.notes(fleet))
+
+
+@pytest.mark.parametrize("sharing", APART.values(), ids=APART.keys())
+def test_where_pools_differ_mps_is_refused(sharing: list[Any]) -> None:
+    with pytest.raises(spec.SpecError, match="pool p1 does not share like it"):
+        sharing_fleet(sharing)
+
+
+def test_a_pool_with_bottlerocket_is_none_of_the_operators() -> None:
+    own = {"name": "p0", "machine_type": "g5.xlarge", "nodes": {"count": 1}}
+    pools = [own | {"sharing": MPS}, own | {"name": "b", "ami_type": "BOTTLEROCKET_x86_64_NVIDIA"}]
+    fleet = sharing_fleet([], node_pools=pools)
+    files = values.operator_files(fleet)
+    assert values.operator_values(fleet, files)["devicePlugin"]["config"]["default"] == "p0"
+
+
+@pytest.mark.parametrize(
+    ("cloud", "cluster", "noted"),
+    [
+        ("byo", {"name": "c", "context": "c"}, True),
+        ("eks", {"name": "c", "region": "us-east-1", "existing": True}, True),
+        ("eks", {"name": "c", "region": "us-east-1"}, False),
+    ],
+)
+def test_that_other_nodes_of_a_cluster_that_exists_are_shared_too_is_noted(
+    cloud: str, cluster: dict[str, Any], noted: bool
+) -> None:
+    def said(sharing: list[Any]) -> bool:
+        notes = plan.notes(sharing_fleet(sharing, cloud, cluster=cluster))
+        return any("GPU nodes that are in no pool" in note for note in notes)
+
+    assert said([MPS]) is noted
+    assert not said([SLICED])
 
 
 @pytest.mark.parametrize(("runs", "refused"), [({}, False), ({"chart_version": "v26.7.1"}, True)])
@@ -183,8 +272,15 @@ def test_mps_under_an_adopted_operator_is_refused_where_the_file_says_what_it_ru
                 "name": "a",
                 "gpu": {"model": "T4", "count": 1},
                 "nodes": {"count": 1},
+                "select": {"rack": "a"},
                 "sharing": MPS,
-            }
+            },
+            {
+                "name": "whole",
+                "gpu": {"model": "T4", "count": 1},
+                "nodes": {"count": 1},
+                "select": {"rack": "whole"},
+            },
         ],
     }
     if refused:

@@ -41,11 +41,9 @@ def test_time_slicing_on_eks_can_be_rehearsed() -> None:
     assert problems(machine_type="g5.xlarge", sharing=SHARED) == []
 
 
-def test_mps_on_eks_is_refused_because_its_daemon_gets_no_config() -> None:
+def test_mps_on_eks_can_be_rehearsed_where_all_pools_share_alike() -> None:
     shared = {"mode": "mps", "replicas": {"gpu": 3}}
-    ((path, reason),) = problems("none", machine_type="g5.xlarge", sharing=shared)
-    assert path == ("node_pools", 0, "sharing")
-    assert "does not get the pool's config" in reason
+    assert problems("none", machine_type="g5.xlarge", sharing=shared) == []
 
 
 def existing(
@@ -109,10 +107,31 @@ def test_the_operators_own_driver_can_be_rehearsed() -> None:
     assert existing(operator=both) == {}
 
 
-def test_mps_on_an_existing_cluster_is_refused_because_its_daemon_gets_no_config() -> None:
-    shared = {"mode": "mps", "replicas": {"gpu": 3}}
+def test_mps_is_refused_beside_pools_that_share_otherwise_because_its_daemon_gets_one_config() -> (
+    None
+):
+    sharing = {"mode": "mps", "replicas": {"gpu": 3}}
     operator = {"mig_strategy": "none", "device_plugin": {"version": "v0.20.2"}}
-    assert list(existing(operator=operator, sharing=shared)) == [("node_pools", 0, "sharing")]
+    assert existing(operator=operator, sharing=sharing) == {}
+    raw: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "ours", "context": "ours"},
+        "gpu_operator": operator,
+        "node_pools": [
+            {
+                "name": name,
+                "gpu": {"model": "T4", "count": 1},
+                "select": {"rack": name},
+                "nodes": {"count": 1},
+                **shared,
+            }
+            for name, shared in (("a", {"sharing": sharing}), ("b", {}))
+        ],
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    ((path, reason),) = ((p.path, p.reason) for p in stack_check.unrehearsable(fleet))
+    assert path == ("node_pools", 0, "sharing")
+    assert "gets one config for all nodes" in reason
 
 
 def test_the_operators_own_driver_can_be_rehearsed_on_gke_with_ubuntu() -> None:
