@@ -34,7 +34,7 @@ def _not_a_process(operands: Operands) -> dict[str, Any]:
     expression = json.dumps(pattern(operands))
     return {
         "jq": {
-            "key": f".spec.containers[0].image | test({expression})",
+            "key": f'.spec.containers[0] | .image + " " + .name | test({expression})',
             "operator": "In",
             "values": ["false"],
         }

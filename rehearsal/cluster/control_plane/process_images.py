@@ -12,14 +12,13 @@ from typing import Final, Literal
 
 Operands = Literal["nvidia", "simulated"]
 """Whether mig-manager, device plugin and feature discovery are NVIDIA's programs, or simulated by
-the kubelet stand-in, which then needs no process for them; kwok keeps their pods' status.
+the kubelet stand-in as NFD's worker then is, without a process; kwok keeps their pods' status.
 """
 VARIABLE: Final = "SLICEWRIGHT_REHEARSAL_OPERANDS"
 """Chooses it for all clusters of an environment."""
 
 _ALWAYS: Final = (
     r"^(docker\.io/library/)?python[:@]",
-    r"^registry\.k8s\.io/nfd/",
     r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
     r"^(docker\.io/)?vllm/vllm-openai[:@]",
@@ -30,9 +29,11 @@ _ALWAYS: Final = (
     r"^quay\.io/jetstack/cert-manager-controller[:@]",
 )
 _OF_NVIDIA: Final[Mapping[Operands, str]] = {
-    "nvidia": r"^nvcr\.io/nvidia/",
+    "nvidia": r"^nvcr\.io/nvidia/|^registry\.k8s\.io/nfd/",
     "simulated": r"^nvcr\.io/nvidia/([a-z0-9-]+/)?"
-    r"(gpu-operator|container-toolkit|driver|cuda|tritonserver)[:@]",
+    r"(gpu-operator|container-toolkit|driver|cuda|tritonserver)[:@]"
+    # Of one image: the master, and the job that removes its labels.
+    r"|^registry\.k8s\.io/nfd/\S+ (nfd-)?master$",
 }
 
 
@@ -48,12 +49,14 @@ def mode_of(environment: Mapping[str, str]) -> Operands:
 
 
 def pattern(operands: Operands) -> str:
-    """A regular expression on the image of a pod's first container, in the syntax that Python and
-    RE2 (kwok) share.
+    """A regular expression on image and name of a pod's first container, with a blank between them,
+    in the syntax that Python and RE2 (kwok) share.
     """
     return "|".join((*_ALWAYS, _OF_NVIDIA[operands]))
 
 
-def runs_as_process(image: str, *, operands: Operands = "nvidia") -> bool:
-    """Whether the kubelet stand-in, not kwok, runs a pod whose first container has this image."""
-    return re.search(pattern(operands), image) is not None
+def runs_as_process(image: str, name: str = "main", *, operands: Operands = "nvidia") -> bool:
+    """Whether the kubelet stand-in, not kwok, runs a pod whose first container has this image and
+    this name.
+    """
+    return re.search(pattern(operands), f"{image} {name}") is not None

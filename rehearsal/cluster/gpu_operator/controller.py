@@ -69,7 +69,6 @@ class Operator:
         self.nodes = Store(self._changed)
         self.policies = Store(self._changed)
         self.daemonsets = Store(self._changed)
-        self.features = Store(self._changed)
         self._applied: dict[str, str] = {}
         self._statuses: dict[str, JsonObject] = {}
 
@@ -84,10 +83,6 @@ class Operator:
             ("/api/v1/nodes", self.nodes),
             ("/apis/nvidia.com/v1/clusterpolicies", self.policies),
             (path_of("apps/v1", "daemonsets", None, self._namespace), self.daemonsets),
-            (
-                path_of("nfd.k8s-sigs.io/v1alpha1", "nodefeatures", None, self._namespace),
-                self.features,
-            ),
         )
         for path, store in watches:
             threading.Thread(
@@ -110,7 +105,6 @@ class Operator:
 
     def reconcile(self) -> None:
         """One pass. Raises ApiError, Unreachable; a later pass continues."""
-        self._label_features()
         policies = sorted(
             self.policies.all(),
             key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]),
@@ -165,23 +159,6 @@ class Operator:
 
     # -- nodes
     # ----------------------------------------------------------------------------------------------
-
-    def _label_features(self) -> None:
-        features: dict[str, dict[str, str]] = {}
-        for feature in self.features.all():
-            node = (feature["metadata"].get("labels") or {}).get("nfd.node.kubernetes.io/node-name")
-            if node:
-                features.setdefault(node, {}).update(
-                    (feature.get("spec") or {}).get("labels") or {}
-                )
-        for node in self.nodes.all():
-            found = {**wanted_labels.nfd_labels(node), **features.get(node["metadata"]["name"], {})}
-            changes, note = wanted_labels.feature_changes(node, found)
-            noted = (node["metadata"].get("annotations") or {}).get(wanted_labels.NFD_OWNED, "")
-            if changes or note != noted:
-                self._patch_node(
-                    node, {"labels": changes, "annotations": {wanted_labels.NFD_OWNED: note}}
-                )
 
     def _label_for_operands(self, policy: Policy) -> None:
         for node in self.nodes.all():

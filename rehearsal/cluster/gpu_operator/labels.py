@@ -1,17 +1,15 @@
-"""The labels of a node: NFD's, the operator's, and those of NodeFeature objects. Pure functions.
+"""The labels that the operator gives a node, by those of Node Feature Discovery. Pure functions.
 
 Source of the operator's rules: gpu-operator controllers/state_manager.go.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator.policy import Policy
 
-MACHINE = "rehearsal.slicewright.io/machine"
 PCI = "feature.node.kubernetes.io/pci-10de.present"
 PRESENT = "nvidia.com/gpu.present"
 OPERANDS = "nvidia.com/gpu.deploy.operands"
@@ -19,8 +17,6 @@ NFD_PREFIX = "feature.node.kubernetes.io/"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_CAPABLE = "nvidia.com/mig.capable"
 MIG_MANAGER = "nvidia.com/gpu.deploy.mig-manager"
-NFD_OWNED = "nfd.node.kubernetes.io/feature-labels"
-"""Annotation in which nfd-master records the labels that it wrote, in order to remove them."""
 UPGRADES_DRIVERS = "nvidia.com/gpu-driver-upgrade-enabled"
 DEPLOY: tuple[str, ...] = tuple(
     f"nvidia.com/gpu.deploy.{operand}"
@@ -41,37 +37,8 @@ Changes = dict[str, str | None]
 """Label -> new value, None to remove it."""
 
 
-def nfd_labels(node: JsonObject) -> dict[str, str]:
-    """The labels of NFD's worker, from the machine annotation instead of the PCI bus.
-
-    It runs on every node; the operator asks for these labels, not only for those of GPU nodes.
-    """
-    annotations = node["metadata"].get("annotations") or {}
-    info = (node.get("status") or {}).get("nodeInfo") or {}
-    system, version = _os_release(info.get("osImage", ""))
-    kernel = info.get("kernelVersion", "")
-    found = {
-        PCI: "true" if MACHINE in annotations else "",
-        "feature.node.kubernetes.io/system-os_release.ID": system,
-        "feature.node.kubernetes.io/system-os_release.VERSION_ID": version,
-        "feature.node.kubernetes.io/kernel-version.full": _label_value(kernel),
-    }
-    return {k: v for k, v in found.items() if v}
-
-
-def feature_changes(node: JsonObject, features: Mapping[str, str]) -> tuple[Changes, str]:
-    """As nfd-master: changes that give the node exactly these labels, and the new annotation."""
-    metadata = node["metadata"]
-    labels = metadata.get("labels") or {}
-    noted = (metadata.get("annotations") or {}).get(NFD_OWNED, "")
-    before = {name for name in noted.split(",") if name}
-    changes: Changes = {k: v for k, v in features.items() if labels.get(k) != v}
-    changes.update({k: None for k in before - set(features) if k in labels})
-    return changes, ",".join(sorted(features))
-
-
 def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy) -> Changes:
-    """labels: the node's, after the changes of NFD and of NodeFeature objects."""
+    """labels: the node's."""
     if labels.get(PCI) != "true":
         gone = [PRESENT, MIG_MANAGER, *DEPLOY] if labels.get(PRESENT) == "true" else []
         return {k: ("false" if k == PRESENT else None) for k in gone if k in labels}
@@ -124,24 +91,3 @@ def mig_capable(labels: Mapping[str, str]) -> bool:
         return labels[MIG_CAPABLE] == "true"
     product = labels.get("nvidia.com/gpu.product", "").lower()
     return any(name in product for name in ("h100", "a100", "a30"))
-
-
-def _label_value(kernel: str) -> str:
-    """A kernel's version, of which NFD changes what a label may not hold: COS has `6.12.55+`.
-
-    Source: kubernetes-sigs/node-feature-discovery, source/kernel/version.go.
-    """
-    return re.sub("[^-A-Za-z0-9_.]", "_", kernel).strip("-_.")
-
-
-def _os_release(image: str) -> tuple[str, str]:
-    """ID and VERSION_ID of /etc/os-release, from the node's osImage (which is its PRETTY_NAME)."""
-    words = image.split()
-    version = next((w for w in words if w[:1].isdigit()), "")
-    if image.startswith("Amazon Linux"):
-        return "amzn", version.split(".")[0]
-    if image.startswith("Container-Optimized OS"):
-        return "cos", version
-    if image.startswith("Ubuntu"):
-        return "ubuntu", ".".join(version.split(".")[:2])
-    return (words[0].lower() if words else ""), version

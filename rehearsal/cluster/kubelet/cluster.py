@@ -343,8 +343,8 @@ class ClusterKubelet:
         if node is None:
             self._bound[uid] = pod
             return
-        image = pod["spec"]["containers"][0]["image"]
-        if not runs_as_process(image, operands=self._operands_mode):
+        first = pod["spec"]["containers"][0]
+        if not runs_as_process(first["image"], first["name"], operands=self._operands_mode):
             self._account(pod, node)
             return
         run = PodRun(

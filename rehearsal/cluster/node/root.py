@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rehearsal.cluster.node import containerd
+from rehearsal.cluster.node import containerd, os_release
 from rehearsal.cluster.node.containerd import Containerd
 from rehearsal.cluster.node.machine import Machine, read
 from rehearsal.cluster.silicon import device_nodes, state
@@ -204,6 +204,11 @@ def configure_containerd(node: NodeFiles, *, for_nvidia: bool) -> None:
         _write(drop_in, _CONTAINERD_NVIDIA)
     else:
         drop_in.unlink(missing_ok=True)
+
+
+def name_system(node: NodeFiles, image: str) -> None:
+    """Writes /etc/os-release for the operating system of the Node's osImage."""
+    _write(node.root / "etc/os-release", os_release.os_release(image))
 
 
 def build_without_gpus(node_dir: Path) -> NodeFiles:

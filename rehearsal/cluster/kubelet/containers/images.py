@@ -114,8 +114,10 @@ def program(
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
         if called == "nfd-master" and "-prune" in (*command, *args):
-            return _module("rehearsal.cluster.gpu_operator.nfd_prune")
-        return _sleeper(last, "the GPU operator stand-in labels the nodes and copies NodeFeatures")
+            return _module("rehearsal.cluster.feature_discovery.prune")
+        if called in ("nfd-master", "nfd-worker"):
+            return _module(f"rehearsal.cluster.feature_discovery.{called.removeprefix('nfd-')}")
+        return _sleeper(last, "of Node Feature Discovery there are worker and master")
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
     if name == "quay.io/jetstack/cert-manager-controller":

@@ -330,6 +330,9 @@ class SimulatedNode:
             shutil.rmtree(self.directory)
             self.directory.mkdir(parents=True)
         root.build(self.directory, self.machine, self._toolchain, with_software=False)
+        info = (self.object.get("status") or {}).get("nodeInfo") or {}
+        if info.get("osImage"):
+            root.name_system(self.files, info["osImage"])
         machine = self.machine
         self._bring_software(driver=machine.driver_after_s == 0 and not machine.driver_by_installer)
         if not same:

@@ -15,7 +15,7 @@ from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
-from rehearsal.cluster.node.operands import clients, mig_parted, sharing
+from rehearsal.cluster.node.operands import clients, mig_parted, node_features, sharing
 from rehearsal.cluster.node.operands.clients import FEATURE_DISCOVERY, PLUGIN, Clients
 from rehearsal.cluster.node.operands.mig_manager import (
     ClientsGone,
@@ -31,12 +31,13 @@ from rehearsal.cluster.silicon import state
 from rehearsal.cluster.silicon.node_silicon import NodeSilicon
 
 _MIG_MANAGER: Final = "mig-manager"
+_NODE_FEATURES: Final = "nfd-worker"
 _NAMES: Final[Mapping[str, str]] = {
     "nvidia-mig-manager": _MIG_MANAGER,
     "nvidia-device-plugin-daemonset": PLUGIN,
     "gpu-feature-discovery": FEATURE_DISCOVERY,
 }
-"""Label `app` of a DaemonSet's pods -> the operand."""
+"""Label `app` of a DaemonSet's pods -> the operand; NFD's worker has others."""
 _CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 _CLIENTS_GONE_S: Final = 300.0
 """Then mig-manager returns without a state: the node stays pending."""
@@ -63,12 +64,16 @@ class SimulatedOperands:
         """Labels, as the NodeFeature object has them."""
         self._manager: tuple[str, MigManager] | None = None
         """With the identity of its process."""
-        self._changed = (asyncio.Event(), asyncio.Event())
+        self._discovered: str | None = None
+        """The pod of NFD's worker that has written its NodeFeature object."""
+        self._changed = (asyncio.Event(), asyncio.Event(), asyncio.Event())
+        works = (self._run_clients, self._run_manager, self._run_discovery)
         self._tasks = tuple(
-            asyncio.create_task(self._repeat(work, changed), name=f"operands of {node.name}")
-            for work, changed in zip(
-                (self._run_clients, self._run_manager), self._changed, strict=True
+            asyncio.create_task(
+                self._repeat(work, changed, by_driver=work != self._run_discovery),
+                name=f"operands of {node.name}",
             )
+            for work, changed in zip(works, self._changed, strict=True)
         )
 
     def look(self) -> None:
@@ -100,12 +105,14 @@ class SimulatedOperands:
         for task in self._tasks:
             task.cancel()
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], changed: asyncio.Event) -> None:
+    async def _repeat(
+        self, work: Callable[[], Awaitable[None]], changed: asyncio.Event, *, by_driver: bool
+    ) -> None:
         while True:
             await changed.wait()
             await self._node.ready.wait()
             changed.clear()
-            if not self._node.files.driver_loaded:
+            if by_driver and not self._node.files.driver_loaded:
                 await self._again(changed)
                 continue
             try:
@@ -186,19 +193,42 @@ class SimulatedOperands:
         return str(text)
 
     def _publish(self, pod: JsonObject, features: Mapping[str, str]) -> None:
-        """The NodeFeature object, which the operator copies to the node."""
-        namespace, name = pod["metadata"]["namespace"], self._node.name
-        labels = {"nfd.node.kubernetes.io/node-name": name}
+        name = f"nvidia-features-for-{self._node.name}"
+        self._write_features(name, pod["metadata"]["namespace"], features)
+
+    def _write_features(self, name: str, namespace: str, features: Mapping[str, str]) -> None:
+        """A NodeFeature object, of which NFD's master makes labels of the node."""
         feature = {
             "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
             "kind": "NodeFeature",
-            "metadata": {"name": f"nvidia-features-for-{name}", "labels": labels},
+            "metadata": {
+                "name": name,
+                "labels": {"nfd.node.kubernetes.io/node-name": self._node.name},
+            },
             "spec": {"labels": dict(features)},
         }
-        path = path_of(
-            "nfd.k8s-sigs.io/v1alpha1", "nodefeatures", f"nvidia-features-for-{name}", namespace
+        path = path_of("nfd.k8s-sigs.io/v1alpha1", "nodefeatures", name, namespace)
+        self._api.client.patch(path, feature, kind="apply", fieldManager="nfd", force="true")
+
+    # -- NFD's worker
+    # ----------------------------------------------------------------------------------------------
+
+    async def _run_discovery(self) -> None:
+        process = self._process(_NODE_FEATURES)
+        if process is None or process[0] == self._discovered:
+            return
+        identity, pod = process
+        info = (self._node.object.get("status") or {}).get("nodeInfo") or {}
+        found = await self._api.run(self._features_of_node, str(info.get("kernelVersion", "")))
+        await self._api.run(
+            self._write_features, self._node.name, pod["metadata"]["namespace"], found
         )
-        self._api.client.patch(path, feature, kind="apply", fieldManager="gfd", force="true")
+        self._discovered = identity
+
+    def _features_of_node(self, kernel: str) -> Mapping[str, str]:
+        files = self._node.files.root
+        devices = node_features.pci_devices(files / "sys")
+        return node_features.labels(devices, (files / "etc/os-release").read_text(), kernel)
 
     # -- mig-manager
     # ----------------------------------------------------------------------------------------------
@@ -295,7 +325,10 @@ class SimulatedOperands:
 
 
 def _operand(pod: JsonObject) -> str | None:
-    return _NAMES.get((pod["metadata"].get("labels") or {}).get("app", ""))
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get("app.kubernetes.io/name") == "node-feature-discovery":
+        return _NODE_FEATURES if labels.get("role") == "worker" else None
+    return _NAMES.get(labels.get("app", ""))
 
 
 def _env(pod: JsonObject, name: str) -> str:

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubeapi import JsonObject
+from rehearsal.plugins.charts.gpu_operator.feature_discovery import full_name, image
 from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 
 _JOB: Final = "gpu-operator-upgrade-crd"
 _ACCOUNT: Final = f"{_JOB}-hook-sa"
 _ROLE: Final = f"{_JOB}-hook-role"
 _NFD: Final = "node-feature-discovery"
-_NFD_IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery"
-_NFD_VERSION: Final = "v0.19.0"
-"""Of the chart's dependency. Source: NVIDIA/gpu-operator v26.7.0, Chart.yaml."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -75,16 +73,15 @@ def after_delete(values: Mapping[str, Any], release: str, namespace: str) -> lis
     nfd = full[_NFD]
     if not (full["nfd"]["enabled"] and nfd["postDeleteCleanup"]):
         return []
-    name = f"{nfd['fullnameOverride'] or f'{release}-{_NFD}'}-prune"
+    name = f"{full_name(full, release)}-prune"
     role = {
         "apiGroups": [""],
         "resources": ["nodes", "nodes/status"],
         "verbs": ["get", "patch", "update", "list"],
     }
-    image = nfd["image"]
     container = {
         "name": "nfd-master",
-        "image": f"{image['repository'] or _NFD_IMAGE}:{image['tag'] or _NFD_VERSION}",
+        "image": image(full),
         "command": ["nfd-master"],
         "args": ["-prune"],
     }

@@ -1,4 +1,6 @@
-"""What the chart installs: the operator with its RBAC, the ClusterPolicy, and ConfigMaps."""
+"""What the chart installs: the operator with its RBAC, the ClusterPolicy, ConfigMaps, and Node
+Feature Discovery.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any, Final
 
 from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator.crds import crds
+from rehearsal.plugins.charts.gpu_operator.feature_discovery import feature_discovery
 from rehearsal.plugins.charts.gpu_operator.values import VERSION, merged
 
 _OPERATOR: Final = "gpu-operator"
@@ -104,6 +107,8 @@ def render(values: Mapping[str, Any], release: str, namespace: str) -> list[Json
         if full["operator"]["cleanupCRD"]:
             policy["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
         made.append(policy)
+    if full["nfd"]["enabled"]:
+        made += feature_discovery(full, release, namespace)
     made.extend(copy.deepcopy(item) for item in full["extraObjects"])
     return made
 

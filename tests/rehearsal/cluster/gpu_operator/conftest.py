@@ -30,7 +30,6 @@ mig-configs:
 VALUES: dict[str, Any] = {
     "driver": {"enabled": False},
     "toolkit": {"enabled": False},
-    "nfd": {"enabled": False},
     "mig": {"strategy": "mixed"},
     "migManager": {
         "config": {"name": "mig-layouts", "default": "all-disabled"},

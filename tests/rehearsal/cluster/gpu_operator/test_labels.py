@@ -1,4 +1,4 @@
-"""The operator's and NFD's labels."""
+"""The operator's labels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import pytest
 
 from rehearsal.cluster.gpu_operator.labels import (
     DEPLOY,
-    feature_changes,
     mig_capable,
-    nfd_labels,
     operator_changes,
 )
 from rehearsal.cluster.gpu_operator.policy import Policy, parse
@@ -111,42 +109,3 @@ def test_the_default_layout_is_written_once(
 def test_a_node_that_lost_its_gpus_loses_the_labels() -> None:
     made = changes({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": "true"})
     assert made == {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.driver": None}
-
-
-def test_labels_of_deleted_features_are_removed_and_others_kept() -> None:
-    node = {
-        "metadata": {
-            "labels": {"a": "1", "b": "2", "mine": "x"},
-            "annotations": {"nfd.node.kubernetes.io/feature-labels": "a,b"},
-        }
-    }
-    assert feature_changes(node, {"a": "9", "c": "3"}) == ({"a": "9", "c": "3", "b": None}, "a,c")
-
-
-@pytest.mark.parametrize(
-    ("image", "found"),
-    [
-        ("Amazon Linux 2023.9.20251110", ("amzn", "2023")),
-        ("Container-Optimized OS from Google", ("cos", None)),
-        ("Ubuntu 24.04.3 LTS", ("ubuntu", "24.04")),
-    ],
-)
-def test_every_node_gets_nfds_system_labels_and_only_gpu_nodes_that_of_the_pci_device(
-    image: str, found: tuple[str, str | None]
-) -> None:
-    info = {"osImage": image, "kernelVersion": "6.1"}
-    node = {
-        "metadata": {"annotations": {"rehearsal.slicewright.io/machine": "{}"}},
-        "status": {"nodeInfo": info},
-    }
-    prefix = "feature.node.kubernetes.io/system-os_release"
-    labels = nfd_labels(node)
-    assert (labels[f"{prefix}.ID"], labels.get(f"{prefix}.VERSION_ID")) == found
-    assert labels[PCI] == "true"
-    without = nfd_labels({"metadata": {}, "status": {"nodeInfo": info}})
-    assert without == {name: value for name, value in labels.items() if name != PCI}
-
-
-def test_a_kernel_of_container_optimized_os_is_a_labels_value() -> None:
-    node = {"metadata": {}, "status": {"nodeInfo": {"kernelVersion": "6.12.55+"}}}
-    assert nfd_labels(node)["feature.node.kubernetes.io/kernel-version.full"] == "6.12.55"

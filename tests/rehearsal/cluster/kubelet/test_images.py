@@ -216,6 +216,9 @@ def test_with_triton_in_the_toolchain_the_stand_in_is_told_where_it_is(
 @pytest.mark.parametrize(
     ("image", "runs"),
     [
+        ("registry.k8s.io/nfd/node-feature-discovery:v0.19.0 worker", False),
+        ("registry.k8s.io/nfd/node-feature-discovery:v0.19.0 master", True),
+        ("registry.k8s.io/nfd/node-feature-discovery:v0.19.0 nfd-master", True),
         ("nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0", False),
         ("nvcr.io/nvidia/k8s-device-plugin:v0.20.0", False),
         ("nvcr.io/nvidia/k8s/dcgm-exporter@sha256:00", False),
@@ -227,7 +230,7 @@ def test_with_triton_in_the_toolchain_the_stand_in_is_told_where_it_is(
     ],
 )
 def test_simulated_operands_have_no_process(image: str, runs: bool) -> None:
-    assert runs_as_process(image, operands="simulated") is runs
+    assert runs_as_process(*image.split(), operands="simulated") is runs
 
 
 def on_its_address(image: str, *args: str) -> tuple[str, ...]:

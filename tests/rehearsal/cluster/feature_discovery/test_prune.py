@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.cluster.gpu_operator import nfd_prune
-from rehearsal.cluster.gpu_operator.labels import NFD_OWNED
+from rehearsal.cluster.feature_discovery import objects, prune
 
 
 class Nodes:
@@ -23,19 +22,19 @@ class Nodes:
 
 
 def node(name: str, labels: dict[str, str], noted: str | None) -> dict[str, Any]:
-    annotations = {"mine": "1"} if noted is None else {"mine": "1", NFD_OWNED: noted}
+    annotations = {"mine": "1"} if noted is None else {"mine": "1", objects.OWNED: noted}
     return {"metadata": {"name": name, "labels": labels, "annotations": annotations}}
 
 
 def test_only_what_nfd_noted_goes_and_its_note(capsys: pytest.CaptureFixture[str]) -> None:
     labels = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.present": "true", "tier": "gpu"}
     client: Any = Nodes(node("gpu", labels, "nvidia.com/gpu.product"), node("other", {}, None))
-    assert nfd_prune.prune(client) == 1
+    assert prune.prune(client) == 1
     assert client.patches == {
         "/api/v1/nodes/gpu": {
             "metadata": {
                 "labels": {"nvidia.com/gpu.product": None},
-                "annotations": {NFD_OWNED: None},
+                "annotations": {objects.OWNED: None},
             }
         }
     }
@@ -43,5 +42,5 @@ def test_only_what_nfd_noted_goes_and_its_note(capsys: pytest.CaptureFixture[str
 
 
 def test_a_note_of_nothing_is_taken_back_too() -> None:
-    patch = nfd_prune.taken_back(node("n", {}, ""))
-    assert patch == {"labels": {}, "annotations": {NFD_OWNED: None}}
+    patch = objects.taken_back(node("n", {}, ""))
+    assert patch == {"labels": {}, "annotations": {objects.OWNED: None}}

@@ -1,0 +1,61 @@
+"""`nfd-worker`: looks at its node, again every minute, and writes a NodeFeature object."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, JsonObject, Unreachable
+from rehearsal.cluster.feature_discovery import objects
+from rehearsal.cluster.node.operands import node_features
+
+_EVERY_S: Final = 60.0
+
+
+def publish(client: Client, wanted: JsonObject) -> None:
+    """Raises ApiError, Unreachable."""
+    metadata = wanted["metadata"]
+    path = objects.path(metadata["name"], metadata["namespace"])
+    try:
+        found = client.get(path)
+    except ApiError as e:
+        if e.status != 404:
+            raise
+        client.create(path.rpartition("/")[0], wanted)
+        return
+    if not objects.is_as_wanted(found, wanted):
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        client.replace(path, {**wanted, "metadata": {**metadata, **version}})
+
+
+def main() -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    node = os.environ["NODE_NAME"]
+    try:
+        client = Client.in_cluster(user_agent="slicewright-nfd-worker")
+        namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+        pod = client.get(f"/api/v1/namespaces/{namespace}/pods/{os.environ['POD_NAME']}")
+        print(f"simulated nfd-worker of node {node}", flush=True)
+        while True:
+            found = node_features.labels(
+                node_features.pci_devices(Path("/host-sys")),
+                Path("/host-etc/os-release").read_text(),
+                # Containers share the kernel of this machine.
+                Path("/proc/sys/kernel/osrelease").read_text().strip(),
+            )
+            publish(client, objects.node_feature(node, pod, found))
+            if stop.wait(_EVERY_S):
+                return 0
+    except (ApiError, Unreachable, OSError) as e:
+        print(f"nfd-worker: {e}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

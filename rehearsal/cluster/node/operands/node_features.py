@@ -1,0 +1,45 @@
+"""What NFD's worker finds on a node, as the GPU operator's chart configures it.
+
+Of NFD's labels only those that the GPU operator reads. Sources: kubernetes-sigs/
+node-feature-discovery v0.18.3, source/{pci,system,kernel}; NVIDIA/gpu-operator v26.7.0, values.yaml
+(node-feature-discovery.worker.config).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from rehearsal.cluster.node import os_release
+
+PREFIX: Final = "feature.node.kubernetes.io/"
+_CLASSES: Final = ("02", "0200", "0207", "0300", "0302")
+"""Beginnings of the PCI classes that the chart's worker looks for: network and display."""
+
+
+def labels(devices: Iterable[tuple[str, str]], system: str, kernel: str = "") -> Mapping[str, str]:
+    """devices: class and vendor of each PCI device, as in sysfs. system: /etc/os-release. kernel:
+    its version.
+    """
+    found = {
+        f"{PREFIX}pci-{vendor.removeprefix('0x')}.present": "true"
+        for kind, vendor in devices
+        if kind.removeprefix("0x").startswith(_CLASSES)
+    }
+    told = os_release.read(system)
+    found |= {f"{PREFIX}system-os_release.{key}": told.get(key, "") for key in ("ID", "VERSION_ID")}
+    found[f"{PREFIX}kernel-version.full"] = _label_value(kernel)
+    return {name: value for name, value in found.items() if value}
+
+
+def pci_devices(sys_directory: Path) -> Iterator[tuple[str, str]]:
+    """Class and vendor of each."""
+    for device in sorted((sys_directory / "bus/pci/devices").glob("*")):
+        yield (device / "class").read_text().strip(), (device / "vendor").read_text().strip()
+
+
+def _label_value(kernel: str) -> str:
+    """A kernel's version, of which NFD changes what a label may not hold: COS has `6.12.55+`."""
+    return re.sub("[^-A-Za-z0-9_.]", "_", kernel).strip("-_.")
