@@ -17,8 +17,8 @@ from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import NoSuchFault, RehearsalError
 
-__all__ = ["MACHINE", "Hold", "WrongLayout", "hold", "inject", "inject_resolved", "reboot"]
-__all__ += ["repair", "resolve"]
+__all__ = ["MACHINE", "Hold", "WrongLayout", "hold", "inject", "inject_resolved", "injected"]
+__all__ += ["reboot", "repair", "resolve"]
 
 MACHINE = "rehearsal.slicewright.io/machine"
 
@@ -41,7 +41,7 @@ def resolve(fault: WrongLayout, fleet: FleetPlan) -> WrongLayout:
     if isinstance(fleet, ByoFleetPlan):
         raise NoSuchFault(
             "the nodes of an existing cluster were there before the fault, and no others are made; "
-            "break a stack whose cloud makes its nodes"
+            "break one that runs: --fault repartition --node NAME"
         )
     pools = {pool.name: pool for pool in fleet.pools}
     pool = pools.get(fault.pool or next(iter(pools)))
@@ -87,7 +87,7 @@ def inject(environment: Environment, fault: Fault | Hold) -> None:
     """
     if isinstance(fault, Hold):
         fault = fault_file.Hold(pool=fault.pool, node=fault.node, **asdict(fault.held))
-    _write(environment, [*_read(environment), fault])
+    _write(environment, [*injected(environment), fault])
 
 
 def hold(client: Client, node: str, held: Holds | None) -> None:
@@ -152,7 +152,8 @@ def _repair_nodes(client: Client) -> list[str]:
     return repaired
 
 
-def _read(environment: Environment) -> tuple[Fault, ...]:
+def injected(environment: Environment) -> tuple[Fault, ...]:
+    """The faults that the simulated cloud reads. Raises FaultFileError for a file with problems."""
     path = environment.root / fault_file.NAME
     return fault_file.read(path.read_text(), where=str(path)) if path.exists() else ()
 

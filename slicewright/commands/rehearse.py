@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 _EVERY = "an environment; may be given more than once (default: all in the directory)"
 _ONE = "the environment (default: that of the shell's exports, else the only one that runs)"
 _DEFAULT_STACKS = ("s0", "s1")
+_LATER = "wrong-layout"
+_FAULTS = {
+    "xid": "a double-bit memory error, Xid 48, after which the driver asks for a reset of the GPU",
+    "lost-gpu": "the GPU falls off the bus",
+    "repartition": "somebody cuts the GPU into --profile instances behind the partitioner's back",
+    "reboot": "the node reboots",
+    "spot-preemption": "the cloud takes the machine away and gives the pool another",
+}
+"""Those of a node that runs. The rehearsal's own table is not loaded for a page of help."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,21 @@ def _add_force(
 
 def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None:
     for name, kind, default, text in (
-        ("--pool", str, "", "the pool; may be left out where the stack has one"),
-        ("--node", int, 0, "which node of the pool, in order of creation, from 0 (default: 0)"),
+        ("--pool", str, "", "for wrong-layout: the pool; may be left out where the stack has one"),
+        (
+            "--node",
+            str,
+            "",
+            "the name of the node; for wrong-layout which node of the pool, in order of creation, "
+            "from 0 (default: 0)",
+        ),
         ("--gpu", int, 0, "which GPU of the node, from 0 (default: 0)"),
-        ("--profile", str, "1g.10gb", "the MIG profile that it gets (default: 1g.10gb)"),
+        (
+            "--profile",
+            str,
+            "1g.10gb",
+            "for wrong-layout and repartition: the MIG profile that it gets (default: 1g.10gb)",
+        ),
     ):
         parser.add_argument(
             name,
@@ -112,6 +132,15 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
             default=default if hidden else argparse.SUPPRESS,
             help=argparse.SUPPRESS if hidden else text,
         )
+    parser.add_argument(
+        "--fault",
+        choices=(_LATER, *_FAULTS),
+        default=_LATER if hidden else argparse.SUPPRESS,
+        help=argparse.SUPPRESS
+        if hidden
+        else "of a node that is made later: wrong-layout (the default); of the node --node, which "
+        "runs: " + "; ".join(f"{name}: {text}" for name, text in _FAULTS.items()),
+    )
 
 
 def _run(parsed: argparse.Namespace, console: Console) -> int:
@@ -163,12 +192,27 @@ def _env(parsed: argparse.Namespace, selection: Selection, console: Console) -> 
 
 
 def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario import faults
+    from rehearsal.scenario import broken_nodes, faults
+    from rehearsal.scenario.errors import NoSuchFault
 
+    if parsed.fault != _LATER:
+        broken = broken_nodes.Broken(
+            fault=parsed.fault, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile
+        )
+        happened = broken_nodes.inject(selection.one(), broken)
+        console.print(f"node {broken.node}: {happened}", highlight=False)
+        return PROVEN
+    environment = selection.one()
+    environment.require_running()
+    if not (parsed.node or "0").isdecimal():
+        raise NoSuchFault(
+            f"--node {parsed.node}: {_LATER} is about a node that is made later, by its number "
+            f"in the pool, from 0; for a node that runs add --fault {', '.join(_FAULTS)}"
+        )
     fault = faults.WrongLayout(
-        pool=parsed.pool, node=parsed.node, gpu=parsed.gpu, profile=parsed.profile
+        pool=parsed.pool, node=int(parsed.node or 0), gpu=parsed.gpu, profile=parsed.profile
     )
-    fault = faults.inject_resolved(selection.one(), fault)
+    fault = faults.inject_resolved(environment, fault)
     console.print(
         f"node {fault.node} of {fault.pool}, when it is made: GPU {fault.gpu} gets "
         f"{fault.profile} instances",
@@ -178,15 +222,18 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
 
 
 def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) -> int:
-    from rehearsal.scenario import faults
+    from rehearsal.scenario import broken_nodes, faults
 
     environment = selection.one()
     environment.require_running()
-    repaired = faults.repair(environment)
-    console.print(
-        f"partitioned again: {', '.join(repaired)}" if repaired else "no node had a fault",
-        highlight=False,
-    )
+    partitioned = faults.repair(environment)
+    rebooted = broken_nodes.repair(environment)
+    done = (("partitioned again", partitioned), ("GPUs healed and node rebooted", rebooted))
+    for what, names in done:
+        if names:
+            console.print(f"{what}: {', '.join(names)}", highlight=False)
+    if not partitioned and not rebooted:
+        console.print("no node had a fault", highlight=False)
     return PROVEN
 
 
@@ -229,16 +276,18 @@ _ACTIONS = {
         run=_env,
     ),
     "break": _Action(
-        help="give one GPU of a node that is made later the wrong partitions",
-        description="Gives one GPU of a node that the simulated cloud makes from now on the wrong "
-        "partitions. Edit the environment's stack file first: it decides which nodes there are.",
+        help="break a node that runs, or one that is made later",
+        description="With --fault and --node breaks a node that runs. Without --fault gives one "
+        "GPU of a node that the simulated cloud makes from now on the wrong partitions: edit the "
+        "environment's stack file first, as it decides which nodes there are.",
         stack=_ONE,
         run=_break,
         add_options=_add_fault,
     ),
     "repair": _Action(
-        help="remove all faults, and partition the nodes that had one again",
-        description="Removes all faults, and partitions the nodes that had one again.",
+        help="remove all faults, and mend the nodes that had one",
+        description="Removes all faults, partitions again the nodes that were made with wrong "
+        "partitions, and heals and reboots those whose GPUs were broken while they ran.",
         stack=_ONE,
         run=_repair,
     ),

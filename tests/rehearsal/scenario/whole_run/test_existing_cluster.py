@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
+from fleet_controller.api import NODE_CONDITION, POOL_LABEL
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import Client
@@ -24,7 +24,10 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import PROJECT, Environment
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from slicewright import cli
+from slicewright.exit_codes import PROVEN
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.waiting import is_held, until, until_serving_again
 
 pytestmark = [pytest.mark.rehearsal]
 S4 = WALKTHROUGHS["s4"]
@@ -95,11 +98,6 @@ def bring_up(engine: Engine, *, strategy: str, **a100: Any) -> None:
 def node_of(client: Client, pool: str) -> dict[str, Any]:
     (node,) = client.get("/api/v1/nodes", labelSelector=f"slicewright.io/pool={pool}")["items"]
     return dict(node)
-
-
-def is_held(node: Mapping[str, Any]) -> bool:
-    """Whether it has the startup taint."""
-    return any(taint["key"] == STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ())
 
 
 def offered(client: Client, pool: str) -> Mapping[str, str]:
@@ -372,6 +370,26 @@ def test_two_slices_of_a_partition_are_refused(shared: Client) -> None:
 def test_a_second_up_reports_no_changes(shared: Client, engine: Engine) -> None:
     outcome = engine.up("--expect-no-changes")
     assert outcome.code == 0, outcome.output
+
+
+def test_a_node_that_loses_a_gpu_in_service_is_held_until_it_is_repaired(
+    shared: Client, engine: Engine
+) -> None:
+    """By the commands that people type; nothing but the rehearsal could break this cluster."""
+    before = node_of(shared, A100)
+    name, root = before["metadata"]["name"], engine.environment.root
+    where = ("--stack", root.name, "--directory", str(root.parent))
+
+    def held() -> bool:
+        node = node_of(shared, A100)
+        conditions = {c["type"]: c for c in node["status"]["conditions"]}
+        return is_held(node) and conditions[NODE_CONDITION]["reason"] == "GpuLost"
+
+    broken = cli.main(["rehearse", "break", "--fault", "lost-gpu", "--node", name, *where])
+    assert broken == PROVEN
+    until(held, f"{name} is held")
+    assert cli.main(["rehearse", "repair", *where]) == PROVEN
+    until_serving_again(shared, name, before["status"]["nodeInfo"]["bootID"])
 
 
 def test_a_node_that_joins_later_is_held_by_the_api_server_until_it_is_verified(

@@ -25,10 +25,17 @@ from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
+from slicewright import cli
+from slicewright.exit_codes import PROVEN
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
-from tests.rehearsal.scenario.whole_run.waiting import until_verified
+from tests.rehearsal.scenario.whole_run.waiting import (
+    is_held,
+    until,
+    until_serving_again,
+    until_verified,
+)
 from tests.rights_used import differences, without_sweep
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
@@ -352,6 +359,53 @@ def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run:
     for node in nodes:
         assert STARTUP_TAINT_KEY not in {t["key"] for t in node["spec"]["taints"]}
     walkthrough.delete(run.client, S0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb"), "WrongLayout"),
+        (("--fault", "xid", "--gpu", "1"), "GpuResetRequested"),
+    ],
+    ids=["repartition", "xid"],
+)
+def test_a_node_broken_in_service_is_held_until_it_is_repaired(
+    run: Run, fault: tuple[str, ...], reason: str
+) -> None:
+    """By the commands that people type."""
+    node = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"][0]
+    name, boot = node["metadata"]["name"], node["status"]["nodeInfo"]["bootID"]
+
+    def held() -> bool:
+        found = run.client.get(f"/api/v1/nodes/{name}")
+        conditions = {c["type"]: c for c in found["status"]["conditions"]}
+        return is_held(found) and conditions[NODE_CONDITION]["reason"] == reason
+
+    rehearse(run, "break", "--node", name, *fault)
+    until(held, f"{name} is held: {reason}")
+    rehearse(run, "repair")
+    until_serving_again(run.client, name, boot)
+
+
+def test_a_preempted_node_is_replaced_and_proven(run: Run) -> None:
+    node = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"][0]
+    name, boot = node["metadata"]["name"], node["status"]["nodeInfo"]["bootID"]
+    rehearse(run, "break", "--fault", "spot-preemption", "--node", name)
+
+    def replaced() -> bool:
+        nodes = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"]
+        uids = {one["metadata"]["uid"] for one in nodes}
+        return len(uids) == 2 and node["metadata"]["uid"] not in uids
+
+    until(replaced, f"the cloud replaces {name}")
+    # GKE gives the new machine the old one's name.
+    until_serving_again(run.client, name, boot)
+
+
+def rehearse(run: Run, *arguments: str) -> None:
+    root = run.environment.root
+    where = ("--stack", root.name, "--directory", str(root.parent))
+    assert cli.main(["rehearse", *arguments, *where]) == PROVEN
 
 
 def test_logs_of_the_agent_can_be_read_through_the_api_server(run: Run) -> None:

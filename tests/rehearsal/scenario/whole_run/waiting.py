@@ -31,6 +31,28 @@ def until_verified(client: Client) -> None:
     until(verified, "every pool is verified")
 
 
+def until_serving_again(client: Client, node: str, boot: str) -> None:
+    """Until a node is proven in another boot than `boot`, and open to pods."""
+
+    def serving() -> bool:
+        found = client.get(f"/api/v1/nodes/{node}")
+        report = client.get(f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{node}")["report"]
+        booted = found["status"]["nodeInfo"]["bootID"]
+        return bool(
+            booted == report["bootID"] != boot
+            and report["verdict"] == "Match"
+            and found["metadata"]["annotations"].get(api.VERIFIED_BOOT_ANNOTATION) == booted
+            and not is_held(found)
+        )
+
+    until(serving, f"{node} is proven after its reboot")
+
+
+def is_held(node: dict[str, Any]) -> bool:
+    """Whether it has the startup taint."""
+    return any(taint["key"] == api.STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ())
+
+
 def _verified(status: dict[str, Any]) -> bool:
     return any(
         condition["type"] == api.VERIFIED and condition["status"] == "True"
