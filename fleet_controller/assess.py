@@ -18,6 +18,7 @@ REPORT_AGE_LIMIT_S = 900.0
 
 AGENT_SETTLING = frozenset(
     {
+        "LayoutChangePending",
         "MigModePending",
         "NotPartitioned",
         "LayoutIncomplete",
@@ -42,6 +43,7 @@ OF_THE_LAYOUT = frozenset(
         "ReportOfAnotherLayout",
         "ReportFromEarlierLayout",
         "MigConfigNotSet",
+        "LayoutChangePending",
         "WrongLayout",
         "UnwantedMig",
         "MigModePending",

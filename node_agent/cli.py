@@ -205,6 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of /healthz, /readyz, /metrics on POD_IP (default {PORT})",
     )
     watch.add_argument(
+        "--mig-config",
+        default="",
+        metavar="NAME",
+        help="with --desired: the label nvidia.com/mig.config that belongs to it, so that a node "
+        "that waits for its change of layout says so",
+    )
+    watch.add_argument(
         "--utilization",
         action="store_true",
         help="measure the utilization of partitions (Hopper and later)",
@@ -451,6 +458,7 @@ def _watch_node(options: argparse.Namespace) -> int:
         health=health,
         pace=Pace(interval_s=options.interval),
         renewal=renewal,
+        mig_config=options.mig_config,
     )
     try:
         run(loop, stop, judged)

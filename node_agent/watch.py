@@ -24,6 +24,7 @@ from node_agent.nvml.prober import Prober
 from node_agent.reporting import report
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
+from node_agent.verdict import layout_change
 from node_agent.verdict.damping import Damper
 from node_agent.verdict.renewal import Renewal
 from node_agent.verdict.verify import (
@@ -108,14 +109,18 @@ class NodeWatch:
         health: Health,
         pace: Pace,
         renewal: Renewal | None = None,
+        mig_config: str = "",
         clock: Clock | None = None,
         kernel_log: Path = KMSG,
     ) -> None:
-        """renewal: None keeps a container for ever, whatever it does not see."""
+        """renewal: None keeps a container for ever, whatever it does not see. mig_config: the
+        value of the label nvidia.com/mig.config that belongs to `desired`; empty: unknown.
+        """
         self._declared = desired
         self._told = ""
         self._desired = desired
         self._renewal = renewal
+        self._mig_config = mig_config
         self._layout_hash = hash_of(desired)
         self._metrics = metrics
         self._health = health
@@ -157,6 +162,8 @@ class NodeWatch:
             judged = waiting or verify(self._desired, found.observation, self._node)
         if self._renewal and self._node and self._node_read == started:
             judged = self._renewal.consider(judged, found.observation, self._node, probed)
+        if self._node:
+            judged = layout_change.or_pending(judged, self._desired, self._node, self._mig_config)
         verdict = self._with_hung_since(self._damper.damp(judged, probed), probed_at)
         if self._verdicts.record(verdict):
             self._verdict_changed = probed

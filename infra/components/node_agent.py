@@ -166,6 +166,10 @@ def _annotations(pool: PoolPlan, settings: NodeAgent) -> dict[str, str]:
     return {"slicewright.io/layout-hash": pool.layout_hash, **which}
 
 
+def _named_layout(pool: PoolPlan) -> list[str]:
+    return ["--mig-config", pool.mig_config] if pool.mig_config else []
+
+
 def _measured(settings: NodeAgent) -> list[str]:
     return ["--utilization"] if settings.utilization else []
 
@@ -244,6 +248,7 @@ def _pod(
                     "watch",
                     "--desired",
                     "/etc/slicewright/desired.json",
+                    *_named_layout(pool),
                     *_measured(settings),
                 ),
                 env=[

@@ -43,6 +43,14 @@ class NodeState:
     """A report of this time, or of an earlier one, does not count (annotation
     slicewright.io/reports-after); empty: all count.
     """
+    layout_change: str = ""
+    """What the controller notes while it changes the node's layout (annotation
+    slicewright.io/layout-change); empty: it does not.
+    """
+    verified_layout: str = ""
+    """The label nvidia.com/mig.config with which the node was last found verified (annotation
+    slicewright.io/verified-layout); empty: never.
+    """
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
@@ -62,6 +70,8 @@ def read(node: Mapping[str, Any]) -> NodeState:
         mig_config=labels.get("nvidia.com/mig.config", ""),
         told=notes.get("slicewright.io/desired-state", ""),
         reports_after=notes.get("slicewright.io/reports-after", ""),
+        layout_change=notes.get("slicewright.io/layout-change", ""),
+        verified_layout=notes.get("slicewright.io/verified-layout", ""),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )
 

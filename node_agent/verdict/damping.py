@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from node_agent.verdict.verify import Verdict
 
-_INTENDED = frozenset({"PartitioningUnderWay", "DeviceNodesOutdated"})
+_INTENDED = frozenset({"LayoutChangePending", "PartitioningUnderWay", "DeviceNodesOutdated"})
 """Reasons for which a node loses its match on purpose."""
 
 

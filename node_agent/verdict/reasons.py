@@ -187,6 +187,16 @@ _ALL = (
     ),
     # --- mismatches that may settle
     Reason(
+        code="LayoutChangePending",
+        verdict="Mismatch",
+        settles=True,
+        meaning="the pool wants another layout, and the node keeps the one that it has until it is "
+        "its turn to change and its pods have left",
+        cause="the change of the node's layout waits for other nodes, for its pods to leave, or "
+        "for a paused rollout",
+        advice="`slicewright status` says what it waits for",
+    ),
+    Reason(
         code="MigModePending",
         verdict="Mismatch",
         settles=True,

@@ -213,6 +213,22 @@ def partitioning_in_progress(desired: Desired, node: NodeState | None) -> Verdic
     )
 
 
+def with_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
+    """The same findings, for another reason than `verify` gives them."""
+    findings = [check for check in verdict.checks if check.reason == verdict.reason]
+    reason = REASONS[code]
+    message = plain(_problem_message(desired, reason, findings, on_host=False))
+    return replace(
+        verdict,
+        verdict=reason.verdict,
+        reason=code,
+        message=message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…",
+        checks=tuple(
+            replace(check, reason=code) if check in findings else check for check in verdict.checks
+        ),
+    )
+
+
 def is_gpu_resource(name: str) -> bool:
     """Whether an extended resource stands for GPUs or their partitions."""
     return _GPU_RESOURCE.fullmatch(name) is not None

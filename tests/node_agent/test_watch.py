@@ -110,6 +110,7 @@ def start(desired: Desired, clocks: Clocks) -> Callable[..., Any]:
         deadline_s: float = 60.0,
         desired: Desired = desired,
         pace: Pace = PACE,
+        mig_config: str = "",
     ) -> Iterator[Agent]:
         prober = node.prober(deadline_s=deadline_s)
         health = Health(stall_after_s=30, stale_after_s=30, clock=clocks.monotonic)
@@ -122,6 +123,7 @@ def start(desired: Desired, clocks: Clocks) -> Callable[..., Any]:
             metrics=metrics,
             health=health,
             pace=pace,
+            mig_config=mig_config,
             clock=clocks.clock(),
         )
         try:
@@ -412,6 +414,29 @@ def test_the_gpus_are_not_probed_while_mig_manager_works(
         api.labels = {state_label: "success"}
         agent.turns()
         assert api.reported() == ("Match", "PartitionsMatch")
+
+
+def test_an_agent_says_that_its_node_waits_for_its_turn_in_a_change(
+    start: Any, halves: Any, desired: Desired
+) -> None:
+    old = "all-3g.40gb"
+    api = Api(
+        labels={"nvidia.com/mig.config": old, "nvidia.com/mig.config.state": "success"},
+        notes={"slicewright.io/verified-layout": old},
+        resources={"nvidia.com/gpu": "4"},
+    )
+    whole = replace(
+        desired,
+        partitioner="mig-manager",
+        gpus=(DesiredGpu(index="all", mig=False),),
+        resources={"nvidia.com/gpu": 2},
+    )
+    with start(halves, api, desired=whole, mig_config="all-disabled") as agent:
+        agent.turns()
+        assert api.reported() == ("Mismatch", "LayoutChangePending")
+        api.labels["nvidia.com/mig.config"] = "all-disabled"
+        agent.turns()
+        assert api.reported() == ("Mismatch", "UnwantedMig")
 
 
 def test_an_unreachable_api_server_is_logged_once(

@@ -323,6 +323,8 @@ class Held:
     cordoned: bool
     why: str
     """Message of its condition."""
+    report: Mapping[str, Any]
+    """Of the agent, which compares with the new layout."""
     mig_manager: tuple[str, int]
     restarted: frozenset[str]
     """Owners of the pods that were not at that moment as they were before: gone, or restarted."""
@@ -347,13 +349,14 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
             until(
                 lambda: (
                     _verdict(client) == "ChangeHeldByPods"
+                    and _report(client)["reason"] != "PartitionsMatch"
                     and _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
                     and _restarted(before, _lives(client)) >= SHARING_READERS
                 ),
                 "one pool's change is held, and the other's is done",
                 timeout_s=300,
             )
-            node, manager = _node(client), _mig_manager(client)
+            node, manager, report = _node(client), _mig_manager(client), _report(client)
             after = _lives(client)
         finally:
             walkthrough.delete(client, S1)
@@ -364,6 +367,7 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
         labels=node["metadata"]["labels"],
         cordoned=node["spec"].get("unschedulable", False),
         why=_condition(node)["message"],
+        report=report,
         mig_manager=manager,
         restarted=_restarted(before, after),
     )
@@ -403,6 +407,11 @@ def test_a_node_that_pods_hold_keeps_its_layout_and_mig_manager_knows_it(
     assert "mig-layouts" not in held.up.output
 
 
+def test_its_agent_reports_that_the_change_waits_and_advises_no_repair(held: Held) -> None:
+    assert held.report["reason"] == "LayoutChangePending"
+    assert "mig-manager" not in held.report["message"]
+
+
 def test_a_sharing_change_restarts_what_reads_the_sharing_and_nothing_else(
     held: Held, client: Client
 ) -> None:
@@ -416,6 +425,11 @@ def test_a_sharing_change_restarts_what_reads_the_sharing_and_nothing_else(
 
 def _verdict(client: Client) -> str:
     return str(_condition(_node(client))["reason"])
+
+
+def _report(client: Client) -> dict[str, Any]:
+    name = _node(client)["metadata"]["name"]
+    return dict(client.get(f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{name}")["report"])
 
 
 def _condition(node: Mapping[str, Any]) -> dict[str, Any]:

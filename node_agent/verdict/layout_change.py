@@ -1,0 +1,70 @@
+"""A node that keeps its earlier layout until its turn in a rollout: what its agent says. Pure.
+
+The agent compares with the layout that the pool wants from the moment of `pulumi up` on. A node
+whose pods still have to leave differs from that as it should, and nothing on it needs a repair.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.verdict.verify import Verdict, with_reason
+
+PENDING: Final = "LayoutChangePending"
+_OF_THE_LAYOUT: Final = frozenset(
+    {
+        "WrongLayout",
+        "UnwantedMig",
+        "MigModePending",
+        "NotPartitioned",
+        "LayoutIncomplete",
+        "ResourcesNotAdvertised",
+        "WrongResources",
+        "UnexpectedResources",
+        "ResourcesWithheld",
+        "WrongLabels",
+    }
+)
+"""Reasons for which a node differs that has an earlier layout of its pool, and is in order."""
+_BEFORE_THE_LABEL: Final = ("Draining", "Paused")
+"""Phases of a change in which the node still has its earlier layout. Later ones are the new
+layout's, and a difference then is what it seems.
+"""
+
+
+def or_pending(verdict: Verdict, desired: Desired, node: NodeState, mig_config: str) -> Verdict:
+    """The verdict; LayoutChangePending where the node only waits for the change of its layout.
+
+    mig_config: the value of the label nvidia.com/mig.config that the pool wants; empty: unknown.
+    """
+    if verdict.reason not in _OF_THE_LAYOUT or desired.partitioner != "mig-manager":
+        return verdict
+    if _phase(node) in _BEFORE_THE_LABEL or _waits_for_its_turn(node, mig_config):
+        return with_reason(verdict, PENDING, desired)
+    return verdict
+
+
+def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
+    """Whether it is as it was last proven, and the pool wants another layout.
+
+    A node that has never been proven is being set up, and its own findings say how far it is.
+    """
+    return (
+        bool(mig_config)
+        and not node.told
+        and not _phase(node)
+        and node.mig_config != mig_config
+        and node.mig_config == node.verified_layout != ""
+    )
+
+
+def _phase(node: NodeState) -> str:
+    """Of the change that the controller has noted on this Node; empty without one."""
+    try:
+        note = json.loads(node.layout_change) if node.layout_change else {}
+        return str(note["phase"]) if note and note["nodeUid"] == node.uid else ""
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""

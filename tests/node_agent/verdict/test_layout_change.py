@@ -1,0 +1,137 @@
+"""What an agent says of a node that keeps its earlier layout until its turn in a rollout."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fleet_controller.assess import OF_THE_LAYOUT
+from fleet_controller.layout_change import Change
+from node_agent.cluster.node import NodeState
+from node_agent.desired import Desired
+from node_agent.nvml.observed import Observation
+from node_agent.verdict import layout_change
+from node_agent.verdict.reasons import REASONS
+from node_agent.verdict.verify import Verdict, verify
+
+OLD, NEW = "all-1g.10gb", "all-balanced"
+
+
+@pytest.fixture
+def wanted(desired: Desired) -> Desired:
+    return replace(desired, partitioner="mig-manager")
+
+
+@pytest.fixture
+def wrong(wanted: Desired, right: Observation, held: NodeState) -> Verdict:
+    """GPU 0 has a part of another layout."""
+    first, *others = right.gpus
+    devices = tuple(
+        replace(d, name=d.name.replace("3g.40gb", "1g.10gb"), compute_slices=1, gpu_slices=1)
+        for d in first.devices
+    )
+    found = replace(right, gpus=(replace(first, devices=devices), *others))
+    verdict = verify(wanted, found, held)
+    assert verdict.reason == "WrongLayout"
+    assert "delete its nvidia-mig-manager pod" in verdict.message
+    return verdict
+
+
+@pytest.fixture
+def held() -> NodeState:
+    """Proven with the old layout, and in service."""
+    resources = {"nvidia.com/gpu": 4}
+    return NodeState(
+        name="n1",
+        uid="u1",
+        boot_id="b1",
+        capacity=resources,
+        allocatable=resources,
+        mig_state="success",
+        mig_config=OLD,
+        verified_layout=OLD,
+    )
+
+
+def in_phase(node: NodeState, phase: str, *, uid: str = "u1") -> NodeState:
+    change = Change(
+        node_uid=uid,
+        target=NEW,
+        phase=phase,  # type: ignore[arg-type]
+        since=1.0,
+        started=1.0,
+        cordoned=True,
+    )
+    return replace(node, layout_change=change.dump())
+
+
+def test_while_its_pods_leave_the_node_waits_and_needs_no_repair(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    for phase in ("Draining", "Paused"):
+        said = layout_change.or_pending(wrong, wanted, in_phase(held, phase), "")
+        assert (said.verdict, said.reason) == ("Mismatch", "LayoutChangePending")
+        assert said.message.startswith("GPU 0 wanted 3g.40gb x2, found 1g.10gb x2: ")
+        assert "`slicewright status` says what it waits for" in said.message
+        assert "mig-manager pod" not in said.message
+        assert not [check for check in said.checks if check.reason == "WrongLayout"]
+
+
+def test_so_does_one_whose_turn_has_not_come(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    assert layout_change.or_pending(wrong, wanted, held, NEW).reason == "LayoutChangePending"
+
+
+@pytest.mark.parametrize("phase", ["Applying", "Failed"])
+def test_once_the_new_layout_is_set_a_difference_is_what_it_seems(
+    phase: str, wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    """A canary that is cut wrong must stop the rollout."""
+    node = in_phase(replace(held, mig_config=NEW), phase)
+    assert layout_change.or_pending(wrong, wanted, node, NEW) is wrong
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"mig_config": NEW, "verified_layout": NEW},
+        # Never proven: it is being set up.
+        {"verified_layout": ""},
+        # Somebody has changed the label.
+        {"mig_config": "all-7g.80gb"},
+        # After an undo the agent does not know the name of what it must find.
+        {"told": "{}"},
+        {"layout_change": "nonsense"},
+        {"layout_change": json.dumps(["Draining"])},
+    ],
+    ids=str,
+)
+def test_a_node_at_rest_has_the_wrong_layout(
+    node: dict[str, str], wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    mig_config = OLD if "layout_change" in node else NEW
+    assert layout_change.or_pending(wrong, wanted, replace(held, **node), mig_config) is wrong  # type: ignore[arg-type]
+
+
+def test_the_note_of_an_earlier_node_of_the_name_counts_for_nothing(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    node = in_phase(held, "Draining", uid="u0")
+    assert layout_change.or_pending(wrong, wanted, node, OLD) is wrong
+
+
+def test_a_gpu_that_is_broken_is_said_during_a_change_too(
+    wanted: Desired, right: Observation, held: NodeState
+) -> None:
+    first, *_ = right.gpus
+    one = verify(wanted, replace(right, gpus=(first,)), held)
+    assert one.reason == "WrongGpuCount"
+    assert layout_change.or_pending(one, wanted, in_phase(held, "Draining"), NEW) is one
+
+
+def test_the_controller_holds_these_reasons_for_no_defect_of_the_node_either() -> None:
+    reasons = layout_change._OF_THE_LAYOUT | {layout_change.PENDING}
+    assert reasons == OF_THE_LAYOUT & REASONS.keys()
