@@ -292,6 +292,12 @@ def _deploy_in_cluster(
             ]
             for pool in fleet.pools
         },
+        machines={
+            pool.name: site.pools[pool.name]
+            for pool in fleet.pools
+            # Karpenter drains the nodes of a NodePool that goes.
+            if pool.name in site.pools and getattr(pool, "karpenter", None) is None
+        },
         opts=inside,
     )
     servers: Sequence[pulumi.Resource] = []

@@ -7,6 +7,7 @@ is read once more, live, and checked here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -71,9 +72,12 @@ class GpuPools(pulumi.ComponentResource):
         timeout_minutes: int,
         cluster: pulumi.Resource | None,
         after: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
+        machines: Mapping[str, pulumi.Resource] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what verification needs: nodes, agents, controller, partitioner."""
+        """after: by pool, what verification needs: nodes, agents, controller, partitioner.
+        machines: by pool, the node pool in the cloud; none of a pool of existing nodes.
+        """
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         timeout = f"{timeout_minutes}m"
         self.pools = {
@@ -106,7 +110,10 @@ class GpuPools(pulumi.ComponentResource):
         if pulumi.runtime.is_dry_run():
             for planned in pools:
                 read = statuses[planned.name]
-                pulumi.Output.all(read.spec, read.status).apply(partial(_foretell, planned))
+                new: pulumi.Output[bool] = pulumi.Output.from_input(
+                    asyncio.ensure_future(_is_new((machines or {}).get(planned.name)))
+                )
+                pulumi.Output.all(read.spec, read.status, new).apply(partial(_foretell, planned))
         known = {n: pulumi.Output.all(read.status, read.metadata) for n, read in statuses.items()}
         self.verified = pulumi.Output.all(**known).apply(_judge)
         # Registered, so that Pulumi waits for the result.
@@ -153,9 +160,14 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
     return "\n".join(map(spec.plain, lines))
 
 
+async def _is_new(machines: pulumi.Resource | None) -> bool:
+    """Whether a preview makes the node pool: of one that stays, the engine knows the ID."""
+    return isinstance(machines, pulumi.CustomResource) and not await machines.id.is_known()
+
+
 def _foretell(pool: PoolPlan, live: Sequence[Any]) -> None:
-    spec_there, status = live
-    for warning in values.rollout_warnings(pool, spec_there, status):
+    spec_there, status, replaced = live
+    for warning in values.rollout_warnings(pool, spec_there, status, replaced=replaced):
         pulumi.log.warn(spec.plain(warning))
 
 

@@ -20,16 +20,23 @@ _WHO = {
 
 
 def rollout_warnings(
-    pool: PoolPlan, live: Mapping[str, Any] | None, status: Mapping[str, Any] | None
+    pool: PoolPlan,
+    live: Mapping[str, Any] | None,
+    status: Mapping[str, Any] | None,
+    *,
+    replaced: bool = False,
 ) -> list[str]:
     """Sentences; none where nothing changes for nodes that are there.
 
-    live, status: of the GPUPool in the cluster; None where it is not there.
+    live, status: of the GPUPool in the cluster; None where it is not there. replaced: whether the
+    cloud's node pool is.
     """
     # The engine's numbers are floats.
     total = int(((status or {}).get("nodes") or {}).get("total") or 0)
     if live is None or total == 0:
         return []
+    if replaced:
+        return [_replaced(pool, total)]
     said = []
     # Of a pool whose change is undone, the nodes have another layout than its spec's.
     now = (status or {}).get("layout")
@@ -46,6 +53,16 @@ def rollout_warnings(
             "count, drain and delete instances first (docs/how-to/day-two.md)"
         )
     return said
+
+
+def _replaced(pool: PoolPlan, total: int) -> str:
+    return (
+        f"pool {pool.name}: its node pool is replaced, so its {_nodes(total)} "
+        f"{'goes' if total == 1 else 'go'} and the pods on {'it' if total == 1 else 'them'} end; "
+        "their disruption budgets delay that at most for the cloud's own limit. To move the pods "
+        "first, make the new pool under another name and drain the old one "
+        "(docs/how-to/day-two.md). `slicewright preview-report --live` names the pods"
+    )
 
 
 def _rolls(pool: PoolPlan, before: str, total: int) -> str:

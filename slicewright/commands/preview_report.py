@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -15,6 +16,10 @@ from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
+
+if TYPE_CHECKING:
+    from fleet_controller.state import Node, Pool
+    from slicewright.preview.steps import Preview
 
 
 def add_parser(commands: Any) -> None:
@@ -43,7 +48,7 @@ def add_parser(commands: Any) -> None:
         "--live",
         action="store_true",
         help="ask the cluster, too: which nodes in service roll, in which order, how many pods "
-        "that evicts, and how long it may take",
+        "that evicts, and how long it may take; which pods end with pools that are replaced",
     )
     cluster_options.add_arguments(parser)
     parser.add_argument(
@@ -86,7 +91,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         )
         return BAD_INPUT
     try:
-        living = _living(parsed, file, after) if parsed.live else ""
+        living = _living(parsed, file, after, preview) if parsed.live else ""
     except (NoCluster, CannotLook) as e:
         print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
         return cluster_options.code_of(e)
@@ -106,15 +111,21 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     return PROVEN
 
 
-def _living(parsed: argparse.Namespace, file: Path, after: plan.FleetPlan) -> str:
+def _living(parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, preview: Preview) -> str:
     """Raises NoCluster or CannotLook."""
     from slicewright.live.coming import affected, coming
     from slicewright.preview import living
+    from slicewright.preview.losses import pools_that_end
+
+    def pods_of(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[str]:
+        ends = pools_that_end(preview, [pool.name for pool in pools])
+        return affected(after.pools, pools, nodes, ends)
 
     access = cluster_options.access_of(parsed, (file, after))
-    found = found_in(access, pods_of=lambda pools, nodes: affected(after.pools, pools, nodes))
-    rolling, shrinking = coming(after.pools, found, time.time())
-    return living.section(rolling, shrinking, found.unread)
+    found = found_in(access, pods_of=pods_of)
+    ends = pools_that_end(preview, [pool.name for pool in found.pools])
+    ahead = coming(after.pools, found, time.time(), ends)
+    return living.section(ahead, found.unread)
 
 
 class _WrongKey(Exception):

@@ -5,8 +5,9 @@ Pulumi's preview knows the pool's object and not its nodes: so the cluster is as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fleet_controller.assess import assess
 from fleet_controller.drain import read_pod
@@ -69,30 +70,68 @@ class Shrinking:
         return sum(counts[: self.going]), sum(counts[len(counts) - self.going :])
 
 
+End = Literal["replaced", "deleted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A pool whose nodes all go, because the cloud's node pool is replaced or deleted."""
+
+    pool: str
+    end: End
+    nodes: int
+    pods: tuple[tuple[str, str], ...]
+    """(node, pod): those that use GPUs."""
+    pods_known: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coming:
+    rolling: tuple[Rolling, ...] = ()
+    shrinking: tuple[Shrinking, ...] = ()
+    ending: tuple[Ending, ...] = ()
+
+
 def affected(
-    pools: Sequence[plan.PoolPlan], found: Sequence[Pool], nodes: Sequence[Node]
+    pools: Sequence[plan.PoolPlan],
+    found: Sequence[Pool],
+    nodes: Sequence[Node],
+    ending: Collection[str] = (),
 ) -> list[str]:
-    """Nodes whose pods matter: of pools whose layout or number of nodes would change."""
+    """Nodes whose pods matter: of pools whose layout or number of nodes would change, or that
+    end.
+    """
     wanted = {pool.name: pool for pool in pools}
     return [
         node.name
         for pool, members in memberships(found, nodes)
-        if pool.name in wanted
-        and (_rolls(wanted[pool.name], pool) or len(members) > wanted[pool.name].nodes.max)
+        if pool.name in ending
+        or (
+            pool.name in wanted
+            and (_rolls(wanted[pool.name], pool) or len(members) > wanted[pool.name].nodes.max)
+        )
         for node in members
     ]
 
 
 def coming(
-    pools: Sequence[plan.PoolPlan], found: Found, now: float
-) -> tuple[tuple[Rolling, ...], tuple[Shrinking, ...]]:
+    pools: Sequence[plan.PoolPlan],
+    found: Found,
+    now: float,
+    ends: Mapping[str, End] | None = None,
+) -> Coming:
     """What the stack file's `pools` would do to the cluster as it was found.
 
-    found: with the pods of `affected`.
+    found: with the pods of `affected`. ends: pools whose nodes the cloud replaces or deletes, as a
+    preview says it.
     """
     wanted = {pool.name: pool for pool in pools}
-    rolling, shrinking = [], []
+    rolling, shrinking, ending = [], [], []
     for pool, members in memberships(found.pools, found.nodes):
+        if end := (ends or {}).get(pool.name):
+            if members:
+                ending.append(_ending(pool.name, end, members, found))
+            continue
         planned = wanted.get(pool.name)
         if planned is None:
             continue
@@ -100,7 +139,7 @@ def coming(
             rolling.append(_rolling(planned, pool, members, found, now))
         if len(members) > planned.nodes.max:
             shrinking.append(_shrinking(planned, members, found))
-    return tuple(rolling), tuple(shrinking)
+    return Coming(rolling=tuple(rolling), shrinking=tuple(shrinking), ending=tuple(ending))
 
 
 def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
@@ -153,6 +192,22 @@ def longest_turn_s(policy: RolloutPolicy) -> float:
     """The most that the change of one node may take before it has failed, in seconds."""
     drains = 2 if policy.drain.on_timeout == "Force" else 1
     return drains * policy.drain.timeout_s + APPLY_LIMIT_S
+
+
+def _ending(pool: str, end: End, members: Sequence[Node], found: Found) -> Ending:
+    pods = [
+        (node.name, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
+        for node in members
+        for pod in found.pods.get(node.name, ())
+        if read_pod(pod).gpus
+    ]
+    return Ending(
+        pool=pool,
+        end=end,
+        nodes=len(members),
+        pods=tuple(sorted(pods)),
+        pods_known=all(node.name in found.pods for node in members),
+    )
 
 
 def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], found: Found) -> Shrinking:

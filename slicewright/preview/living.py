@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slicewright.live.coming import Rolling, Shrinking
+from slicewright.live.coming import Coming, Ending, Rolling, Shrinking
 from slicewright.preview.escaping import code, many, text
 
 _NAMES = 8
 _PODS = 10
 
 
-def section(
-    rolling: Sequence[Rolling], shrinking: Sequence[Shrinking], notes: Sequence[str]
-) -> str:
+def section(found: Coming, notes: Sequence[str]) -> str:
     """Empty where nothing changes for nodes in service."""
-    parts = [*map(_rolls, rolling), *map(_shrinks, shrinking)]
+    parts = [
+        *map(_ends, found.ending),
+        *map(_rolls, found.rolling),
+        *map(_shrinks, found.shrinking),
+    ]
     if not parts:
         return ""
     said = [f"*{text(note)}*" for note in notes]
     return "\n\n".join(("### Nodes in service, by the cluster", *parts, *said))
+
+
+def _ends(one: Ending) -> str:
+    what = f"Pool {code(one.pool)} is {one.end}, with {many(one.nodes, 'node')}"
+    if not one.pods_known:
+        return f"🔴 {what}, and the pods on them end; they could not be listed."
+    if not one.pods:
+        return f"🟢 {what}; no pod with GPUs runs there."
+    lines = [
+        f"🔴 {what}, and {many(len(one.pods), 'pod')} with GPUs end{_s(len(one.pods))}. To move "
+        "them first, make the new pool under another name and drain the old one "
+        "(docs/how-to/day-two.md):",
+        *(f"- on {code(node)}: {code(pod)}" for node, pod in one.pods[:_PODS]),
+    ]
+    if len(one.pods) > _PODS:
+        lines.append(f"- and {many(len(one.pods) - _PODS, 'more pod')}")
+    return "\n".join(lines)
+
+
+def _s(count: int) -> str:
+    """Of a verb."""
+    return "s" if count == 1 else ""
 
 
 def _rolls(one: Rolling) -> str:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from fleet_controller.api import POOL_LABEL
 from slicewright.preview.steps import Outcome, Preview, Step
 
 _POOL: Final = "its nodes and the pods on them"
+_CLUSTER: Final = "the whole cluster"
 _GUARDED: Mapping[str, str] = {
-    "gcp:container/cluster:Cluster": "the whole cluster",
-    "aws:eks/cluster:Cluster": "the whole cluster",
+    "gcp:container/cluster:Cluster": _CLUSTER,
+    "aws:eks/cluster:Cluster": _CLUSTER,
     "gcp:container/nodePool:NodePool": _POOL,
     "aws:eks/nodeGroup:NodeGroup": _POOL,
     "kubernetes:karpenter.sh/v1:NodePool": _POOL,
@@ -74,6 +76,36 @@ def guard(preview: Preview, acknowledged: Collection[str]) -> Guard:
         open=tuple(loss for loss in losses if loss.code not in acknowledged),
         unneeded=tuple(code for code in acknowledged if code not in codes),
     )
+
+
+def pools_that_end(
+    preview: Preview, pools: Iterable[str]
+) -> dict[str, Literal["replaced", "deleted"]]:
+    """Those of `pools` whose nodes all go, because their node pool or the cluster does."""
+    ending: dict[str, Literal["replaced", "deleted"]] = {}
+    for step in preview.steps:
+        what = _GUARDED.get(step.type)
+        if _loss(step) is None or what not in (_POOL, _CLUSTER):
+            continue
+        gone = pools if what == _CLUSTER else [_pool_of(step)]
+        how: Literal["replaced", "deleted"] = (
+            "replaced" if step.outcome is Outcome.REPLACED else "deleted"
+        )
+        ending.update({pool: ending.get(pool, how) for pool in gone})
+    return {pool: ending[pool] for pool in pools if pool in ending}
+
+
+def _pool_of(step: Step) -> str:
+    """The name that the stack file gives the pool, by the label of its nodes; else empty."""
+    match step.before:
+        case (
+            {"labels": dict(labels)}
+            | {"nodeConfig": {"labels": dict(labels)}}
+            | {"spec": {"template": {"metadata": {"labels": dict(labels)}}}}
+        ) if POOL_LABEL in labels:
+            return str(labels[POOL_LABEL])
+        case _:
+            return ""
 
 
 def _loss(step: Step) -> Loss | None:

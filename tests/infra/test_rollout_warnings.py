@@ -82,8 +82,25 @@ def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
     assert "the pods on it end" in said
 
 
+def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
+    pool: plan.PoolPlan,
+) -> None:
+    status = {"nodes": {"total": 3}}
+    (said,) = rollout_warnings(pool, {"migConfig": "old"}, status, replaced=True)
+    assert "its node pool is replaced, so its 3 nodes go and the pods on them end" in said
+    assert "under another name" in said
+    assert rollout_warnings(pool, {"migConfig": "old"}, {"nodes": {}}, replaced=True) == []
+
+
 def test_the_time_to_cut_is_the_controllers() -> None:
     assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+
+
+class _Machines(pulumi.CustomResource):
+    """A node pool."""
+
+    def __init__(self, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("aws:eks/nodeGroup:NodeGroup", "group", {}, opts)
 
 
 class _Living(Recorder):
@@ -93,7 +110,9 @@ class _Living(Recorder):
         _, outputs = super().new_resource(args)
         if args.typ.endswith(":GPUPool"):
             outputs |= {"spec": {"migConfig": "old"}}
-        return args.resource_id or f"{args.name}-id", outputs
+        if args.resource_id or not args.typ.endswith(":GPUPool"):
+            return args.resource_id, outputs
+        return f"{args.name}-id", outputs
 
 
 @pytest.mark.parametrize("preview", [True, False])
@@ -113,3 +132,29 @@ def test_a_preview_reads_the_pool_and_warns(
     pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
     rolls = [text for text in said if "so its 8 nodes roll" in text]
     assert len(rolls) == (1 if preview else 0), "an `up` does it, and need not foretell it"
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_preview_warns_where_the_node_pool_of_nodes_in_service_is_made_again(
+    pool: plan.PoolPlan, stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine knows the ID of one that stays, and not of one that it replaces."""
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    engine = _Living(status={**VERIFIED, "nodes": {"total": 8.0}}, preview=True)
+    pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=True)
+
+    def declare() -> None:
+        machines = _Machines(pulumi.ResourceOptions(id="there") if stays else None)
+        GpuPools(
+            "p",
+            pools=[pool],
+            timeout_minutes=1,
+            cluster=None,
+            after={pool.name: [machines]},
+            machines={pool.name: machines},
+        )
+
+    pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
+    assert any("its node pool is replaced" in text for text in said) is not stays

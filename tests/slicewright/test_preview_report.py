@@ -340,3 +340,47 @@ def test_an_acknowledgement_that_cannot_be_read_is_said_in_one_line(
     stack = stack_file(tmp_path, acknowledged=deep)
     assert cli.main(["preview-report", "-s", stack, preview_file(tmp_path)]) == cli.BAD_INPUT
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+class TestPoolsThatEnd:
+    """By the label that their nodes have, whatever the cloud calls the node pool."""
+
+    LABELS = {"labels": {"slicewright.io/pool": "train"}}  # noqa: RUF012
+
+    @pytest.mark.parametrize(
+        ("change", "ends"),
+        [
+            (step("replace", "eks-train", old={"outputs": LABELS}), {"train": "replaced"}),
+            (
+                step(
+                    "delete",
+                    "gke-train",
+                    "gcp:container/nodePool:NodePool",
+                    old={"outputs": {"nodeConfig": LABELS}},
+                ),
+                {"train": "deleted"},
+            ),
+            (
+                step(
+                    "delete",
+                    "karpenter-train-nodepool",
+                    "kubernetes:karpenter.sh/v1:NodePool",
+                    old={"outputs": {"spec": {"template": {"metadata": LABELS}}}},
+                ),
+                {"train": "deleted"},
+            ),
+            (
+                step("replace", "main", "aws:eks/cluster:Cluster"),
+                {"train": "replaced", "serve": "replaced"},
+            ),
+            (step("update", "eks-train", old={"outputs": LABELS}), {}),
+            (step("delete", "eks-train", old={"outputs": LABELS, "retainOnDelete": True}), {}),
+            (step("delete", "system", old={"outputs": {"labels": {"role": "system"}}}), {}),
+            (step("replace", "llm", "kubernetes:apps/v1:Deployment"), {}),
+        ],
+    )
+    def test_are_those_of_node_pools_that_are_replaced_or_deleted(
+        self, change: dict[str, Any], ends: dict[str, str]
+    ) -> None:
+        preview = steps.read_preview(json.dumps({"steps": [change]}))
+        assert losses.pools_that_end(preview, ["train", "serve"]) == ends

@@ -11,7 +11,7 @@ import pytest
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from infra import plan
-from slicewright.live.coming import affected, coming, longest_turn_s
+from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
 from slicewright.live.reading import Found
 from slicewright.preview.living import section, span
 from tests.fleet_controller.rollout_world import START, World
@@ -77,14 +77,15 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
         "n1": (_pod("c", "n1", owner=False),),
         "n2": (),
     }
-    (rolling,), shrinking = coming([planned], _found(world, pods), world.now)
-    assert shrinking == ()
+    ahead = coming([planned], _found(world, pods), world.now)
+    (rolling,) = ahead.rolling
+    assert ahead == Coming(rolling=(rolling,))
     assert rolling.waves == (("n0",), ("n1",), ("n2",))
     assert (rolling.before, rolling.after) == ("old", planned.mig_config)
     assert rolling.evicted == 2
     assert [(node, one.pod) for node, one in rolling.kept] == [("n1", "ai/c")]
     assert rolling.at_most_s == 3 * (3600 + 1800)
-    shown = section([rolling], [], [])
+    shown = section(ahead, [])
     assert "3 nodes roll from `old` to" in shown
     assert "1. `n0`\n2. `n1`\n3. `n2`" in shown
     assert "2 pods are evicted, and 1 pod cannot be now" in shown
@@ -94,17 +95,18 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
 
 def test_the_policy_is_the_one_that_comes(planned: plan.PoolPlan, world: World) -> None:
     rollout = planned.rollout.model_copy(update={"max_unavailable": 3, "canary": 1})
-    (rolling,), _ = coming([replace(planned, rollout=rollout)], _found(world, {}), world.now)
+    ahead = coming([replace(planned, rollout=rollout)], _found(world, {}), world.now)
+    (rolling,) = ahead.rolling
     assert rolling.waves == (("n0",), ("n1", "n2"))
     assert not rolling.pods_known
-    assert "could not be listed" in section([rolling], [], [])
+    assert "could not be listed" in section(ahead, [])
 
 
 def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> None:
     world.pool = replace(world.pool, mig_config=planned.mig_config)
-    assert coming([planned], _found(world, {}), world.now) == ((), ())
+    assert coming([planned], _found(world, {}), world.now) == Coming()
     assert affected([planned], [world.pool], list(world.nodes.values())) == []
-    assert section([], [], ["unread"]) == ""
+    assert section(Coming(), ["unread"]) == ""
 
 
 def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
@@ -117,11 +119,11 @@ def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(
     world.wants(planned.mig_config)
     world.asks(f"undo:{planned.mig_config}")
     assert (world.pool.undone, world.pool.mig_config) == (True, "old")
-    assert coming([planned], _found(world, {}), world.now) == ((), ())
+    assert coming([planned], _found(world, {}), world.now) == Coming()
     back = replace(planned, mig_config="old")
-    assert coming([back], _found(world, {}), world.now) == ((), ())
+    assert coming([back], _found(world, {}), world.now) == Coming()
     third = replace(planned, mig_config="third")
-    (rolling,), _ = coming([third], _found(world, {}), world.now)
+    (rolling,) = coming([third], _found(world, {}), world.now).rolling
     assert (rolling.before, rolling.after) == ("old", "third")
     assert rolling.waves == (("n0",), ("n1",), ("n2",))
 
@@ -133,13 +135,46 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     fewer = replace(planned, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
     counts = {"n0": 4, "n1": 1, "n2": 2}
     pods = {node: tuple(_pod(f"p{n}", node) for n in range(c)) for node, c in counts.items()}
-    rolling, (shrinking,) = coming([fewer], _found(world, pods), world.now)
-    assert rolling == ()
+    ahead = coming([fewer], _found(world, pods), world.now)
+    (shrinking,) = ahead.shrinking
+    assert ahead == Coming(shrinking=(shrinking,))
     assert affected([fewer], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
     assert (shrinking.going, shrinking.pods_that_end) == (2, (3, 6))
-    shown = section([], [shrinking], [])
+    shown = section(ahead, [])
     assert "has 3 nodes and may have 1: 2 nodes of the cloud's choice go, undrained" in shown
     assert "3 to 6 pods with GPUs end with them" in shown
+
+
+@pytest.mark.parametrize("end", ["replaced", "deleted"])
+def test_a_pool_that_is_replaced_names_the_pods_that_end_and_nothing_else(
+    planned: plan.PoolPlan, world: World, end: End
+) -> None:
+    """Though its layout changes, too: no node rolls there."""
+    fewer = replace(planned, nodes=plan.NodeCount(min=1, max=1, autoscaled=False))
+    pods = {"n0": (_pod("a", "n0"), _pod("b", "n0")), "n1": (), "n2": (_pod("c", "n2"),)}
+    pods["n1"] = ({**_pod("cpu", "n1"), "spec": {"nodeName": "n1", "containers": [{}]}},)
+    wanted = [fewer] if end == "replaced" else []
+    nodes = list(world.nodes.values())
+    assert affected(wanted, [world.pool], nodes, [planned.name]) == ["n0", "n1", "n2"]
+    ahead = coming(wanted, _found(world, pods), world.now, {planned.name: end})
+    (ending,) = ahead.ending
+    assert ahead == Coming(ending=(ending,))
+    assert ending.pods == (("n0", "ai/a"), ("n0", "ai/b"), ("n2", "ai/c"))
+    shown = section(ahead, [])
+    assert f"is {end}, with 3 nodes, and 3 pods with GPUs end." in shown
+    assert "- on `n2`: `ai/c`" in shown
+    assert "cpu" not in shown
+
+
+def test_a_drained_pool_may_go_and_of_unread_pods_nothing_is_promised(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    ends: dict[str, End] = {planned.name: "deleted"}
+    nothing: dict[str, tuple[Any, ...]] = {"n0": (), "n1": (), "n2": ()}
+    assert "no pod with GPUs runs there" in section(
+        coming([], _found(world, nothing), world.now, ends), []
+    )
+    assert "they could not be listed" in section(coming([], _found(world, {}), world.now, ends), [])
 
 
 def test_a_forced_drain_has_the_time_twice() -> None:

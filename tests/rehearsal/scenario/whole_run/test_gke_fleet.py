@@ -26,7 +26,7 @@ from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
-from slicewright.exit_codes import PROVEN
+from slicewright.exit_codes import NOT_PROVEN, PROVEN
 from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
@@ -338,6 +338,29 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
     over = walkthrough.wait_until_landed(run.client, S0, 17)
     assert (over.bound, over.pending) == (16, 1)
     assert "Insufficient nvidia.com/gpu" in over.why_pending
+
+
+def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another partition size of GKE's is another node pool."""
+    stack_file = run.environment.stack_file("s0")
+    right = stack_file.read_text()
+    stack_file.write_text(right.replace("profile: 3g.40gb", "profile: 1g.10gb", 1))
+    try:
+        plain, preview = run.engine.preview(), run.engine.preview("--json")
+        (tmp_path / "preview.json").write_text(preview.output)
+        (kubeconfig,) = run.environment.kubeconfigs().values()
+        capsys.readouterr()
+        where = ("-s", str(stack_file), "--live", "--kubeconfig", str(kubeconfig))
+        code = cli.main(["preview-report", *where, str(tmp_path / "preview.json")])
+    finally:
+        stack_file.write_text(right)
+    assert f"pool {POOL}: its node pool is replaced, so its 1 node goes" in plain.output
+    report = capsys.readouterr().out
+    assert code == NOT_PROVEN, report
+    assert f"Pool `{POOL}` is replaced, with 1 node, and 16 pods with GPUs end." in report
+    assert "more pods" in report
 
 
 def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run: Run) -> None:
