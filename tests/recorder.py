@@ -112,7 +112,11 @@ class Recorder(pulumi.runtime.Mocks):
         if args.typ.endswith(":ClusterPolicy"):
             outputs |= {"spec": self.cluster_policy}
         if args.typ.endswith(":GPUPool"):
-            outputs |= {"status": self.status, "metadata": {"name": "p", "generation": 3}}
+            outputs |= {
+                "status": self.status,
+                "metadata": {"name": "p", "generation": 3},
+                "spec": args.inputs.get("spec") or {},
+            }
         return args.resource_id or f"{args.name}-id", outputs
 
     def call(

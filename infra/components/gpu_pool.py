@@ -25,6 +25,10 @@ _ANNOTATIONS = {
     # discovered the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",
 }
+_DELETED_NODE = (
+    "see why no node joins (docs/reference/controller-reasons.md). A Node that was deleted with "
+    "kubectl comes back only when its instance is replaced: delete that in the cloud"
+)
 _MAX_SHOWN = 5
 """Nodes named per pool; the object lists more."""
 
@@ -114,8 +118,12 @@ class GpuPools(pulumi.ComponentResource):
                     asyncio.ensure_future(_is_new((machines or {}).get(planned.name)))
                 )
                 pulumi.Output.all(read.spec, read.status, new).apply(partial(_foretell, planned))
-        known = {n: pulumi.Output.all(read.status, read.metadata) for n, read in statuses.items()}
-        self.verified = pulumi.Output.all(**known).apply(_judge)
+        known = {
+            n: pulumi.Output.all(read.status, read.metadata, read.spec)
+            for n, read in statuses.items()
+        }
+        judge = partial(_judge, {pool.name: pool for pool in pools})
+        self.verified = pulumi.Output.all(**known).apply(judge)
         # Registered, so that Pulumi waits for the result.
         self.register_outputs({"verified": self.verified})
 
@@ -150,6 +158,8 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
     lines = [
         f"pool {pool}: not verified ({condition.get('reason')}){': ' + message if message else ''}"
     ]
+    if condition.get("reason") == "TooFewNodes":
+        lines.append(f"  {_DELETED_NODE}")
     lines += [
         f"  node {node.get('name')}: {node.get('reason')}: {node.get('message')}"
         for node in failing[:_MAX_SHOWN]
@@ -171,25 +181,50 @@ def _foretell(pool: PoolPlan, live: Sequence[Any]) -> None:
         pulumi.log.warn(spec.plain(warning))
 
 
-def _judge(known: Mapping[str, Sequence[Any]]) -> bool:
-    findings = []
-    for pool, (status, metadata) in sorted(known.items()):
+def _judge(pools: Mapping[str, PoolPlan], known: Mapping[str, Sequence[Any]]) -> bool:
+    findings = {}
+    for pool, (status, metadata, _) in sorted(known.items()):
         if why := unverified(pool, status, int((metadata or {}).get("generation") or 0)):
-            findings.append(why)
+            findings[pool] = why
     if not findings:
         return True
-    text = "\n".join(findings)
+    text = "\n".join(findings.values())
     if pulumi.runtime.is_dry_run():
-        pulumi.log.warn(
-            f"{text}\n`pulumi up` waits for verification where it creates or changes a pool, and "
-            "fails at once where it does not: `kubectl wait gpupools --all "
-            "--for=condition=Verified` waits in any case."
-        )
+        kept = [name for name in findings if _is_kept(pools[name], *known[name][1:])]
+        pulumi.log.warn(f"{text}\n{what_up_does(kept, [n for n in findings if n not in kept])}")
         return False
     raise Unverified(
         f"{text}\nNothing was rolled back. Once `kubectl wait gpupools --all "
         "--for=condition=Verified` succeeds, run `pulumi up` again."
     )
+
+
+def _is_kept(
+    pool: PoolPlan, metadata: Mapping[str, Any] | None, spec: Mapping[str, Any] | None
+) -> bool:
+    """Whether `up` leaves the pool's object as it is, and so does not wait for it."""
+    return _has(metadata, _metadata(pool)) and _has(spec, _spec(pool))
+
+
+def _has(live: Any, wanted: Any) -> bool:
+    """Whether `live` has all that `wanted` says; the API server adds defaults."""
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(_has(live.get(k), v) for k, v in wanted.items())
+    return bool(live == wanted)
+
+
+def what_up_does(kept: Sequence[str], changed: Sequence[str]) -> str:
+    """Of pools that are not verified now. kept: `up` does not change them."""
+    said = []
+    if changed:
+        said.append(f"`pulumi up` changes pool {', '.join(changed)} and waits for it.")
+    if kept:
+        said.append(
+            f"`pulumi up` changes nothing of pool {', '.join(kept)}, so it does not wait for it "
+            "and fails. Wait first: `kubectl wait gpupools --all --for=condition=Verified "
+            "--timeout=1h`."
+        )
+    return " ".join(said)
 
 
 def _metadata(pool: PoolPlan) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hypothesis import given
 
 from fleet_controller import api, rights
 from infra import plan, program, spec
+from infra.components import gpu_pool
 from infra.components.gpu_pool import Unverified, unverified
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
@@ -789,6 +790,54 @@ def test_a_preview_only_warns_of_unverified_pools(
     record("s0", status=FAILING, preview=True)
     assert warned
     assert "node n1: Mismatch" in warned[0]
+    # In the pool that is read here there is nothing of what the program declares.
+    assert "`pulumi up` changes pool h100-partition-3g and waits for it." in warned[0]
+
+
+class TestWhatUpDoes:
+    """The provider waits where it creates or updates a pool, and nowhere else."""
+
+    POOL = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools[0]
+
+    @pytest.fixture
+    def live(self) -> dict[str, Any]:
+        """As the API server has it: with defaults, and the engine's numbers are floats."""
+        spec = gpu_pool._spec(self.POOL)
+        counts = {name: float(count) for name, count in spec["expectedNodes"].items()}
+        metadata = {**gpu_pool._metadata(self.POOL), "generation": 3.0, "uid": "u"}
+        return {"spec": {**spec, "expectedNodes": counts, "paused": False}, "metadata": metadata}
+
+    def said(self, live: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+        warned: list[str] = []
+        monkeypatch.setattr(pulumi.log, "warn", warned.append)
+        monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: True)
+        known = {self.POOL.name: (FAILING, live["metadata"], live["spec"])}
+        assert not gpu_pool._judge({self.POOL.name: self.POOL}, known)
+        (text,) = warned
+        return text
+
+    def test_of_a_pool_that_stays_as_it_is_it_says_that_up_fails(
+        self, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said = self.said(live, monkeypatch)
+        assert f"changes nothing of pool {self.POOL.name}, so it does not wait" in said
+        assert "and waits for it" not in said
+
+    @pytest.mark.parametrize("part", ["layoutHash", "expectedNodes", "annotations"])
+    def test_of_one_that_changes_it_says_that_up_waits(
+        self, part: str, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        where = live["metadata" if part == "annotations" else "spec"]
+        where[part] = "another" if part == "layoutHash" else {}
+        said = self.said(live, monkeypatch)
+        assert f"changes pool {self.POOL.name} and waits for it" in said
+        assert "fails" not in said
+
+
+def test_too_few_nodes_say_how_a_deleted_node_comes_back() -> None:
+    condition = {"type": "Verified", "status": "False", "reason": "TooFewNodes", "message": "m"}
+    said = unverified("p", {"conditions": [condition]}, 3) or ""
+    assert "comes back only when its instance is replaced" in said
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from infra import plan
 from kubeapi import Client
 from rehearsal.clouds.core import call_log
+from rehearsal.clouds.core.fault_file import SpotPreemption
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
@@ -31,6 +32,7 @@ from tests.rehearsal.clouds.services import google
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import Pushed, Repository, slicewright
 from tests.rehearsal.scenario.whole_run.waiting import (
+    GPU_POOLS,
     is_held,
     until,
     until_serving_again,
@@ -293,6 +295,32 @@ def test_a_refresh_finds_no_drift(run: Run) -> None:
     assert outcome.code == 0, outcome.output
 
 
+def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
+    """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
+    name = _node(run.environment)["metadata"]["name"]
+    pool = f"{GPU_POOLS}/{POOL}"
+    run.client.delete(f"/api/v1/nodes/{name}")
+
+    def too_few() -> bool:
+        conditions = run.client.get(pool)["status"]["conditions"]
+        return any(one["reason"] == "TooFewNodes" for one in conditions)
+
+    until(too_few, "the pool has too few nodes")
+    preview = run.engine.preview("--expect-no-changes")
+    assert preview.code == 0, preview.output
+    assert "TooFewNodes" in preview.output
+    assert f"changes nothing of pool {POOL}, so it does not wait for it and fails" in preview.output
+    up = run.engine.up()
+    assert up.code != 0
+    assert f"pool {POOL}: not verified (TooFewNodes)" in up.output
+    assert "comes back only when its instance is replaced" in up.output
+    # As people who delete its instance in the cloud.
+    faults.inject(run.environment, SpotPreemption(pool=POOL, node=0))
+    until_verified(run.client)
+    again = run.engine.up("--expect-no-changes")
+    assert again.code == 0, again.output
+
+
 def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
     node = _node(run.environment)
     labels, taints = (
@@ -346,7 +374,7 @@ def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
     """Another partition size of GKE's is another node pool."""
     stack_file = run.environment.stack_file("s0")
     right = stack_file.read_text()
-    stack_file.write_text(right.replace("profile: 3g.40gb", "profile: 1g.10gb", 1))
+    stack_file.write_text(right.replace("profile: 3g.40gb", "profile: 2g.20gb", 1))
     try:
         plain, preview = run.engine.preview(), run.engine.preview("--json")
         (tmp_path / "preview.json").write_text(preview.output)
