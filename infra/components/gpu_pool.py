@@ -37,6 +37,10 @@ class Unverified(pulumi.RunError):
     """A pool's nodes are not verified. Pulumi prints a RunError's message without a traceback."""
 
 
+class LayoutForgotten(pulumi.RunError):
+    """Nodes have a layout that mig-manager would no longer know."""
+
+
 class GPUPool(pulumi.CustomResource):
     """A class of its own, because Pulumi's generic CustomResource has no `status`."""
 
@@ -182,6 +186,8 @@ def _foretell(pool: PoolPlan, live: Sequence[Any]) -> None:
 
 
 def _judge(pools: Mapping[str, PoolPlan], known: Mapping[str, Sequence[Any]]) -> bool:
+    if pulumi.runtime.is_dry_run():
+        _keeps_layouts(pools, known)
     findings = {}
     for pool, (status, metadata, _) in sorted(known.items()):
         if why := unverified(pool, status, int((metadata or {}).get("generation") or 0)):
@@ -197,6 +203,22 @@ def _judge(pools: Mapping[str, PoolPlan], known: Mapping[str, Sequence[Any]]) ->
         f"{text}\nNothing was rolled back. Once `kubectl wait gpupools --all "
         "--for=condition=Verified` succeeds, run `pulumi up` again."
     )
+
+
+def _keeps_layouts(pools: Mapping[str, PoolPlan], known: Mapping[str, Sequence[Any]]) -> None:
+    """Fails the preview, and so `up` before it changes anything.
+
+    Not only a warning, as the old layout is gone from mig-manager's config when the pool is read
+    in an `up`.
+    """
+    layouts = values.mig_parted_config(list(pools.values()))["mig-configs"]
+    lost = [
+        text
+        for name, (status, _, there) in sorted(known.items())
+        if (text := values.forgotten_layouts(pools[name], layouts, there, status))
+    ]
+    if lost:
+        raise LayoutForgotten("\n".join(spec.plain(line) for line in "\n".join(lost).split("\n")))
 
 
 def _is_kept(

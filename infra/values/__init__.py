@@ -18,6 +18,7 @@ from infra.values.eks_autoscaler import (
 )
 from infra.values.eks_user_data import eks_user_data
 from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
+from infra.values.forgotten_layouts import forgotten_layouts
 from infra.values.helm_charts import ChartAddress
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
@@ -114,6 +115,7 @@ __all__ = [
     "chart_of",
     "driver_installers",
     "eks_user_data",
+    "forgotten_layouts",
     "google_condition",
     "google_role",
     "host_files",

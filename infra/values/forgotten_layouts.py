@@ -1,0 +1,95 @@
+"""Layouts by GPU index that nodes still have and that mig-manager's config would no longer have.
+
+Of layouts that all GPUs of a node share the config has every one (`infra.plan.layout_names`). With
+a name that it lacks, mig-manager fails a node at its next start, which is when the config changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.plan import PoolPlan
+from infra.plan.layout_names import ALL_DISABLED
+
+
+def forgotten_layouts(
+    pool: PoolPlan,
+    known: Collection[str],
+    live: Mapping[str, Any] | None,
+    status: Mapping[str, Any] | None,
+) -> str | None:
+    """What the stack file must say in addition; None where nodes have known layouts only.
+
+    known: names of the layouts in the config to come. live, status: of the GPUPool in the cluster;
+    None where it is not there.
+    """
+    there = dict(_carried(live or {}, status or {}))
+    lost = {name: desired for name, desired in there.items() if name not in known}
+    # The engine's numbers are floats.
+    total = int(((status or {}).get("nodes") or {}).get("total") or 0)
+    if pool.mig_config is None or total == 0 or not lost:
+        return None
+    values = ", ".join(filter(None, map(_as_written, lost.values())))
+    said = (
+        f"pool {pool.name}: its nodes may have layout {', '.join(lost)}, by GPU index, which "
+        "mig-manager would no longer know: it fails such a node at its next start."
+    )
+    if not values:
+        return (
+            f"{said} List that layout under partition.previous until no node has it "
+            "(docs/reference/stack-file.md)."
+        )
+    where = "partition"
+    if pool.mig_config == ALL_DISABLED:
+        where = "partition, as {mode: operator, config: all-disabled, previous: …},"
+    return (
+        f"{said} Until no node has it (`kubectl get nodes -L nvidia.com/mig.config`), add to the "
+        f"pool's {where} in the stack file:\n  previous: [{values}]"
+    )
+
+
+def _carried(
+    live: Mapping[str, Any], status: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names of the layouts that nodes may have, each with a node's desired state."""
+    proven = [entry for entry in status.get("provenLayouts") or () if entry.get("migConfig")]
+    declared = {"migConfig": live.get("migConfig"), "desiredState": live.get("desiredState")}
+    texts = {one["migConfig"]: one.get("desiredState") for one in (*proven, declared)}
+    wanted = status.get("layout") or live.get("migConfig")
+    verified = any(
+        one.get("type") == "Verified" and one.get("status") == "True"
+        for one in status.get("conditions") or ()
+    )
+    # Not all nodes have the wanted one: others have the last one that was proven.
+    last = [] if verified else [entry["migConfig"] for entry in proven[:1]]
+    for name in dict.fromkeys([*filter(None, (wanted, live.get("migConfig"))), *last]):
+        yield str(name), _read(texts.get(name))
+
+
+def _read(desired: str | None) -> Mapping[str, Any]:
+    try:
+        found = json.loads(desired or "")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _as_written(desired: Mapping[str, Any]) -> str:
+    """`[{index: [0], layout: {1g.5gb: 7}}, {index: [1, 2, 3], layout: {}}]`; empty if unknown."""
+    groups: list[tuple[Mapping[str, int], list[int]]] = []
+    entries: Sequence[Mapping[str, Any]] = desired.get("gpus") or ()
+    for entry in entries:
+        layout = entry.get("instances") or {}
+        for other, indexes in groups:
+            if other == layout:
+                indexes.append(entry["index"])
+                break
+        else:
+            groups.append((layout, [entry["index"]]))
+    written = ", ".join(
+        f"{{index: {indexes}, layout: {{{', '.join(f'{k}: {v}' for k, v in layout.items())}}}}}"
+        for layout, indexes in groups
+    )
+    return f"[{written}]" if written else ""
