@@ -11,6 +11,7 @@ from tests.rehearsal.scenario.whole_run.invariants import (
     CHANGE,
     CONDITION,
     JUST_S,
+    LAYOUT,
     POOL,
     STATE,
     TAINT,
@@ -54,6 +55,7 @@ def node(
     ready: bool = True,
     state: str = "success",
     reason: str = "PartitionsMatch",
+    layout: str = "",
 ) -> dict[str, Any]:
     notes = {VERIFIED_BOOT: verified} if verified else {}
     if phase:
@@ -67,7 +69,7 @@ def node(
             "name": name,
             "uid": uid or f"uid-{name}",
             "resourceVersion": str(version),
-            "labels": {POOL: "p", STATE: state},
+            "labels": {POOL: "p", STATE: state, LAYOUT: layout},
             "annotations": notes,
         },
         "spec": {"taints": [{"key": TAINT}] if held else [], "unschedulable": cordoned},
@@ -223,6 +225,26 @@ def test_a_taint_that_is_lifted_without_a_match_of_this_boot(
     seen.see_node(node("a", version=22, boot="b2", verified="b2"), 101)
     seen.see_report(report("a", version=23, boot="b2"))
     assert "a is let go without a match" in found(seen)
+
+
+@pytest.mark.parametrize(("observed", "right"), [("old-hash", True), ("new-hash", False)])
+def test_after_an_undo_a_match_with_the_earlier_layout_is_asked_for(
+    seen: Invariants, observed: str, right: bool
+) -> None:
+    """In the status; the spec still declares the layout to which the change was undone."""
+    spec = {"layoutHash": "new-hash", "migConfig": "new"}
+    known = [{"migConfig": "new", "layoutHash": "new-hash"}]
+    known.append({"migConfig": "old", "layoutHash": "old-hash"})
+    status = {"observedGeneration": 2, "layout": "old", "provenLayouts": known}
+    pool = {"metadata": {"name": "p", "generation": 2}, "spec": spec, "status": status}
+    seen.see_pool(pool, 50)
+    seen.see_node(node("a", version=20, held=True, layout="old"), 100)
+    made = report("a", version=21)
+    made["report"]["observedHash"] = observed
+    seen._reports["a"].clear()
+    seen.see_report(made)
+    seen.see_node(node("a", version=22, layout="old"), 101)
+    assert ("a is let go without a match" not in found(seen)) is right
 
 
 def test_an_eviction_that_the_budget_does_not_allow(seen: Invariants) -> None:

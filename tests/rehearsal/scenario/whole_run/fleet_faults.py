@@ -75,6 +75,8 @@ class Fleet:
     """Nodes with GPUs that were spoilt or held."""
     missing: set[str] = field(default_factory=set)
     """Nodes whose Node object was deleted, while their machines run."""
+    cut: set[str] = field(default_factory=set)
+    """Nodes with a GPU that somebody has partitioned by hand."""
     taken: int = 0
     """Machines that the cloud has taken."""
 
@@ -207,6 +209,27 @@ class Fleet:
         self.broken.add(node)
         return True
 
+    def stray_programs_end(self) -> None:
+        """Those of `use`; nobody repairs anything."""
+        for silicon in self.environment.root.glob("clusters/*/nodes/*/silicon/state"):
+            state.end_processes(silicon)
+
+    def cut_by_hand(self, node: str) -> bool:
+        """As somebody with nvidia-smi, who tells mig-manager nothing."""
+        silicon = self.silicon(node)
+        if silicon is None or not state.load(silicon).gpus[3].mig:
+            return False
+        state.repartition(silicon, 3, ["2g.10gb"] * 3)
+        self.cut.add(node)
+        return True
+
+    def mig_managers(self, node: str) -> list[str]:
+        """Uids of its pods of mig-manager."""
+        found = self.client.get(
+            _OPERANDS, labelSelector="app=nvidia-mig-manager", fieldSelector=f"spec.nodeName={node}"
+        )["items"]
+        return [str(pod["metadata"]["uid"]) for pod in found]
+
     def restart_mig_manager(self, node: str) -> None:
         """What the pages advise where mig-manager has failed or hangs."""
         pods = self.client.get(
@@ -243,7 +266,7 @@ class Fleet:
         self.client.patch(f"{POOLS}/{self.pool}", {"spec": layout.pool}, kind="merge")
 
     def ask(self, what: str | None) -> None:
-        """Of the rollout: paused, aborted; None resumes it."""
+        """Of the rollout: paused, aborted, undo:LAYOUT; None resumes it."""
         note = {"metadata": {"annotations": {_ROLLOUT: what}}}
         self.client.patch(f"{POOLS}/{self.pool}", note, kind="merge")
 
@@ -275,7 +298,7 @@ class Fleet:
         faults.repair(self.environment)
         for silicon in self.environment.root.glob("clusters/*/nodes/*/silicon/state"):
             state.heal(silicon)
-            state.end_processes(silicon)
+        self.stray_programs_end()
         self.broken.clear()
         self.ask(None)
         for name in sorted(self.invariants.cordoned_by_people):
@@ -286,8 +309,10 @@ class Fleet:
             self.preempt(name)
         self.missing.clear()
         for node in self.nodes():
-            if node["metadata"]["labels"].get(STATE) in ("failed", "pending"):
-                self.restart_mig_manager(node["metadata"]["name"])
+            name = node["metadata"]["name"]
+            if node["metadata"]["labels"].get(STATE) in ("failed", "pending") or name in self.cut:
+                self.restart_mig_manager(name)
+        self.cut.clear()
 
 
 def _is_free(port: int | None) -> bool:
@@ -325,7 +350,8 @@ class Drawn:
             "a process keeps a partition": (2, self._use),
             "an Xid": (1, self._xid),
             "a GPU is lost": (1, self._lose),
-            "people ask": (2, self._ask),
+            "a GPU is partitioned by hand": (1, self._cut),
+            "people ask": (3, self._ask),
             "an agent is killed": (2, self._kill_agent),
             "the pool is scaled": (1, self._scale),
             "people cordon a node": (1, self._cordon),
@@ -428,8 +454,12 @@ class Drawn:
         self.fleet.broken.add(node)
         return f"GPU 2 of {node}"
 
+    def _cut(self, node: str) -> str:
+        return f"GPU 3 of {node}" if self.fleet.cut_by_hand(node) else ""
+
     def _ask(self, node: str) -> str:
-        asked = self._random.choice(["paused", "aborted", None, None])
+        undo = f"undo:{self.layouts[self._wanted].pool['migConfig']}"
+        asked = self._random.choice(["paused", "aborted", undo, None, None])
         self.fleet.ask(asked)
         return asked or "resumed"
 
@@ -459,7 +489,7 @@ class Drawn:
         return node
 
     def _mend(self, node: str) -> str:
-        if not (self.fleet.broken or self.fleet.missing):
+        if not (self.fleet.broken or self.fleet.missing or self.fleet.cut):
             return ""
         self.fleet.put_right()
         return "GPUs, holds, cordons of theirs, missing machines"

@@ -276,10 +276,16 @@ class Invariants:
     def see_pool(self, raw: Mapping[str, Any], at: float) -> None:
         if raw["metadata"]["name"] != self.pool:
             return
+        status = raw.get("status") or {}
         layout_hash, self._layout = raw["spec"]["layoutHash"], raw["spec"].get("migConfig", "")
+        if status.get("observedGeneration") == raw["metadata"].get("generation"):
+            # After an undo the nodes are to have an earlier layout than the spec's.
+            for known in status.get("provenLayouts") or ():
+                if known["migConfig"] == status.get("layout") != self._layout:
+                    layout_hash, self._layout = known["layoutHash"], known["migConfig"]
+                    break
         if not self._hashes or self._hashes[-1][1] != layout_hash:
             self._hashes.append((at, layout_hash))
-        status = raw.get("status") or {}
         for condition in status.get("conditions") or ():
             self._said_of(f"condition {condition['type']}", condition["reason"])
         for node in status.get("failingNodes") or ():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -252,13 +253,26 @@ def test_a_canary_that_fails_is_the_only_node_that_changes(
     assert len(fleet.invariants.begun) == before + 1
 
 
-def test_repaired_it_goes_on_whatever_happens_to_nodes_and_controllers(
+def test_when_the_cause_has_gone_the_controller_mends_the_node_and_goes_on_by_itself(
+    fleet: Fleet, watcher: Watcher, layouts: tuple[Layout, Layout]
+) -> None:
+    """mig-manager has given up, and tries again only when it is restarted."""
+    (stuck,) = changes(fleet, "Failed")
+    before = fleet.mig_managers(stuck)
+    fleet.stray_programs_end()
+    until(lambda: not set(before) & set(fleet.mig_managers(stuck)), "it is restarted", 1500)
+    comes_to_rest(fleet, watcher, f"{stuck} was stuck")
+    assert labels_of(fleet) == {OLD}
+    fleet.broken.clear()
+
+
+def test_a_change_goes_on_whatever_happens_to_nodes_and_controllers(
     fleet: Fleet, watcher: Watcher, layouts: tuple[Layout, Layout]
 ) -> None:
     """A Node is deleted in the middle of its drain, a machine is taken in the middle of its change,
     another one reboots; and a controller is killed every few seconds.
     """
-    fleet.put_right()
+    fleet.want(layouts[1])
     history = []
 
     def draining() -> str:
@@ -294,7 +308,59 @@ def test_repaired_it_goes_on_whatever_happens_to_nodes_and_controllers(
     # Its machine runs, and registers no more: it is ended in the cloud.
     assert fleet.preempt(deleted)
     comes_to_rest(fleet, watcher, "\n".join(history))
-    assert {n["metadata"]["labels"]["nvidia.com/mig.config"] for n in fleet.nodes()} == {OLD}
+    assert labels_of(fleet) == {NEW}
+
+
+def test_the_api_server_is_restarted_in_the_middle_of_a_change(
+    fleet: Fleet, watcher: Watcher, layouts: tuple[Layout, Layout]
+) -> None:
+    """Ended in order, and killed; its data stay, in etcd."""
+    before = len(fleet.invariants.begun)
+    fleet.want(layouts[0])
+    until(lambda: changes(fleet, "Applying"), "a node is cut")
+    fleet.restart_api_server(signal.SIGTERM)
+    until(lambda: len(fleet.invariants.begun) > before + 1, "another node begins")
+    until(lambda: changes(fleet, "Draining", "Applying"), "it changes")
+    fleet.restart_api_server(signal.SIGKILL)
+    comes_to_rest(fleet, watcher, "the API server was restarted twice")
+    begun = {name for _, name in fleet.invariants.begun[before:]}
+    assert len(begun) == 8, "each node has changed"
+
+
+def test_a_change_is_undone_under_pods_with_a_budget(
+    fleet: Fleet, watcher: Watcher, layouts: tuple[Layout, Layout]
+) -> None:
+    """Nodes that have changed, or are about to, go back; no other one changes."""
+    before, evicted = len(fleet.invariants.begun), fleet.invariants.evictions
+    fleet.want(layouts[1])
+    until(lambda: NEW in labels_of(fleet), "a node has the new layout")
+    fleet.ask(f"undo:{NEW}")
+    until(lambda: is_undone(fleet), "every node is in service with the old layout", _AT_REST_S)
+    assert watcher.judged() == []
+    begun = {name for _, name in fleet.invariants.begun[before:]}
+    assert 1 <= len(begun) < 8
+    assert fleet.invariants.evictions > evicted
+    # With the old layout in the stack file again the pool is as declared, and nothing changes.
+    begun_so_far = len(fleet.invariants.begun)
+    fleet.want(layouts[0])
+    comes_to_rest(fleet, watcher, "the change was undone")
+    assert len(fleet.invariants.begun) == begun_so_far
+    fleet.ask(None)
+
+
+def labels_of(fleet: Fleet) -> set[str]:
+    return {node["metadata"]["labels"]["nvidia.com/mig.config"] for node in fleet.nodes()}
+
+
+def is_undone(fleet: Fleet) -> bool:
+    fleet.kubelets_report()
+    nodes = [read_node(raw, 0.0) for raw in fleet.nodes()]
+    return (
+        fleet.condition("Verified") == ("False", "RolloutUndone")
+        and all(not node.out and not node.unproven for node in nodes)
+        and labels_of(fleet) == {OLD}
+        and ready(fleet) == REPLICAS
+    )
 
 
 def test_without_the_taint_a_pod_gets_a_whole_gpu_and_with_it_none_does(

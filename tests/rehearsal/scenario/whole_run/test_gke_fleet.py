@@ -295,32 +295,6 @@ def test_a_refresh_finds_no_drift(run: Run) -> None:
     assert outcome.code == 0, outcome.output
 
 
-def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
-    """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
-    name = _node(run.environment)["metadata"]["name"]
-    pool = f"{GPU_POOLS}/{POOL}"
-    run.client.delete(f"/api/v1/nodes/{name}")
-
-    def too_few() -> bool:
-        conditions = run.client.get(pool)["status"]["conditions"]
-        return any(one["reason"] == "TooFewNodes" for one in conditions)
-
-    until(too_few, "the pool has too few nodes")
-    preview = run.engine.preview("--expect-no-changes")
-    assert preview.code == 0, preview.output
-    assert "TooFewNodes" in preview.output
-    assert f"changes nothing of pool {POOL}, so it does not wait for it and fails" in preview.output
-    up = run.engine.up()
-    assert up.code != 0
-    assert f"pool {POOL}: not verified (TooFewNodes)" in up.output
-    assert "comes back only when its instance is replaced" in up.output
-    # As people who delete its instance in the cloud.
-    faults.inject(run.environment, SpotPreemption(pool=POOL, node=0))
-    until_verified(run.client)
-    again = run.engine.up("--expect-no-changes")
-    assert again.code == 0, again.output
-
-
 def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
     node = _node(run.environment)
     labels, taints = (
@@ -357,6 +331,32 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
         uuids.append(device["uuid"])
     assert len(set(uuids)) == 2
     inside.delete(run.client, *paths)
+
+
+def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
+    """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
+    name = _node(run.environment)["metadata"]["name"]
+    pool = f"{GPU_POOLS}/{POOL}"
+    run.client.delete(f"/api/v1/nodes/{name}")
+
+    def too_few() -> bool:
+        conditions = run.client.get(pool)["status"]["conditions"]
+        return any(one["reason"] == "TooFewNodes" for one in conditions)
+
+    until(too_few, "the pool has too few nodes")
+    preview = run.engine.preview("--expect-no-changes")
+    assert preview.code == 0, preview.output
+    assert "TooFewNodes" in preview.output
+    assert f"changes nothing of pool {POOL}, so it does not wait for it and fails" in preview.output
+    up = run.engine.up()
+    assert up.code != 0
+    assert f"pool {POOL}: not verified (TooFewNodes)" in up.output
+    assert "comes back only when its instance is replaced" in up.output
+    # As people who delete its instance in the cloud.
+    faults.inject(run.environment, SpotPreemption(pool=POOL, node=0))
+    until_verified(run.client)
+    again = run.engine.up("--expect-no-changes")
+    assert again.code == 0, again.output
 
 
 def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
