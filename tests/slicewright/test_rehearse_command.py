@@ -242,6 +242,38 @@ class TestFault:
         assert told in str(refused.value)
 
 
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """One that claims to run, without any node."""
+    monkeypatch.setattr(Environment, "is_running", property(lambda self: True))
+    return ended(tmp_path, "s0")
+
+
+def test_the_name_of_a_node_that_runs_needs_a_fault(
+    capsys: pytest.CaptureFixture[str], running: Environment
+) -> None:
+    where = ("--stack", "s0", "--directory", running.root.parent)
+    code, said = _run(capsys, "break", "--node", "gke-main-1", *where)
+    assert code == cli.BAD_INPUT
+    assert "for a node that runs add --fault xid, lost-gpu, repartition" in said
+
+
+def test_a_node_that_is_not_there_cannot_be_broken(
+    capsys: pytest.CaptureFixture[str], running: Environment
+) -> None:
+    where = ("--stack", "s0", "--directory", running.root.parent)
+    code, said = _run(capsys, "break", "--fault", "xid", "--node", "gke-main-1", *where)
+    assert code == cli.BAD_INPUT
+    assert "--node gke-main-1: there is no such node; there are no nodes with GPUs yet" in said
+
+
+def test_where_nothing_is_broken_repair_says_so(
+    capsys: pytest.CaptureFixture[str], running: Environment
+) -> None:
+    where = ("--stack", "s0", "--directory", running.root.parent)
+    assert _run(capsys, "repair", *where) == (cli.PROVEN, "no node had a fault\n")
+
+
 def test_nothing_to_destroy_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, told = _run(capsys, "destroy", "--directory", tmp_path)
     assert code == cli.PROVEN

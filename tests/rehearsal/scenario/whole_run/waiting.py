@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleet_controller import api
-from kubeapi import Client
+from kubeapi import ApiError, Client
 
 GPU_POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"
 
@@ -32,11 +32,16 @@ def until_verified(client: Client) -> None:
 
 
 def until_serving_again(client: Client, node: str, boot: str) -> None:
-    """Until a node is proven in another boot than `boot`, and open to pods."""
+    """Until a node of that name is proven in another boot than `boot`, and open to pods."""
 
     def serving() -> bool:
-        found = client.get(f"/api/v1/nodes/{node}")
-        report = client.get(f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{node}")["report"]
+        try:
+            found = client.get(f"/api/v1/nodes/{node}")
+            report = client.get(f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{node}")["report"]
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            return False  # its machine has just been replaced, or it has not reported yet
         booted = found["status"]["nodeInfo"]["bootID"]
         return bool(
             booted == report["bootID"] != boot
