@@ -268,7 +268,7 @@ def _gpu(
         pods = landing.by_profile if landing is not None else {}
         for line in draw(gpu, placements, width=console.width - 4, pods=pods):
             console.print(Text("    ") + line, soft_wrap=True)
-        if named := [one for one in landing.deployments if one.profiles] if landing else []:
+        if landing is not None and (named := [one for one in landing.deployments if one.profiles]):
             letters = ", ".join(f"{landing.letter(one)} = {one.name}" for one in named)
             _line(console, f"            {letters}")
 

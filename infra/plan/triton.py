@@ -57,6 +57,8 @@ def check_triton(asked: spec.TritonWorkload, path: spec.Path, stated: Stated) ->
         )
     for i, argument in enumerate(asked.extra_args):
         flag = meant(argument, _CHECKED)
+        if flag is None:
+            continue
         if flag in _TYPED:
             yield refuse(
                 (*path, "extra_args", i),

@@ -69,6 +69,8 @@ def check_vllm(asked: spec.VllmWorkload, path: spec.Path, stated: Stated) -> Che
 def _check_argument(argument: str, at: spec.Path) -> Checked[None]:
     name, equals, value = argument.partition("=")
     flag = meant(f"{name.replace('_', '-')}{equals}{value}", _CHECKED)
+    if flag is None:
+        return
     if flag in _TYPED:
         yield refuse(at, f"{flag} has a key of its own, which is checked", f"use {_TYPED[flag]}")
     elif flag in _OTHER_GPUS:
