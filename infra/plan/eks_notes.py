@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from infra import catalog
 from infra.plan.eks_addons import NODE_MONITORING
 from infra.plan.eks_identities import AGENT
-from infra.plan.fleet import EksClusterPlan, EksPoolPlan
+from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
+
+_GROUPS_OF_A_CLUSTER: Final = 30
+_NODES_OF_A_GROUP: Final = 450
+"""By default. Source: EKS user guide, "Amazon EKS service quotas"."""
 
 
 def cluster_notes(cluster: EksClusterPlan) -> list[str]:
@@ -40,6 +46,25 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
         *_updates(pool),
         *_repair(pool, cluster),
     ]
+
+
+def quota_notes(fleet: EksFleetPlan) -> list[str]:
+    """What EKS allows an account that has not asked for more."""
+    sizes = {fleet.system.name: fleet.system.nodes.max}
+    sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
+    found = [
+        f"pool {name}: EKS gives a node group {_NODES_OF_A_GROUP} nodes at most, and not {most}, "
+        "until the account's quota L-BD136A63 is raised; `slicewright doctor` asks for it"
+        for name, most in sizes.items()
+        if most > _NODES_OF_A_GROUP
+    ]
+    if len(sizes) > _GROUPS_OF_A_CLUSTER:
+        found.append(
+            f"cluster {fleet.cluster.name}: {len(sizes)} node groups, with the system pool's: EKS "
+            f"allows {_GROUPS_OF_A_CLUSTER} in a cluster until the account's quota L-6D54EA21 is "
+            "raised; `slicewright doctor` asks for it"
+        )
+    return found
 
 
 def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:

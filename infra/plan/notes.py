@@ -40,6 +40,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
     found = []
     if isinstance(fleet, EksFleetPlan):
         found += eks_notes.cluster_notes(fleet.cluster)
+        found += eks_notes.quota_notes(fleet)
         found += address_notes(fleet)
         found += autoscaler_notes(fleet)
     if isinstance(fleet, GkeFleetPlan):

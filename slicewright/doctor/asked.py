@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from infra.plan import ByoFleetPlan, EksFleetPlan, GkeFleetPlan
@@ -16,8 +17,15 @@ from slicewright.doctor import (
     google,
     state,
 )
-from slicewright.doctor.eks_existing_checks import group_taken, groups_taken
-from slicewright.doctor.findings import Finding, fails, refused_by_the_program
+from slicewright.doctor.eks_existing_checks import taken
+from slicewright.doctor.findings import (
+    Finding,
+    Taken,
+    fails,
+    name_taken,
+    refused_by_the_program,
+)
+from slicewright.doctor.gke_existing_checks import pools_taken
 from slicewright.stack_config import setting
 
 
@@ -27,9 +35,7 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
-    for group in groups_taken(fleet, answers.existing):
-        owned = state.owned(stack, _EKS_GROUP, f"{name}:{group}")
-        found.append(group_taken(fleet, group, owned))
+    found += _taken(taken(fleet, answers.existing), stack)
     if answers.rights is not None:
         account, rights = answers.identity.account, _rights(file, stack)
         found += eks_rights.findings(answers.rights, account=account, rights=rights)
@@ -58,6 +64,7 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
         cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
         account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
     )
+    found = [*found, *_taken(pools_taken(fleet, answers.existing, project=project), stack)]
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
     return [*refused_by_the_program(fleet), *found, *rights]
 
@@ -73,6 +80,12 @@ def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
     ]
 
 
+def _taken(there: Iterable[Taken], stack: str | None) -> list[Finding]:
+    return [
+        name_taken(one.asked, state.owned(stack, one.type, one.id), one.remedy) for one in there
+    ]
+
+
 def _rights(file: Path, stack: str | None) -> str:
     """The command that prints what the stack needs."""
     return f"slicewright rights {f'-s {stack}' if stack else file}"
@@ -80,6 +93,5 @@ def _rights(file: Path, stack: str | None) -> str:
 
 _NAMESPACE = "kubernetes:core/v1:Namespace"
 _EKS = "aws:eks/cluster:Cluster"
-_EKS_GROUP = "aws:eks/nodeGroup:NodeGroup"
 _GKE = "gcp:container/cluster:Cluster"
 _ACCOUNT = "gcp:serviceaccount/account:Account"

@@ -46,12 +46,41 @@ def ask_existing(
         reach=reach(endpoint) if endpoint else NotAnswered(why="it has no endpoint yet"),
         monitored=session.answer("eks:DescribeAddon", lambda: _monitored(session, cluster.name)),
         groups=session.answer("eks:ListNodegroups", lambda: _groups(session, cluster.name)),
+        mode=found.get("accessConfig", {}).get("authenticationMode", "CONFIG_MAP"),
+        principals=session.answer(
+            "eks:ListAccessEntries", lambda: _principals(session, cluster.name)
+        )
+        if cluster.access
+        else frozenset(),
+        associations=session.answer(
+            "eks:ListPodIdentityAssociations", lambda: _associations(session, cluster.name)
+        )
+        if cluster.pod_identities
+        else {},
     )
 
 
 def _groups(session: AwsSession, cluster: str) -> frozenset[str]:
     pages = session.client("eks").get_paginator("list_nodegroups").paginate(clusterName=cluster)
     return frozenset(name for page in pages for name in page["nodegroups"])
+
+
+def _principals(session: AwsSession, cluster: str) -> frozenset[str]:
+    pages = session.client("eks").get_paginator("list_access_entries").paginate(clusterName=cluster)
+    return frozenset(arn for page in pages for arn in page["accessEntries"])
+
+
+def _associations(session: AwsSession, cluster: str) -> Mapping[tuple[str, str], str]:
+    pages = (
+        session.client("eks")
+        .get_paginator("list_pod_identity_associations")
+        .paginate(clusterName=cluster)
+    )
+    return {
+        (one["namespace"], one["serviceAccount"]): one["associationId"]
+        for page in pages
+        for one in page["associations"]
+    }
 
 
 def _monitored(session: AwsSession, cluster: str) -> bool:

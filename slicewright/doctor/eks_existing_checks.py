@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from infra import values
 from infra.plan import NODE_MONITORING, EksFleetPlan
@@ -11,9 +11,8 @@ from slicewright.doctor.findings import (
     Answer,
     Finding,
     NotAnswered,
-    Owned,
+    Taken,
     fails,
-    name_taken,
     not_asked,
     ok,
 )
@@ -35,6 +34,12 @@ class ExistingEksCluster:
     """Whether it has EKS's node monitoring agent as an add-on."""
     groups: Answer[frozenset[str]]
     """Names of its node groups."""
+    mode: str
+    """API, API_AND_CONFIG_MAP or CONFIG_MAP: how it knows who may use its API."""
+    principals: Answer[frozenset[str]] = frozenset()
+    """ARNs that have an access entry; asked for where the plan makes one."""
+    associations: Answer[Mapping[tuple[str, str], str]] = field(default_factory=dict)
+    """Namespace and service account -> ID of its pod identity; asked for as `principals`."""
 
 
 def existing_cluster(
@@ -57,28 +62,74 @@ def existing_cluster(
     yield from _version(fleet, answer.version, asked)
     yield _reach(fleet, answer)
     yield from _monitored(fleet, answer.monitored)
-    if isinstance(answer.groups, NotAnswered):
-        yield not_asked(f"node groups of {asked}", answer.groups)
+    yield from _mode(fleet, answer.mode, asked)
+    for what, listed in (
+        ("node groups", answer.groups),
+        ("access entries", answer.principals),
+        ("pod identities", answer.associations),
+    ):
+        if isinstance(listed, NotAnswered):
+            yield not_asked(f"{what} of {asked}", listed)
 
 
-def groups_taken(fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]) -> tuple[str, ...]:
-    """Names of the plan's node groups that the cluster has already: of this stack, or another's."""
-    if answer is None or isinstance(answer, NotAnswered) or isinstance(answer.groups, NotAnswered):
-        return ()
-    wanted = (fleet.system.name, *(pool.name for pool in fleet.node_groups))
-    return tuple(name for name in wanted if name in answer.groups)
-
-
-def group_taken(fleet: EksFleetPlan, group: str, owned: Owned) -> Finding:
-    """Of a name that is taken. owned: whether this stack made the node group."""
+def taken(fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]) -> Iterator[Taken]:
+    """What the plan would create in the cluster and is there: this stack's, or another's."""
+    if answer is None or isinstance(answer, NotAnswered):
+        return
     cluster, region = fleet.cluster.name, fleet.cluster.region
-    remedy = (
-        f"delete that one: aws eks delete-nodegroup --cluster-name {cluster} --nodegroup-name "
-        f"{group} --region {region}"
+    of_cluster = f"existing cluster {cluster}"
+    where = f"--cluster-name {cluster}"
+    if not isinstance(answer.groups, NotAnswered):
+        for name in (fleet.system.name, *(pool.name for pool in fleet.node_groups)):
+            if name in answer.groups:
+                other = "" if name == fleet.system.name else "write another name for the pool, or "
+                yield Taken(
+                    type="aws:eks/nodeGroup:NodeGroup",
+                    id=f"{cluster}:{name}",
+                    asked=f"node group {name} of {of_cluster}",
+                    remedy=f"{other}delete that one: aws eks delete-nodegroup {where} "
+                    f"--nodegroup-name {name} --region {region}",
+                )
+    if not isinstance(answer.principals, NotAnswered):
+        for entry in fleet.cluster.access:
+            if entry.principal in answer.principals:
+                yield Taken(
+                    type="aws:eks/accessEntry:AccessEntry",
+                    id=f"{cluster}:{entry.principal}",
+                    asked=f"access entry of {entry.principal} in {of_cluster}",
+                    remedy="leave it out of cluster.access.entries, or delete that one: aws eks "
+                    f"delete-access-entry {where} --principal-arn {entry.principal} "
+                    f"--region {region}",
+                )
+    if not isinstance(answer.associations, NotAnswered):
+        for account in service_accounts(fleet):
+            if (found := answer.associations.get(account)) is not None:
+                yield Taken(
+                    type="aws:eks/podIdentityAssociation:PodIdentityAssociation",
+                    id=found,
+                    asked=f"pod identity of service account {'/'.join(account)} in {of_cluster}",
+                    remedy="leave it out of cluster.pod_identities, or delete that one: aws eks "
+                    f"delete-pod-identity-association {where} --association-id {found} "
+                    f"--region {region}",
+                )
+
+
+def service_accounts(fleet: EksFleetPlan) -> tuple[tuple[str, str], ...]:
+    """Namespace and name of those to which the stack gives an IAM role in the cluster."""
+    return tuple((one.namespace, one.service_account) for one in fleet.cluster.pod_identities)
+
+
+def _mode(fleet: EksFleetPlan, mode: str, asked: str) -> Iterator[Finding]:
+    """As infra/components/existing_eks_cluster.py refuses it in a preview."""
+    if not fleet.cluster.access or mode != "CONFIG_MAP":
+        return
+    yield fails(
+        f"authentication mode of {asked}",
+        f"is {mode}, in which EKS refuses access entries",
+        "leave cluster.access out, or let both be used, which cannot be taken back: aws eks "
+        f"update-cluster-config --name {fleet.cluster.name} --region {fleet.cluster.region} "
+        "--access-config authenticationMode=API_AND_CONFIG_MAP",
     )
-    if group != fleet.system.name:
-        remedy = f"write another name for the pool, or {remedy}"
-    return name_taken(f"node group {group} of existing cluster {cluster}", owned, remedy)
 
 
 def _version(fleet: EksFleetPlan, version: str, asked: str) -> Iterator[Finding]:

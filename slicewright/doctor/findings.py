@@ -97,6 +97,19 @@ def cluster_name(
             return ok(asked, "the name is free")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A resource that `pulumi up` would create and that is there already, whoever made it."""
+
+    type: str
+    """As in Pulumi's URNs."""
+    id: str
+    """As in Pulumi's state."""
+    asked: str
+    remedy: str
+    """Where another stack made it."""
+
+
 def name_taken(asked: str, owned: Owned, remedy: str) -> Finding:
     """Of something that exists and that `pulumi up` would create."""
     match owned:

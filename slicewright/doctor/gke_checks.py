@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from infra.plan import GkeFleetPlan
-from infra.spec import FlexStart, Queued, Reservation, Spot
 from slicewright.doctor.findings import (
     Answer,
     Finding,
@@ -29,43 +26,11 @@ from slicewright.doctor.gke_capacity_checks import (
 )
 from slicewright.doctor.gke_existing_checks import ExistingGkeCluster, existing_cluster
 from slicewright.doctor.gke_network_checks import Subnet, shared_vpc, subnet_findings
+from slicewright.doctor.gke_quota_checks import Quota, quota_findings
 from slicewright.doctor.key_checks import Keys, key_findings
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
 """Those that the program calls, besides Service Usage, which answers for them."""
-_GPUS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
-        "nvidia-l4": "NVIDIA_L4_GPUS",
-        "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-        "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-        "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
-    }
-)
-"""Accelerator type -> metric in a region's quotas; the others are not among them.
-
-Source: Compute Engine API v1, enum of Quota.metric. It has NVIDIA_H100_GPUS with the prefixes
-COMMITTED_ and PREEMPTIBLE_ only; on demand, and for newer GPUs, Cloud Quotas answers.
-"""
-_DISKS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "pd-standard": "DISKS_TOTAL_GB",
-        "pd-balanced": "SSD_TOTAL_GB",
-        "pd-ssd": "SSD_TOTAL_GB",
-        "hyperdisk-balanced": "HDB_TOTAL_GB",
-    }
-)
-_SYSTEM_DISK_GB: Final = 100
-"""pd-balanced, which GKE gives a node whose pool states no boot disk."""
-_SHARED_CPUS: Final = ("e2-", "n1-")
-"""Series whose vCPU count against CPUS; others have quotas of their own. Source: Compute Engine
-docs, "CPU quota"."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quota:
-    limit: float
-    usage: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +42,8 @@ class GoogleAnswers:
     """By the API's short name: whether it is on."""
     quotas: Answer[Mapping[str, Quota]]
     """Of the region, by metric."""
+    project_quotas: Answer[Mapping[str, Quota]]
+    """Of all regions together, by metric."""
     machines: Mapping[tuple[str, str], Answer[bool]]
     """Zone and machine type -> whether the zone has it."""
     versions: Answer[frozenset[str]]
@@ -109,29 +76,6 @@ def account_email(fleet: GkeFleetPlan, project: str) -> str:
     return f"{fleet.cluster.node_account_id}@{project}.iam.gserviceaccount.com"
 
 
-def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
-    """Metric -> GPUs, GB or vCPU of all nodes at their most.
-
-    Reserved machines are counted with the reservation, whether or not they run.
-    """
-    needed: Counter[str] = Counter()
-    if (system := fleet.system) is not None:
-        needed["SSD_TOTAL_GB"] += _SYSTEM_DISK_GB * system.nodes.max
-        if system.machine_type.startswith(_SHARED_CPUS):
-            needed["CPUS"] += system.machine.vcpus * system.nodes.max
-    for pool in fleet.pools:
-        nodes = pool.nodes.max
-        needed[_DISKS[pool.disk.type]] += pool.disk.size_gb * nodes
-        if isinstance(pool.capacity, Reservation):
-            continue
-        preemptible = isinstance(pool.capacity, Spot | FlexStart | Queued)
-        metric = _GPUS.get(pool.accelerator, pool.accelerator)
-        needed[f"PREEMPTIBLE_{metric}" if preemptible else metric] += pool.gpu_count * nodes
-        if pool.machine.name.startswith(_SHARED_CPUS) and not preemptible:
-            needed["CPUS"] += pool.machine.vcpus * nodes
-    return {metric: n for metric, n in needed.items() if n}
-
-
 def findings(
     fleet: GkeFleetPlan, answers: GoogleAnswers, *, cluster_owned: Owned, account_owned: Owned
 ) -> Iterator[Finding]:
@@ -139,7 +83,9 @@ def findings(
     project, location = answers.project, fleet.cluster.location
     yield from _apis(answers)
     yield from _machines(fleet, answers)
-    yield from _quotas(fleet, answers, cluster_owned)
+    yield from quota_findings(
+        fleet, answers.project_quotas, answers.quotas, cluster_owned, project=project
+    )
     yield from _version(fleet, answers)
     asked = f"cluster {fleet.cluster.name} in {location}"
     yield cluster_name(
@@ -191,45 +137,6 @@ def _machines(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:
                     f"gcloud compute machine-types list --filter=name={machine} --project "
                     f"{answers.project} names the zones that have it",
                 )
-
-
-def _quotas(fleet: GkeFleetPlan, answers: GoogleAnswers, owned: Owned) -> Iterator[Finding]:
-    region, project = fleet.cluster.region, answers.project
-    if isinstance(answers.quotas, NotAnswered):
-        yield not_asked(f"quotas of {region}", answers.quotas)
-        return
-    for metric, needed in sorted(quotas_needed(fleet).items()):
-        asked = f"quota {metric} in {region}"
-        found = answers.quotas.get(metric)
-        if found is None:
-            refusal = NotAnswered(
-                why="it is not among the quotas of a region that Compute Engine shows",
-                remedy="gcloud beta quotas info list --service=compute.googleapis.com "
-                f"--project={project}",
-            )
-            yield not_asked(asked, refusal)
-            continue
-        # What this stack runs already is part of the usage, and of what it needs.
-        used = 0.0 if owned == "yes" else found.usage
-        said = (
-            f"{_shown(found.limit)}, of which {used:.0f} are used; the stack's nodes take {needed}"
-        )
-        if used + needed <= found.limit:
-            yield ok(asked, said)
-            continue
-        yield fails(
-            asked,
-            said,
-            "gcloud beta quotas preferences create --service=compute.googleapis.com "
-            f"--quota-id={metric.replace('_', '-')}-per-project-region "
-            f"--preferred-value={used + needed:.0f} --dimensions=region={region} "
-            f"--project={project}",
-        )
-
-
-def _shown(limit: float) -> str:
-    """Compute Engine writes the largest int64 where there is no limit."""
-    return "no limit" if limit >= 2**62 else f"{limit:.0f}"
 
 
 def _version(fleet: GkeFleetPlan, answers: GoogleAnswers) -> Iterator[Finding]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from infra import values
 from infra.plan import GkeFleetPlan
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import (
+    Answer,
+    Finding,
+    NotAnswered,
+    Taken,
+    fails,
+    not_asked,
+    ok,
+)
 from slicewright.doctor.reach import Reach
 
 
@@ -23,6 +31,8 @@ class ExistingGkeCluster:
     """Whether its address is one of its VPC."""
     reach: Answer[Reach]
     """Of its endpoint, from here."""
+    pools: frozenset[str]
+    """Names of its node pools."""
 
 
 def existing_cluster(
@@ -58,6 +68,30 @@ def existing_cluster(
     if not reasons:
         yield ok(asked, f"fit for the pools, at {answer.version}")
     yield _reach(fleet, answer, project)
+
+
+def pools_taken(
+    fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
+) -> tuple[Taken, ...]:
+    """The plan's node pools whose names the cluster has already: this stack's, or another's."""
+    if answer is None or isinstance(answer, NotAnswered):
+        return ()
+    cluster, location = fleet.cluster.name, fleet.cluster.location
+    system = fleet.system.name if fleet.system else None
+    wanted = (*((system,) if system else ()), *(pool.name for pool in fleet.pools))
+    at = f"projects/{project}/locations/{location}/clusters/{cluster}"
+    return tuple(
+        Taken(
+            type="gcp:container/nodePool:NodePool",
+            id=f"{at}/nodePools/{name}",
+            asked=f"node pool {name} of existing cluster {cluster}",
+            remedy=("" if name == system else "write another name for the pool, or ")
+            + f"delete that one: gcloud container node-pools delete {name} --cluster={cluster} "
+            f"--location={location} --project={project}",
+        )
+        for name in wanted
+        if name in answer.pools
+    )
 
 
 def _reach(fleet: GkeFleetPlan, found: ExistingGkeCluster, project: str) -> Finding:

@@ -9,9 +9,10 @@ from urllib.parse import quote
 from infra.plan import GkeFleetPlan, GkeNetworkPlan
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.gke_capacity_checks import keys_needed, reservations_needed
-from slicewright.doctor.gke_checks import APIS, GoogleAnswers, Quota, account_email, machines_needed
+from slicewright.doctor.gke_checks import APIS, GoogleAnswers, account_email, machines_needed
 from slicewright.doctor.gke_existing_checks import ExistingGkeCluster
 from slicewright.doctor.gke_network_checks import Subnet
+from slicewright.doctor.gke_quota_checks import Quota
 from slicewright.doctor.gke_rights import batches, needed
 from slicewright.doctor.google_capacity import ask_keys, ask_reservations
 from slicewright.doctor.google_session import GoogleSession
@@ -30,7 +31,8 @@ def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:
     return GoogleAnswers(
         project=project,
         apis=apis,
-        quotas=asked.quotas(f"{where}/regions/{region}"),
+        quotas=asked.quotas(f"{where}/regions/{region}", "compute.regions.get"),
+        project_quotas=asked.quotas(where, "compute.projects.get"),
         machines={
             (zone, machine): asked.exists(
                 "compute",
@@ -73,6 +75,7 @@ def _existing(found: Mapping[str, Any] | NotAnswered | None) -> ExistingGkeClust
         workload_pool=found.get("workloadIdentityConfig", {}).get("workloadPool"),
         dataplane_v2=found.get("networkConfig", {}).get("datapathProvider") == "ADVANCED_DATAPATH",
         private=private and not by_name,
+        pools=frozenset(pool["name"] for pool in found.get("nodePools", ())),
         reach=reach(f"https://{server}") if server else NotAnswered(why="it has no endpoint yet"),
     )
 
@@ -93,12 +96,13 @@ class _Project(GoogleSession):
             for one in found["services"]
         }
 
-    def quotas(self, region: str) -> Answer[Mapping[str, Quota]]:
-        found = self.get("compute", region, "compute.regions.get")
+    def quotas(self, path: str, right: str) -> Answer[Mapping[str, Quota]]:
+        """path: of a region, or of the project for those of all regions together."""
+        found = self.get("compute", path, right)
         if isinstance(found, NotAnswered):
             return found
         if found is None:
-            return NotAnswered(why=f"the project has no region {region.rpartition('/')[2]}")
+            return NotAnswered(why=f"Compute Engine has no {path}")
         return {
             one["metric"]: Quota(limit=float(one["limit"]), usage=float(one.get("usage", 0)))
             for one in found.get("quotas", ())

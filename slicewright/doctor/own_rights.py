@@ -63,6 +63,10 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
         if cluster.existing
         else {"eks:DescribeAddonVersions"}
     )
+    if cluster.existing and cluster.access:
+        found |= {"eks:ListAccessEntries"}
+    if cluster.existing and cluster.pod_identities:
+        found |= {"eks:ListPodIdentityAssociations"}
     if cluster.existing or isinstance(cluster.network, ExistingNetwork):
         found |= {"ec2:DescribeSubnets", "ec2:DescribeVpcAttribute"}
     if cluster.nat_zones:
@@ -85,6 +89,7 @@ def _of_gke(fleet: GkeFleetPlan) -> set[str]:
     """In whichever project each is asked: that of a network, reservation or key may be another."""
     found = {
         "compute.machineTypes.get",
+        "compute.projects.get",
         "compute.regions.get",
         "container.clusters.get",
         "container.clusters.list",
@@ -94,8 +99,6 @@ def _of_gke(fleet: GkeFleetPlan) -> set[str]:
     network = fleet.cluster.network
     if network is not None:
         found |= {"compute.subnetworks.get"}
-        if network.project is not None:
-            found |= {"compute.projects.get"}
     if gke_reservations_needed(fleet, ""):
         found |= {"compute.reservations.get"}
     if gke_keys_needed(fleet):

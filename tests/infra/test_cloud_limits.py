@@ -178,6 +178,27 @@ def test_the_addresses_that_the_cni_keeps_are_told(nodes: str, addons: str, said
     assert said is any("in us-west-2a, whose subnet has 4091 addresses" in note for note in noted)
 
 
+@pytest.mark.parametrize(
+    ("pools", "nodes", "said"),
+    [
+        (30, 1, "31 node groups, with the system pool's: EKS allows 30"),
+        (29, 1, None),
+        (1, 451, "pool p0: EKS gives a node group 450 nodes at most, and not 451"),
+        (1, 450, None),
+    ],
+)
+def test_what_eks_gives_only_when_it_is_asked_is_told(
+    pools: int, nodes: int, said: str | None
+) -> None:
+    raw: Any = yaml.safe_load(EKS.format(pool="labels: {}"))
+    (pool,) = raw["node_pools"]
+    raw["node_pools"] = [{**pool, "name": f"p{i}", "nodes": {"count": nodes}} for i in range(pools)]
+    noted = plan.notes(plan.read(json.dumps(raw), spec.Source("x", raw)))
+    about = [note for note in noted if "until the account's quota" in note]
+    assert [said in note for note in about if said] == ([True] if said else [])
+    assert bool(about) is bool(said)
+
+
 def test_the_nodes_that_a_pool_has_more_at_first_are_told() -> None:
     raw: Any = yaml.safe_load(
         gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4")

@@ -13,6 +13,7 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
 from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.gke.quotas import check_networks
 from rehearsal.clouds.gcp.routers import Routers
 from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
 from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, ROUTERS, SUBNETWORKS
@@ -77,6 +78,7 @@ class Compute:
                 raise google_error(
                     409, f"The resource 'projects/{project}/global/networks/{name}' already exists"
                 )
+            check_networks(self._context, project)
             network = {
                 "routingConfig": {"routingMode": "REGIONAL"},
                 "networkFirewallPolicyEnforcementOrder": "AFTER_CLASSIC_FIREWALL",

@@ -1,4 +1,4 @@
-"""What Compute Engine tells of a region's quotas, and a zone's machine types and reservations."""
+"""What Compute Engine tells of quotas, and a zone's machine types and reservations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Offerings:
 
     def methods(self) -> Methods:
         return {
+            "projects.get": self._project,
             "regions.get": self._region,
             "machineTypes.get": _machine_type,
             "reservations.get": self._reservation,
@@ -36,6 +37,14 @@ class Offerings:
             "status": "UP",
             "zones": [f"{API}/projects/{project}/zones/{zone}" for zone in zones_of(region)],
             "quotas": quotas.shown(self._context, project, region),
+        }
+
+    def _project(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        project = params["project"]
+        return {
+            **common(f"{API}/projects/{project}", "compute#project"),
+            "name": project,
+            "quotas": quotas.shown_of_project(self._context, project),
         }
 
     def _reservation(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -10,6 +10,7 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.eks.checks import default_release
 from rehearsal.clouds.core.errors import CloudError
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
+from tests.rehearsal.clouds.aws.test_pod_identities import associate, make_role
 from tests.rehearsal.clouds.conftest import Aws
 from tests.slicewright.doctor.conftest import Doctor
 
@@ -304,6 +305,46 @@ def test_a_node_group_of_another_stack_is_named(doctor: Doctor) -> None:
     assert "1 would fail, 0 could not be asked" in said
     assert "node group system of existing cluster p4d: exists already" in said
     assert "delete-nodegroup --cluster-name p4d --nodegroup-name system" in said
+
+
+OPS = "arn:aws:iam::123456789012:role/ops"
+ENTRIES = (
+    f"access: {{entries: [{{principal: '{OPS}', policies: [{{name: AmazonEKSViewPolicy}}]}}]}}"
+)
+
+
+def test_a_cluster_that_takes_no_access_entries_is_named(doctor: Doctor) -> None:
+    existing_cluster(doctor)
+    code, said = doctor("s1", (THERE[0], f"{THERE[1]}\n      {ENTRIES}"))
+    assert code == NOT_PROVEN, said
+    assert "1 would fail" in said
+    assert "authentication mode of existing cluster p4d in eu-west-1: is CONFIG_MAP" in said
+    assert "--access-config authenticationMode=API_AND_CONFIG_MAP" in said
+
+
+def test_principals_and_service_accounts_that_have_access_already_are_named(
+    doctor: Doctor,
+) -> None:
+    aws = existing_cluster(doctor)
+    both = {"authenticationMode": "API_AND_CONFIG_MAP"}
+    aws.call("eks", "UpdateClusterConfig", name="p4d", accessConfig=both)
+    assert doctor.cloud.tasks.wait(60)
+    aws.role("ops", "ec2.amazonaws.com")
+    pods = make_role(aws, "sts:AssumeRole", "sts:TagSession")
+    made = associate(aws, pods, namespace="a", serviceAccount="b")
+    aws.call("eks", "CreateAccessEntry", clusterName="p4d", principalArn=OPS)
+    identities = (
+        "pod_identities: [{namespace: a, service_account: b, role: "
+        "'arn:aws:iam::123456789012:role/pods'}]"
+    )
+    change = (THERE[0], f"{THERE[1]}\n      {ENTRIES}\n      {identities}")
+    code, said = doctor("s1", change)
+    assert code == NOT_PROVEN, said
+    assert "2 would fail, 0 could not be asked" in said
+    assert f"access entry of {OPS} in existing cluster p4d: exists already" in said
+    assert f"delete-access-entry --cluster-name p4d --principal-arn {OPS} --region eu-w" in said
+    assert "pod identity of service account a/b in existing cluster p4d: exists already" in said
+    assert f"--association-id {made['associationId']}" in said
 
 
 def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:

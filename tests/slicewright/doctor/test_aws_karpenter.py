@@ -39,7 +39,7 @@ def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     [
         ({"spot_role": False}, ROLE, "aws iam create-service-linked-role"),
         ({"queues": ["another"]}, "SQS queue c-notices in eu-west-1", "aws sqs create-queue"),
-        (EMPTY, "0 vCPU, and the stack's nodes have 192", "request-service-quota-increase"),
+        (EMPTY, "0 vCPU; the stack's nodes have 192", "request-service-quota-increase"),
     ],
 )
 def test_what_karpenter_lacks_is_named(

@@ -30,6 +30,7 @@ EKS = ExistingEksCluster(
     reach=REACHED,
     monitored=False,
     groups=frozenset(),
+    mode="CONFIG_MAP",
 )
 GKE = ExistingGkeCluster(
     status="RUNNING",
@@ -39,6 +40,7 @@ GKE = ExistingGkeCluster(
     dataplane_v2=False,
     private=False,
     reach=REACHED,
+    pools=frozenset(),
 )
 
 

@@ -9,27 +9,32 @@ from typing import Any, get_args
 import pytest
 
 from infra import plan
-from infra.plan import GkeFleetPlan
+from infra.plan import GkeFleetPlan, GkeNetworkPlan
 from infra.spec import GkeDisk, OnDemand
 from rehearsal.clouds.gcp.models import document
-from slicewright.doctor import gke_checks
+from slicewright.doctor import gke_quota_checks
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned
 from slicewright.doctor.gke_checks import (
     APIS,
     GoogleAnswers,
-    Quota,
     findings,
     machines_needed,
-    quotas_needed,
 )
 from slicewright.doctor.gke_network_checks import Subnet
+from slicewright.doctor.gke_quota_checks import Quota, project_quotas_needed, quotas_needed
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 SILENT = NotAnswered(why="the right x.y.get is missing")
 AMPLE = {
     "SSD_TOTAL_GB": Quota(limit=9000, usage=0),
     "CPUS": Quota(limit=100, usage=0),
+    "IN_USE_ADDRESSES": Quota(limit=8, usage=0),
     "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=0),
+}
+OF_PROJECT = {
+    "CPUS_ALL_REGIONS": Quota(limit=500, usage=0),
+    "GPUS_ALL_REGIONS": Quota(limit=8, usage=0),
+    "NETWORKS": Quota(limit=5, usage=1),
 }
 
 
@@ -46,6 +51,7 @@ def answers(fleet: GkeFleetPlan, **changed: Any) -> GoogleAnswers:
         "project": "acme",
         "apis": dict.fromkeys(APIS, True),
         "quotas": AMPLE,
+        "project_quotas": OF_PROJECT,
         "machines": dict.fromkeys(machines_needed(fleet), True),
         "versions": frozenset({"1.35.2-gke.1", "1.36.1-gke.2"}),
         "cluster": False,
@@ -75,7 +81,7 @@ def test_a_project_that_has_everything_fails_in_nothing(fleet: GkeFleetPlan) -> 
         (
             {"quotas": {**AMPLE, "PREEMPTIBLE_NVIDIA_H100_GPUS": Quota(limit=8, usage=1)}},
             "quota PREEMPTIBLE_NVIDIA_H100_GPUS in us-central1",
-            "8, of which 1 are used; the stack's nodes take 8",
+            "8, of which 1 are used; the stack takes 8",
             "gcloud beta quotas preferences create --service=compute.googleapis.com "
             "--quota-id=PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region --preferred-value=9 "
             "--dimensions=region=us-central1 --project=acme",
@@ -120,7 +126,9 @@ def test_each_zone_without_its_machine_is_named(fleet: GkeFleetPlan) -> None:
         assert (found.verdict, found.asked) == ("fails", f"{pair[1]} in {pair[0]}")
 
 
-@pytest.mark.parametrize("question", ["apis", "quotas", "versions", "cluster", "account"])
+@pytest.mark.parametrize(
+    "question", ["apis", "quotas", "project_quotas", "versions", "cluster", "account"]
+)
 def test_a_question_without_answer_is_never_a_pass(fleet: GkeFleetPlan, question: str) -> None:
     (found,) = of(fleet, **{question: SILENT})
     assert found.verdict == "not asked"
@@ -145,13 +153,28 @@ def test_gpus_and_disks_of_all_nodes_are_counted(fleet: GkeFleetPlan) -> None:
     assert needed["PREEMPTIBLE_NVIDIA_H100_GPUS"] == 8
     assert needed["SSD_TOTAL_GB"] == 2000 + 100 * fleet.system.nodes.max
     assert needed["CPUS"] == 4 * fleet.system.nodes.max
+    of_project = project_quotas_needed(fleet)
+    assert of_project["GPUS_ALL_REGIONS"] == 8
+    assert of_project["CPUS_ALL_REGIONS"] == 208 + 4 * fleet.system.nodes.max
+    assert of_project["NETWORKS"] == 1
+
+
+def test_private_nodes_need_no_addresses_and_existing_networks_no_other(
+    fleet: GkeFleetPlan,
+) -> None:
+    assert quotas_needed(fleet)["IN_USE_ADDRESSES"] == 1 + fleet.system.nodes.max
+    network = GkeNetworkPlan(project=None, vpc="v", subnet="s", pods_range="p", services_range="q")
+    cluster = dataclasses.replace(fleet.cluster, private_nodes=True, network=network)
+    inside = dataclasses.replace(fleet, cluster=cluster)
+    assert "IN_USE_ADDRESSES" not in quotas_needed(inside)
+    assert "NETWORKS" not in project_quotas_needed(inside)
 
 
 def test_the_metrics_are_those_of_the_api() -> None:
     known = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
-    names = {*gke_checks._GPUS.values(), *gke_checks._DISKS.values(), "CPUS"}
+    names = {*gke_quota_checks._GPUS.values(), *gke_quota_checks._DISKS.values(), "CPUS"}
     assert names - {"NVIDIA_H100_GPUS"} <= set(known)
-    assert {f"PREEMPTIBLE_{name}" for name in gke_checks._GPUS.values()} <= set(known)
+    assert {f"PREEMPTIBLE_{name}" for name in gke_quota_checks._GPUS.values()} <= set(known)
 
 
 @pytest.mark.parametrize(
@@ -162,12 +185,12 @@ def test_a_large_quota_is_written_to_the_last_digit(
 ) -> None:
     given = answers(fleet, quotas={**AMPLE, "CPUS": Quota(limit=limit, usage=1)})
     found = findings(fleet, given, cluster_owned="no", account_owned="no")
-    (cpus,) = (f for f in found if "CPUS" in f.asked)
+    (cpus,) = (f for f in found if "CPUS in" in f.asked)
     assert cpus.found.startswith(said)
 
 
 def test_every_boot_disk_that_a_stack_file_can_name_has_its_quota() -> None:
-    assert set(get_args(GkeDisk.model_fields["type"].annotation)) == set(gke_checks._DISKS)
+    assert set(get_args(GkeDisk.model_fields["type"].annotation)) == set(gke_quota_checks._DISKS)
 
 
 def in_a_network(fleet: GkeFleetPlan, project: str | None = None) -> GkeFleetPlan:

@@ -54,7 +54,11 @@ def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> No
 
 @pytest.mark.parametrize(
     ("metric", "limit", "wanted"),
-    [("PREEMPTIBLE_NVIDIA_H100_GPUS", 0, 8), ("SSD_TOTAL_GB", 250, None)],
+    [
+        ("PREEMPTIBLE_NVIDIA_H100_GPUS", 0, 8),
+        ("SSD_TOTAL_GB", 250, None),
+        ("IN_USE_ADDRESSES", 1, 2),
+    ],
 )
 def test_the_quota_that_is_short_is_named_with_what_is_needed(
     doctor: Doctor, metric: str, limit: int, wanted: int | None
@@ -66,6 +70,22 @@ def test_the_quota_that_is_short_is_named_with_what_is_needed(
     assert f"quota {metric} in us-central1: {limit}, of which 0 are used" in said
     assert f"--quota-id={metric.replace('_', '-')}-per-project-region" in said
     assert wanted is None or f"--preferred-value={wanted} " in said
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "wanted"),
+    [("GPUS_ALL_REGIONS", 0, 8), ("CPUS_ALL_REGIONS", 12, 212), ("NETWORKS", 0, 1)],
+)
+def test_the_quota_of_all_regions_that_is_short_is_named(
+    doctor: Doctor, metric: str, limit: int, wanted: int
+) -> None:
+    """In a new project GPUS_ALL_REGIONS is 0, whatever a region has."""
+    write_account(doctor.environment, {"quotas": {metric: limit}})
+    code, said = doctor("s0", PROJECT)
+    assert code == NOT_PROVEN
+    assert "1 would fail, 0 could not be asked" in said
+    assert f"quota {metric} in project acme: {limit}, of which 0 are used" in said
+    assert f"--quota-id={metric.replace('_', '-')}-per-project --preferred-value={wanted} " in said
 
 
 def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
@@ -303,6 +323,23 @@ def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None
     assert "1 would fail, 0 could not be asked" in said
     assert "existing cluster main in us-central1: it has no workload pool" in said
     assert "--workload-pool=acme.svc.id.goog" in said
+
+
+def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
+    """The system pool's name is the same in all stacks."""
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    gcp.make_cluster(workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"})
+    gcp.make_pool(name="system")
+    code, said = doctor(
+        "s0", PROJECT, EXISTING, ("node_pools:", "system_pool: {}\n    node_pools:")
+    )
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "node pool system of existing cluster main: exists already" in said
+    assert (
+        "gcloud container node-pools delete system --cluster=main --location=us-central1 "
+        "--project=acme" in said
+    )
 
 
 def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:

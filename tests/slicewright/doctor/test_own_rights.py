@@ -21,6 +21,7 @@ GROUP = "arn:aws:resource-groups:eu-west-1:123456789012:group/gpus"
 SESSION = "arn:aws:sts::123456789012:assumed-role/deploy/ci"
 _GOOGLE = {
     "serviceusage services.batchGet": "serviceusage.services.get",
+    "compute projects.get": "compute.projects.get",
     "compute regions.get": "compute.regions.get",
     "compute machineTypes.get": "compute.machineTypes.get",
     "compute subnetworks.get": "compute.subnetworks.get",
@@ -60,6 +61,15 @@ def as_action(call: str) -> str:
             ),
         ),
         ((NAME, "name: p4d\n      existing: true"),),
+        (
+            (
+                NAME,
+                "name: p4d\n      existing: true\n      access: {entries: [{principal: "
+                "'arn:aws:iam::123456789012:role/ops', policies: [{name: "
+                "AmazonEKSClusterAdminPolicy}]}]}\n      pod_identities: [{namespace: a, "
+                "service_account: b, role: 'arn:aws:iam::123456789012:role/pods'}]",
+            ),
+        ),
         (
             (NAME, f"{NAME}\n      autoscaler: {{mode: karpenter, interruption_queue: q}}"),
             (POOL, "release_version: 1.36.0-20260714"),

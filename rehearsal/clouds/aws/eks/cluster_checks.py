@@ -41,7 +41,7 @@ def check_cluster(context: Context, region: str, body: JsonObject) -> str:
     _check_zones(context, region, body["name"], subnets)
     check_endpoint(network)
     _check_access(body.get("accessConfig") or {})
-    check_encryption(body.get("encryptionConfig") or [], region)
+    check_encryption(context, body.get("encryptionConfig") or [], region)
     vpc = str(subnets[0]["VpcId"])
     _check_services(context, region, vpc, body.get("kubernetesNetworkConfig") or {})
     # Last, so that a caller that retries while its role spreads retries nothing else.
@@ -89,15 +89,17 @@ def _check_access(access: JsonObject) -> None:
         )
 
 
-def check_encryption(config: list[JsonObject], region: str) -> None:
+def check_encryption(context: Context, config: list[JsonObject], region: str) -> None:
     """Sources: EKS API reference, EncryptionConfig and Provider: the key is of the cluster's
-    region.
+    region. That EKS says the same of a key that is not there is not published.
     """
     for entry in config:
         if entry.get("resources") != ["secrets"]:
             raise invalid("encryptionConfig.resources: the only supported value is secrets")
         arn = (entry.get("provider") or {}).get("keyArn", "")
-        if not arn.startswith("arn:") or f":kms:{region}:" not in arn:
+        keys = account_of(context).keys
+        there = keys is None or (arn in keys and keys[arn].state == "Enabled")
+        if not arn.startswith("arn:") or f":kms:{region}:" not in arn or not there:
             raise invalid(f"The keyArn in encryptionConfig provider {arn} is invalid")
 
 

@@ -205,7 +205,7 @@ class Clusters:
             item = self.find(params, body["clusterName"])
             if item["cluster"].get("encryptionConfig"):
                 raise refused("Encryption is already enabled for this cluster")
-            check_encryption(config, params["region"])
+            check_encryption(self._context, config, params["region"])
             change = Change(
                 "AssociateEncryptionConfig",
                 {"EncryptionConfig": config},

@@ -26,14 +26,18 @@ from rehearsal.clouds.gcp.gke.defaults import (
     fill_node_config,
     zones_of,
 )
-from rehearsal.clouds.gcp.gke.encryption import check_secrets_key, database_encryption
+from rehearsal.clouds.gcp.gke.encryption import (
+    check_key_there,
+    check_secrets_key,
+    database_encryption,
+)
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
 from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
-from rehearsal.clouds.gcp.gke.quotas import check_quotas
+from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, pools_of
 from rehearsal.clouds.gcp.state import CLUSTERS, NODE_POOLS, ClusterRecord
 
@@ -141,17 +145,22 @@ class Clusters:
                 ]
             for pool in pools:
                 check_pool(pool, location=location, channel=_channel(requested))
+                check_key_there(self._context, (pool.get("config") or {}).get("bootDiskKmsKey"))
+            private = bool((requested.get("privateClusterConfig") or {}).get("enablePrivateNodes"))
             nodes = [
-                (
+                Added(
                     pool.get("config") or {},
                     int(pool.get("initialNodeCount", 0)) * len(pool.get("locations") or locations),
+                    private,
                 )
                 for pool in pools
             ]
             check_quotas(self._context, project, location, nodes)
             check_access(requested)
             check_services(requested)
-            check_secrets_key(requested.get("databaseEncryption") or {}, location)
+            encryption = requested.get("databaseEncryption") or {}
+            check_secrets_key(encryption, location)
+            check_key_there(self._context, encryption.get("keyName") or None)
             try:
                 cluster_names.claim(self._store, name, owner=key)
             except cluster_names.NameTaken as e:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import region_of
 
@@ -40,6 +42,16 @@ def check_disk_key(config: JsonObject, location: str) -> None:
             f"Cloud KMS key {key} is in {key_location}; disks in {region_of(location)} cannot "
             "use it.",
         )
+
+
+def check_key_there(context: Context, key: object) -> None:
+    """Raises CloudError 400 where the account file says that there are keys, and not this one, or
+    that it is not enabled. How GKE words it is not published.
+    """
+    keys = account_of(context).keys
+    if key is None or keys is None or keys.get(str(key)) == "ENABLED":
+        return
+    raise google_error(400, f"Cloud KMS key {key} does not exist or is not enabled.")
 
 
 def database_encryption(asked: JsonObject) -> JsonObject:

@@ -35,6 +35,7 @@ from rehearsal.clouds.gcp.gke.checks import (
     find_machine,
 )
 from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
+from rehearsal.clouds.gcp.gke.encryption import check_key_there
 from rehearsal.clouds.gcp.gke.nodes import (
     GPU_TAINT,
     counts_of,
@@ -46,7 +47,7 @@ from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.placement import check_placement
 from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
 from rehearsal.clouds.gcp.gke.provisioning import check_provisioning
-from rehearsal.clouds.gcp.gke.quotas import check_quotas
+from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
 from rehearsal.clouds.gcp.gke.records import find_cluster, find_pool, pools_of
 from rehearsal.clouds.gcp.gke.reservations import check_reserved
 from rehearsal.clouds.gcp.gke.upgrades import check_upgrade, fill_upgrade
@@ -234,7 +235,7 @@ class NodePools:
         with self._store.lock, contextlib.suppress(CloudError):
             item = self._updatable(key)
             new = {zone: n for zone, n in added.items() if self._has_stock(item, zone)}
-            nodes = [(item["pool"]["config"], sum(new.values()))]
+            nodes = [_added(item["pool"], sum(new.values()))]
             check_quotas(self._context, key.split("/")[1], key.split("/")[3], nodes)
             self._check_reserved(key, item["pool"]["config"], new)
             if new:
@@ -268,13 +269,19 @@ class NodePools:
                 raise google_error(409, f"Already exists: {key}.")
             check_pool(requested, location=cluster["location"], channel=_channel(cluster))
             self._check_account(requested.get("config") or {})
+            check_key_there(self._context, (requested.get("config") or {}).get("bootDiskKmsKey"))
             zones = requested.get("locations") or cluster["locations"]
             project = parent.split("/")[1]
             check_accelerator_network(self._store, project, cluster, requested, zones)
             count = int(requested.get("initialNodeCount", 0))
             nodes = count * len(zones)
             where = (project, cluster["location"])
-            check_quotas(self._context, *where, [(requested.get("config") or {}, nodes)])
+            network = {
+                "enablePrivateNodes": cluster["networkConfig"]["defaultEnablePrivateNodes"],
+                **(requested.get("networkConfig") or {}),
+            }
+            added = {"config": requested.get("config") or {}, "networkConfig": network}
+            check_quotas(self._context, *where, [_added(added, nodes)])
             self._check_reserved(key, requested.get("config") or {}, dict.fromkeys(zones, count))
             self.add(parent, cluster, requested)
         return self._operations.begin("container.nodePools.converge", "CREATE_NODE_POOL", key)
@@ -340,7 +347,7 @@ class NodePools:
         item = find_pool(self._store, params["name"])
         added = count * len(item["pool"]["locations"]) - sum(counts_of(item).values())
         where = (params["name"].split("/")[1], params["name"].split("/")[3])
-        check_quotas(self._context, *where, [(item["pool"]["config"], max(added, 0))])
+        check_quotas(self._context, *where, [_added(item["pool"], max(added, 0))])
         more = {zone: max(count - n, 0) for zone, n in counts_of(item).items()}
         self._check_reserved(params["name"], item["pool"]["config"], more)
         return self._reconcile(params["name"], "SET_NODE_POOL_SIZE", count=count)
@@ -435,6 +442,10 @@ class NodePools:
             item = find_pool(self._store, key)
             item["pool"] = {k: v for k, v in (item["pool"] | fields).items() if v is not None}
             self._store.put(NODE_POOLS, key, item)
+
+
+def _added(pool: JsonObject, nodes: int) -> Added:
+    return Added(pool["config"], nodes, bool(pool["networkConfig"]["enablePrivateNodes"]))
 
 
 def _channel(cluster: JsonObject) -> str:

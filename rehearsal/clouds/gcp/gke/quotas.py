@@ -1,13 +1,14 @@
-"""Regional quotas of the simulated Compute Engine, as GKE counts a request against them.
+"""Quotas of the simulated Compute Engine, as GKE counts a request against them.
 
 The account file gives the project's limits; a fault `quota` goes before it. Names: Compute Engine's
-`regions.get`.
+`regions.get`, and of quotas of all regions together `projects.get`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
@@ -17,8 +18,9 @@ from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.affinity import ANY_OR_FAIL, BY_NAME, kind_of
 from rehearsal.clouds.gcp.gke.defaults import fill_node_config, region_of
 from rehearsal.clouds.gcp.gke.nodes import counts_of
+from rehearsal.clouds.gcp.machines import machines
 from rehearsal.clouds.gcp.models import document
-from rehearsal.clouds.gcp.state import NODE_POOLS
+from rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS
 
 _GPUS: Mapping[str, str] = {
     "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
@@ -43,45 +45,58 @@ _DISKS: Mapping[str, str] = {
 }
 _UNLIMITED = 9223372036854775807.0
 """As Compute Engine writes it: the largest int64."""
+_SHARED_CPUS = ("e2-", "n1-")
+"""Series whose vCPU count against CPUS. Source: Compute Engine docs, "CPU quota"."""
+_OF_PROJECT = frozenset({"CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS", "NETWORKS"})
 NAMES = frozenset(
     {
+        "CPUS",
         "DISKS_TOTAL_GB",
+        "IN_USE_ADDRESSES",
         *_DISKS.values(),
         *(prefix + name for name in _GPUS.values() for prefix in ("", "PREEMPTIBLE_")),
     }
 )
-"""Those that a request is counted against."""
+"""Those of a region that a request is counted against."""
 EMPTY: Mapping[str, object] = {
     "quotas": {
         "SSD_TOTAL_GB": 250,
+        "GPUS_ALL_REGIONS": 0,
         **{prefix + name: 0 for name in _GPUS.values() for prefix in ("", "PREEMPTIBLE_")},
     }
 }
 """A new project: no GPUs, and less SSD than the default pool of a regional cluster takes.
 
 Source: terraform-google-modules/terraform-google-kubernetes-engine #1795 and kubeflow/pipelines
-#10907 (SSD_TOTAL_GB 250); Google Cloud's "GPU quota": 0 until it is asked for.
+#10907 (SSD_TOTAL_GB 250); Google Cloud's "GPU quota": 0 until it is asked for; fastai/course-v3
+#165 (GPUS_ALL_REGIONS 0, which preemptible machines count against as well).
 """
 
 
-def check_quotas(
-    context: Context, project: str, location: str, asked: Iterable[tuple[JsonObject, int]]
-) -> None:
-    """Raises CloudError 403 with every quota of the region that the request would exceed.
+class Added(NamedTuple):
+    """Nodes that a request adds."""
 
-    asked: node configs, and how many nodes are added of each.
-    """
+    config: JsonObject
+    nodes: int
+    private: bool
+    """Whether they have no external addresses."""
+
+
+def check_quotas(context: Context, project: str, location: str, asked: Iterable[Added]) -> None:
+    """Raises CloudError 403 with every quota that the request would exceed."""
     request: Counter[str] = Counter()
-    for config, nodes in asked:
-        request.update({k: v * nodes for k, v in _per_node(config).items()})
+    for added in asked:
+        per_node = _per_node(added.config, private=added.private)
+        request.update({k: v * added.nodes for k, v in per_node.items()})
     limits = {name: _limit(context, name) for name in request}
     if not any(limit is not None for limit in limits.values()):
         return
     used = _used(context, project, region_of(location))
     short = [
-        f"resource \"{name}\": request requires '{request[name]:.1f}' and is short "
+        f"Insufficient {'project' if name in _OF_PROJECT else 'regional'} quota to satisfy "
+        f"request: resource \"{name}\": request requires '{request[name]:.1f}' and is short "
         f"'{request[name] - (limit - used[name]):.1f}'. project has a quota of '{limit:.1f}' with "
-        f"'{max(limit - used[name], 0):.1f}' available"
+        f"'{max(limit - used[name], 0):.1f}' available."
         for name, limit in sorted(limits.items())
         if limit is not None and request[name] > 0 and request[name] + used[name] > limit
     ]
@@ -89,26 +104,44 @@ def check_quotas(
         raise _refusal(project, short)
 
 
+def check_networks(context: Context, project: str) -> None:
+    """Raises CloudError 403 where the project has as many networks as it may have.
+
+    Source: fastai/course-v3 #165, for the words.
+    """
+    limit = _limit(context, "NETWORKS")
+    if limit is not None and _networks(context, project) >= limit:
+        raise google_error(403, f"Quota 'NETWORKS' exceeded.  Limit: {limit:.1f} globally.")
+
+
 def shown(context: Context, project: str, region: str) -> list[JsonObject]:
     """The quotas of a region that Compute Engine shows: those that its API has a name for."""
     known = document("compute")["schemas"]["Quota"]["properties"]["metric"]["enum"]
     used = _used(context, project, region)
-    found = []
-    for name in sorted({*NAMES, "CPUS"} & set(known)):
-        limit = _limit(context, name)
-        found.append(
-            {
-                "metric": name,
-                "limit": _UNLIMITED if limit is None else float(limit),
-                "usage": float(used[name]),
-            }
-        )
-    return found
+    return [_shown(context, name, used[name]) for name in sorted(NAMES & set(known))]
 
 
-def _refusal(project: str, short: list[str]) -> CloudError:
+def shown_of_project(context: Context, project: str) -> list[JsonObject]:
+    used = _used(context, project, region=None)
+    used["NETWORKS"] = _networks(context, project)
+    return [_shown(context, name, used[name]) for name in sorted(_OF_PROJECT)]
+
+
+def _shown(context: Context, name: str, used: int) -> JsonObject:
+    limit = _limit(context, name)
+    return {
+        "metric": name,
+        "limit": _UNLIMITED if limit is None else float(limit),
+        "usage": float(used),
+    }
+
+
+def _networks(context: Context, project: str) -> int:
+    return len(context.store.values(NETWORKS, prefix=f"{project}/"))
+
+
+def _refusal(project: str, lines: list[str]) -> CloudError:
     """In GKE's words: kubernetes-hy/kubernetes-hy.github.io #166; several: googlecodelabs #950."""
-    lines = [f"Insufficient regional quota to satisfy request: {line}." for line in short]
     text = (
         lines[0] if len(lines) == 1 else "".join(f"\n\t({i}) {x}" for i, x in enumerate(lines, 1))
     )
@@ -119,29 +152,39 @@ def _refusal(project: str, short: list[str]) -> CloudError:
     )
 
 
-def _per_node(config: JsonObject) -> dict[str, int]:
+def _per_node(config: JsonObject, *, private: bool) -> dict[str, int]:
     filled = fill_node_config(config)
     disk = config.get("bootDisk") or {}
     kind = str(disk.get("diskType") or filled["diskType"])
     found = {_DISKS.get(kind, "DISKS_TOTAL_GB"): int(disk.get("sizeGb") or filled["diskSizeGb"])}
+    if not private:
+        found["IN_USE_ADDRESSES"] = 1
     if kind_of(filled) in (BY_NAME, ANY_OR_FAIL):
         # The reservation has counted its machines already: Compute Engine, "How reservations work".
         return found
+    # Flex-start too: Compute Engine, "Flex-start VMs", quota.
+    preemptible = any(config.get(key) for key in ("spot", "preemptible", "flexStart"))
+    machine = machines()[filled["machineType"]]
+    found["CPUS_ALL_REGIONS"] = machine.vcpu
+    if machine.name.startswith(_SHARED_CPUS) and not preemptible:
+        found["CPUS"] = machine.vcpu
     for gpu in filled.get("accelerators", []):
-        # Flex-start too: Compute Engine, "Flex-start VMs", quota.
-        preemptible = any(config.get(key) for key in ("spot", "preemptible", "flexStart"))
+        count = int(gpu["acceleratorCount"])
         spot = "PREEMPTIBLE_" if preemptible else ""
-        found[spot + _GPUS[gpu["acceleratorType"]]] = int(gpu["acceleratorCount"])
+        found[spot + _GPUS[gpu["acceleratorType"]]] = count
+        found["GPUS_ALL_REGIONS"] = count
     return found
 
 
-def _used(context: Context, project: str, region: str) -> Counter[str]:
+def _used(context: Context, project: str, region: str | None) -> Counter[str]:
+    """In the region, and of the project's quotas in all."""
     used: Counter[str] = Counter()
     for key, item in context.store.items(NODE_POOLS, prefix=f"projects/{project}/"):
-        if region_of(key.split("/")[3]) == region:
-            nodes = max(len(item["nodes"]), sum(counts_of(item).values()))
-            per_node = _per_node(item["pool"]["config"])
-            used.update({k: v * nodes for k, v in per_node.items()})
+        there = region_of(key.split("/")[3]) == region
+        nodes = max(len(item["nodes"]), sum(counts_of(item).values()))
+        private = bool(item["pool"]["networkConfig"]["enablePrivateNodes"])
+        per_node = _per_node(item["pool"]["config"], private=private)
+        used.update({k: v * nodes for k, v in per_node.items() if there or k in _OF_PROJECT})
     return used
 
 

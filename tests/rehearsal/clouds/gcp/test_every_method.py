@@ -367,6 +367,7 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
         f"container {_CLUSTERS}.list": {"parent": PARENT},
         f"container {_POOLS}.list": {"parent": CLUSTER},
         "cloudresourcemanager projects.getIamPolicy": {"resource": PROJECT, "body": {}},
+        "compute projects.get": {"project": PROJECT},
         "compute projects.getXpnHost": {"project": PROJECT},
     }
     for key, arguments in lists.items():
