@@ -244,6 +244,13 @@ def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeCo
             enabled=pool.features.fast_socket
         ),
         logging_variant=pool.features.logging_variant,
+        # Nothing comes to the nodes that does not tolerate slicewright's taint; images of GKE, of
+        # NVIDIA's operator and of slicewright's pods are for both architectures.
+        taint_config=(
+            gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
+            if pool.machine.architecture == "arm64"
+            else None
+        ),
         labels=dict(pool.labels),
         resource_labels=dict(pool.resource_labels) or None,
         taints=[_taint(taint) for taint in pool.taints],

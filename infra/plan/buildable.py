@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.fleet import ByoFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,
@@ -51,21 +51,3 @@ def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
             "",
             "write sharing: time-slicing or mps",
         )
-    if isinstance(fleet, ByoFleetPlan):
-        return
-    for i, pool in enumerate(fleet.pools):
-        if pool.machine.architecture == "arm64":
-            # GKE docs, Arm workloads on GKE: the taint.
-            tainted = (
-                "GKE taints its nodes kubernetes.io/arch=arm64:NoSchedule, which neither the agent "
-                "nor the operator's operands tolerate, and "
-                if isinstance(fleet, GkeFleetPlan)
-                else ""
-            )
-            yield (
-                ("node_pools", i, "machine_type"),
-                f"{pool.machine.name}, whose processors are arm64,",
-                f": {tainted}whether driver and device plugin partition its GPUs has been shown on "
-                "amd64 only",
-                "choose another",
-            )

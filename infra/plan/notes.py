@@ -99,6 +99,11 @@ def _machine(pool: CloudPoolPlan) -> list[str]:
     found = []
     if pool.machine.note:
         found.append(f"pool {pool.name}: {pool.machine.name}: {pool.machine.note}")
+    if pool.machine.architecture == "arm64":
+        found.append(
+            f"pool {pool.name}: {pool.machine.name} has arm64 processors: images of your own pods "
+            "must be built for them; slicewright has been tried on amd64 only"
+        )
     if pool.spot and pool.nodes.max == 1:
         found.append(
             f"pool {pool.name}: one preemption removes all {pool.advertised} devices that it offers"

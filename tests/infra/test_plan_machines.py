@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from infra import catalog, plan, spec
+from rehearsal.clouds.core.fake_control_planes import fake_nodes
+from tests.infra.applied import applied
 
 CLUSTER = {
     "gke": {"name": "c", "location": "us-central1-a"},
@@ -167,26 +169,49 @@ def test_a_system_pool_is_offered_machines_without_gpus(
     assert not [name for name in with_gpus if f" {name}" in problem.instead]
 
 
-def test_a_machine_with_arm64_processors_is_planned_but_not_built() -> None:
-    raw = {
-        "cloud": "gke",
-        "cluster": CLUSTER["gke"],
-        "node_pools": [
-            {
-                "name": "a",
-                "machine_type": "a4x-highgpu-4g",
-                "nodes": {"count": 1},
-                "disk": {"type": "hyperdisk-balanced"},
-            }
-        ],
+def arm_pool(**pool: Any) -> plan.GkeFleetPlan:
+    a = {
+        "name": "a",
+        "machine_type": "a4x-highgpu-4g",
+        "nodes": {"count": 1},
+        "disk": {"type": "hyperdisk-balanced"},
+        **pool,
     }
-    (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
-    assert problem.path == ("node_pools", 0, "machine_type")
-    assert "a4x-highgpu-4g, whose processors are arm64, is planned and checked" in problem.reason
-    assert "GKE taints its nodes kubernetes.io/arch=arm64:NoSchedule" in problem.reason
+    raw = {"cloud": "gke", "cluster": CLUSTER["gke"], "node_pools": [a]}
+    found = plan.read(json.dumps(raw), spec.Source("test", raw))
+    assert isinstance(found, plan.GkeFleetPlan)
+    return found
 
 
-def test_an_arm64_machine_of_eks_has_no_taint_of_gke() -> None:
+BY_OPERATOR = {"mode": "operator", "layout": {"1g.23gb": 7}}
+
+
+def test_a_machine_with_arm64_processors_is_partitioned_by_the_operator() -> None:
+    fleet = arm_pool(partition=BY_OPERATOR, image_type="UBUNTU_CONTAINERD")
+    assert plan.unbuildable(fleet) == ()
+    assert any("must be built for them" in note for note in plan.notes(fleet))
+
+
+def test_gkes_own_partitioner_is_refused_on_arm64() -> None:
+    with pytest.raises(spec.SpecError, match="whether GKE's own partitioner runs on arm64"):
+        arm_pool(partition={"mode": "native", "profile": "1g.23gb"})
+
+
+def test_no_node_of_an_arm64_pool_has_gkes_taint_for_them() -> None:
+    """Which neither the agent nor the operator's operands tolerate. Its label it has."""
+    fleet = arm_pool(partition=BY_OPERATOR, image_type="UBUNTU_CONTAINERD")
+    with applied() as stack:
+        stack.up(fleet)
+        stack.up(fleet)
+        nodes = fake_nodes(stack.directory, fleet.cluster.name).read()
+    (node,) = (n for n in nodes if n["metadata"]["labels"].get("slicewright.io/pool") == "a")
+    assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
+    assert node["status"]["nodeInfo"]["architecture"] == "arm64"
+    keys = [taint["key"] for taint in node["spec"]["taints"]]
+    assert keys == ["startup-taint.cluster-autoscaler.kubernetes.io/slicewright", "nvidia.com/gpu"]
+
+
+def test_an_arm64_machine_of_eks_is_built() -> None:
     pool = {
         "name": "a",
         "machine_type": "p6e-gb200.36xlarge",
@@ -195,9 +220,7 @@ def test_an_arm64_machine_of_eks_has_no_taint_of_gke() -> None:
         "zones": ["us-east-1a"],
     }
     raw = {"cloud": "eks", "cluster": {"name": "c", "region": "us-east-1"}, "node_pools": [pool]}
-    (problem,) = plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw)))
-    assert "p6e-gb200.36xlarge, whose processors are arm64," in problem.reason
-    assert "taint" not in problem.reason
+    assert plan.unbuildable(plan.read(json.dumps(raw), spec.Source("test", raw))) == ()
 
 
 def test_gvnic_cannot_be_left_out_where_the_machine_needs_it() -> None:

@@ -1108,11 +1108,6 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
     ("old", "new", "said"),
     [
         (
-            "machine_type: a2-highgpu-1g",
-            "machine_type: a4x-highgpu-4g, disk: {type: hyperdisk-balanced}",
-            "a4x-highgpu-4g, whose processors are arm64,",
-        ),
-        (
             "a2-highgpu-1g, nodes: {count: 1}}",
             "a2-highgpu-1g, nodes: {count: 1}, sharing: fractional, "
             "image_type: UBUNTU_CONTAINERD}\nfractional: {provider: hami}",

@@ -79,7 +79,7 @@ def test_wrong_use_leaves_stdout_empty(
 def test_of_what_cannot_be_built_yet_no_rights_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "Pulumi.arm.yaml"
+    file = tmp_path / "Pulumi.shares.yaml"
     file.write_text(
         """\
 config:
@@ -88,16 +88,18 @@ config:
     cloud: gke
     cluster: { name: main, location: us-central1-a }
     node_pools:
-      - name: gb200
-        machine_type: a4x-highgpu-4g
+      - name: a100
+        machine_type: a2-highgpu-1g
         nodes: { count: 1 }
-        disk: { type: hyperdisk-balanced }
+        sharing: fractional
+        image_type: UBUNTU_CONTAINERD
+    fractional: { provider: hami }
 """
     )
     assert cli.main(["rights", str(file)]) == cli.BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""
-    assert "a4x-highgpu-4g, whose processors are arm64," in err
+    assert "a scheduler for fractional GPUs" in err
     assert "this version cannot build it yet" in err
 
 

@@ -30,6 +30,8 @@ _QUEUED = "cloud.google.com/gke-queued"
 _RUN_TIME = "cloud.google.com/gke-max-run-duration-seconds"
 """Source of both: GKE's cluster autoscaler, its labels, and Google's manifests for queued pools."""
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
+_ARM_TAINT = {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NO_SCHEDULE"}
+"""Source: GKE docs, "Arm workloads on GKE"; that a pool can be without: GKE API, TaintConfig."""
 # LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
 # older branch that GKE shipped at that time.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
@@ -131,6 +133,9 @@ def _node(
         taints = changed_taints(taints, add=[queued], remove=())
     if item["gke_gpu_taint"]:
         taints = changed_taints(taints, add=[GPU_TAINT], remove=())
+    behaviour = (config.get("taintConfig") or {}).get("architectureTaintBehavior", "ARM")
+    if machine.architecture == "arm64" and behaviour != "NONE":
+        taints = changed_taints(taints, add=[_ARM_TAINT], remove=())
     cos = config["imageType"].startswith("COS")
     return node_object(
         NodeDetails(

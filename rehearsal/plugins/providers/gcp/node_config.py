@@ -79,6 +79,7 @@ NODE_CONFIG = {
     "gvnic": Field(of=same("enabled")),
     "gcfsConfig": Field(of=same("enabled")),
     "fastSocket": Field(of=same("enabled")),
+    "taintConfig": Field(of=same("architectureTaintBehavior"), computed=True),
     "workloadMetadataConfig": Field(of=same("mode"), computed=True),
     "shieldedInstanceConfig": Field(
         of=same("enableSecureBoot", "enableIntegrityMonitoring", computed=True), computed=True
@@ -161,6 +162,7 @@ KEEPS = tuple(
         "metadata",
         "shieldedInstanceConfig",
         "loggingVariant",
+        "taintConfig",
         "workloadMetadataConfig",
         "kubeletConfig",
         "bootDisk",

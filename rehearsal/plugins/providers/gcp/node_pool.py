@@ -91,6 +91,7 @@ _CONFIG_UPDATES = {
     "fastSocket": "fastSocket",
     "kubeletConfig": "kubeletConfig",
     "linuxNodeConfig": "linuxNodeConfig",
+    "taintConfig": "taintConfig",
     "workloadMetadataConfig": "workloadMetadataConfig",
     "loggingVariant": "loggingConfig",
     "confidentialNodes": "confidentialNodes",

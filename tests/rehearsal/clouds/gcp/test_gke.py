@@ -52,6 +52,24 @@ def test_a_missing_driver_config_means_the_default_driver(gcp) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "tainted"),
+    [({}, True), ({"taintConfig": {"architectureTaintBehavior": "NONE"}}, False)],
+)
+def test_nodes_with_arm64_processors_get_gkes_taint_unless_it_is_switched_off(
+    gcp, settings: dict[str, object], tainted: bool
+) -> None:
+    gcp.make_cluster()
+    gpus = {"acceleratorType": "nvidia-gb200", "acceleratorCount": "4"}
+    disk = {"diskType": "hyperdisk-balanced", "diskSizeGb": 100}
+    config = {"machineType": "a4x-highgpu-4g", "accelerators": [gpus], **disk, **settings}
+    gcp.make_pool(config=config, locations=["us-central1-a"])
+    (node,) = gcp.nodes("pool")
+    arm = {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NoSchedule"}
+    assert (arm in node["spec"]["taints"]) is tainted
+    assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
+
+
 def test_a_gpu_pool_beside_a_pool_without_gpus_gets_gkes_taint(gcp, h100) -> None:
     gcp.make_cluster()
     gcp.make_pool(config=h100)
