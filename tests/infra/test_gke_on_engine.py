@@ -215,6 +215,36 @@ def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     assert gone.code == 0, gone.output
 
 
+def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_difference(
+    engine: CloudEngine,
+) -> None:
+    arm = {
+        "name": "gb200",
+        "machine_type": "a4x-highgpu-4g",
+        "zones": ["us-central1-a"],
+        "nodes": {"count": 1},
+        "disk": {"type": "hyperdisk-balanced"},
+        "image_type": "UBUNTU_CONTAINERD",
+        "partition": {"mode": "operator", "layout": {"1g.23gb": 7}},
+    }
+    asked = fleet(arm)
+    up = engine.up(asked)
+    assert up.code == 0, up.output
+    (node,) = (
+        n
+        for n in engine.nodes("main")
+        if n["metadata"]["labels"].get("slicewright.io/pool") == "gb200"
+    )
+    assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
+    assert "kubernetes.io/arch" not in {taint["key"] for taint in node["spec"]["taints"]}
+    again = engine.up(asked, "--expect-no-changes")
+    assert again.code == 0, again.output
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
 def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not_stated(
     engine: CloudEngine,
 ) -> None:

@@ -51,6 +51,7 @@ _KEY = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555
 _PRIVATE: Change = (_CLUSTER, f"{_CLUSTER}\n      network: private")
 _KARPENTER: tuple[Change, ...] = (
     (_CLUSTER, f"{_CLUSTER}\n      autoscaler: {{mode: karpenter, interruption_queue: q}}"),
+    (_POOL, "release_version: 1.36.0-20260714"),
     (_NODES, "nodes: {min: 0, max: 1}\n        capacity: spot"),
 )
 _RESERVED = "{mode: reservation, reservation: cr-0123456789abcdef0}"
@@ -87,7 +88,7 @@ AWS = (
     Row(
         field="keys",
         value={},
-        said="the account has none",
+        said=f"key {_KEY} (cluster.secrets_key): does not exist",
         refused=_KEY,
         changes=((_CLUSTER, f"{_CLUSTER}\n      secrets_key: {_KEY}"),),
     ),
