@@ -64,9 +64,9 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
         cluster_owned=state.owned(stack, _GKE, cluster) if answers.cluster is True else "no",
         account_owned=state.owned(stack, _ACCOUNT, account) if answers.account is True else "no",
     )
-    found = [*found, *_taken(pools_taken(fleet, answers.existing, project=project), stack)]
+    there = _taken(pools_taken(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
-    return [*refused_by_the_program(fleet), *found, *rights]
+    return [*refused_by_the_program(fleet), *found, *there, *rights]
 
 
 def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
