@@ -31,6 +31,7 @@ def cluster_notes(fleet: GkeFleetPlan) -> list[str]:
 def pool_notes(pool: GkePoolPlan) -> list[str]:
     return [
         *_begins_with(pool),
+        *_native_on_arm(pool),
         *_reserved(pool),
         *_run_time(pool),
         *_nodes_for_upgrades(pool),
@@ -46,6 +47,19 @@ def _begins_with(pool: GkePoolPlan) -> list[str]:
     return [
         f"pool {pool.name}: begins with {first} nodes, as many in one zone as in another, and "
         f"GKE's autoscaler removes those beyond {pool.nodes.min} that nothing uses"
+    ]
+
+
+def _native_on_arm(pool: GkePoolPlan) -> list[str]:
+    """GoogleCloudPlatform/container-engine-accelerators has sizes of GB200, and its images no
+    published list of architectures.
+    """
+    if pool.partition_size is None or pool.machine.architecture != "arm64":
+        return []
+    return [
+        f"pool {pool.name}: GKE's partitioner knows the sizes of {pool.gpu.name}, but whether its "
+        "image runs on arm64 is not published; with partition: {mode: operator, …} NVIDIA's "
+        "operator partitions"
     ]
 
 

@@ -26,7 +26,6 @@ from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_gcp_zones
 
 _MOST_LABEL_CHARACTERS = 1024
-_ARM = "GKE docs, Arm workloads on GKE; GoogleCloudPlatform/container-engine-accelerators"
 _MOST_RESOURCE_LABELS = 64
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
     "time-slicing": "TIME_SHARING",
@@ -142,14 +141,6 @@ def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Che
             f"{machine.name} needs gVNIC",
             "write true, or leave it out",
             machine.source,
-        )
-    if machine.architecture == "arm64" and isinstance(pool.partition, spec.Native):
-        yield refuse(
-            (*path, "partition", "mode"),
-            f"whether GKE's own partitioner runs on arm64, which {machine.name} has, is not "
-            "published",
-            "write mode: operator",
-            _ARM,
         )
     yield from _check_features(pool, path)
     choices = machine.local_ssd_choices

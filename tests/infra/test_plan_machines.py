@@ -192,9 +192,12 @@ def test_a_machine_with_arm64_processors_is_partitioned_by_the_operator() -> Non
     assert any("must be built for them" in note for note in plan.notes(fleet))
 
 
-def test_gkes_own_partitioner_is_refused_on_arm64() -> None:
-    with pytest.raises(spec.SpecError, match="whether GKE's own partitioner runs on arm64"):
-        arm_pool(partition={"mode": "native", "profile": "1g.23gb"})
+def test_of_gkes_own_partitioner_on_arm64_it_is_told_what_is_not_known() -> None:
+    told = "whether its image runs on arm64 is not published"
+    native = {"mode": "native", "profile": "1g.23gb"}
+    assert any(told in note for note in plan.notes(arm_pool(partition=native)))
+    operated = arm_pool(partition=BY_OPERATOR, image_type="UBUNTU_CONTAINERD")
+    assert not any(told in note for note in plan.notes(operated))
 
 
 def test_no_node_of_an_arm64_pool_has_gkes_taint_for_them() -> None:
