@@ -5,7 +5,8 @@ are more than `maxUnavailable` of them out because of us: every node counts that
 (by whomever), not Ready, in the middle of a change, or has the new layout and is not verified. A
 node that is out anyway may change at no cost, as one of at most that many at a time.
 
-With `maxFailures` failed nodes no further one begins. `slicewright.io/rollout: paused` on the pool
+With `maxFailures` failed nodes no further one begins, nor with `maxFailuresInARow` that have failed
+since one was last verified with the new layout. `slicewright.io/rollout: paused` on the pool
 stops cordons, evictions and labels, and leaves the nodes that are being drained cordoned; `aborted`
 puts those back into service, too. A node whose label is set goes on in either case: there is no way
 back from there but a change to the old layout, which is a rollout of its own. `undo:LAYOUT` is such
@@ -217,9 +218,24 @@ def _out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]
 
 
 def _done(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> int:
-    return sum(
-        node.mig_config == pool.mig_config and base.status == "True" and node.name not in changes
-        for node, base in members
+    return sum(_is_done(node, base, pool, changes) for node, base in members)
+
+
+def _is_done(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
+    return node.mig_config == pool.mig_config and base.status == "True" and node.name not in changes
+
+
+def _last_proof(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> float:
+    """When a node was last verified with the layout that is wanted; 0 where none was."""
+    return max(
+        (
+            node.condition.changed
+            for node, base in members
+            if _is_done(node, base, pool, changes)
+            and node.condition is not None
+            and node.condition.status == "True"
+        ),
+        default=0.0,
     )
 
 
@@ -239,9 +255,14 @@ def _beginning(
     if not waiting:
         return "", [], ()
     policy = pool.policy
-    failed = sum(change.phase == "Failed" for change in changes.values())
-    if failed >= policy.max_failures:
+    failed = [change for change in changes.values() if change.phase == "Failed"]
+    if len(failed) >= policy.failures(len(members)):
         return "failed", [], ()
+    in_a_row = policy.max_failures_in_a_row
+    if in_a_row is not None and len(failed) >= in_a_row:
+        proven = _last_proof(pool, members, changes)
+        if sum(change.since >= proven for change in failed) >= in_a_row:
+            return "failed", [], ()
     limit = policy.limit(len(members))
     slots = limit - len(changes)
     unproven = min(policy.canary, len(members)) - _done(pool, members, changes)

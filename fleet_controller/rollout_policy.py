@@ -27,7 +27,10 @@ class RolloutPolicy:
     canary: int = 1
     one_zone_at_a_time: bool = False
     drain: DrainPolicy = DrainPolicy()
-    max_failures: int = 1
+    max_failures: int | str = 1
+    """Failed nodes with which no further one begins: a number, or a percentage."""
+    max_failures_in_a_row: int | None = None
+    """The same, of nodes that failed since one was last verified with the new layout."""
     tolerate_unproven: int | str = 0
     """Nodes that may be unproven though the pool is Verified: a number, or a percentage."""
     quarantine: bool = False
@@ -40,6 +43,10 @@ class RolloutPolicy:
     def limit(self, nodes: int) -> int:
         """How many of `nodes` may be out of service."""
         return max(1, _part(self.max_unavailable, nodes))
+
+    def failures(self, nodes: int) -> int:
+        """With how many failed nodes of `nodes` no further one begins."""
+        return max(1, _part(self.max_failures, nodes))
 
 
 def _part(of: int | str, nodes: int) -> int:
@@ -64,10 +71,12 @@ def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
             pods=drain.get("pods", default.drain.pods),
             delete_local_data=bool(drain.get("deleteLocalData", default.drain.delete_local_data)),
         ),
-        max_failures=int(given.get("maxFailures", default.max_failures)),
+        max_failures=given.get("maxFailures", default.max_failures),
+        max_failures_in_a_row=given.get("maxFailuresInARow"),
         tolerate_unproven=given.get("tolerateUnproven", default.tolerate_unproven),
         quarantine=given.get("quarantine") == "NoExecute",
     )
     policy.tolerated(1)
+    policy.failures(1)
     policy.limit(1)  # a malformed percentage is refused here, not in the middle of a pass
     return policy

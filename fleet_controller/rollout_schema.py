@@ -78,11 +78,20 @@ SCHEMA: Manifest = object_of(
             },
         ),
         "maxFailures": {
+            "description": "With so many failed nodes no further node is changed: a number, or a "
+            "percentage, rounded down, of the pool's nodes; one node at least.",
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "minimum": 1,
+            "pattern": "^([1-9][0-9]?|100)%$",
+            "default": 1,
+        },
+        "maxFailuresInARow": {
             "type": "integer",
             "format": "int32",
             "minimum": 1,
-            "description": "With so many failed nodes no further node is changed.",
-            "default": 1,
+            "description": "No further node is changed either when so many have failed since one "
+            "was last verified with the new layout; absent for no such limit.",
         },
         "tolerateUnproven": {
             "description": "Nodes of the pool that may be unproven though the pool is Verified: a "
@@ -102,5 +111,15 @@ SCHEMA: Manifest = object_of(
             enum=["None", "NoExecute"],
             default="None",
         ),
+    },
+    **{
+        "x-kubernetes-validations": [
+            {
+                "rule": "!has(self.maxFailuresInARow) || type(self.maxFailures) == string || "
+                "self.maxFailuresInARow <= self.maxFailures",
+                "message": "maxFailuresInARow must not be greater than maxFailures, with which "
+                "the rollout stops anyway",
+            }
+        ]
     },
 )

@@ -25,9 +25,26 @@ def rollout_policy(pool: PoolPlan) -> JsonObject:
         if rollout.tolerate_unproven_percent is None
         else f"{rollout.tolerate_unproven_percent}%",
         "quarantine": "NoExecute" if rollout.quarantine else "None",
-        # Failed nodes stay out, so that with `continue` it ends at max_unavailable of them.
-        "maxFailures": 1 if rollout.on_failure == "pause" else max(1, pool.nodes.max),
+        "maxFailures": _most_failures(pool),
+        **(
+            {"maxFailuresInARow": rollout.max_failures_in_a_row}
+            if rollout.max_failures_in_a_row is not None
+            else {}
+        ),
     }
+
+
+def _most_failures(pool: PoolPlan) -> int | str:
+    rollout = pool.rollout
+    if rollout.max_failures is not None:
+        return rollout.max_failures
+    if rollout.max_failures_percent is not None:
+        return f"{rollout.max_failures_percent}%"
+    if rollout.on_failure == "pause":
+        return 1
+    # Failed nodes stay out, so that with `continue` it ends at max_unavailable of them. Any number
+    # in a row is to be within it.
+    return max(1, pool.nodes.max, rollout.max_failures_in_a_row or 1)
 
 
 def judged_by_policy(pool: PoolPlan) -> bool:

@@ -414,7 +414,11 @@ class World:
         if begin - out:
             assert len(out | begin) <= limit, "more nodes out than the policy allows"
         failed = [n for n in known.values() if (c := change_of(n)) and c.phase == "Failed"]
-        assert len(failed) < self.policy.max_failures, "it goes on after a failure"
+        assert len(failed) < self.policy.failures(len(known)), "it goes on after a failure"
+        if self.policy.max_failures_in_a_row is not None:
+            times = [c.since for n in failed if (c := change_of(n))]
+            later = [at for at in times if at >= self._last_proof(known)]
+            assert len(later) < self.policy.max_failures_in_a_row, "it goes on after as many"
         if self.policy.one_zone_at_a_time:
             assert len({known[name].zone for name in noted | begin}) == 1
 
@@ -503,6 +507,18 @@ class World:
                 self.warnings[name] = WarningEvent(name=name, last_seen=now)
             case RetractEvent(name=name):
                 self.warnings.pop(name, None)
+
+    def _last_proof(self, known: Mapping[str, Node]) -> float:
+        """When a node was last verified with the layout that is wanted."""
+        proofs = [
+            node.condition.changed
+            for node in known.values()
+            if not node.change
+            and node.mig_config == self.pool.mig_config
+            and node.condition is not None
+            and node.condition.status == "True"
+        ]
+        return max(proofs, default=0.0)
 
     def _quarantine(self, action: QuarantineNode) -> None:
         """Kubernetes ends the pods that do not tolerate the taint."""

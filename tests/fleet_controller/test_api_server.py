@@ -81,6 +81,12 @@ class TestResources:
             ({"rolloutPolicy": {"tolerateUnproven": "101%"}}, "tolerateUnproven"),
             ({"rolloutPolicy": {"quarantine": "NoSchedule"}}, "quarantine"),
             ({"rolloutPolicy": {"maxFailures": 0}}, "maxFailures"),
+            ({"rolloutPolicy": {"maxFailures": "0%"}}, "maxFailures"),
+            ({"rolloutPolicy": {"maxFailures": "101%"}}, "maxFailures"),
+            (
+                {"rolloutPolicy": {"maxFailuresInARow": 2}},
+                "maxFailuresInARow must not be greater than maxFailures",
+            ),
             ({"rolloutPolicy": {"drain": {"timeoutSeconds": 0}}}, "timeoutSeconds"),
             ({"rolloutPolicy": {"drain": {"pods": "Some"}}}, "drain.pods"),
             (
@@ -116,6 +122,15 @@ class TestResources:
             made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
             assert read_pool(made).policy == RolloutPolicy(max_unavailable=limit)
             assert made["spec"]["rolloutPolicy"]["drain"]["onTimeout"] == "Stop"
+
+    @pytest.mark.parametrize("most", [3, "10%"])
+    def test_a_rollout_may_stop_at_failures_in_a_row(
+        self, most: int | str, api_server: Any
+    ) -> None:
+        limits = {"maxFailures": most, "maxFailuresInARow": 3}
+        wanted = objects.pool("fine", rolloutPolicy=limits)
+        made = api_server.admin.create(POOLS, wanted, fieldValidation="Strict", dryRun="All")
+        assert read_pool(made).policy == RolloutPolicy(max_failures=most, max_failures_in_a_row=3)
 
     @pytest.mark.parametrize("part", [0, 3, "0%", "7%", "100%"])
     def test_a_part_of_the_nodes_may_be_unproven(self, part: int | str, api_server: Any) -> None:

@@ -483,7 +483,7 @@ def test_the_defaults_are_those_of_the_crd() -> None:
     def filled(one: dict[str, Any]) -> Any:
         if "properties" in one:
             return {key: filled(value) for key, value in one["properties"].items()}
-        return one["default"]
+        return one.get("default")
 
     assert read_policy(filled(schema)) == read_policy(None) == RolloutPolicy()
 
@@ -555,3 +555,24 @@ def test_a_node_that_has_booted_stays_out_of_service_until_its_turn() -> None:
     cut_and_report(of, "n2")
     of.passes()
     assert of.nodes["n2"].held
+
+
+def test_a_node_that_was_relabelled_while_the_watch_is_lost_is_not_released() -> None:
+    """The controller knows it as it was proven, and its boot is the same."""
+    of = world(0, wants="old")
+    of.make_node("n0", in_service=False)
+    of.passes()
+    for _ in range(2):
+        of.mig_manager_works("n0")
+    of.now += 1
+    of.agent_reports("n0")
+    of.lose_watch()
+    of.somebody_relabels("n0", "new")
+    for _ in range(2):
+        of.mig_manager_works("n0")
+    assert of.cut["n0"] == "new"
+    of.passes()
+    assert of.nodes["n0"].held
+    of.view = None
+    of.passes()
+    assert of.nodes["n0"].held

@@ -24,7 +24,7 @@ from fleet_controller.rollout import (
     needs_pods,
 )
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Node, Pool
+from fleet_controller.state import Condition, Node, Pool
 
 NOW = 1_800_000_000.0
 Status = Literal["True", "False", "Unknown"]
@@ -144,6 +144,61 @@ class TestWhatIsSaid:
         assert (nothing.applying, nothing.stopped, nothing.active) == (False, "", False)
         assert Rollout(changing=("n",)).active
         assert Rollout(waiting=("n",)).active
+
+
+class TestFailures:
+    """With how many failed nodes no further one begins."""
+
+    @staticmethod
+    def stopped(failed: int, *nodes: Node, of: int = 10, **policy: Any) -> bool:
+        """nodes: those that are there beside the failed ones and those that wait."""
+        there = [
+            *(node(f"f{i}", phase="Failed") for i in range(failed)),
+            *nodes,
+            *(node(f"w{i}") for i in range(of - failed - len(nodes))),
+        ]
+        wide = pool(**{"max_unavailable": "100%", "canary": 0, **policy})
+        assessed = [(n, Assessment(status="True", reason="R", message="m")) for n in there]
+        return decide_rollout(wide, assessed, {}, {}, NOW).stopped == "failed"
+
+    @pytest.mark.parametrize(
+        ("most", "nodes", "failed", "stops"),
+        [
+            (2, 10, 1, False),
+            (2, 10, 2, True),
+            ("30%", 10, 2, False),
+            ("30%", 10, 3, True),
+            ("30%", 9, 2, True),
+            ("1%", 10, 1, True),
+        ],
+    )
+    def test_it_is_a_number_or_a_percentage_rounded_down(
+        self, most: int | str, nodes: int, failed: int, stops: bool
+    ) -> None:
+        assert self.stopped(failed, of=nodes, max_failures=most) is stops
+
+    def proven(self, name: str, at: float) -> Node:
+        said = Condition(status="True", reason="R", message="m", changed=at, written=at)
+        return node(name, config="new", condition=said)
+
+    def test_so_many_in_a_row_stop_it_too(self) -> None:
+        policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
+        assert not self.stopped(1, **policy)
+        assert self.stopped(2, **policy)
+        assert self.stopped(2, self.proven("a", NOW - 1), self.proven("b", NOW - 9), **policy)
+        # In the same second nobody knows which was first.
+        assert self.stopped(2, self.proven("a", NOW), **policy)
+
+    def test_a_node_that_is_proven_after_them_ends_the_row(self) -> None:
+        policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
+        assert not self.stopped(2, self.proven("a", NOW - 9), self.proven("b", NOW + 1), **policy)
+
+    def test_a_node_with_the_old_layout_proves_nothing(self) -> None:
+        policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
+        said = Condition(status="True", reason="R", message="m", changed=NOW + 1, written=NOW)
+        assert self.stopped(2, node("w", condition=said), **policy)
+        still = node("c", config="new", phase="Applying", condition=said)
+        assert self.stopped(2, still, **policy)
 
 
 class TestWhatThereIs:

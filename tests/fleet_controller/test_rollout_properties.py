@@ -30,7 +30,8 @@ policies = st.builds(
         pods=st.sampled_from(["GPU", "GPU", "All"]),
         delete_local_data=st.booleans(),
     ),
-    max_failures=st.integers(1, 2),
+    max_failures=st.sampled_from([1, 2, "50%", "100%"]),
+    max_failures_in_a_row=st.sampled_from([None, None, 1, 2]),
     tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
     quarantine=st.booleans(),
 )

@@ -189,6 +189,14 @@ def test_flex_start_nodes_are_not_repaired() -> None:
             {"tolerate_unproven": 1, "tolerate_unproven_percent": 5},
             "either tolerate_unproven or tolerate_unproven_percent",
         ),
+        (
+            {"max_failures": 1, "max_failures_percent": 5},
+            "either max_failures or max_failures_percent",
+        ),
+        ({"on_failure": "continue", "max_failures": 2}, "either on_failure or max_failures"),
+        ({"max_failures_in_a_row": 2}, "stops at 1 failed node anyway"),
+        ({"on_failure": "pause", "max_failures_in_a_row": 2}, "stops at 1 failed node anyway"),
+        ({"max_failures": 2, "max_failures_in_a_row": 3}, "stops at 2 failed nodes anyway"),
         ({"evict": "none", "on_drain_timeout": "force"}, "no pod is evicted"),
     ],
 )

@@ -1027,6 +1027,24 @@ def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("keys", "limits"),
+    [
+        ("max_failures: 3", (3, None)),
+        ("max_failures: 3, max_failures_in_a_row: 2", (3, 2)),
+        ("max_failures_percent: 10, max_failures_in_a_row: 4", ("10%", 4)),
+        ("on_failure: continue, max_failures_in_a_row: 4", (4, 4)),
+    ],
+)
+def test_with_how_many_failures_a_rollout_stops_is_in_the_policy(
+    keys: str, limits: tuple[int | str, int | None], record: Record
+) -> None:
+    rollout = f"  rollout: {{{keys}}}\n- {{name: t4"
+    made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
+    policy = one(made, ":GPUPool", "a100")["spec"]["rolloutPolicy"]
+    assert (policy["maxFailures"], policy.get("maxFailuresInARow")) == limits
+
+
 def test_a_policy_about_wrong_nodes_needs_no_rollout(record: Record) -> None:
     """GKE partitions these nodes."""
     fleet = yaml.safe_dump(

@@ -120,6 +120,19 @@ class Rollout(SpecModel):
     """Whether pods with an emptyDir on disk are evicted."""
     one_zone_at_a_time: bool = False
     on_failure: Literal["pause", "continue"] = "pause"
+    """Whether the first failed node stops the rollout, or none does: between them, max_failures."""
+    max_failures: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=OWN_LIMIT)] | None
+    ) = None
+    """Failed nodes with which the rollout stops."""
+    max_failures_percent: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
+    ) = None
+    """The same in percent of the pool's nodes, rounded down; one node at least."""
+    max_failures_in_a_row: (
+        Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=OWN_LIMIT)] | None
+    ) = None
+    """It also stops when so many have failed since a node was last verified with the new layout."""
     tolerate_unproven: Annotated[
         int, IntRange(minimum=0, maximum=100, unit="node", source=OWN_LIMIT)
     ] = 0
