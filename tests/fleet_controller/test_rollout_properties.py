@@ -27,9 +27,10 @@ policies = st.builds(
         DrainPolicy,
         timeout_s=st.just(600.0),
         on_timeout=st.sampled_from(["Stop", "Force"]),
-        pods=st.sampled_from(["GPU", "GPU", "All"]),
+        pods=st.sampled_from(["GPU", "GPU", "All", "None"]),
         delete_local_data=st.booleans(),
-    ),
+        # The API server refuses it otherwise.
+    ).filter(lambda drain: drain.pods != "None" or drain.on_timeout == "Stop"),
     max_failures=st.sampled_from([1, 2, "50%", "100%"]),
     max_failures_in_a_row=st.sampled_from([None, None, 1, 2]),
     tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
@@ -39,8 +40,8 @@ names = st.sampled_from([f"n{i}" for i in range(6)])
 
 
 class AnyHistory(RuleBasedStateMachine):
-    @initialize(policy=policies, count=st.integers(1, 5))
-    def a_pool_in_service(self, policy: RolloutPolicy, count: int) -> None:
+    @initialize(policy=policies, count=st.integers(1, 5), fewest=st.sampled_from([0, 0, 1, 3]))
+    def a_pool_in_service(self, policy: RolloutPolicy, count: int, fewest: int) -> None:
         pool = Pool(
             name="p",
             uid="pool",
@@ -48,7 +49,7 @@ class AnyHistory(RuleBasedStateMachine):
             created=START,
             selector={"slicewright.io/pool": "p"},
             layout_hash="hash-old",
-            fewest=0,
+            fewest=fewest,
             mig_config="old",
             status={},
             policy=policy,
@@ -62,7 +63,7 @@ class AnyHistory(RuleBasedStateMachine):
         return name in self.world.nodes
 
     @rule(
-        killed_after=st.none() | st.integers(0, 4),
+        killed_after=st.none() | st.integers(0, 12),
         conflicts=st.sets(names, max_size=2),
         refused=st.sets(st.integers(0, 5), max_size=2),
         unanswered=st.sets(st.integers(0, 5), max_size=2),
@@ -337,7 +338,10 @@ class AnyHistory(RuleBasedStateMachine):
             assert status["Settled"]["status"] == "True"
         else:
             assert status["Degraded"]["status"] == "True", status
-            assert world.pool.status["failingNodes"][0]["reason"]
+            if status["Degraded"]["reason"] == "TooFewNodes":
+                assert len(world.nodes) < world.pool.fewest
+            else:
+                assert world.pool.status["failingNodes"][0]["reason"]
 
 
 TestAnyHistory = AnyHistory.TestCase
