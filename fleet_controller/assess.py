@@ -123,12 +123,10 @@ def _assess(
     assert report is not None
     expires = report.time + REPORT_AGE_LIMIT_S
     if report.verdict == "Match":
-        found = (
-            _label_problem(node, pool, expires)
-            or _not_ready(node, expires)
-            or _proven(report.reason or "PartitionsMatch", report.message, expires)
-        )
-        return replace(found, matched=report.time)
+        problem = _label_problem(node, pool, expires) or _not_ready(node, expires)
+        if problem is not None:
+            return replace(problem, matched=report.time)
+        return _proven(report.reason or "PartitionsMatch", report.message, report.time)
     mismatch = report.verdict == "Mismatch"
     return Assessment(
         status="False" if mismatch else "Unknown",
@@ -143,8 +141,14 @@ def _assess(
 # Of thousands of nodes that are in order each pass asks the same again, and to make the answer
 # costs several times as much as to find it.
 @lru_cache(maxsize=4096)
-def _proven(reason: str, message: str, expires: float) -> Assessment:
-    return Assessment(status="True", reason=reason, message=message, expires=expires)
+def _proven(reason: str, message: str, reported: float) -> Assessment:
+    return Assessment(
+        status="True",
+        reason=reason,
+        message=message,
+        expires=reported + REPORT_AGE_LIMIT_S,
+        matched=reported,
+    )
 
 
 def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:
