@@ -36,6 +36,7 @@ from fleet_controller import api, custom_resources, rights
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.bound_pods import Nodes
 from fleet_controller.decide import decide, silent, to_inspect, unproven
+from fleet_controller.membership import memberships
 from fleet_controller.state import Condition, Node, Pool, Report, stamp
 from kubeapi import ApiError, Client, list_all
 from kubeapi.client import path_of
@@ -126,10 +127,11 @@ def _pass_s(count: int, *, at_rest: bool) -> float:
     ]
 
     def one_pass() -> None:
-        to_inspect(pools, nodes, now)
-        silent(pools, nodes, reports, now)
-        unproven(pools, nodes)
-        decided = decide(pools, nodes, reports, {}, {}, now).actions
+        present = memberships(pools, nodes)
+        to_inspect(pools, nodes, now, present=present)
+        silent(pools, nodes, reports, now, present=present)
+        unproven(pools, nodes, present=present)
+        decided = decide(pools, nodes, reports, {}, {}, now, present=present).actions
         assert len(decided) == (0 if at_rest else 2 * count)
 
     def timed() -> float:

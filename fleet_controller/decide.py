@@ -48,7 +48,7 @@ from fleet_controller.api import (
 from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
-from fleet_controller.membership import joining, memberships
+from fleet_controller.membership import Present, joining, memberships
 from fleet_controller.pool_status import EXAMPLES, TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.quarantine import quarantine
 from fleet_controller.release import (
@@ -102,6 +102,7 @@ def decide(
     refusals: Mapping[str, Refusal] = MappingProxyType({}),
     no_agents: Mapping[str, str] = MappingProxyType({}),
     no_operands: Mapping[str, str] = MappingProxyType({}),
+    present: Present | None = None,
 ) -> Decision:
     """The actions that bring the cluster to where it should be.
 
@@ -109,6 +110,7 @@ def decide(
     returns; without an entry the node's layout is not changed. warnings: the controller's own
     Events in the cluster, by name. refusals: of evictions, by the pod's uid. no_agents: node -> why
     its agent has not reported. no_operands: node -> why NVIDIA's operands do not serve it.
+    present: the memberships of these nodes, where they are known already.
     """
     holds: list[Action] = []
     actions: list[Action] = []
@@ -117,7 +119,7 @@ def decide(
     stranded = left_over(pools, nodes)
     actions += stranded.values()
     said_every = _said_every(sum(_waits(pool, now) for pool in pools))
-    for pool, pool_nodes in memberships(pools, nodes):
+    for pool, pool_nodes in _present(pools, nodes, present):
         members = []
         by_itself = {
             node.name: assess(
@@ -230,11 +232,17 @@ def decide(
     )
 
 
-def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> tuple[str, ...]:
-    """Nodes whose next step depends on their pods, each once."""
+def _present(pools: Sequence[Pool], nodes: Sequence[Node], present: Present | None) -> Present:
+    return memberships(pools, nodes) if present is None else present
+
+
+def to_inspect(
+    pools: Sequence[Pool], nodes: Sequence[Node], now: float, *, present: Present | None = None
+) -> tuple[str, ...]:
+    """Nodes whose next step depends on their pods, each once. present: as in `decide`."""
     changing = (
         node.name
-        for pool, members in memberships(pools, nodes)
+        for pool, members in _present(pools, nodes, present)
         for node in members
         if needs_pods(node, pool)
     )
@@ -242,12 +250,19 @@ def to_inspect(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> tupl
 
 
 def silent(
-    pools: Sequence[Pool], nodes: Sequence[Node], reports: Mapping[str, Report], now: float
+    pools: Sequence[Pool],
+    nodes: Sequence[Node],
+    reports: Mapping[str, Report],
+    now: float,
+    *,
+    present: Present | None = None,
 ) -> dict[str, str]:
-    """Node -> its pool, where the node's agent has never reported, or not for too long."""
+    """Node -> its pool, where the node's agent has never reported, or not for too long. present: as
+    in `decide`.
+    """
     return {
         node.name: pool.name
-        for pool, members in memberships(pools, nodes)
+        for pool, members in _present(pools, nodes, present)
         for node in members
         if node.name not in reports or now >= reports[node.name].time + REPORT_AGE_LIMIT_S
     }
@@ -261,12 +276,14 @@ class Unproven(NamedTuple):
     others: tuple[Node, ...]
 
 
-def unproven(pools: Sequence[Pool], nodes: Sequence[Node]) -> Unproven:
+def unproven(
+    pools: Sequence[Pool], nodes: Sequence[Node], *, present: Present | None = None
+) -> Unproven:
+    """present: as in `decide`."""
     examples: list[Node] = []
     others: list[Node] = []
-    for _, members in memberships(pools, nodes):
+    for _, members in _present(pools, nodes, present):
         waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
-        waiting.sort(key=lambda node: node.name)
         examples += waiting[:EXAMPLES]
         others += waiting[EXAMPLES:]
     return Unproven(examples=tuple(examples), others=tuple(others))

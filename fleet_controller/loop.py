@@ -25,6 +25,7 @@ from fleet_controller.decide import Decision, Unproven, decide, silent, to_inspe
 from fleet_controller.durations import Durations
 from fleet_controller.execute import execute
 from fleet_controller.lanes import Lanes
+from fleet_controller.membership import memberships
 from fleet_controller.observe import FEW_NODES, Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ReleaseNode
@@ -197,7 +198,8 @@ class Loop:
         self._pools = cluster.pools.all()
         pools, nodes = list(self._pools.values()), list(cluster.nodes.all().values())
         now = self._clock()
-        asked = to_inspect(pools, nodes, now)
+        present = memberships(pools, nodes)
+        asked = to_inspect(pools, nodes, now, present=present)
         cluster.bound.ask_about(asked)
         self._nodes = {node.name: node for node in nodes}
         pods = {name: cluster.pods(self._nodes[name]) for name in asked}
@@ -211,8 +213,9 @@ class Loop:
             self._warnings,
             now,
             refusals=self._refusals.all(),
-            no_agents=self._why_no_agents(silent(pools, nodes, reports, now)),
-            no_operands=self._why_no_operands(unproven(pools, nodes)),
+            no_agents=self._why_no_agents(silent(pools, nodes, reports, now, present=present)),
+            no_operands=self._why_no_operands(unproven(pools, nodes, present=present)),
+            present=present,
         )
 
     def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:

@@ -26,6 +26,10 @@ class JoinNode:
     joined: Joined
 
 
+Present = Sequence[tuple[Pool, list[Node]]]
+"""What `memberships` says. A pass asks several questions about it, and works it out once."""
+
+
 def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
     """Every pool with its nodes, both by name.
 
