@@ -112,6 +112,7 @@ SCHEMA: Manifest = object_of(
             default="None",
         ),
     },
+    required=(),
     **{
         "x-kubernetes-validations": [
             {
