@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from infra.plan.deployments import DeploymentPlan
 from infra.plan.fleet import PoolPlan
 from infra.plan.model_disk import disk_note, download_gb
-from infra.spec import TritonWorkload, VllmWorkload
+from infra.spec import NewVolume, TritonWorkload, VllmWorkload
 
 
 def workload_notes(deployments: Sequence[DeploymentPlan], pools: Sequence[PoolPlan]) -> list[str]:
@@ -38,6 +38,13 @@ def _of(plan: DeploymentPlan, pool: PoolPlan) -> list[str]:
         found += [*_vllm(plan, asked), *disk_note(plan, asked, pool)]
     if isinstance(asked, TritonWorkload):
         found += _triton(asked)
+    cache = None if isinstance(asked, TritonWorkload) else asked.cache
+    if isinstance(cache, NewVolume) and cache.access_mode == "ReadWriteMany":
+        named = f"storage class {cache.storage_class}" if cache.storage_class else "default class"
+        found.append(
+            f"{at} its pods wait until the cluster's {named} makes volumes that several nodes "
+            "write: its driver is not part of the stack"
+        )
     if asked.secrets:
         names = sorted({one.name for one in asked.secrets.values()})
         found.append(

@@ -30,7 +30,7 @@ from rehearsal.scenario import (
     settings,
     tool_groups,
     walkthrough,
-    workload_secrets,
+    workload_needs,
 )
 from rehearsal.scenario import environment as environments
 from rehearsal.scenario.engine_output import OutputFilter
@@ -191,7 +191,7 @@ class Rehearsal:
         checks: list[Check] = []
         fleet = plan.read_file(environment.stack_file(environment.stack))
         model_shares.fill(environment, fleet, self._live.say)
-        making = workload_secrets.WorkloadSecrets(environment, fleet, self._live.say)
+        making = workload_needs.WorkloadNeeds(environment, fleet, self._live.say)
         with Progress(environment, self._live.say), making:
             for run in (engine.init, engine.preview, engine.up):
                 outcome = run()
@@ -233,7 +233,7 @@ class Rehearsal:
         environments.start(environment)
         exists = existing_cluster.restart(environment)
         if exists:
-            workload_secrets.remove(environment)
+            workload_needs.remove(environment)
         outcome = self._engine(environment).destroy()
         self._say_outcome(outcome)
         disk_space.require_not_full(environment, outcome)

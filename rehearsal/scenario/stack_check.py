@@ -10,10 +10,12 @@ from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
 from rehearsal.scenario.existing_cluster.nodes import fake_key
+from rehearsal.scenario.existing_cluster.prometheus import service_of
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
 _OPERATOR = "rehearsal/cluster/gpu_operator"
 _EXISTING = "rehearsal/scenario/existing_cluster"
+_GKE = "rehearsal/clouds/gcp/gke"
 _KUBELET = "rehearsal/cluster/kubelet"
 _SILICON = "rehearsal/cluster/silicon"
 
@@ -44,20 +46,69 @@ def check_stack(stack: str) -> FleetPlan:
 def unrehearsable(fleet: FleetPlan) -> list[spec.Problem]:
     """What the simulated clouds and their clusters lack."""
     if isinstance(fleet, ByoFleetPlan):
-        return [*_existing(fleet), *_mps(fleet), *_new_volumes(fleet), *_autoscalers(fleet)]
-    problems: list[spec.Problem] = [*_new_volumes(fleet), *_autoscalers(fleet)]
+        return [*_existing(fleet), *_mps(fleet), *_of_workloads(fleet)]
+    problems: list[spec.Problem] = [*_of_workloads(fleet)]
     if isinstance(fleet, EksFleetPlan):
         problems += _mps(fleet)
     return problems
 
 
+def _of_workloads(fleet: FleetPlan) -> Iterator[spec.Problem]:
+    yield from _new_volumes(fleet)
+    yield from _monitoring(fleet)
+    yield from _autoscalers(fleet)
+
+
+def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
+    if fleet.monitoring is None:
+        return
+    match fleet.monitoring.asked:
+        case spec.ManagedPrometheus():
+            yield spec.Problem(
+                path=("monitoring", "prometheus"),
+                reason=f"{_CANNOT} the simulated GKE has no managed collection, and none of its "
+                "kinds",
+                instead="for a rehearsal write stack: `up` then installs a Prometheus",
+                source=_GKE,
+            )
+        case spec.ExistingPrometheus() if not isinstance(fleet, ByoFleetPlan):
+            yield spec.Problem(
+                path=("monitoring", "prometheus"),
+                reason=f"{_CANNOT} clusters of a simulated cloud have no Prometheus of their own",
+                instead="for a rehearsal write stack, or cloud: byo, whose cluster has one",
+                source=_EXISTING,
+            )
+        case spec.ExistingPrometheus(url=url) if service_of(url) is None:
+            yield spec.Problem(
+                path=("monitoring", "url"),
+                reason=f"{_CANNOT} the Prometheus of the cluster that a rehearsal makes has a "
+                "Service with the chart's names",
+                instead="for a rehearsal write http://NAME-prometheus.NAMESPACE.svc:9090, NAME "
+                "with at most 26 characters",
+                source=_EXISTING,
+            )
+        case spec.ExistingPrometheus() | spec.PrometheusStack():
+            pass
+
+
 def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
     for i, one in enumerate(fleet.deployments):
-        if isinstance(one.asked, spec.VllmWorkload) and isinstance(one.asked.cache, spec.NewVolume):
+        cache = None if isinstance(one.asked, spec.TritonWorkload) else one.asked.cache
+        if not isinstance(cache, spec.NewVolume):
+            continue
+        if cache.storage_class is None:
             yield spec.Problem(
                 path=("workloads", i, "cache"),
-                reason=f"{_CANNOT} nothing there makes volumes for claims, so the pods would wait",
-                instead="for a rehearsal leave it out: each replica then has a cache of its own",
+                reason=f"{_CANNOT} its clusters have no default class of volumes, so the pods "
+                "would wait",
+                instead="write storage_class: a rehearsal makes a class of that name",
+                source=_KUBELET,
+            )
+        if cache.access_mode != "ReadWriteMany":
+            yield spec.Problem(
+                path=("workloads", i, "cache", "access_mode"),
+                reason=f"{_CANNOT} nothing there makes volumes that one node alone may have",
+                instead="for a rehearsal write ReadWriteMany",
                 source=_KUBELET,
             )
 

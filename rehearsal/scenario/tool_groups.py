@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from infra.plan import AdapterPlan, FleetPlan, KedaPlan
-from infra.spec import PrometheusStack, TritonWorkload
+from infra.spec import ExistingPrometheus, PrometheusStack, TritonWorkload
 from rehearsal.host.toolchain import workload_tools
 
 
@@ -15,7 +15,9 @@ def of(fleets: Iterable[FleetPlan]) -> tuple[str, ...]:
     for fleet in fleets:
         if any(isinstance(one.asked, TritonWorkload) for one in fleet.deployments):
             found.add(workload_tools.TRITON)
-        if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, PrometheusStack):
+        if fleet.monitoring is not None and isinstance(
+            fleet.monitoring.asked, PrometheusStack | ExistingPrometheus
+        ):
             found.add("monitoring")
         scaler = fleet.pod_autoscaling
         if isinstance(scaler, KedaPlan) and not scaler.existing:

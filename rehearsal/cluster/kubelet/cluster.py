@@ -27,6 +27,7 @@ from rehearsal.cluster.kubelet.pods.addresses import AddressBlock
 from rehearsal.cluster.kubelet.pods.large_fleets import Starts, is_forked, of_daemon_set
 from rehearsal.cluster.kubelet.pods.launching import Launching
 from rehearsal.cluster.kubelet.pods.pod import PodRun
+from rehearsal.cluster.kubelet.pods.provisioner import Provisioner
 from rehearsal.cluster.kubelet.pods.simulated_operands import SimulatedOperands
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
 from rehearsal.cluster.kubelet.pods.status import status_after_reboot
@@ -43,7 +44,7 @@ _RETRY_S = 1.0
 
 
 class ClusterKubelet:
-    """Runs in one event loop; four threads wait for the API server's watches."""
+    """Runs in one event loop; five threads wait for the API server's watches."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class ClusterKubelet:
             lambda: (run.pod for run in self._pods.values()),
             self._api,
         )
+        self._volumes = Provisioner(self._directory / "claims", self._api)
         address = urlsplit(client.server)
         shims = write_shims(self._directory / "shims")
         stand_ins.write(shims)
@@ -146,6 +148,7 @@ class ClusterKubelet:
             ("/api/v1/nodes", self._on_node, {}),
             ("/api/v1/pods", self._on_pod, {"fieldSelector": "spec.nodeName!="}),
             ("/api/v1/services", self._services.on_service, {}),
+            ("/api/v1/persistentvolumeclaims", self._volumes.on_claim, {}),
             (
                 "/apis/apiregistration.k8s.io/v1/apiservices",
                 self._services.on_api_service,

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from infra.plan import AdapterPlan, ByoFleetPlan
+from infra.spec import ExistingPrometheus
 from kubeapi import ApiError, Client, Unreachable
 from rehearsal.clouds.core.control_planes import LocalControlPlanes
 from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.cluster.control_plane import ControlPlaneError
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster import certificates, leftovers, record
+from rehearsal.scenario.existing_cluster import certificates, leftovers, prometheus, record
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 
 _RECORD: Final = "as-it-was.json"
@@ -27,8 +28,8 @@ _AGAIN_S: Final = 0.5
 
 def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     """Makes the cluster of the fleet with its nodes, a record of every object in it, and the user's
-    kubeconfig with the context that the stack file names. It has cert-manager if the fleet asks
-    for it. Raises RehearsalError.
+    kubeconfig with the context that the stack file names. It has cert-manager and Prometheus if
+    the fleet asks for them. Raises RehearsalError.
     """
     assert fleet.cluster is not None, "stack_check refuses hosts without a cluster"
     name = fleet.cluster.name
@@ -50,6 +51,11 @@ def make(environment: Environment, fleet: ByoFleetPlan) -> None:
             certificates.install(client)
         except (ApiError, Unreachable) as e:
             raise RehearsalError(f"existing cluster {name}: cert-manager: {e}") from e
+    if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, ExistingPrometheus):
+        try:
+            prometheus.install(client, fleet.monitoring.asked)
+        except (ApiError, Unreachable) as e:
+            raise RehearsalError(f"existing cluster {name}: Prometheus: {e}") from e
     found = record.settled(client, timeout_s=_SETTLED_S)
     (admin.parent / _RECORD).write_text(json.dumps(found))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from infra import plan
 from rehearsal.scenario import model_shares
 from rehearsal.scenario.environment import PROJECT, Environment
-from tests.rehearsal.scenario.test_workload_secrets import golden
+from tests.rehearsal.scenario.test_workload_needs import golden
 
 
 def serving() -> plan.FleetPlan:

@@ -13,6 +13,7 @@ import yaml
 from infra import plan, spec
 from rehearsal.scenario import stack_check
 from rehearsal.scenario.errors import NoSuchStack
+from rehearsal.scenario.existing_cluster import prometheus
 from tests.infra import test_workloads
 
 EKS: dict[str, Any] = {
@@ -171,17 +172,20 @@ def test_a_stack_file_of_ones_own_is_found_by_its_name(
         stack_check.check_stack("s0")
 
 
-def test_a_volume_that_nobody_would_make_is_refused() -> None:
+def test_a_volume_that_would_never_be_made_is_refused() -> None:
     text = (Path(test_workloads.__file__).parent / "golden" / "vllm.yaml").read_text()
     raw = yaml.safe_load(text)["config"]["slicewright:fleet"]
 
-    def refused() -> list[spec.Path]:
+    def refused(**cache: str) -> list[spec.Path]:
+        raw["workloads"][0]["cache"] = cache
         fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
-    assert refused() == [("workloads", 0, "cache")]
-    del raw["workloads"][0]["cache"]
-    assert refused() == [], "the other's claim is there already"
+    assert refused(size="100Gi") == [("workloads", 0, "cache")]
+    assert refused(size="100Gi", storage_class="rwx") == []
+    assert refused(claim="models") == [], "a claim is there already"
+    one_node = {"size": "100Gi", "storage_class": "rwo", "access_mode": "ReadWriteOnce"}
+    assert refused(**one_node) == [("workloads", 0, "cache", "access_mode")]
 
 
 def test_autoscalers_that_cannot_be_had_are_refused() -> None:
@@ -220,3 +224,61 @@ def test_a_new_cluster_has_no_cert_manager_for_prometheus_adapter() -> None:
     (problem,) = stack_check.unrehearsable(fleet)
     assert problem.path == ("pod_autoscaling", "by")
     assert "has no cert-manager" in problem.reason
+
+
+def monitored(cloud: dict[str, Any], **monitoring: Any) -> list[tuple[spec.Path, str]]:
+    raw = {**cloud, "monitoring": monitoring}
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
+
+
+def test_managed_collection_is_refused_because_the_simulated_gke_has_none_of_its_kinds() -> None:
+    gke: dict[str, Any] = {
+        "cloud": "gke",
+        "cluster": {"name": "dev", "location": "us-central1-a"},
+        "node_pools": [
+            {"name": "p", "machine_type": "a2-highgpu-1g", "nodes": {"count": 1}},
+        ],
+    }
+    ((path, reason),) = monitored(gke, prometheus="managed")
+    assert path == ("monitoring", "prometheus")
+    assert "has no managed collection" in reason
+    assert monitored(gke, prometheus="stack") == []
+
+
+def test_an_existing_prometheus_is_rehearsed_in_an_existing_cluster_only() -> None:
+    url = "http://kube-prom-stack-kube-prome-prometheus.monitoring.svc:9090"
+    eks = {**EKS, "node_pools": [{"name": "p", "machine_type": "g5.xlarge", "nodes": {"count": 1}}]}
+    ((path, reason),) = monitored(eks, prometheus="existing", url=url)
+    assert path == ("monitoring", "prometheus")
+    assert "have no Prometheus of their own" in reason
+    byo: dict[str, Any] = {
+        "cloud": "byo",
+        "cluster": {"name": "ours", "context": "ours"},
+        "node_pools": [
+            {"name": "p", "nodes": {"count": 1}, "gpu": {"model": "T4", "count": 1}},
+        ],
+    }
+    assert monitored(byo, prometheus="existing", url=url) == []
+    ((path, reason),) = monitored(byo, prometheus="existing", url="http://thanos.obs.svc:10902")
+    assert path == ("monitoring", "url")
+    assert "the chart's names" in reason
+
+
+@pytest.mark.parametrize(
+    ("url", "service"),
+    [
+        ("http://a-prometheus.b.svc:9090", ("a-prometheus", "b")),
+        ("http://a-prometheus.b.svc.cluster.local:9090/", ("a-prometheus", "b")),
+        ("http://a-prometheus.b.svc:9091", None),
+        ("https://a-prometheus.b.svc:9090", None),
+        ("http://a.b.svc:9090", None),
+        ("http://-prometheus.b.svc:9090", None),
+        ("http://prometheus.example.com:9090", None),
+        ("http://a-prometheus.b.svc:9090/prefix", None),
+    ],
+)
+def test_an_address_names_the_service_that_the_chart_would_have_made(
+    url: str, service: tuple[str, str] | None
+) -> None:
+    assert prometheus.service_of(url) == service

@@ -31,6 +31,7 @@ def test_a_stack_whose_workloads_are_triton_needs_triton() -> None:
     [
         ({"prometheus": "stack"}, {}, {"autoscaling", "monitoring"}),
         ({"prometheus": "stack"}, {"existing": True}, {"monitoring"}),
+        ({"prometheus": "existing", "url": "http://p:9090"}, {"existing": True}, {"monitoring"}),
         (None, {}, {"autoscaling"}),
         (None, {"existing": True}, set()),
     ],

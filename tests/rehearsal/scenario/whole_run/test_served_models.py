@@ -27,7 +27,7 @@ from rehearsal.cluster.model_server import devices
 from rehearsal.cluster.model_server.devices import Device
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.workload_secrets import WorkloadSecrets
+from rehearsal.scenario.workload_needs import WorkloadNeeds
 from slicewright import cli
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run import inside
@@ -74,7 +74,7 @@ def run(k6: Path, make_environment: Callable[[str], Environment]) -> Run:
     engine, said = Engine(environment, STACK, print), list[str]()
     assert engine.init().code == 0
     fleet = plan.read_file(environment.stack_file(STACK))
-    with WorkloadSecrets(environment, fleet, said.append):
+    with WorkloadNeeds(environment, fleet, said.append):
         up = engine.up()
     assert up.code == 0, up.output
     return Run(environment, engine, up, said)
@@ -120,8 +120,14 @@ def restarts(pod: dict[str, Any]) -> int:
 
 
 def test_the_secret_that_the_stack_file_names_is_made_and_said_to_be_simulated(run: Run) -> None:
-    (line,) = run.said
+    (line,) = (one for one in run.said if "Secret" in one)
     assert line.startswith("simulated: Secret ai/llm (api-key, hf-token)")
+
+
+def test_all_sixteen_share_a_volume_and_one_of_them_downloads_the_model(run: Run) -> None:
+    logs = [run.client.text(f"{PODS}/{pod['metadata']['name']}/log") for pod in run.pods()]
+    assert len(logs) == 16
+    assert ["simulated: downloading" in log for log in logs].count(True) == 1
 
 
 def test_sixteen_servers_are_ready_without_a_restart(run: Run) -> None:  # S0-36, -53

@@ -1,0 +1,44 @@
+"""The Secrets and StorageClasses that a rehearsal makes for a stack's workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from infra import plan
+from infra.spec import NewVolume
+from rehearsal.scenario import workload_needs
+from rehearsal.scenario.workload_needs import LABEL
+from tests.infra import test_workloads
+
+
+def golden(name: str) -> plan.FleetPlan:
+    return plan.read_file(Path(test_workloads.__file__).parent / "golden" / f"{name}.yaml")
+
+
+def secrets() -> list[dict[str, Any]]:
+    return [one for one in workload_needs.wanted(golden("vllm")) if one["kind"] == "Secret"]
+
+
+def test_a_class_of_volumes_that_a_cache_names_is_made() -> None:
+    found = workload_needs.wanted(golden("vllm"))
+    classes = [one for one in found if one["kind"] == "StorageClass"]
+    named = [one.asked.cache for one in golden("vllm").deployments]  # type: ignore[union-attr]
+    assert [one["metadata"]["name"] for one in classes] == [
+        cache.storage_class for cache in named if isinstance(cache, NewVolume)
+    ]
+
+
+def test_there_is_one_for_each_name_with_all_keys_and_values_of_its_own() -> None:
+    (one,) = secrets()
+    (again,) = secrets()
+    of = one["metadata"]
+    assert (of["namespace"], of["name"], [*of["labels"]]) == ("ai", "llm", [LABEL])
+    assert [*one["stringData"]] == ["api-key", "hf-token"]
+    values = {*one["stringData"].values(), *again["stringData"].values()}
+    assert len(values) == 4
+    assert all(value.startswith("simulated-") for value in values)
+
+
+def test_workloads_that_name_neither_need_nothing() -> None:
+    assert list(workload_needs.wanted(golden("triton"))) == []
