@@ -10,6 +10,8 @@ says how many they are. Each is the charts' own behaviour:
   only by switching that off (controllers/state_manager.go).
 - the MIG layout stays on the GPUs, so what was ordered and what came of it stay on the node. With
   `on_destroy: {mig_layout: disable}` the GPUs are whole, which is the operator's default.
+- an owner's Prometheus operator makes the ConfigMap of rule files again when rules come or go
+  (prometheus-operator, pkg/prometheus/server/rules.go), with the contents that it had.
 - Helm never deletes the CRDs of a chart. Source: Helm docs, "Custom Resource Definitions". The API
   server serves each kind's group as an APIService for as long.
 """
@@ -24,6 +26,8 @@ _PATTERNS: Final = (
     r"nodes/\S+: metadata\.labels\[nvidia\.com/gpu\.present\] is new: 'true'",
     r"nodes/\S+: metadata\.annotations\[nvidia\.com/gpu-driver-upgrade-enabled\] is new: 'true'",
     r"nodes/\S+: metadata\.labels\[nvidia\.com/mig\.config(\.state)?\] is new: '.*'",
+    r"configmaps/\S+/prometheus-\S+-rulefiles-\d+: "
+    r"metadata\.(creationTimestamp|uid) was '.*', is '.*'",
     r"customresourcedefinitions\.apiextensions\.k8s\.io/[a-z]+\."
     r"(nvidia\.com|nfd\.k8s-sigs\.io|monitoring\.coreos\.com) is new",
     r"apiservices\.apiregistration\.k8s\.io/v\w+\."

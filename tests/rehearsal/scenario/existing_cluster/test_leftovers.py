@@ -18,6 +18,7 @@ LABEL = "nodes/a-1: metadata.labels[{}] is new: '{}'"
         LABEL.format("nvidia.com/mig.config.state", "success"),
         "customresourcedefinitions.apiextensions.k8s.io/clusterpolicies.nvidia.com is new",
         "apiservices.apiregistration.k8s.io/v1alpha1.nfd.k8s-sigs.io is new",
+        "configmaps/ours/prometheus-a-rulefiles-0: metadata.uid was 'u-1', is 'u-2'",
     ],
 )
 def test_what_the_operator_leaves(difference: str) -> None:
@@ -37,6 +38,8 @@ def test_what_the_operator_leaves(difference: str) -> None:
         "customresourcedefinitions.apiextensions.k8s.io/clusterpolicies.nvidia.com is gone",
         "clusterpolicies.nvidia.com/cluster-policy is new",
         "namespaces/gpu-operator is new",
+        "configmaps/ours/prometheus-a-rulefiles-0: data.x was '1', is '2'",
+        "configmaps/ours/other: metadata.uid was 'u-1', is 'u-2'",
         "runtimeclasses.node.k8s.io/nvidia is new",
     ],
 )
