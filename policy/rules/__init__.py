@@ -6,6 +6,7 @@ from policy.rules import (
     karpenter,
     operator_files,
     pool_rules,
+    privileges,
     stacks,
     workloads,
 )
@@ -17,6 +18,7 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
     *pool_rules.RULES,
     *karpenter.RULES,
     *workloads.RULES,
+    *privileges.RULES,
     *operator_files.RULES,
     *drivers.RULES,
     *stacks.RULES,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from policy.rules.declared import UNKNOWN, Resource, at, whole
+from policy.rules.pools import Pool, each
 from policy.rules.rule import ResourceRule, Settings, number
 
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _PARALLEL, _UNAVAILABLE = 1, "25%"
 """What the chart sets. Source: NVIDIA/gpu-operator v26.7.0, values.yaml, driver.upgradePolicy."""
 
@@ -67,7 +70,39 @@ def _shown(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
 
 
+def _version(resource: Resource, settings: Settings) -> Iterator[str]:
+    driver = _driver(resource)
+    version = at(driver, "version")
+    if driver is None or at(driver, "enabled") is False or not isinstance(version, str):
+        return  # without one, the chart's own release has one
+    if not _RELEASE.match(version):
+        yield (
+            f"{resource.name!r} installs the driver {version!r}, which is not one release: nodes "
+            "that join later may get another; write all of it, such as 580.105.08"
+        )
+
+
+def _gke_version(pool: Pool, settings: Settings) -> Iterator[str]:
+    for one in pool.accelerators:
+        if one.driver == "LATEST":
+            yield (
+                f"pool {pool.name!r} lets GKE install its LATEST driver, which changes with a "
+                "node's version of GKE, also across branches; DEFAULT stays on the tested one"
+            )
+
+
+def _pinned(resource: Resource, settings: Settings) -> Iterator[str]:
+    yield from _version(resource, settings)
+    yield from each(_gke_version)(resource, settings)
+
+
 RULES = (
+    ResourceRule(
+        name="driver-pinned",
+        description="All nodes get one release of the driver.",
+        level="advisory",
+        check=_pinned,
+    ),
     ResourceRule(
         name="driver-upgrade",
         description="An upgrade of the driver takes few nodes at once.",

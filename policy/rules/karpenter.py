@@ -52,6 +52,11 @@ def takes_spot(pool: Resource) -> bool:
     return all(_admits(one, "spot") for one in _requirements(pool) if at(one, "key") == _CAPACITY)
 
 
+def states_capacity(pool: Resource) -> bool:
+    """Whether a requirement names the type of capacity, or may, as not all are known yet."""
+    return not _is_known(pool) or any(at(one, "key") == _CAPACITY for one in _requirements(pool))
+
+
 def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
     """None: nothing limits them, or it is not known. gpus: of a node, at least; None: not known."""
     limits = at(pool.props, "spec", "limits")

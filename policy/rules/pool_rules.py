@@ -21,6 +21,7 @@ from policy.rules.rule import (
 )
 
 _CATALOG = catalog.load()
+_GPU_TAINT = "nvidia.com/gpu"
 _NO_GKE_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
 _NO_DRIVER = "INSTALLATION_DISABLED"
 """Source of both: GKE documentation, "Manage the GPU stack with the NVIDIA GPU Operator"."""
@@ -117,6 +118,38 @@ def _partition_size(pool: Pool, settings: Settings) -> Iterator[str]:
         yield (
             f"pool {pool.name!r}: GKE does not partition {one.type} into {one.partition_size} "
             f"({reason}); it offers {', '.join(known.sizes)}"
+        )
+
+
+def _gpus_of_machine(pool: Pool, settings: Settings) -> Iterator[str]:
+    machine = pool.machine
+    if machine is None or machine.accelerator is None:
+        return
+    for one in pool.accelerators:
+        wrong_type = one.type in _CATALOG.accelerators and one.type != machine.accelerator
+        if wrong_type or (one.count and one.count != machine.gpu_count):
+            yield (
+                f"pool {pool.name!r} asks for {one.count} x {one.type} on {machine.name}, which "
+                f"comes with {machine.gpu_count} x {machine.accelerator}: GKE refuses it"
+            )
+
+
+def _gpu_taint(pool: Pool, settings: Settings) -> Iterator[str]:
+    """GKE taints its GPU nodes itself. Source: GKE documentation, "Run GPUs in Standard node
+    pools".
+    """
+    if pool.cloud == "eks" and pool.taints is not None and _GPU_TAINT not in pool.taints:
+        yield (
+            f"pool {pool.name!r} has no taint {_GPU_TAINT}: pods without a GPU fill its nodes, and "
+            "keep them when the pool shrinks"
+        )
+
+
+def _capacity(pool: Pool, settings: Settings) -> Iterator[str]:
+    if not pool.capacity_stated:
+        yield (
+            f"pool {pool.name!r} does not say whether it takes on-demand, spot or reserved "
+            "capacity; state it, as a default may change with the tool that makes the pool"
         )
 
 
@@ -257,6 +290,24 @@ RULES = (
         description="GKE can partition the GPU into the size that is asked for.",
         level="mandatory",
         check=pools.each(_partition_size),
+    ),
+    ResourceRule(
+        name="pool-gpus-of-machine",
+        description="A GKE pool asks for the GPUs that its machine type comes with.",
+        level="mandatory",
+        check=pools.each(_gpus_of_machine),
+    ),
+    ResourceRule(
+        name="pool-gpu-taint",
+        description="Nodes with GPUs are kept for pods that ask for one.",
+        level="advisory",
+        check=pools.each(_gpu_taint),
+    ),
+    ResourceRule(
+        name="pool-capacity-stated",
+        description="A pool on AWS says what capacity it takes.",
+        level="advisory",
+        check=pools.each(_capacity),
     ),
     ResourceRule(
         name="one-partitioner",

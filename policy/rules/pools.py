@@ -39,6 +39,8 @@ class Pool:
     accelerators: tuple[Accelerator, ...]
     """GKE's; EKS has none."""
     spot: bool
+    capacity_stated: bool = True
+    """Whether it says which kind of capacity it takes; GKE's pools may leave it out."""
     most_nodes: int | None
     """None: not stated, or not known yet."""
     autoscaled_without_limit: bool
@@ -158,6 +160,7 @@ def _eks(resource: Resource) -> Pool:
         machine_types=_known_texts(machines),
         accelerators=(),
         spot=at(props, "capacityType") == "SPOT",
+        capacity_stated=at(props, "capacityType") is not None,
         most_nodes=whole(at(props, "scalingConfig", "maxSize")),
         autoscaled_without_limit=False,  # EKS requires a maximum
         autoscaled=_differ(at(props, "scalingConfig")),
@@ -180,6 +183,7 @@ def _karpenter(resource: Resource) -> Pool:
         any_machine=karpenter.takes_any_machine(resource),
         accelerators=(),
         spot=karpenter.takes_spot(resource),
+        capacity_stated=karpenter.states_capacity(resource),
         most_nodes=None,
         autoscaled_without_limit=karpenter.is_unlimited(resource),
         autoscaled=True,

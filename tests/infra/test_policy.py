@@ -14,8 +14,8 @@ from tests.recorder import Made
 @pytest.mark.parametrize(
     ("stack", "expected"),
     [
-        # As published: reachable from everywhere, and free to be deleted.
-        ("s0", {"cluster-endpoint", "cluster-protected"}),
+        # As published: reachable from everywhere, free to be deleted; S0 with GKE's latest driver.
+        ("s0", {"cluster-endpoint", "cluster-protected", "driver-pinned"}),
         ("s1", {"cluster-endpoint", "cluster-protected"}),
         # Fourteen shares of the T4 are offered by the name of a whole GPU.
         ("s4", {"sharing-told-apart"}),

@@ -129,6 +129,28 @@ def role(**rule: Any) -> Resource:
     return resource("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", rules=[whole])
 
 
+def pinned(version: str) -> Resource:
+    """NVIDIA's chart with this driver."""
+    return resource(
+        "kubernetes:helm.sh/v3:Release",
+        chart="gpu-operator",
+        version="v26.7.0",
+        values={"driver": {"enabled": True, "version": version}},
+    )
+
+
+def driven(version: str) -> Mapping[str, Any]:
+    """An A100 with GKE's driver."""
+    config = {"gpuDriverVersion": version}
+    return {"type": "nvidia-tesla-a100", "count": 1.0, "gpuDriverInstallationConfig": config}
+
+
+def hops(limit: float) -> Resource:
+    kind = "aws:ec2/launchTemplate:LaunchTemplate"
+    options = {"httpTokens": "required", "httpPutResponseHopLimit": limit}
+    return resource(kind, metadataOptions=options)
+
+
 def template(tokens: str) -> Resource:
     kind = "aws:ec2/launchTemplate:LaunchTemplate"
     return resource(kind, metadataOptions={"httpTokens": tokens})
@@ -409,6 +431,81 @@ CASES = (
         gke_pool(workloadMetadataConfig={"mode": "GCE_METADATA"}),
         gke_pool(),
         "credentials",
+    ),
+    case(
+        "pool-gpus-of-machine",
+        gke_pool(machineType="a2-highgpu-2g"),
+        gke_pool(),
+        "2 x nvidia-tesla-a100",
+    ),
+    case(
+        "pool-gpus-of-machine",
+        gke_pool(guestAccelerators=[{"type": "nvidia-l4", "count": 1.0}]),
+        gke_pool(machineType="n1-standard-8"),
+        "1 x nvidia-l4 on a2-highgpu-1g",
+    ),
+    case(
+        "pool-gpu-taint",
+        eks_pool(),
+        eks_pool(taints=[{"key": "nvidia.com/gpu", "effect": "NO_SCHEDULE"}]),
+        "pods without a GPU",
+    ),
+    case("pool-capacity-stated", eks_pool(capacityType=None), eks_pool(), "'a'"),
+    case(
+        "pool-capacity-stated",
+        node_pool(requirements=[requirement("node.kubernetes.io/instance-type", "p4d.24xlarge")]),
+        node_pool(),
+        "'a'",
+    ),
+    case("driver-pinned", pinned("580"), pinned("580.105.08"), "'580'"),
+    case(
+        "driver-pinned",
+        gke_pool(guestAccelerators=[driven("LATEST")]),
+        gke_pool(guestAccelerators=[driven("DEFAULT")]),
+        "LATEST",
+    ),
+    case(
+        "pod-host-path",
+        deployment(volumes=[{"hostPath": {"path": "/etc"}}, {"emptyDir": {}}]),
+        deployment(volumes=[{"emptyDir": {}}]),
+        "/etc",
+    ),
+    case(
+        "pod-host-path",
+        deployment(volumes=[{"hostPath": {"path": "/models"}}]),
+        deployment("reader", volumes=[{"hostPath": {"path": "/models"}}]),
+        "/models",
+        exempt=["ai/reader"],
+    ),
+    case(
+        "pod-capabilities",
+        deployment(),
+        deployment(**container(securityContext={"capabilities": {"drop": ["ALL"]}})),
+        "server",
+    ),
+    case(
+        "pod-capabilities",
+        deployment(
+            **container(securityContext={"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}})
+        ),
+        deployment("tuner"),
+        "keep or add",
+        exempt=["ai/tuner"],
+    ),
+    case("rbac-nodes", role(verbs=["get", "patch"]), role(), "patch nodes"),
+    case(
+        "rbac-nodes",
+        role(resources=["nodes/status"], verbs=["update"]),
+        role(apiGroups=["metrics.k8s.io"], verbs=["update"]),
+        "nodes/status",
+        exempt=["autoscaler"],
+    ),
+    case("template-hop-limit", hops(2.0), hops(1.0), "2 hops"),
+    case(
+        "template-hop-limit",
+        node_class(metadataOptions={"httpPutResponseHopLimit": 3.0}),
+        node_class(),
+        "EC2NodeClass",
     ),
     case("partition-size-exists", gke_pool(size="1g.10gb"), gke_pool(size="7g.40gb"), "1g.10gb"),
     case(
