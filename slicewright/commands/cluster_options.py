@@ -46,12 +46,22 @@ def access_of(
                 f"{stack_files.shown(file)} is of hosts without Kubernetes; `slicewright-agent "
                 "show` and `verify` tell their state, on each host"
             )
-        if kubeconfig is None and cluster.kubeconfig:
-            # Relative to the project, as in `pulumi up`.
-            written = Path(cluster.kubeconfig).expanduser()
-            kubeconfig = str(_project(file) / written)
-        context = context or cluster.context
+        return of_existing(file, cluster, kubeconfig, context)
     return access(kubeconfig, context)
+
+
+def of_existing(
+    file: Path,
+    cluster: plan.ByoClusterPlan,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> Access:
+    """The cluster of a stack file, unless the other two name another. Raises NoCluster."""
+    if kubeconfig is None and cluster.kubeconfig:
+        # Relative to the project, as in `pulumi up`.
+        written = Path(cluster.kubeconfig).expanduser()
+        kubeconfig = str(_project(file) / written)
+    return access(kubeconfig, context or cluster.context)
 
 
 def code_of(error: Exception) -> int:

@@ -14,10 +14,13 @@ from typing import Any, Final
 from rich.console import Console
 
 from infra import plan, spec
-from slicewright.commands import stack_files
+from kubeapi import Client
+from slicewright.commands import cluster_options, stack_files
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
+from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
+from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.account import Account
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.inside import Clock
@@ -99,6 +102,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(e, file=sys.stderr)
         return BAD_INPUT
     subject = subject_of(fleet)
+    connect = client_of
+    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is not None:
+        connect = _by_stack_file(file, fleet.cluster)
     tell = _teller(console)
     try:
         teardown = Teardown(
@@ -115,6 +121,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
                 drain_wait_s=parsed.drain_wait * 60,
             ),
             tell=tell,
+            connect=connect,
         )
         report = teardown.look()
         _show(report, console)
@@ -143,6 +150,18 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if report.unknown:
         return CANNOT_RUN
     return PROVEN if report.clean or parsed.dry_run else NOT_PROVEN
+
+
+def _by_stack_file(file: Path, cluster: plan.ByoClusterPlan) -> Callable[[str], Client]:
+    """The user's own kubeconfig, as `pulumi up` finds it: the state has its path at most."""
+
+    def connect(_: str) -> Client:
+        try:
+            return cluster_options.of_existing(file, cluster).client()
+        except NoCluster as e:
+            raise NoAccess(str(e)) from None
+
+    return connect
 
 
 class _NotAsked(Exception):

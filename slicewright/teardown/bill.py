@@ -7,12 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fleet_controller.api import POOL_LABEL
+from fleet_controller.api import GROUP, POOL_LABEL, POOL_PLURAL
+from slicewright.teardown.subject import State
 
 _DISK_DRIVERS: Final = frozenset({"ebs.csi.aws.com", "pd.csi.storage.gke.io"})
 _SYSTEM: Final = ("kube-", "gke-", "gmp-", "amazon-")
 """What namespaces of the clouds' own begin with."""
 _GPU: Final = "nvidia.com/"
+_RELEASE_NAME: Final = "meta.helm.sh/release-name"
+_RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
+_HOOK: Final = "helm.sh/hook"
+"""Helm's, on all that it installs, and on what it runs once. Source: Helm docs, "Labels and
+Annotations" and "Chart Hooks".
+"""
+_GPU_POOLS: Final = f"{POOL_PLURAL}.{GROUP}"
+"""The name of their definition."""
 
 Object = Mapping[str, Any]
 
@@ -32,6 +41,16 @@ class Objects:
     node_pools: Sequence[Object] = ()
     """Karpenter's."""
     node_claims: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What a cluster that stays has where a stack's deletion reaches it."""
+
+    inside: Sequence[tuple[str, Object]] = ()
+    """Kind and object, of the namespaces that the stack deletes."""
+    gpu_pools: Sequence[Object] = ()
+    """GPUPools of every stack: their definition goes with this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +80,10 @@ class Bill:
     """Of Karpenter, which ends them: NodeClaims, by name alone."""
     budgets: Sequence[str] = ()
     """Disruption budgets that allow no pod to leave."""
+    foreign: Sequence[str] = ()
+    """Of a cluster that stays: objects, with their kind, that the stack did not make and that would
+    go with it, in a namespace of it or with the definition of GPUPools.
+    """
 
     @property
     def retained(self) -> Sequence[Volume]:
@@ -102,6 +125,32 @@ def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
             if (b.get("status") or {}).get("disruptionsAllowed") == 0
         ),
     )
+
+
+def foreign(shared: Shared, state: State) -> Sequence[str]:
+    """What others have in namespaces that the stack deletes, and GPUPools of other stacks.
+
+    What has an owner goes or stays with it; a chart's objects are its release's.
+    """
+    known = state.inside
+    charts = {name for kind, name in state.inside if kind == "Release"}
+
+    def is_of_stack(kind: str, one: Object) -> bool:
+        meta = one["metadata"]
+        notes = meta.get("annotations") or {}
+        release = f"{notes.get(_RELEASE_NAMESPACE)}/{notes.get(_RELEASE_NAME)}"
+        name = _full(one) if "namespace" in meta else _name(one)
+        return (
+            (kind, name) in known
+            or bool(meta.get("ownerReferences"))
+            or release in charts
+            or _HOOK in notes
+        )
+
+    found = [f"{kind} {_full(o)}" for kind, o in shared.inside if not is_of_stack(kind, o)]
+    if ("CustomResourceDefinition", _GPU_POOLS) in known:
+        found += [f"GPUPool {_name(o)}" for o in shared.gpu_pools if not is_of_stack("GPUPool", o)]
+    return tuple(found)
 
 
 def balancers(objects: Objects) -> Iterable[tuple[str, Object]]:

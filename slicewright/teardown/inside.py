@@ -6,17 +6,18 @@ does. Each step can be repeated, and none waits for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.api import POOL_LABEL
+from fleet_controller.api import API_VERSION, POOL_LABEL, POOL_PLURAL
 from kubeapi import ApiError, Client, JsonObject
 from kubeapi.client import path_of
 from slicewright.teardown.bill import (
     Object,
     Objects,
+    Shared,
     balancers,
     on_cloud_disk,
     uses,
@@ -37,19 +38,47 @@ _PATHS: Final = {
     "node_pools": f"{_KARPENTER}/nodepools",
     "node_claims": f"{_KARPENTER}/nodeclaims",
 }
-_NOT_EVERYWHERE: Final = frozenset({_GATEWAYS, _PATHS["node_pools"], _PATHS["node_claims"]})
+_NOT_EVERYWHERE: Final = frozenset(
+    {_GATEWAYS, _PATHS["node_pools"], _PATHS["node_claims"], f"/apis/{API_VERSION}/{POOL_PLURAL}"}
+)
 """Kinds that most clusters do not have."""
 _PLURALS: Final = {
     "Service": ("v1", "services"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
     "Gateway": ("gateway.networking.k8s.io/v1", "gateways"),
 }
+_OF_PEOPLE: Final = {
+    "Deployment": ("apps/v1", "deployments"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "DaemonSet": ("apps/v1", "daemonsets"),
+    "Job": ("batch/v1", "jobs"),
+    "CronJob": ("batch/v1", "cronjobs"),
+    "Pod": ("v1", "pods"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+    "Service": ("v1", "services"),
+    "Ingress": ("networking.k8s.io/v1", "ingresses"),
+}
+"""What is looked for in a namespace: what somebody would miss."""
+_GPU_POOLS: Final = f"/apis/{API_VERSION}/{POOL_PLURAL}"
 _PAUSE_S: Final = 2.0
 
 
 def read(client: Client) -> Objects:
     """Raises ApiError, Unreachable."""
     return Objects(**{name: _list(client, path) for name, path in _PATHS.items()})
+
+
+def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
+    """namespaces: those that the stack deletes. Raises ApiError, Unreachable."""
+    return Shared(
+        inside=[
+            (kind, one)
+            for namespace in namespaces
+            for kind, (version, plural) in _OF_PEOPLE.items()
+            for one in _list(client, path_of(version, plural, namespace=namespace))
+        ],
+        gpu_pools=_list(client, _GPU_POOLS),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

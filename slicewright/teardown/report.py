@@ -75,10 +75,11 @@ def lines_of(report: Report) -> Iterator[str]:
 
 
 def _bill(bill: Bill) -> Iterator[str]:
-    yield from _some("  pods with GPUs that end", bill.gpu_pods)
+    yield from _some("  pods with GPUs on its nodes", bill.gpu_pods)
     if bill.others:
         others = [f"{count} in {name}" for name, count in sorted(bill.others.items())]
         yield from _some("  namespaces with pods that are not the stack's", others)
+    yield from _some("  not the stack's, and would go with it", bill.foreign)
     yield from _some("  load balancers, made for", bill.balancers)
     yield from _some("  claims that are deleted with their data", bill.claims)
     yield from _some("  machines that Karpenter ends", bill.machines)

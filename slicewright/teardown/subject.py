@@ -44,10 +44,17 @@ class State:
     """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
     hidden_kubeconfig: bool
     """The provider has one that cannot be read here, as it is encrypted."""
+    inside: frozenset[tuple[str, str]] = frozenset()
+    """Kind and NAMESPACE/NAME, or name alone, of what it made in the cluster."""
 
     @property
     def resources(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def namespaces(self) -> Sequence[str]:
+        """That go with the stack, and everything in them."""
+        return sorted(name for kind, name in self.inside if kind == "Namespace")
 
 
 def subject_of(fleet: FleetPlan) -> Subject:
@@ -98,5 +105,10 @@ def state_of(exported: Mapping[str, Any]) -> State:
             if o.get("type") == "creating"
         ),
         kubeconfig=next((k for k in kubeconfigs if isinstance(k, str)), None),
+        inside=frozenset(
+            (r["type"].rpartition(":")[2], str(r.get("id")))
+            for r in own
+            if r["type"].startswith("kubernetes:")
+        ),
         hidden_kubeconfig=bool(kubeconfigs) and not any(isinstance(k, str) for k in kubeconfigs),
     )

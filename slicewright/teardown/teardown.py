@@ -15,9 +15,9 @@ from kubeapi import ApiError, Client, Unreachable
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.account import Account
-from slicewright.teardown.bill import bill_of
+from slicewright.teardown.bill import Shared, bill_of, foreign
 from slicewright.teardown.engine import Destroyed, NoStack
-from slicewright.teardown.inside import Clearing, Clock, read
+from slicewright.teardown.inside import Clearing, Clock, read, read_shared
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep import Sweep
@@ -99,7 +99,7 @@ class Teardown:
         if looked.obstacles:
             raise Refused("; ".join(looked.obstacles))
         stuck: Sequence[str] = ()
-        if looked.bill is not None:
+        if looked.bill is not None and self.subject.cloud != "byo":
             stuck = self._clear()
         sweep = self._sweep(dry_run=False, disks_known=_disks_known(looked))
         failed = self._destroy(sweep) if looked.state else ""
@@ -161,15 +161,14 @@ class Teardown:
         """What is in the cluster, and what that puts in the way."""
         if there is False or not state.counts:
             return report
-        if self.subject.cloud == "byo":
-            # A kubeconfig of the user's own stays where it is; the stack's objects are Pulumi's.
-            return report
         if self.choices.unreachable:
             return replace(report, bill_unknown="not asked (--unreachable)")
         if state.kubeconfig is None:
             return _without_kubeconfig(report, state)
         try:
-            objects = read(self.connect(state.kubeconfig))
+            client = self.connect(state.kubeconfig)
+            objects = read(client)
+            shared = read_shared(client, state.namespaces) if self.subject.existing else Shared()
         except (NoAccess, ApiError, Unreachable) as e:
             return replace(
                 report,
@@ -181,13 +180,21 @@ class Teardown:
                     "cloud is swept for what that leaves",
                 ],
             )
-        bill = bill_of(objects, existing=self.subject.existing, own=frozenset({NAMESPACE}))
+        own = frozenset({NAMESPACE, *state.namespaces})
+        bill = bill_of(objects, existing=self.subject.existing, own=own)
+        bill = replace(bill, foreign=foreign(shared, state))
         kept = "" if self.choices.disks else ", ".join(v.name for v in bill.retained)
         return replace(
             report,
             bill=bill,
             obstacles=[
                 *report.obstacles,
+                *(
+                    f"{one} is not this stack's, and would go with it: its namespace, or the "
+                    "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
+                    "stack first"
+                    for one in bill.foreign
+                ),
                 *(
                     [
                         f"the disks of {kept} are to outlive their volumes (policy Retain); pass "

@@ -111,6 +111,11 @@ class FakeApi:
         listed = self.objects.listed(path)
         if listed or path.rpartition("/")[2] in _COLLECTIONS:
             return {"items": listed}
+        if "/namespaces/" in path and path.rpartition("/")[2] in _IN_NAMESPACES:
+            root, _, rest = path.partition("/namespaces/")
+            namespace, _, plural = rest.partition("/")
+            every = self.objects.listed(f"{root}/{plural}")
+            return {"items": [o for o in every if o["metadata"].get("namespace") == namespace]}
         found = self._find(path)
         if found is None:
             raise ApiError(404, {"message": f"{path} not found"})
@@ -189,6 +194,10 @@ _COLLECTIONS = {
     "ingresses",
     "gateways",
     "poddisruptionbudgets",
+}
+_IN_NAMESPACES = {
+    *("deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"),
+    *("pods", "persistentvolumeclaims", "services", "ingresses"),
 }
 
 

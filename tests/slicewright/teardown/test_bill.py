@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from slicewright.teardown.bill import Bill, Objects, bill_of
+from slicewright.teardown.bill import Bill, Objects, Shared, bill_of, foreign
 from slicewright.teardown.report import Report, lines_of
 from slicewright.teardown.subject import state_of
 
@@ -75,6 +75,71 @@ def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
 
 def test_of_a_cluster_that_stays_only_what_runs_on_the_stacks_nodes() -> None:
     assert bill(existing=True) == Bill(gpu_pods=("ml/train",), others={"ml": 1})
+
+
+def thing(name: str, namespace: str, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, **meta}}
+
+
+STATE = state_of(
+    {
+        "deployment": {
+            "resources": [
+                {
+                    "urn": f"urn:{kind}:{name}",
+                    "type": f"kubernetes:{kind}",
+                    "id": name,
+                    "custom": True,
+                }
+                for kind, name in (
+                    ("core/v1:Namespace", "slicewright-system"),
+                    ("core/v1:Namespace", "gpu-operator"),
+                    ("apps/v1:Deployment", "slicewright-system/fleet-controller"),
+                    ("helm.sh/v3:Release", "gpu-operator/gpu-operator"),
+                    ("slicewright.io/v1alpha1:GPUPool", "a100"),
+                    (
+                        "apiextensions.k8s.io/v1:CustomResourceDefinition",
+                        "gpupools.slicewright.io",
+                    ),
+                )
+            ]
+        }
+    }
+)
+RELEASED = {
+    "meta.helm.sh/release-name": "gpu-operator",
+    "meta.helm.sh/release-namespace": "gpu-operator",
+}
+
+
+def test_what_others_have_where_the_stacks_deletion_reaches_is_on_the_bill() -> None:
+    ours = [
+        ("Deployment", thing("fleet-controller", "slicewright-system")),
+        ("Pod", thing("fleet-controller-x", "slicewright-system", ownerReferences=[{}])),
+        ("Deployment", thing("gpu-operator", "gpu-operator", annotations=RELEASED)),
+        ("Job", thing("upgrade-crd", "gpu-operator", annotations={"helm.sh/hook": "pre-upgrade"})),
+    ]
+    theirs = [
+        ("CronJob", thing("backup", "gpu-operator")),
+        ("Service", thing("fleet-controller", "slicewright-system")),
+        (
+            "Deployment",
+            thing(
+                "exporter",
+                "gpu-operator",
+                annotations={**RELEASED, "meta.helm.sh/release-name": "exporter"},
+            ),
+        ),
+    ]
+    pools = [{"metadata": {"name": name}} for name in ("a100", "of-another-stack")]
+    assert STATE.namespaces == ["gpu-operator", "slicewright-system"]
+    assert foreign(Shared(inside=ours, gpu_pools=pools[:1]), STATE) == ()
+    assert foreign(Shared(inside=[*ours, *theirs], gpu_pools=pools), STATE) == (
+        "CronJob gpu-operator/backup",
+        "Service slicewright-system/fleet-controller",
+        "Deployment gpu-operator/exporter",
+        "GPUPool of-another-stack",
+    )
 
 
 def test_it_is_told_and_can_be_written_as_json() -> None:

@@ -243,6 +243,38 @@ def test_of_an_existing_cluster_only_what_was_brought_is_taken(on_eks: World) ->
     assert kinds <= set(on_eks.inventory())
 
 
+@pytest.mark.parametrize("cloud", ["eks", "byo"])
+def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
+    on_eks: World, cloud: str
+) -> None:
+    on_eks.pulumi.steps = [
+        *on_eks.pulumi.steps[:1],
+        ("kubernetes:core/v1:Namespace", "gpu-operator", lambda: True, lambda: None),
+    ]
+    subject = replace(on_eks.subject, existing=True, cloud=cloud)
+    account = None if cloud == "byo" else on_eks.account
+    world = replace(on_eks, subject=subject, account=account)
+    theirs = {"metadata": {"namespace": "gpu-operator", "name": "dashboard"}}
+    world.api.objects.add_object("/apis/apps/v1/deployments", theirs)
+    world.api.objects.add_object("/apis/apps/v1/deployments", {
+        "metadata": {"namespace": "elsewhere", "name": "theirs"}
+    })  # fmt: skip
+    looked = world.teardown().look()
+    assert looked.bill is not None
+    assert looked.bill.foreign == ("Deployment gpu-operator/dashboard",)
+    with pytest.raises(Refused, match="dashboard is not this stack's, and would go with it"):
+        world.teardown().run(looked)
+    assert world.pulumi.runs == 0
+
+
+def test_in_a_cluster_of_ones_own_nobody_is_evicted_as_its_nodes_stay(on_eks: World) -> None:
+    subject = replace(on_eks.subject, existing=True, cloud="byo")
+    world = replace(on_eks, subject=subject, account=None)
+    world.pulumi.steps = world.pulumi.steps[:1]
+    assert run(world).clean
+    assert not [line for line in world.told if line.startswith(("cordon", "evict"))]
+
+
 def test_a_cluster_of_that_name_that_is_not_the_stacks_is_not_touched(on_eks: World) -> None:
     on_eks.pulumi.steps = []
     before = on_eks.inventory()
