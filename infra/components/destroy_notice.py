@@ -15,7 +15,8 @@ class DestroyNotice(pulumi.ComponentResource):
     def __init__(self, stack: str) -> None:
         super().__init__(
             "slicewright:index:DestroyNotice",
-            "load balancers, disks and logs of the cluster are not in Pulumi's state, see "
-            f"`slicewright destroy -s {stack} --dry-run`",
+            # No quotes of any kind: people copy URNs into shells, and reports into Markdown.
+            "load balancers, disks and logs of the cluster are not seen by pulumi destroy, but by "
+            f"slicewright destroy -s {stack} --dry-run",
         )
         self.register_outputs({})

@@ -23,5 +23,5 @@ def test_plain_destroy_says_what_it_does_not_see(toolchain: Toolchain, tmp_path:
         assert again.code == 0, again.output
         destroyed = engine.destroy()
     assert destroyed.code == 0, destroyed.output
-    assert "load balancers, disks and logs of the cluster are not in" in destroyed.output
-    assert "`slicewright destroy -s dev --dry-run`" in destroyed.output
+    assert "load balancers, disks and logs of the cluster are not seen by" in destroyed.output
+    assert "slicewright destroy -s dev --dry-run" in destroyed.output

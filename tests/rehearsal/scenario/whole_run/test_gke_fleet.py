@@ -501,7 +501,7 @@ def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     kinds = {one["kind"] for one in json.loads(done.stdout)["deleted"]}
     assert {"disk", "forwarding rule", "firewall rule"} <= kinds
-    assert "load balancers, disks and logs of the cluster are not in" in done.stderr
+    assert "load balancers, disks and logs of the cluster are not seen by" in done.stderr
     assert run.environment.inventory() == {}
     assert list(run.environment.root.glob("clusters/*")) == []
     environments.stop(run.environment)
