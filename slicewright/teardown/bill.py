@@ -82,7 +82,7 @@ class Bill:
     """Disruption budgets that allow no pod to leave."""
     foreign: Sequence[str] = ()
     """Of a cluster that stays: objects, with their kind, that the stack did not make and that would
-    go with it, in a namespace of it or with the definition of GPUPools.
+    be deleted with it: in one of its namespaces, or as GPUPools with their definition.
     """
 
     @property

@@ -267,7 +267,7 @@ def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
     assert world.pulumi.runs == 0
 
 
-def test_in_a_cluster_of_ones_own_nobody_is_evicted_as_its_nodes_stay(on_eks: World) -> None:
+def test_in_a_cluster_of_kind_byo_no_pod_is_evicted_as_the_nodes_stay(on_eks: World) -> None:
     subject = replace(on_eks.subject, existing=True, cloud="byo")
     world = replace(on_eks, subject=subject, account=None)
     world.pulumi.steps = world.pulumi.steps[:1]
