@@ -102,7 +102,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(e, file=sys.stderr)
         return BAD_INPUT
     subject = subject_of(fleet)
-    connect = client_of
+    connect: Callable[[str], Client] = client_of
     if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is not None:
         connect = _by_stack_file(file, fleet.cluster)
     tell = _teller(console)
