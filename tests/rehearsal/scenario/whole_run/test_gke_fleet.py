@@ -369,19 +369,20 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
 
 
 def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another partition size of GKE's is another node pool."""
+    file = run.environment.root / "preview.json"
     stack_file = run.environment.stack_file("s0")
     right = stack_file.read_text()
     stack_file.write_text(right.replace("profile: 3g.40gb", "profile: 2g.20gb", 1))
     try:
         plain, preview = run.engine.preview(), run.engine.preview("--json")
-        (tmp_path / "preview.json").write_text(preview.output)
+        file.write_text(preview.output)
         (kubeconfig,) = run.environment.kubeconfigs().values()
         capsys.readouterr()
         where = ("-s", str(stack_file), "--live", "--kubeconfig", str(kubeconfig))
-        code = cli.main(["preview-report", *where, str(tmp_path / "preview.json")])
+        code = cli.main(["preview-report", *where, str(file)])
     finally:
         stack_file.write_text(right)
     assert f"pool {POOL}: its node pool is replaced, so its 1 node goes" in plain.output
