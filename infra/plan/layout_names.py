@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
@@ -41,6 +42,11 @@ def layout_name(pool: str, gpu: Gpu, layouts: tuple[Layout, ...]) -> str:
     name = f"{pool}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
     assert len(name) <= _LABEL_LONGEST, f"pool names leave room for the hash: {name}"
     return name
+
+
+def is_by_index(pool: str, name: str) -> bool:
+    """Whether `layout_name` gives such a name to layouts by GPU index of this pool."""
+    return re.fullmatch(r"[0-9a-f]{8}", name.removeprefix(f"{pool}-")) is not None
 
 
 @cache

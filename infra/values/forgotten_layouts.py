@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.plan import PoolPlan
-from infra.plan.layout_names import ALL_DISABLED
+from infra.plan.layout_names import ALL_DISABLED, is_by_index
 
 
 def forgotten_layouts(
@@ -26,7 +26,11 @@ def forgotten_layouts(
     None where it is not there.
     """
     there = dict(_carried(live or {}, status or {}))
-    lost = {name: desired for name, desired in there.items() if name not in known}
+    lost = {
+        name: desired
+        for name, desired in there.items()
+        if name not in known and is_by_index(pool.name, name) and _suits(desired, pool)
+    }
     # The engine's numbers are floats.
     total = int(((status or {}).get("nodes") or {}).get("total") or 0)
     if pool.mig_config is None or total == 0 or not lost:
@@ -66,6 +70,12 @@ def _carried(
     last = [] if verified else [entry["migConfig"] for entry in proven[:1]]
     for name in dict.fromkeys([*filter(None, (wanted, live.get("migConfig"))), *last]):
         yield str(name), _read(texts.get(name))
+
+
+def _suits(desired: Mapping[str, Any], pool: PoolPlan) -> bool:
+    """Whether nodes of the planned pool can have it: those with other GPUs are other machines."""
+    now = _read(pool.desired)
+    return not desired or all(desired.get(k) == now.get(k) for k in ("gpu_count", "gpu_models"))
 
 
 def _read(desired: str | None) -> Mapping[str, Any]:

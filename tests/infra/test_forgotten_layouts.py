@@ -104,11 +104,26 @@ def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
 
 
 def test_of_a_layout_that_nobody_has_written_down_the_name_is_said(tmp_path: Path) -> None:
-    status = {"nodes": {"total": 1}, "layout": "by-hand"}
     (before,) = planned(tmp_path, gpus=OLD).pools
+    name = f"{before.name}-0123abcd"
+    status = {"nodes": {"total": 1}, "layout": name}
     said = refused(planned(tmp_path, gpus=OLD), before, status) or ""
-    assert "layout by-hand" in said
+    assert f"layout {name}" in said
     assert "List that layout under partition.previous" in said
+
+
+@pytest.mark.parametrize("now", [{"gpus": OLD}, {"config": "all-1g.5gb"}], ids=str)
+def test_other_machines_have_none_of_the_earlier_layouts(
+    now: dict[str, Any], tmp_path: Path
+) -> None:
+    """Their GPUs may not even have those profiles, so that `previous` could not name them."""
+    (before,) = planned(tmp_path, **now).pools
+    text = (tmp_path / "Pulumi.x.yaml").read_text().replace("p4d.24xlarge", "p5.48xlarge")
+    text = text.replace("1g.5gb", "1g.10gb").replace("eu-west-1", "us-west-2")
+    (tmp_path / "Pulumi.x.yaml").write_text(text)
+    after = plan.read_file(tmp_path / "Pulumi.x.yaml")
+    assert after.pools[0].mig_config not in (None, before.mig_config)
+    assert refused(after, before) is None
 
 
 @pytest.mark.parametrize("preview", [True, False])

@@ -7,6 +7,7 @@ that do: whole_run/test_gke_fleet and test_existing_cluster.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,11 +111,8 @@ def test_a_node_that_does_not_run_stays_to_be_repaired(environment: Environment)
 def test_a_node_may_be_preempted_again(environment: Environment) -> None:
     """The cloud makes an event of its file happen once, so the second one must differ."""
     node = {"name": "worker-1", "index": 4, "arguments": {}}
-    Store(environment.root / "cloud").put(
-        NODE_GROUPS,
-        "key",
-        {"nodegroup": {"nodegroupName": "a100"}, "nodes": [node]},  # type: ignore[arg-type,typeddict-item]
-    )
+    group: Any = {"nodegroup": {"nodegroupName": "a100"}, "nodes": [node]}
+    Store(environment.root / "cloud").put(NODE_GROUPS, "key", group)
     for _ in range(2):
         broken_nodes.inject(environment, broken("spot-preemption"))
     events = faults.injected(environment)
