@@ -17,41 +17,48 @@ _SIGNED_AS = {
     "elbv2": "elasticloadbalancing",
 }
 _AGGREGATED = "aggregatedList"
+Fleet = plan.EksFleetPlan | plan.GkeFleetPlan
 
 
-def differences(
-    fleet: plan.EksFleetPlan | plan.GkeFleetPlan, calls: Sequence[LoggedCall]
-) -> list[str]:
-    """Calls of a whole life, from `up` to `destroy`, that the listed rights do not allow; and
-    listed rights that none of them used, without a stated reason or an update that uses them.
+def differences(fleet: Fleet, calls: Sequence[LoggedCall]) -> list[str]:
+    """Of a whole life, from `up` to `destroy`: what `not_allowed` and `unused` find. Whether the
+    rights of updates are used is left to lives with changes.
     """
-    known = (
-        catalog.aws_rights() if isinstance(fleet, plan.EksFleetPlan) else catalog.google_rights()
-    )
-    needs = values.rights(fleet)
-    listed = {need.right for need in needs}
-    used = {
-        right: call for call in calls for right in known.of_call(f"{call.service} {call.operation}")
-    }
+    lasting = tuple(operation for operation in catalog.OPERATIONS if operation != "update")
+    return [*not_allowed([fleet], calls), *unused([fleet], calls, lasting)]
+
+
+def not_allowed(fleets: Sequence[Fleet], calls: Sequence[LoggedCall]) -> list[str]:
+    """Calls that the listed rights of none of these fleets allow: a stack was changed from one to
+    the next, and whoever did it had the rights of both.
+    """
+    listed = {need.right for fleet in fleets for need in values.rights(fleet)}
     found = [
         f"{call.service} {call.operation} needs {right}, which is not listed"
-        for right, call in used.items()
+        for right, call in _used(fleets[0], calls).items()
         if right not in listed
     ]
-    found += [
-        f"{need.right} is listed for the {need.operation} of {need.type}, and no call used it"
-        for need in needs
-        if need.why is None and need.operation != "update" and need.right not in used
-    ]
-    if isinstance(fleet, plan.EksFleetPlan):
-        policy = values.aws_policy(fleet)
-        found += sorted({text for call in calls if (text := _refused(policy, call))})
+    policies = [values.aws_policy(one) for one in fleets if isinstance(one, plan.EksFleetPlan)]
+    if policies:
+        statements = [statement for policy in policies for statement in policy["Statement"]]
+        found += sorted({text for call in calls if (text := _refused(statements, call))})
     return found
 
 
-def without_sweep(
-    fleet: plan.EksFleetPlan | plan.GkeFleetPlan, calls: Sequence[LoggedCall]
-) -> list[LoggedCall]:
+def unused(
+    fleets: Sequence[Fleet], calls: Sequence[LoggedCall], operations: Sequence[catalog.Operation]
+) -> list[str]:
+    """Rights listed for these operations, without a stated reason, that no call used."""
+    used = _used(fleets[0], calls)
+    needs = {need for fleet in fleets for need in values.rights(fleet, operations)}
+    return [
+        f"{need.right} is listed for the {need.operation} of {need.type}, and no call used it"
+        for need in sorted(needs)
+        if need.why is None and need.right not in used
+    ]
+
+
+def without_sweep(fleet: Fleet, calls: Sequence[LoggedCall]) -> list[LoggedCall]:
     """Without those of the sweep of `slicewright destroy`, which has rights of its own."""
     of_sweep = {n.right for n in own_rights.needs(fleet)} - {n.right for n in values.rights(fleet)}
     return [call for call in calls if right_of(call.service, call.operation) not in of_sweep]
@@ -65,12 +72,22 @@ def right_of(service: str, operation: str) -> str:
     return f"{_SIGNED_AS.get(service, service)}:{operation}"
 
 
-def _refused(policy: Mapping[str, Any], call: LoggedCall) -> str | None:
-    """Why the policy does not allow this call; None: it does, as far as the log tells."""
+def _used(fleet: Fleet, calls: Sequence[LoggedCall]) -> Mapping[str, LoggedCall]:
+    """Right -> a call that needed it."""
+    known = (
+        catalog.aws_rights() if isinstance(fleet, plan.EksFleetPlan) else catalog.google_rights()
+    )
+    return {
+        right: call for call in calls for right in known.of_call(f"{call.service} {call.operation}")
+    }
+
+
+def _refused(statements: Sequence[Mapping[str, Any]], call: LoggedCall) -> str | None:
+    """Why the statements do not allow this call; None: they do, as far as the log tells."""
     service = call.service.removeprefix("aws-")
     for arn, context in _checked(service, call.operation, call.parameters):
         action = f"{service}:{call.operation}"
-        if not any(_allows(one, action, arn, context) for one in policy["Statement"]):
+        if not any(_allows(one, action, arn, context) for one in statements):
             return f"the policy does not allow {action} on {arn or 'anything'} with {context}"
     return None
 

@@ -86,9 +86,9 @@ class CloudEngine:
         self.write(fleet)
         return self.run("preview", *flags)
 
-    def operations(self, fleet: Mapping[str, Any]) -> Mapping[str, set[str]]:
+    def operations(self, fleet: Mapping[str, Any], *flags: str) -> Mapping[str, set[str]]:
         """Resource -> what the engine would do with it: `same`, `update`, `replace` and others."""
-        preview = self.preview(fleet, "--json")
+        preview = self.preview(fleet, "--json", *flags)
         assert preview.code == 0, preview.output
         found: dict[str, set[str]] = {}
         for step in json.loads(preview.output[preview.output.index("{") :])["steps"]:
@@ -101,10 +101,21 @@ class CloudEngine:
     def destroy(self) -> Ran:
         return self.run("destroy", "--yes", "--skip-preview")
 
+    def ids(self) -> Mapping[tuple[str, str], str]:
+        """Of the stack's resources, by the last part of their type and by name."""
+        found = {}
+        for one in self._resources():
+            kind, _, name = one["urn"].rpartition("::")
+            found[kind.rpartition(":")[2], name] = one.get("id", "")
+        return found
+
+    def _resources(self) -> list[dict[str, Any]]:
+        exported = self._pulumi("stack", "export", "--stack", "dev")
+        return list(json.loads(exported.output)["deployment"]["resources"])
+
     def forget(self, name: str) -> None:
         """Deletes a resource from the stack's state; the cloud keeps it."""
-        exported = self._pulumi("stack", "export", "--stack", "dev")
-        resources = json.loads(exported.output)["deployment"]["resources"]
+        resources = self._resources()
         (urn,) = (one["urn"] for one in resources if one["urn"].endswith(f"::{name}"))
         done = self._pulumi("state", "delete", urn, "--yes", "--stack", "dev")
         assert done.code == 0, done.output

@@ -12,10 +12,12 @@ import pytest
 from infra import plan
 from infra.plan import ChangeEffect
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
+from rehearsal.clouds.core import call_log
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, CloudEngine, cloud_engine
 from tests.infra.google_project import let_gke_make_networks
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
+from tests.rights_used import not_allowed
 
 OF_POOL = {"gke": "cloud.google.com/gke-nodepool", "eks": "eks.amazonaws.com/nodegroup"}
 WHERE: Mapping[str, dict[str, Any]] = {
@@ -99,6 +101,7 @@ def test_each_key_alone_is_accepted_and_does_to_nodes_what_the_plan_says(
 ) -> None:
     cloud, stack = engine
     make_room(stack)
+    earlier = len(call_log.read(stack.directory.parent))
     there_before = stack.cloud.inventory()
     before, after = fleets(cloud)
     made = stack.up(before)
@@ -125,3 +128,5 @@ def test_each_key_alone_is_accepted_and_does_to_nodes_what_the_plan_says(
     gone = stack.destroy()
     assert gone.code == 0, gone.output
     assert stack.cloud.inventory() == there_before
+    calls = call_log.read(stack.directory.parent)[earlier:]
+    assert not_allowed([planned(before), planned(after)], calls) == []

@@ -46,6 +46,7 @@ class AwsIam:
             "GetRole": lambda _, body: {"Role": shown_role(self._role(body))},
             "UpdateAssumeRolePolicy": self._update_trust,
             "UpdateRole": self._update,
+            "UpdateRoleDescription": self._describe,
             "DeleteRole": self._delete,
             "AttachRolePolicy": self._attach,
             "DetachRolePolicy": self._detach,
@@ -127,6 +128,10 @@ class AwsIam:
         return self._change(
             body, **{k: body[k] for k in ("Description", "MaxSessionDuration") if k in body}
         )
+
+    def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
+        self._change(body, Description=body["Description"])
+        return {"Role": shown_role(self._role(body))}
 
     def _change(self, body: JsonObject, **fields: Any) -> JsonObject:
         with self._store.lock:

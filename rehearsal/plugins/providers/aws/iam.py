@@ -1,4 +1,7 @@
-"""aws:iam Role, RolePolicy and RolePolicyAttachment."""
+"""aws:iam Role, RolePolicy and RolePolicyAttachment.
+
+Source of the API calls: hashicorp/terraform-provider-aws, internal/service/iam/role.go.
+"""
 
 from __future__ import annotations
 
@@ -129,17 +132,13 @@ class Role(Resource):
                 RoleName=resource_id,
                 PolicyDocument=document,
             )
-        if any(old.get(k) != new.get(k) for k in ("description", "maxSessionDuration")):
-            duration = new.get("maxSessionDuration")
-            call(
-                session,
-                new,
-                "iam",
-                "UpdateRole",
-                RoleName=resource_id,
-                Description=new.get("description"),
-                MaxSessionDuration=duration,
-            )
+        if old.get("description") != new.get("description"):
+            # One that is no longer stated is cleared.
+            described = {"Description": new.get("description") or ""}
+            call(session, new, "iam", "UpdateRoleDescription", RoleName=resource_id, **described)
+        if old.get("maxSessionDuration") != new.get("maxSessionDuration"):
+            lasting = {"MaxSessionDuration": new.get("maxSessionDuration")}
+            call(session, new, "iam", "UpdateRole", RoleName=resource_id, **lasting)
         removed, set_ = tag_changes(old, new)
         if removed:
             call(session, new, "iam", "UntagRole", RoleName=resource_id, TagKeys=removed)

@@ -202,6 +202,7 @@ def roles(tell: Told) -> None:
             arn = f"arn:aws:iam::aws:policy/{policy}"
             tell("aws-iam", "AttachRolePolicy", RoleName=name, PolicyArn=arn)
     tell("aws-iam", "UpdateRole", RoleName="node", Description="of nodes", MaxSessionDuration=7200)
+    tell("aws-iam", "UpdateRoleDescription", RoleName="node", Description="of GPU nodes")
     tell("aws-iam", "TagRole", RoleName="node", Tags=[{"Key": "a", "Value": "b"}])
     tell("aws-iam", "GetRole", RoleName="node")
     tell("aws-iam", "UntagRole", RoleName="node", TagKeys=["a"])
