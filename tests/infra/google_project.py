@@ -37,6 +37,20 @@ def make_network(
     cloud.call("compute", "subnetworks.insert", {"project": project, "region": region}, asked)
 
 
+def make_cluster(cloud: Cloud, project: str, location: str, name: str) -> None:
+    """In a network that `make_network` made; with a pool of GKE's own."""
+    cluster = {
+        "name": name,
+        "initialNodeCount": 1,
+        "network": "corporate",
+        "subnetwork": "gpu",
+        "workloadIdentityConfig": {"workloadPool": f"{project}.svc.id.goog"},
+    }
+    parent = {"parent": f"projects/{project}/locations/{location}"}
+    cloud.call("container", "projects.locations.clusters.create", parent, {"cluster": cluster})
+    assert cloud.tasks.wait(60)
+
+
 def share(cloud: Cloud, *, host: str, project: str) -> None:
     """As "Setting up clusters with Shared VPC" in GKE's documentation."""
     cloud.call("compute", "projects.enableXpnHost", {"project": host}, {})

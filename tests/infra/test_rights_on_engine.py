@@ -5,7 +5,7 @@ created, changed in nothing, refreshed and destroyed by the real engine over the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,16 @@ import pytest
 import yaml
 
 from infra import plan, spec, values
+from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.clouds.core import call_log
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
+from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network
 from tests.rights_used import differences
 
+BLOCK = "capacity-block"
+NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -115,6 +119,89 @@ def with_access() -> dict[str, Any]:
     return fleet
 
 
+def with_machines_of_many_kinds(engine: CloudEngine) -> dict[str, Any]:
+    """Reserved machines, EFA, Bottlerocket, several machine types, and disks with a key."""
+    zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": REGION}, {})
+    (first,) = (z for z in zones["AvailabilityZones"] if z["ZoneName"] == f"{REGION}a")
+    place = {"zone": first["ZoneId"], "count": 1}
+    kinds = {"instance_type": "g6.xlarge"}, {"instance_type": "p5.48xlarge", "kind": BLOCK}
+    reserved = {f"cr-0123456789abcdef{i}": kind | place for i, kind in enumerate(kinds)}
+    engine.account(vcpus=dict.fromkeys(ORDINARY_VCPUS, 10_000), reservations=reserved)
+    key = f"arn:aws:kms:{REGION}:111122223333:key/1234abcd"
+    of_reservation, of_block = reserved
+    special: dict[str, dict[str, Any]] = {
+        "reserved": {"capacity": {"mode": "reservation", "reservation": of_reservation}},
+        "block": {
+            "machine_type": "p5.48xlarge",
+            "capacity": {"mode": BLOCK, "reservation": of_block},
+        },
+        "efa": {"machine_type": "p4d.24xlarge", "efa": True},
+        "bottlerocket": {"ami_type": "BOTTLEROCKET_x86_64_NVIDIA"},
+        "several": {"other_machine_types": ["g6.2xlarge"]},
+        "encrypted": {"disk": {"encrypted": True, "kms_key": key}},
+    }
+    common = {"machine_type": "g6.xlarge", "nodes": {"count": 1}, "zones": [f"{REGION}a"]}
+    return {
+        "cloud": "eks",
+        "cluster": {
+            "name": "c",
+            "region": REGION,
+            "zones": [f"{REGION}a", f"{REGION}b"],
+            "network": "private",
+        },
+        "node_pools": [{"name": name, **common, **keys} for name, keys in special.items()],
+    }
+
+
+def with_what_a_cluster_of_google_can_have(engine: CloudEngine) -> dict[str, Any]:
+    """A network that exists, keys, windows, metrics and logs, and a network between GPUs."""
+    make_network(engine.cloud, PROJECT, "us-central1")
+    let_gke_make_networks(engine.cloud, PROJECT)
+    fleet = committed("s0")
+    system = {"components": ["SYSTEM_COMPONENTS"]}
+    key = "projects/keys-1/locations/us-central1/keyRings/gke/cryptoKeys/k"
+    fleet["cluster"] |= {
+        "network": NETWORK,
+        "kms_key": key,
+        "secrets_key": key,
+        "maintenance": {"window": {"mode": "daily", "start": "03:00"}},
+        "monitoring": system,
+        "logging": system,
+    }
+    h200 = {
+        "name": "h200",
+        "machine_type": "a3-ultragpu-8g",
+        "zones": ["us-central1-b"],
+        "nodes": {"count": 1},
+        "disk": {"type": "hyperdisk-balanced"},
+        "gpu_network": "dranet",
+    }
+    fleet["node_pools"].append(h200)
+    return fleet
+
+
+def in_a_cluster_of_google_that_exists(engine: CloudEngine) -> dict[str, Any]:
+    make_network(engine.cloud, PROJECT, "us-central1")
+    make_cluster(engine.cloud, PROJECT, "us-central1", "main")
+    fleet = committed("s0")
+    fleet["cluster"]["existing"] = True
+    return fleet
+
+
+@pytest.mark.parametrize(
+    "made_for",
+    [
+        with_machines_of_many_kinds,
+        with_what_a_cluster_of_google_can_have,
+        in_a_cluster_of_google_that_exists,
+    ],
+)
+def test_the_calls_of_a_stack_that_needs_something_before_need_the_listed_rights(
+    engine: CloudEngine, made_for: Callable[[CloudEngine], dict[str, Any]]
+) -> None:
+    check_whole_life(engine, made_for(engine))
+
+
 @pytest.mark.parametrize(
     "fleet",
     [
@@ -162,7 +249,12 @@ def test_a_stack_in_a_cluster_that_exists_has_no_right_to_change_it(engine: Clou
     cluster = ExistingCluster(engine, ExistingVpc(engine))
     fleet = {
         "cloud": "eks",
-        "cluster": {"name": "c", "region": REGION, "existing": True},
+        "cluster": {
+            "name": "c",
+            "region": REGION,
+            "existing": True,
+            "access": {"entries": [{"principal": "arn:aws:iam::111122223333:role/ml"}]},
+        },
         "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
     }
     check_whole_life(engine, fleet)
