@@ -113,6 +113,8 @@ def seen_node_config(config: JsonObject, asked: JsonObject | None) -> JsonObject
     if asked is None and "fastSocket" in config:
         found["fastSocket"] = {"enabled": bool(config["fastSocket"].get("enabled"))}
     if asked is None:
+        # The provider reads them of every pool: flattenNodeConfig.
+        found = {"spot": False, "preemptible": False, **found}
         found["effectiveTaints"] = config.get("taints", [])
         own = [t for t in config.get("taints", []) if t["key"] != "nvidia.com/gpu"]
         if own:
