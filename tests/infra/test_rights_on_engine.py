@@ -253,7 +253,9 @@ def test_a_stack_in_a_cluster_that_exists_has_no_right_to_change_it(engine: Clou
             "name": "c",
             "region": REGION,
             "existing": True,
-            "access": {"entries": [{"principal": "arn:aws:iam::111122223333:role/ml"}]},
+            "access": {
+                "entries": [{"principal": "arn:aws:iam::111122223333:role/ml", "groups": ["ml"]}]
+            },
         },
         "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
     }
