@@ -98,10 +98,13 @@ def _all(client: Client, path: str) -> tuple[JsonObject, ...]:
 
 def _node(raw: JsonObject) -> Node:
     conditions = (raw.get("status") or {}).get("conditions") or ()
+    taints = (raw.get("spec") or {}).get("taints") or ()
     return Node(
         name=raw["metadata"]["name"],
         labels=dict(raw["metadata"].get("labels") or {}),
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
+        # A cordoned node has one by Kubernetes' own controller.
+        taints=tuple(t["key"] for t in taints if t["effect"] in ("NoSchedule", "NoExecute")),
     )
 
 

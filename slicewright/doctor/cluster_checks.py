@@ -15,6 +15,8 @@ _STARTUP_POLICIES: Final = (1, 36)
 """With MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""
 _DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
 """Last parts of the images of NVIDIA's device plugin, and of GKE's."""
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+"""The taint that NVIDIA's operator tolerates; the fleet controller tolerates none."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
 _MONITORS: Final = "servicemonitors.monitoring.coreos.com"
 _SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
@@ -25,6 +27,8 @@ class Node:
     name: str
     labels: Mapping[str, str]
     ready: bool
+    taints: tuple[str, ...] = ()
+    """Keys of those that keep new pods away; of a cordoned node, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,7 @@ def findings(
     yield from _version(fleet, answers.version)
     yield _administrator(answers)
     yield from _nodes(fleet, answers.nodes)
+    yield from _place(fleet, answers.nodes)
     yield from _operator(fleet, answers.operators, owned)
     yield from _device_plugins(answers.daemonsets)
     yield from _feature_discovery(fleet, answers.daemonsets)
@@ -216,6 +221,27 @@ def _operator(
             "write gpu_operator: {existing: true} to use it, or uninstall it"
             + _unknown(owned.get(fleet.operator.namespace)),
         )
+
+
+def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
+    """Where a Deployment finds no node, `up` waits for it in silence, for ten minutes."""
+    if isinstance(answer, NotAnswered):
+        return  # said of the pools' nodes
+    asked = "a node for pods without GPUs"
+    waiting = ["the fleet controller"]
+    tolerated = {_CONTROL_PLANE}
+    ready = [node for node in answer if node.ready]
+    if not ready or any(not node.taints for node in ready):
+        yield ok(asked, "there is one" if ready else "said of the pools' nodes")
+        return
+    if not fleet.operator.existing and not any(set(node.taints) <= tolerated for node in ready):
+        waiting.append("NVIDIA's operator")
+    named = "; ".join(f"{node.name}: {', '.join(node.taints)}" for node in ready[:3])
+    yield fails(
+        asked,
+        f"every Ready node has taints ({named}), so {' and '.join(waiting)} would stay Pending",
+        "add a node without taints, or remove one's",
+    )
 
 
 def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:

@@ -105,6 +105,30 @@ def test_each_single_thing_wrong_is_named(changed: dict[str, Any], asked: str, s
     assert finding.remedy
 
 
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+@pytest.mark.parametrize(
+    ("taints", "waiting"),
+    [
+        ([(), ("nvidia.com/gpu",)], ""),
+        ([("team",), ("nvidia.com/gpu",)], "the fleet controller and NVIDIA's operator would"),
+        ([(CONTROL_PLANE,), ("nvidia.com/gpu",)], "so the fleet controller would"),
+    ],
+)
+def test_a_cluster_in_which_no_node_takes_pods_without_gpus_is_named(
+    taints: list[tuple[str, ...]], waiting: str
+) -> None:
+    """Else `up` waits ten minutes for the operator's Deployment, and says only that."""
+    other, gpu = (
+        dataclasses.replace(one, taints=keys)
+        for one, keys in zip((node("other", kind="cpu"), node()), taints, strict=True)
+    )
+    found = wrong(nodes=(other, gpu))
+    assert [one.asked for one in found] == (["a node for pods without GPUs"] if waiting else [])
+    assert all(waiting in one.found for one in found)
+
+
 @pytest.mark.parametrize(
     "unknown", ["administrator", "nodes", "daemonsets", "operators", "namespaces"]
 )
