@@ -13,7 +13,7 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,10 +47,16 @@ class SystemBus:
         self._thread = threading.Thread(target=self._serve, name="rehearsal-dbus", daemon=True)
         self._thread.start()
 
-    def listen(self, path: Path, units: Mapping[str, bool] | None = None) -> None:
+    def listen(
+        self,
+        path: Path,
+        units: Mapping[str, bool] | None = None,
+        changed: Callable[[str, bool], None] = lambda unit, active: None,
+    ) -> None:
         """Serves one node's bus at the socket `path`, which may be of any length.
 
-        units: whether each systemd unit is active. Raises OSError.
+        units: whether each systemd unit is active. changed: is called in the bus' thread before a
+        unit's start or stop is told. Raises OSError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -68,7 +74,7 @@ class SystemBus:
         path.chmod(0o666)
         listener.listen(16)
         with self._lock:
-            self._nodes[path] = _Node(listener, dict(units or {}))
+            self._nodes[path] = _Node(listener, dict(units or {}), changed)
             self._selector.register(listener, selectors.EVENT_READ, self._nodes[path])
         os.write(self._wake_write, b".")
 
@@ -145,6 +151,7 @@ class _Gone(Exception):
 class _Node:
     socket: socket.socket
     units: dict[str, bool]
+    changed: Callable[[str, bool], None]
     connections: list[_Connection] = field(default_factory=list)
     accepted: int = 0
     jobs: int = 0
@@ -200,6 +207,7 @@ class _Connection:
                 node.jobs += 1
                 job = f"/org/freedesktop/systemd1/job/{node.jobs}"
                 node.units[unit] = call.member == "StartUnit"
+                node.changed(unit, node.units[unit])
                 self._reply(call, "o", _Writer().string(job))
                 done = _Writer().uint32(node.jobs).string(job).string(unit).string("done")
                 for connection in node.connections:

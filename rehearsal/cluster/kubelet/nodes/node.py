@@ -21,7 +21,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     DevicePlugins,
 )
 from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
-from rehearsal.cluster.kubelet.nodes import driver_module, driver_requests
+from rehearsal.cluster.kubelet.nodes import driver_module, driver_requests, host_services
 from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
 from rehearsal.cluster.kubelet.nodes.request_pipe import RequestPipe
@@ -109,6 +109,7 @@ class SimulatedNode:
         """What the operating system itself makes of the GPUs; None: nothing."""
         self.fault: WrongLayout | None = wrong_layout_of(node)
         self.held = holds_of(node)
+        self._services = host_services.host_services_of(node)
         self.ready = asyncio.Event()
         self._posting = asyncio.Event()
         """Set while the kubelet writes the Node's status."""
@@ -219,7 +220,7 @@ class SimulatedNode:
             try:
                 await self._api.run(self._build)
                 self._ledger.load()
-                self._bus.listen(self.files.system_bus, _UNITS)
+                await self._start_services()
                 self._listener = self._listener or RebootListener(
                     self.files.root, lambda down_s: self._reboots(self, down_s)
                 )
@@ -267,16 +268,36 @@ class SimulatedNode:
             await self._mark_down(True)
             await asyncio.sleep(down_s - UNHEARD_S)
         self._ledger.restart()
-        self._bus.listen(self.files.system_bus, _UNITS)
+        await self._start_services()
         await self._start_sockets()
         self._boot_id = str(uuid.uuid4())
         self._posted.clear()
         self._posting.set()
         self._dirty.set()
         await self._posted.wait()
-        if down_s > UNHEARD_S:
+        if down_s > UNHEARD_S or self._services.kubelet_stays_down:
             await self._mark_down(False)
         self.ready.set()
+
+    async def _start_services(self) -> None:
+        """The host's, with those that are faults."""
+        holder, loop = self._services.holder, asyncio.get_running_loop()
+
+        def changed(unit: str, active: bool) -> None:
+            if unit == holder:
+                host_services.use_gpus(self.files.silicon, holder, running=active)
+            if unit == host_services.KUBELET and not active and self._services.kubelet_stays_down:
+                asyncio.run_coroutine_threadsafe(self._stay_down(), loop)
+
+        units = {**_UNITS, holder: True} if holder else _UNITS
+        self._bus.listen(self.files.system_bus, units, changed)
+        if holder:
+            await self._api.run(host_services.use_gpus, self.files.silicon, holder, running=True)
+
+    async def _stay_down(self) -> None:
+        """The kubelet does not come back. Its containers go on, as on a real node."""
+        self._posting.clear()
+        await self._mark_down(True)
 
     async def _mark_down(self, down: bool) -> None:
         """Does what the node lifecycle controller does for a silent kubelet, whose lease kwok
