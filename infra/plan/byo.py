@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fleet_controller.api import POOL_LABEL
 from infra import spec
-from infra.plan.device_plugin import check_plugin
+from infra.plan.device_plugin import check_plugin, with_one_config
 from infra.plan.drivers import operator_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
@@ -37,7 +37,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     yield from _check_selects(fleet.node_pools, stated)
     hosts = yield from plan_hosts(fleet.hosts, stated)
     pools = yield from each(_pool(fleet, i, stated) for i in range(len(fleet.node_pools)))
-    built = tuple(pool for pool in pools if pool is not None)
+    built = with_one_config([pool for pool in pools if pool is not None])
     yield from check_operator(fleet.gpu_operator, "byo", new_cluster=False)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     workloads = yield from fleet_workloads(fleet, built, stated)

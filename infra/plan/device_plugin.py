@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.nodes import PLUGIN_CONFIG_LABEL
 from infra.plan.sharing import alike_by_mps
 
+_P = TypeVar("_P", bound=PoolPlan)
 _VERSION = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+)")
 
 
@@ -87,13 +91,7 @@ def _starves_mps(operator: spec.GpuOperator) -> bool:
 
 
 def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:
-    # GKE's own plugin, another program, shares on GKE; Bottlerocket's has no MPS here.
-    operated = [
-        pool
-        for pool in pools
-        if not isinstance(pool, GkePoolPlan)
-        and not (isinstance(pool, EksPoolPlan) and pool.bottlerocket)
-    ]
+    operated = _operated(pools)
     if not _starves_mps(operator) or alike_by_mps(operated):
         return
     stated = operator.device_plugin.version is not None
@@ -112,6 +110,34 @@ def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> C
             "time-slicing} for that pool; no device plugin is known yet that mends it",
             _MPS_STARVED_UNTIL.source,
         )
+
+
+def _operated(pools: Sequence[_P]) -> list[_P]:
+    """GKE's own plugin, another program, shares on GKE; Bottlerocket's has no MPS here."""
+    return [
+        pool
+        for pool in pools
+        if not isinstance(pool, GkePoolPlan)
+        and not (isinstance(pool, EksPoolPlan) and pool.bottlerocket)
+    ]
+
+
+def with_one_config(pools: Sequence[_P]) -> tuple[_P, ...]:
+    """The pools, whose nodes choose the same config where all share alike by MPS.
+
+    One of another name, though with the same content, would have config-manager signal the MPS
+    daemon, which it does not find: its container would end with an error, again and again.
+    """
+    operated = _operated(pools)
+    if not alike_by_mps(operated):
+        return tuple(pools)
+    same = {PLUGIN_CONFIG_LABEL: operated[0].name}
+    return tuple(
+        replace(pool, labels={**pool.labels, **same})
+        if PLUGIN_CONFIG_LABEL in pool.labels
+        else pool
+        for pool in pools
+    )
 
 
 def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked[None]:

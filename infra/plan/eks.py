@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra import spec
 from infra.plan.clusters import check_existing, system_pool
-from infra.plan.device_plugin import check_plugin
+from infra.plan.device_plugin import check_plugin, with_one_config
 from infra.plan.eks_access import access_of
 from infra.plan.eks_addons import addons_of
 from infra.plan.eks_addresses import check_own_subnets
@@ -63,7 +63,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
     )
     system = yield from system_pool(fleet.system_pool, "eks", zones)
-    built = tuple(pool for pool in pools if pool is not None)
+    built = with_one_config([pool for pool in pools if pool is not None])
     if system is not None:
         yield from check_own_subnets(fleet, system, built, stated)
     yield from check_plugin(fleet.gpu_operator, built, stated)

@@ -223,6 +223,9 @@ def test_where_all_pools_share_alike_by_mps_their_config_is_the_default(
     assert files.plugin_configs is not None
     chosen = values.operator_values(fleet, files)["devicePlugin"]["config"]
     assert chosen == {"name": files.plugin_configs.name, "default": "p0"}
+    # A label with another key would have config-manager signal a daemon that it does not find.
+    labels = [pool.labels["nvidia.com/device-plugin.config"] for pool in fleet.pools]
+    assert labels == ["p0"] * len(sharing)
     assert not any("not known whether" in note for note in plan.notes(fleet))
 
 
