@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fleet_controller import api
 from fleet_controller.api import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
@@ -362,6 +363,7 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
             walkthrough.delete(client, S1)
         outcome = up.result()
     client.delete(f"{BUDGETS}/none-may-go")
+    client.delete(path, gracePeriodSeconds="0")
     return Held(
         up=outcome,
         labels=node["metadata"]["labels"],
@@ -507,9 +509,11 @@ def _app(resource: str) -> str:
 
 
 def test_every_pod_of_the_operator_runs_or_has_completed(client: Client) -> None:
-    """S1-02, -21, but for Node Feature Discovery, which the operator's stand-in does itself."""
+    """S1-02, -21."""
     parts = (
         "gpu-operator",
+        "gpu-operator-node-feature-discovery-master",
+        "gpu-operator-node-feature-discovery-worker",
         "gpu-feature-discovery",
         "nvidia-dcgm-exporter",
         "nvidia-device-plugin-daemonset",
@@ -612,16 +616,130 @@ def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
     )
 
 
-def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
-    _partition(engine, "partition: none")
+def _bring_up(engine: Engine, strategy: str, **pools: Mapping[str, Any]) -> None:
+    """With another strategy, and other keys of pools by name."""
+    stack_file = engine.environment.stack_file("s1")
+    stack = yaml.safe_load(stack_file.read_text())
+    fleet = stack["config"]["slicewright:fleet"]
+    fleet["gpu_operator"]["mig_strategy"] = strategy
+    for pool in fleet["node_pools"]:
+        pool |= pools.get(pool["name"].partition("-")[0], {})
+    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     up = engine.up()
     assert up.code == 0, up.output
+
+
+def _layout(client: Client) -> str:
+    """Its name, once mig-manager has succeeded with it."""
+    labels = _node(client)["metadata"]["labels"]
+    assert labels["nvidia.com/mig.config.state"] == "success"
+    return str(labels["nvidia.com/mig.config"])
+
+
+def test_with_strategy_single_the_same_56_partitions_are_gpus_by_name(
+    client: Client, engine: Engine
+) -> None:  # S1-24
+    _bring_up(engine, "single")
+    assert _allocatable(client) == {"nvidia.com/gpu": "56"}
+    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
+    assert _layout(client) == "all-1g.5gb"
+    path = inside.pod_of(client, S1, "single", wants="nvidia.com/gpu")
+    (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
+    assert [device["name"].rpartition(" ")[2] for device in gpu["devices"]] == ["1g.5gb"]
+    inside.delete(client, path)
+
+
+def test_then_an_own_layout_that_mig_manager_has_known_from_the_start(
+    client: Client, engine: Engine
+) -> None:  # S1-34
+    before = _mig_manager(client)
+    own = {"mode": "operator", "layout": {"3g.20gb": 1, "1g.5gb": 4}}
+    _bring_up(engine, "mixed", demo={"partition": own})
+    assert _allocatable(client) == {"nvidia.com/mig-3g.20gb": "8", "nvidia.com/mig-1g.5gb": "32"}
+    assert _layout(client) == "3g.20gb-1_1g.5gb-4"
+    assert _mig_manager(client) == before
+
+
+def test_then_one_by_gpu_index_and_from_that_to_another(client: Client, engine: Engine) -> None:
+    """mig-manager's ConfigMap has such a layout only while the stack file does: `previous` keeps
+    the one of before until every node has changed.
+    """
+    rest = {"index": [2, 3, 4, 5, 6, 7], "layout": {"1g.5gb": 7}}
+    first = [{"index": [0, 1], "layout": {"7g.40gb": 1}}, rest]
+    _bring_up(engine, "mixed", demo={"partition": {"mode": "operator", "gpus": first}})
+    assert _allocatable(client) == {"nvidia.com/mig-7g.40gb": "2", "nvidia.com/mig-1g.5gb": "42"}
+    names = {_layout(client)}
+    then = [{"index": [0, 1], "layout": {"3g.20gb": 2}}, rest]
+    both = {"mode": "operator", "gpus": then, "previous": [first]}
+    _bring_up(engine, "mixed", demo={"partition": both})
+    assert _allocatable(client) == {"nvidia.com/mig-3g.20gb": "4", "nvidia.com/mig-1g.5gb": "42"}
+    names |= {_layout(client)}
+    policy = client.get("/apis/nvidia.com/v1/clusterpolicies/cluster-policy")["spec"]
+    name = policy["migManager"]["config"]["name"]
+    known = client.get(f"/api/v1/namespaces/gpu-operator/configmaps/{name}")["data"]
+    assert len(names) == 2
+    assert names <= set(yaml.safe_load(known["config.yaml"])["mig-configs"])
+
+
+def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
+    _bring_up(engine, "mixed", demo={"partition": "none"})
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
     assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
     path = inside.pod_of(client, S1, "whole", wants="nvidia.com/gpu")  # S1-22
     (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
     assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
     inside.delete(client, path)
+
+
+def test_where_all_pools_share_alike_by_mps_each_gpu_is_offered_four_times(
+    client: Client, engine: Engine
+) -> None:  # S4-57
+    """With whole GPUs; and strategy mixed excludes MPS."""
+    mps = {"sharing": {"mode": "mps", "replicas": {"gpu": 4}}}
+    _bring_up(engine, "single", demo=mps, shared=mps)
+    assert _allocatable(client, "shared") == {"nvidia.com/gpu": "4"}
+    assert _allocatable(client) == {"nvidia.com/gpu": "32"}
+    told = {
+        "nvidia.com/gpu.product": "NVIDIA-A10G-SHARED",
+        "nvidia.com/gpu.sharing-strategy": "mps",
+        "nvidia.com/mps.capable": "true",
+    }
+    until(
+        lambda: told.items() <= _node(client, "shared")["metadata"]["labels"].items(),
+        "it is labelled",
+    )
+
+
+def test_of_five_pods_on_the_a10g_four_run_as_clients_of_nvidias_daemon(
+    client: Client,
+) -> None:
+    script = "echo $CUDA_MPS_PIPE_DIRECTORY has $(cd $CUDA_MPS_PIPE_DIRECTORY; ls -d control)"
+    pods = "/api/v1/namespaces/default/pods"
+    for number in range(5):
+        container = {
+            "name": "c",
+            "image": "nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04",
+            "command": ["sh", "-c", f"{script}; nvidia-smi -L; sleep infinity"],
+            "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        }
+        metadata = {"name": f"part-{number}", "labels": {"app": "part"}}
+        spec = {**STAYS["spec"], "containers": [container]}
+        client.create(pods, {**STAYS, "metadata": metadata, "spec": spec})
+
+    def running() -> list[str]:
+        found = client.get(pods, labelSelector="app=part")["items"]
+        return [p["metadata"]["name"] for p in found if p["status"].get("phase") == "Running"]
+
+    run = until(lambda: found if len(found := running()) == 4 else None, "four run")
+    for name in run:
+        path = f"{pods}/{name}/log"
+        said = until(lambda at=path: log if "UUID" in (log := client.text(at)) else "", name)
+        first, *seen = said.splitlines()
+        assert first == "/mps/nvidia.com/gpu/pipe has control"
+        assert len(seen) == 1
+    (left,) = {f"part-{number}" for number in range(5)} - set(run)
+    assert "Insufficient nvidia.com/gpu" in inside.why_pending(client, f"{pods}/{left}")
+    client.delete(pods, labelSelector="app=part")
 
 
 def test_destroy_leaves_nothing(client: Client, engine: Engine) -> None:
