@@ -261,7 +261,14 @@ def _validator(policy: Policy) -> OperandSet:
     checks: dict[str, list[JsonObject]] = {
         "driver": [part.value("WITH_WAIT", "true")],
         "toolkit": [part.value("NVIDIA_VISIBLE_DEVICES", "all"), part.value("WITH_WAIT", "false")],
-        "cuda": [part.value("WITH_WAIT", "false"), node, own],
+        "cuda": [
+            part.value("WITH_WAIT", "false"),
+            node,
+            own,
+            part.value("VALIDATOR_IMAGE", policy.validator.image),
+            part.value("VALIDATOR_IMAGE_PULL_POLICY", policy.validator.pull_policy),
+            part.value("VALIDATOR_RUNTIME_CLASS", policy.runtime_class),
+        ],
         "plugin": [
             part.value("WITH_WAIT", "false"),
             part.value("WITH_WORKLOAD", "false"),

@@ -2,8 +2,8 @@
 
 An init container of the validator's pod, one per COMPONENT, in this order: driver, toolkit, cuda,
 plugin. Each writes its file `<component>-ready`, for which the other operands wait. NVIDIA's
-own cannot be built here. What it would run on the GPU (nvidia-smi, CUDA's vectorAdd) is left out;
-the driver's files and the node's resources are checked as there. Source: NVIDIA/gpu-operator,
+own cannot be built here. It would run nvidia-smi, too; the driver's files, the node's resources and
+the end of CUDA's pod (cuda_workload.py) are checked as there. Source: NVIDIA/gpu-operator,
 cmd/nvidia-validator.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable
+from rehearsal.cluster.gpu_operator import cuda_workload
 from rehearsal.cluster.gpu_operator.scripts import DRIVER_CONTAINER_READY, VALIDATIONS
 
 _WAIT_S = 5.0
@@ -59,11 +60,13 @@ def validate(
     node: Callable[[], JsonObject],
     sleep: Callable[[float], None],
     driver: Mapping[str, str],
+    workload: Callable[[], None] = lambda: None,
     validations: Path = Path(VALIDATIONS),
 ) -> str:
-    """What to write into the component's file. Raises NotValid.
+    """What to write into the component's file. Raises NotValid, and what `workload` raises.
 
-    host: the node's root file system. node: reads the Node object. driver: DRIVER_INSTALL_DIR,
+    host: the node's root file system. node: reads the Node object. workload: runs CUDA's pod to its
+    end. driver: DRIVER_INSTALL_DIR,
     where a driver that is not in the image is on the host, and DRIVER_INSTALL_DIR_CTR_PATH, where
     it is here. validations: the directory of the components' files.
     """
@@ -91,7 +94,7 @@ def validate(
                 raise NotValid(f"the container runtime put no driver here: {e}") from None
             return ""
         case "cuda":
-            print("simulated: no CUDA here; the workload is left out", flush=True)
+            workload()
             return ""
         case "plugin":
             for _ in range(_PLUGIN_TRIES):
@@ -117,11 +120,20 @@ def main() -> int:
         client = Client.in_cluster(user_agent="slicewright-nvidia-validator")
         return client.get(f"/api/v1/nodes/{os.environ['NODE_NAME']}")
 
+    def workload() -> None:
+        client = Client.in_cluster(user_agent="slicewright-nvidia-validator")
+        cuda_workload.run(client, os.environ, time.sleep)
+
     try:
         text = validate(
-            component, host=Path("/host"), node=node, sleep=time.sleep, driver=os.environ
+            component,
+            host=Path("/host"),
+            node=node,
+            sleep=time.sleep,
+            driver=os.environ,
+            workload=workload,
         )
-    except (NotValid, ApiError, Unreachable, OSError) as e:
+    except (NotValid, cuda_workload.WorkloadFailed, ApiError, Unreachable, OSError) as e:
         print(f"validation of {component} failed: {e}", file=sys.stderr)
         return 1
     ready = Path(VALIDATIONS) / f"{component}-ready"

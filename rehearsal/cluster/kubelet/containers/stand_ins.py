@@ -27,6 +27,7 @@ _MODULES = {
     "manage-crds": "rehearsal.cluster.gpu_operator.manage_crds",
     "nvidia-toolkit": "rehearsal.cluster.gpu_operator.toolkit",
     "nvidia-validator": "rehearsal.cluster.gpu_operator.validator",
+    "vectorAdd": "rehearsal.cluster.gpu_operator.cuda_workload",
 }
 _SIMULATED = {
     driver_requests.PROGRAM: driver_requests.SCRIPT,

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
+
 MACHINE = {"cloud": "eks", "gpu_model": "A100-40", "gpu_count": 8, "driver_version": "580.95.05"}
 FAULT = {"kind": "wrong-layout", "gpu": 3, "profile": "2g.10gb"}
 SMALL = "nvidia.com/mig-1g.5gb"
@@ -51,6 +53,26 @@ def test_whole_gpus_are_registered_and_labelled_before_any_layout(
         assert label(node, "gpu.product") == "NVIDIA-A100-SXM4-40GB"
         cluster.until(path, lambda n: allocatable(n, "nvidia.com/gpu") == "8")
     cluster.until(POLICY, lambda p: ((p or {}).get("status") or {}).get("state") == "ready")
+
+
+def cuda_pods(cluster: Any) -> dict[str, tuple[str, str]]:
+    """Node -> uid and phase of the pod by which the validator checks CUDA."""
+    pods = cluster.client.get(
+        f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector="app=nvidia-cuda-validator"
+    )["items"]
+    found = {p["spec"]["nodeName"]: (p["metadata"]["uid"], p["status"]["phase"]) for p in pods}
+    assert len(found) == len(pods), "one per node"
+    return found
+
+
+def test_the_validators_cuda_pod_has_completed_on_each_node(
+    cluster: Any, nodes: dict[str, str]
+) -> None:
+    found = cuda_pods(cluster)
+    assert {node: phase for node, (_, phase) in found.items() if node.startswith("gpu-")} == {
+        "gpu-0": "Succeeded",
+        "gpu-1": "Succeeded",
+    }
 
 
 def test_the_label_partitions_every_gpu_after_a_reboot_and_the_plugin_registers_them(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rehearsal.cluster.gpu_operator import cuda_workload
 from rehearsal.cluster.gpu_operator.validator import NotValid, has_gpu_resource, validate
 
 
@@ -73,3 +74,26 @@ def test_a_component_that_nvidias_validator_does_not_have_is_refused(tmp_path: P
 )
 def test_any_gpu_or_mig_resource_counts(node: dict[str, Any], found: bool) -> None:
     assert has_gpu_resource(node) is found
+
+
+def test_cudas_pod_runs_by_nvidias_runtime_and_goes_with_the_validator() -> None:
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    daemonset = {
+        "metadata": {"name": "nvidia-operator-validator", "uid": "d"},
+        "spec": {"template": {"spec": {"tolerations": [toleration]}}},
+    }
+    made = cuda_workload.pod(
+        daemonset,
+        {
+            "VALIDATOR_IMAGE": "nvcr.io/nvidia/gpu-operator:v26.7.0",
+            "VALIDATOR_IMAGE_PULL_POLICY": "IfNotPresent",
+            "VALIDATOR_RUNTIME_CLASS": "nvidia",
+            "OPERATOR_NAMESPACE": "gpu-operator",
+            "NODE_NAME": "n1",
+        },
+    )
+    spec = made["spec"]
+    assert (spec["runtimeClassName"], spec["nodeName"]) == ("nvidia", "n1")
+    assert spec["tolerations"] == [toleration]
+    assert spec["initContainers"][0]["args"] == ["vectorAdd"]
+    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == ["d"]

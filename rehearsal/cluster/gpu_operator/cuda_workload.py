@@ -1,0 +1,107 @@
+"""The pod by which NVIDIA's validator checks CUDA: it ends Completed, and stays.
+
+Its program, CUDA's vectorAdd, needs a real GPU; the stand-in asks the driver for a GPU instead.
+Source: NVIDIA/gpu-operator v26.7.0, cmd/nvidia-validator and manifests/workload-validation.yaml.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kubeapi.client import Client, JsonObject, path_of
+
+NAME: Final = "nvidia-cuda-validator"
+PROGRAM: Final = "vectorAdd"
+_VALIDATOR: Final = "nvidia-operator-validator"
+"""The DaemonSet that owns the pod."""
+_TRIES: Final = 60
+_EVERY_S: Final = 1.0
+
+
+class WorkloadFailed(Exception):
+    """The message says how the pod is."""
+
+
+def pod(daemonset: JsonObject, variables: Mapping[str, str]) -> JsonObject:
+    """variables: those of the validator's container."""
+    image = {
+        "image": variables["VALIDATOR_IMAGE"],
+        "imagePullPolicy": variables["VALIDATOR_IMAGE_PULL_POLICY"],
+        "command": ["sh", "-c"],
+        "securityContext": {"privileged": True, "runAsUser": 0},
+    }
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": daemonset["metadata"]["name"],
+        "uid": daemonset["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    done = "echo cuda workload validation is successful"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{NAME}-",
+            "namespace": variables["OPERATOR_NAMESPACE"],
+            "labels": {"app": NAME, "app.kubernetes.io/managed-by": "gpu-operator"},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "nodeName": variables["NODE_NAME"],
+            "runtimeClassName": variables["VALIDATOR_RUNTIME_CLASS"],
+            "serviceAccountName": _VALIDATOR,
+            "restartPolicy": "OnFailure",
+            "tolerations": daemonset["spec"]["template"]["spec"].get("tolerations") or [],
+            "initContainers": [{"name": "cuda-validation", **image, "args": [PROGRAM], "env": env}],
+            "containers": [{"name": NAME, **image, "args": [done]}],
+        },
+    }
+
+
+def run(client: Client, variables: Mapping[str, str], sleep: Callable[[float], None]) -> None:
+    """Makes the pod in place of the node's last one, and waits until it has completed.
+
+    Raises WorkloadFailed, ApiError, Unreachable.
+    """
+    namespace, node = variables["OPERATOR_NAMESPACE"], variables["NODE_NAME"]
+    daemonset = client.get(path_of("apps/v1", "daemonsets", _VALIDATOR, namespace))
+    pods = path_of("v1", "pods", None, namespace)
+    before = client.get(pods, labelSelector=f"app={NAME}", fieldSelector=f"spec.nodeName={node}")
+    for old in before["items"]:
+        client.delete(f"{pods}/{old['metadata']['name']}")
+    made = client.create(pods, pod(daemonset, variables))
+    path = f"{pods}/{made['metadata']['name']}"
+    phase = ""
+    for _ in range(_TRIES):
+        phase = str(client.get(path)["status"].get("phase", ""))
+        if phase == "Succeeded":
+            return
+        print(f"{made['metadata']['name']} is {phase}", flush=True)
+        sleep(_EVERY_S)
+    raise WorkloadFailed(f"pod {made['metadata']['name']} is {phase}")
+
+
+def main() -> int:
+    """`vectorAdd`: whether the driver that the runtime put here has a GPU."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as e:
+        print(f"the container runtime put no driver here: {e}", file=sys.stderr)
+        return 1
+    count = ctypes.c_uint(0)
+    code = nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    if code or not count.value:
+        print(f"the driver has no GPU for this container (NVML: {code})", file=sys.stderr)
+        return 1
+    print(f"simulated: {count.value} GPUs, no CUDA; Test PASSED", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
