@@ -49,6 +49,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found.append(NO_STARTUP_TAINT)
     found += _unknown_chart(fleet)
     found += _mps_by_default(fleet)
+    found += _adopted(fleet)
     for pool in fleet.pools:
         if isinstance(pool, CloudPoolPlan):
             found += _unlisted_zones(pool)
@@ -60,6 +61,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
             found += gke_notes.pool_notes(pool)
         found += _mps_by_label(pool, fleet)
         found += _mode_change(pool, fleet)
+        found += _services_of_the_host(pool, fleet)
         found += _driver_too_old(pool, fleet)
         found += _partitioned_by_index(pool)
         found += _shared_memory(pool)
@@ -157,6 +159,35 @@ def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
             "or more"
         )
     return found
+
+
+def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
+    """Source: NVIDIA/gpu-operator #118, whose effect on EKS's images nobody has published."""
+    operator = fleet.operator
+    if (
+        not isinstance(pool, EksPoolPlan)
+        or pool.bottlerocket
+        or not pool.partitioned
+        or operator is None
+        or operator.mig_manager.host_services
+    ):
+        return []
+    return [
+        f"pool {pool.name}: EKS's images run nvidia-persistenced.service, which mig-manager does "
+        'not stop by default; should a layout end as failed ("In use by another client"), list it '
+        "under gpu_operator.mig_manager.host_services"
+    ]
+
+
+def _adopted(fleet: FleetPlan) -> list[str]:
+    operator = fleet.operator
+    if operator is None or not operator.existing:
+        return []
+    return [
+        f"gpu_operator: ClusterPolicy {operator.cluster_policy} names this stack's ConfigMaps, and "
+        "must be set back when the stack is destroyed, or the operator's pods do not start again; "
+        "`slicewright destroy` says how"
+    ]
 
 
 def _driver_too_old(pool: PoolPlan, fleet: FleetPlan) -> list[str]:

@@ -4,7 +4,9 @@ from infra.values.adopted_operator import (
     RUNTIME_CLASS,
     Mismatch,
     mismatches,
+    our_config_maps,
     patch_command,
+    way_back,
     what_to_change,
 )
 from infra.values.driver_installer import driver_installers
@@ -140,6 +142,7 @@ __all__ = [
     "operator_account",
     "operator_files",
     "operator_values",
+    "our_config_maps",
     "patch_command",
     "plugin_configs",
     "pod_autoscaler",
@@ -158,6 +161,7 @@ __all__ = [
     "tolerations",
     "unfit_gke_cluster",
     "waking_query",
+    "way_back",
     "what_to_change",
     "words_as_flow_yaml",
     "workload_namespaces",

@@ -7,6 +7,7 @@ NVIDIA/gpu-operator, api/nvidia/v1/clusterpolicy_types.go.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ Source: NVIDIA/gpu-operator, api/nvidia/v1 (OperatorSpec.RuntimeClass, by defaul
 _TOLERATIONS: Final = "daemonsets.tolerations"
 _MIG_MANAGER_ENV: Final = "migManager.env"
 _WITH_REBOOT: Final = "WITH_REBOOT"
+_CONFIGS: Final = ("migManager.config.name", "devicePlugin.config.name")
+_OF_A_STACK: Final = re.compile("(mig-layouts|plugin-configs)-[0-9a-f]{8}")
+"""Names of `operator_files`."""
 _TRUE: Final = frozenset(("1", "t", "T", "true", "True", "TRUE"))
 """What mig-manager takes for true. Source: Go's strconv.ParseBool."""
 
@@ -145,6 +149,24 @@ def patch_command(name: str, wrong: Sequence[Mismatch]) -> str:
         at[last] = one.right
     patch = shlex.quote(json.dumps({"spec": spec}))
     return f"kubectl patch clusterpolicies.nvidia.com {name} --type merge -p {patch}"
+
+
+def our_config_maps(policy: Mapping[str, Any]) -> Mapping[str, str]:
+    """Field of a ClusterPolicy's `spec` -> the ConfigMap of a stack that it names."""
+    named = {field: str(_at(policy, field) or "") for field in _CONFIGS}
+    return {field: name for field, name in named.items() if _OF_A_STACK.fullmatch(name)}
+
+
+def way_back(name: str, policy: Mapping[str, Any]) -> str:
+    """The command by which a ClusterPolicy names no ConfigMap of a stack: mig-manager then has the
+    operator's default layouts, and no GPU is shared. name: of the ClusterPolicy.
+    """
+    fields = [*our_config_maps(policy)]
+    if "devicePlugin.config.name" in fields:
+        fields.append("devicePlugin.config.default")
+    return patch_command(
+        name, [Mismatch(field=one, wanted="", found=None, right="") for one in fields]
+    )
 
 
 def _found(one: Mismatch) -> str:

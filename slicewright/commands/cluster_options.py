@@ -38,7 +38,6 @@ def access_of(
     """The cluster that the options name; else, for a cluster that existed before its stack, the one
     that the stack file names; else kubectl's. Raises NoCluster.
     """
-    kubeconfig, context = parsed.kubeconfig, parsed.context
     if stack is not None and isinstance(stack[1], plan.ByoFleetPlan):
         file, cluster = stack[0], stack[1].cluster
         if cluster is None:
@@ -46,8 +45,8 @@ def access_of(
                 f"{stack_files.shown(file)} is of hosts without Kubernetes; `slicewright-agent "
                 "show` and `verify` tell their state, on each host"
             )
-        return of_existing(file, cluster, kubeconfig, context)
-    return access(kubeconfig, context)
+        return of_existing(file, cluster, parsed.kubeconfig, parsed.context)
+    return access(parsed.kubeconfig, parsed.context)
 
 
 def of_existing(

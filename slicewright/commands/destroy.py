@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from slicewright.live.access import NoCluster
 from slicewright.stack_config import setting
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.account import Account
+from slicewright.teardown.adopted import AdoptedOperator
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.report import Report, lines_of
@@ -122,6 +123,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             ),
             tell=tell,
             connect=connect,
+            dangling=_dangling(fleet, file),
         )
         report = teardown.look()
         _show(report, console)
@@ -162,6 +164,20 @@ def _by_stack_file(file: Path, cluster: plan.ByoClusterPlan) -> Callable[[str], 
             raise NoAccess(str(e)) from None
 
     return connect
+
+
+def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
+    """Of an operator that the stack adopted; nothing else names what a stack has made."""
+    if not isinstance(fleet, plan.ByoFleetPlan) or not fleet.operator.existing:
+        return tuple
+    cluster = fleet.cluster
+    if cluster is None:
+        return tuple
+    return AdoptedOperator(
+        policy=fleet.operator.cluster_policy,
+        namespace=fleet.operator.namespace,
+        connect=lambda: cluster_options.of_existing(file, cluster).client(),
+    ).dangling
 
 
 class _NotAsked(Exception):

@@ -67,6 +67,8 @@ class Teardown:
     tell: Callable[[str], None]
     connect: Callable[[str], Client] = client_of
     """Raises NoAccess."""
+    dangling: Callable[[], Sequence[str]] = tuple
+    """What somebody else's objects name of the stack, and what to do about it."""
     _networks: frozenset[str] = field(default=frozenset(), init=False)
     """Those that the stack has made, also once Pulumi has deleted them."""
 
@@ -90,7 +92,7 @@ class Teardown:
             left = swept.left if there is False else ()
             unknown = tuple(one.why for one in swept.not_asked)
             report = replace(report, left=left, unknown=unknown, notes=notes)
-        return report
+        return replace(report, notes=[*report.notes, *self._dangling()])
 
     def run(self, looked: Report) -> Report:
         """looked: what `look` found, whose bill the result keeps. Raises Refused, Stopped,
@@ -107,7 +109,7 @@ class Teardown:
         report = replace(looked, state=state.counts, stuck=stuck, left=())
         notes = [failed] if failed else []
         if sweep is None:
-            return replace(report, notes=notes, unknown=())
+            return replace(report, notes=[*notes, *self._dangling()], unknown=())
         swept = sweep.until_clean(
             self._networks if state.networks else frozenset(),
             wait_s=self.choices.wait_s if not failed else 0.0,
@@ -216,6 +218,9 @@ class Teardown:
             "does not have it: it is somebody else's, or was left by a killed `pulumi up` "
             "(docs/how-to/interrupted-up.md)"
         ]
+
+    def _dangling(self) -> Sequence[str]:
+        return () if self.choices.unreachable else self.dangling()
 
     def _clear(self) -> Sequence[str]:
         kubeconfig = self._state().kubeconfig

@@ -141,3 +141,40 @@ def test_a_cluster_that_exists_may_have_its_own(cloud: str) -> None:
 def test_the_operator_installs_no_driver_on_container_optimized_os() -> None:
     with pytest.raises(spec.SpecError, match="Google's driver installer"):
         planned("gke", {"driver": {"enabled": True}})
+
+
+@pytest.mark.parametrize(
+    ("cloud", "pool", "operator", "noted"),
+    [
+        ("eks", {"partition": {"mode": "operator", "config": "all-1g.10gb"}}, {}, True),
+        (
+            "eks",
+            {"partition": {"mode": "operator", "config": "all-1g.10gb"}},
+            {"mig_manager": {"host_services": ["nvidia-persistenced.service"]}},
+            False,
+        ),
+        ("eks", {}, {}, False),
+        (
+            "eks",
+            {
+                "partition": {"mode": "native", "profile": "1g.10gb"},
+                "ami_type": "BOTTLEROCKET_x86_64_NVIDIA",
+            },
+            {},
+            False,
+        ),
+    ],
+    ids=["partitioned", "listed", "whole", "Bottlerocket"],
+)
+def test_a_service_of_eks_images_that_mig_manager_does_not_stop_is_noted(
+    cloud: str, pool: dict[str, Any], operator: dict[str, Any], noted: bool
+) -> None:
+    own = {"name": "a", "machine_type": "p5.48xlarge", "nodes": {"count": 1}, **pool}
+    made = planned(cloud, operator, node_pools=[own])
+    assert any("nvidia-persistenced" in note for note in plan.notes(made)) is noted
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_that_an_adopted_operator_must_be_set_back_is_noted(existing: bool) -> None:
+    made = planned("byo", {"existing": existing})
+    assert any("must be set back" in note for note in plan.notes(made)) is existing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from rehearsal.plugins.charts import gpu_operator
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
+from rehearsal.scenario.existing_cluster import record
+from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal]
@@ -57,7 +60,7 @@ def client(engine: Engine) -> Client:
 
 @pytest.fixture(scope="module")
 def before(client: Client, engine: Engine) -> Mapping[str, Any]:
-    """The nodes as the operator has them, once it is done with them."""
+    """Every object of the cluster, once the operator is done with its nodes."""
     until(
         lambda: (
             labels(client, A100).get(api.MIG_STATE_LABEL) == "success"
@@ -65,7 +68,7 @@ def before(client: Client, engine: Engine) -> Mapping[str, Any]:
         ),
         "the operator is at work",
     )
-    return {node["metadata"]["name"]: node for node in client.get(NODES)["items"]}
+    return record.settled(client, timeout_s=120)
 
 
 @pytest.fixture(scope="module")
@@ -175,28 +178,68 @@ def test_a_second_up_reports_no_changes(engine: Engine) -> None:
     assert outcome.code == 0, outcome.output
 
 
-def test_destroy_disables_mig_and_leaves_operator_and_nodes_as_they_were(
-    client: Client, engine: Engine, before: Mapping[str, Any]
+def destroy(engine: Engine) -> tuple[int, str]:
+    done = slicewright(engine.environment, "destroy", "-s", "s4", "--yes")
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_destroy_names_the_files_that_the_operator_would_miss(
+    client: Client, engine: Engine
 ) -> None:
-    adopted = client.get(POLICY)
-    destroy = engine.destroy()
-    assert destroy.code == 0, destroy.output
-    assert client.get(POLICY)["spec"] == adopted["spec"]
-    assert client.get(POLICIES)["items"] == []
-    for name, was in before.items():
-        node = client.get(f"{NODES}/{name}")
-        assert node["spec"] == was["spec"]
-        ours = {"slicewright.io", "nvidia.com/device-plugin.config"}
-        for field in ("labels", "annotations"):
-            for each in (was, node):
-                each["metadata"][field] = {
-                    key: value
-                    for key, value in each["metadata"].get(field, {}).items()
-                    if any(part in key for part in ours)
-                }
-            assert node["metadata"][field] == was["metadata"][field]
-        types = {one["type"] for one in node["status"]["conditions"]}
-        assert types == {one["type"] for one in was["status"]["conditions"]}
+    """Else its next mig-manager would wait for a ConfigMap that is gone."""
+    adopted = client.get(POLICY)["spec"]
+    code, said = destroy(engine)
+    assert code == 1, said
+    assert client.get(POLICY)["spec"] == adopted, "it was only read"
+    assert "ClusterPolicy cluster-policy names ConfigMaps that are gone" in said
+    (command,) = {
+        line[line.index("kubectl patch") :]
+        for line in said.splitlines()
+        if "that are gone" in line and "kubectl patch" in line
+    }
+    client.patch(POLICY, json.loads(shlex.split(command)[-1]), kind="merge")
+    code, said = destroy(engine)
+    assert code == 0, said
+    assert "nothing is left" in said
+
+
+def test_mig_is_off_and_the_operators_pods_start_again(client: Client) -> None:
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    ended = {pod["metadata"]["uid"] for pod in client.get(pods)["items"]}
+    client.delete(pods, labelSelector="app=nvidia-mig-manager")
+
+    def started() -> bool:
+        found = client.get(pods, labelSelector="app=nvidia-mig-manager")["items"]
+        return any(
+            pod["metadata"]["uid"] not in ended and pod["status"].get("phase") == "Running"
+            for pod in found
+        )
+
+    until(started, "another mig-manager runs")
+    phases = {pod["status"].get("phase") for pod in client.get(pods)["items"]}
+    assert phases <= {"Running", "Succeeded"}
+    until(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")
     assert labels(client, A100)[api.MIG_CONFIG_LABEL] == "all-disabled"
     assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
-    until(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")
+
+
+def test_with_its_settings_of_before_the_cluster_is_as_it_was_object_by_object(
+    client: Client, before: Mapping[str, Any]
+) -> None:
+    """But for the pods of the operator itself, which are others since its settings changed, what
+    belongs to them, and when feature discovery last looked.
+    """
+    key = "clusterpolicies.nvidia.com/cluster-policy"
+    kept = client.get(POLICY)
+    client.replace(POLICY, {**kept, "spec": before[key]["spec"]})
+
+    def others() -> list[str]:
+        found = record.compare(before, record.read(client))
+        others = [line for line in found if f"/{NAMESPACE}/" not in line.partition(":")[0]]
+        return [line for line in others if "[nvidia.com/gfd.timestamp]" not in line]
+
+    deadline = time.monotonic() + 180
+    while left := others():
+        assert time.monotonic() < deadline, "\n".join(left)
+        time.sleep(1)
+    assert client.get(POLICIES)["items"] == []

@@ -1,0 +1,66 @@
+"""An adopted GPU operator, once its stack is gone: which of the stack's files it still asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra import values
+from kubeapi import ApiError, Client, Unreachable
+from kubeapi.client import path_of
+from slicewright.live.access import NoCluster
+
+_POLICIES: Final = ("nvidia.com/v1", "clusterpolicies")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptedOperator:
+    policy: str
+    """Name of its ClusterPolicy."""
+    namespace: str
+    """Where its pods and our ConfigMaps are."""
+    connect: Callable[[], Client]
+    """Raises NoCluster."""
+
+    def dangling(self) -> Sequence[str]:
+        """What it still names of the stack's ConfigMaps, with what to do. `pulumi destroy` deletes
+        those, and a pod that mounts one which is gone does not start.
+        """
+        try:
+            client = self.connect()
+            spec = self._spec(client)
+            named = values.our_config_maps(spec)
+            there = {name for name in named.values() if self._exists(client, name)}
+        except (NoCluster, ApiError, Unreachable) as e:
+            return [
+                f"whether ClusterPolicy {self.policy} still names this stack's ConfigMaps is not "
+                f"known: {' '.join(str(e).split())}"
+            ]
+        if not named:
+            return []
+        which = ", ".join(f"spec.{field}: {name}" for field, name in sorted(named.items()))
+        when = "that this destroys" if there else "that are gone"
+        return [
+            f"ClusterPolicy {self.policy} names ConfigMaps {when} ({which}), without which its "
+            "pods do not start again; set them where the operator's settings are kept, or at "
+            f"once: {values.way_back(self.policy, spec)}"
+        ]
+
+    def _spec(self, client: Client) -> Mapping[str, Any]:
+        try:
+            found = client.get(path_of(*_POLICIES, self.policy))
+        except ApiError as e:
+            if e.status == 404:  # the operator is gone, too
+                return {}
+            raise
+        return dict(found.get("spec") or {})
+
+    def _exists(self, client: Client, name: str) -> bool:
+        try:
+            client.get(path_of("v1", "configmaps", name, self.namespace))
+        except ApiError as e:
+            if e.status == 404:
+                return False
+            raise
+        return True
