@@ -4,9 +4,10 @@ partitions and shares.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rehearsal.clouds.gcp.gke import addons
 from rehearsal.scenario import proof
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
+from tests.rehearsal.scenario.whole_run.waiting import until
 
 pytestmark = [pytest.mark.rehearsal]
 STACK = """\
@@ -139,26 +141,75 @@ def test_the_operators_namespace_admits_critical_pods_by_its_own_quota(client: C
     assert int(quota["used"]["pods"]) > 0
 
 
-def test_pods_of_each_pool_are_bound_and_one_too_many_waits(client: Client) -> None:
+@pytest.fixture(scope="module")
+def running(client: Client) -> Iterator[Mapping[str, list[str]]]:
+    """Pool -> logs of the pods that run on it: of one more than fit, all but one."""
     wanted = {pool: next(reversed(resources.items())) for pool, resources in OFFERED.items()}
     for pool, (resource, fit) in wanted.items():
         for i in range(fit + 1):
             client.create(PODS, pod(f"{pool}-{i}", pool, resource))
-    expected = Counter({node: wanted[pool][1] for pool, node in nodes(client).items()})
-    running: Counter[str] = Counter()
+    expected = Counter({pool: fit for pool, (_, fit) in wanted.items()})
+    found: list[dict[str, Any]] = []
     deadline = time.monotonic() + 240
-    while running != expected:
-        assert time.monotonic() < deadline, running
+    while Counter(of_pool(one) for one in found) != expected:
+        assert time.monotonic() < deadline, Counter(of_pool(one) for one in found)
         time.sleep(0.2)
-        found = [p for p in client.get(PODS)["items"] if p["status"].get("phase") == "Running"]
-        running = Counter(p["spec"]["nodeName"] for p in found)
+        pods = client.get(PODS)["items"]
+        found = [one for one in pods if one["status"].get("phase") == "Running"]
+    logs: dict[str, list[str]] = {pool: [] for pool in wanted}
+    for one in found:
+        path = f"{PODS}/{one['metadata']['name']}/log"
+        said = until(lambda at=path: log if "UUID" in (log := client.text(at)) else "", path)
+        logs[of_pool(one)].append(said)
+    yield logs
     for pool, (_, fit) in wanted.items():
         for i in range(fit + 1):
             client.delete(f"{PODS}/{pool}-{i}", gracePeriodSeconds="0")
 
 
+def of_pool(one: Mapping[str, Any]) -> str:
+    return str(one["spec"]["nodeSelector"][POOL_LABEL])
+
+
+def test_pods_of_each_pool_run_and_one_too_many_waits(
+    running: Mapping[str, list[str]],
+) -> None:
+    assert {pool: len(logs) for pool, logs in running.items()} == {
+        pool: next(reversed(resources.values())) for pool, resources in OFFERED.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("pool", "kind", "together"),
+    [("native", "MIG", [1, 1]), ("cut", "MIG", [2, 2, 2]), ("sliced", "GPU", [4])],
+)
+def test_each_pod_sees_its_one_device_and_shares_it_with_as_many_as_declared(
+    running: Mapping[str, list[str]], pool: str, kind: str, together: list[int]
+) -> None:
+    seen = [re.findall(rf"UUID: ({kind}-[-0-9a-f]+)", log) for log in running[pool]]
+    assert [len(one) for one in seen] == [1] * sum(together), seen
+    assert sorted(Counter(uuid for one in seen for uuid in one).values()) == together
+
+
+def test_each_client_of_gkes_mps_sees_the_gpu_and_its_third_of_it(
+    running: Mapping[str, list[str]],
+) -> None:  # S4-57
+    logs = running["mps"]
+    assert len({tuple(re.findall(r"UUID: (GPU-[-0-9a-f]+)", log)) for log in logs}) == 1
+    for log in logs:
+        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=33" in log
+        assert re.search(r"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=\d+M", log)
+
+
 def pod(name: str, pool: str, resource: str) -> dict[str, Any]:
-    container = {"name": "c", "image": "busybox", "resources": {"limits": {resource: "1"}}}
+    container = {
+        "name": "c",
+        "image": "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04",
+        "command": ["sh", "-c", "env | grep CUDA_MPS; nvidia-smi -L; exec sleep infinity"],
+        # Where GKE mounts the driver.
+        "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+        "resources": {"limits": {resource: "1"}},
+    }
     tolerations = [{"key": key, "operator": "Exists"} for key in ("nvidia.com/gpu", "team")]
     return {
         "apiVersion": "v1",
@@ -167,6 +218,7 @@ def pod(name: str, pool: str, resource: str) -> dict[str, Any]:
         "spec": {
             "nodeSelector": {POOL_LABEL: pool},
             "tolerations": tolerations,
+            "terminationGracePeriodSeconds": 0,
             "containers": [container],
         },
     }
