@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=20.0,
         metavar="SECONDS",
-        help="for one probe of the GPUs (default 20)",
+        help="time limit of one probe of the GPUs (default 20)",
     )
 
     show = commands.add_parser("show", parents=[shared], help="show GPUs and partitions")
@@ -196,13 +196,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="between probes (default 10)",
+        help="seconds between probes (default 10)",
     )
     watch.add_argument(
         "--port",
         type=int,
         default=PORT,
-        help=f"of /healthz, /readyz, /metrics on POD_IP (default {PORT})",
+        help=f"port of /healthz, /readyz, /metrics on POD_IP (default {PORT})",
     )
     watch.add_argument(
         "--mig-config",
@@ -225,13 +225,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=10.0,
         metavar="SECONDS",
-        help="between calls of the kubelet (default 10)",
+        help="seconds between calls of the kubelet (default 10)",
     )
     attribution.add_argument(
         "--port",
         type=int,
         default=ATTRIBUTION_PORT,
-        help=f"of /healthz, /readyz, /metrics on POD_IP (default {ATTRIBUTION_PORT})",
+        help=f"port of /healthz, /readyz, /metrics on POD_IP (default {ATTRIBUTION_PORT})",
     )
     return parser
 

@@ -17,4 +17,4 @@ DEGRADED: Final = 4
 INTERRUPTED: Final = 130
 """Ctrl-C or SIGTERM."""
 CLOSED_PIPE: Final = 141
-"""Nobody reads the output any more."""
+"""The reader of the output has closed it."""

@@ -7,7 +7,7 @@ from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
 def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
-    """Whose Prometheus, what it scrapes and how often, and what it is told; empty without any."""
+    """Whose Prometheus, what it scrapes and how often, and its rules; empty without any."""
     monitoring = fleet.monitoring
     if monitoring is None:
         return []

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "destroy",
         help="destroy a stack in order, and prove that nothing of it is left",
-        description="Shows what hangs on a stack and asks; takes load balancers, GPU pods and "
+        description="Shows what depends on a stack and asks; takes load balancers, GPU pods and "
         "claims away while their cluster can still delete what belongs to them, runs `pulumi "
         "destroy`, and deletes what the cloud leaves behind of the cluster, as far as its tags "
         "prove whose it is. Can be interrupted and run again (docs/how-to/tear-down.md).",
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="show what hangs on the stack and what is left in the cloud, and change nothing",
+        help="show what depends on the stack and what is left in the cloud, and change nothing",
     )
     parser.add_argument(
         "--disks",
@@ -75,14 +75,14 @@ def add_parser(commands: Any) -> None:
         metavar="MINUTES",
         type=_minutes,
         default=float(_WAIT_MINUTES),
-        help="for how long what the cloud holds on to is tried again (default: %(default)g)",
+        help="how long to retry what the cloud still holds (default: %(default)g)",
     )
     parser.add_argument(
         "--drain-wait",
         metavar="MINUTES",
         type=_minutes,
         default=5.0,
-        help="for how long pods may leave, and load balancers and volumes go, each (default: "
+        help="how long to wait for pods, load balancers and volumes to go, each (default: "
         "%(default)g)",
     )
     parser.add_argument(
@@ -131,8 +131,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             if not report.obstacles:
                 _ask(report, parsed)
             report = teardown.run(report)
-            # What hung on the cluster was shown before it was asked.
-            _show(replace(report, bill=None, bill_unknown=""), console)
+            # What depends on the cluster was shown before it was asked.
+            _show(replace(report, inventory=None, inventory_unknown=""), console)
     except _NotAsked as e:
         return _say(str(e), BAD_INPUT)
     except _Declined:
@@ -181,7 +181,7 @@ def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
 
 
 class _NotAsked(Exception):
-    """Nobody can be asked."""
+    """There is no terminal to ask on."""
 
 
 class _Declined(Exception):

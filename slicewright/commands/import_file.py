@@ -24,7 +24,9 @@ def add_parser(commands: Any) -> None:
         "part which adopts the stack's node pools, with their IDs (docs/how-to/adopt-pools.md). "
         "It calls no cloud.",
     )
-    parser.add_argument("preview", metavar="PREVIEW", help="of `pulumi preview --import-file`")
+    parser.add_argument(
+        "preview", metavar="PREVIEW", help="output of `pulumi preview --import-file`"
+    )
     parser.add_argument(
         "pools",
         nargs="*",

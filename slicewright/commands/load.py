@@ -40,27 +40,33 @@ def add_parser(commands: Any) -> None:
         "how long they took. Exits with 0 where every request was answered, and 1 where one was "
         "not (docs/how-to/autoscale-a-model.md).",
     )
-    parser.add_argument("-s", "--stack", metavar="NAME", help="or a stack file", required=True)
+    parser.add_argument(
+        "-s", "--stack", metavar="NAME", help="the stack, or a stack file", required=True
+    )
     parser.add_argument("workload", metavar="WORKLOAD", help="its name in the stack file")
     how_often = parser.add_mutually_exclusive_group()
     how_often.add_argument(
         "--users",
         type=_count,
         metavar="N",
-        help=f"so many ask, each again as soon as it is answered (default: {_USERS})",
+        help=f"users at a time, each of whom asks again when answered (default: {_USERS})",
     )
     how_often.add_argument(
-        "--rate", type=_count, metavar="N", help="so many requests a second, answered or not"
+        "--rate", type=_count, metavar="N", help="requests per second, whether answered or not"
     )
     parser.add_argument(
-        "--duration", type=_duration, default=30, metavar="TIME", help="30s, 5m (default: 30s)"
+        "--duration",
+        type=_duration,
+        default=30,
+        metavar="TIME",
+        help="how long, such as 5m (default: 30s)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--url",
         action="append",
         metavar="URL",
-        help="of the servers, in place of the Service's load balancer; may be given more than once",
+        help="address of the servers, instead of the Service's load balancer; may be repeated",
     )
     where.add_argument(
         "--pods",
@@ -68,13 +74,15 @@ def add_parser(commands: Any) -> None:
         help="each ready replica by its pod's address, for figures of each: for machines in the "
         "network of the pods",
     )
-    parser.add_argument("--model", metavar="NAME", help="default: the workload's")
     parser.add_argument(
-        "--tokens", type=_count, default=64, metavar="N", help="of an answer (default: 64)"
+        "--model", metavar="NAME", help="name of the model (default: the workload's)"
+    )
+    parser.add_argument(
+        "--tokens", type=_count, default=64, metavar="N", help="tokens per answer (default: 64)"
     )
     parser.add_argument("--body", metavar="FILE", help="a request of your own, as JSON")
-    parser.add_argument("--key-file", metavar="FILE", help="with the server's API key")
-    parser.add_argument("--k6", metavar="PROGRAM", help="default: k6 of PATH")
+    parser.add_argument("--key-file", metavar="FILE", help="file with the server's API key")
+    parser.add_argument("--k6", metavar="PROGRAM", help="the k6 program (default: k6 of PATH)")
     cluster_options.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="as JSON (docs/reference/load-json.md)")
     parser.set_defaults(run=_run)
@@ -117,7 +125,7 @@ def exit_code(found: Results) -> int:
 
 
 class _Wrong(Exception):
-    """Something that was asked for cannot be meant."""
+    """An option or a workload that load cannot use."""
 
 
 def _workload(fleet: plan.FleetPlan, name: str) -> plan.DeploymentPlan:
@@ -141,8 +149,8 @@ def _load(
             api, model = "infer", _model(asked)
         case spec.ContainerWorkload():
             raise _Wrong(
-                f"{workload.name} is of kind container, whose requests are its own; load knows "
-                "those of vllm and triton"
+                f"{workload.name} is of kind container; load supports workloads of kind vllm and "
+                "triton only"
             )
     model = parsed.model or model
     if not model:
@@ -210,15 +218,15 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None
     is not what is read.
     """
     if console.is_terminal and not quiet:
-        with console.status("k6 starts") as status:
+        with console.status("starting k6") as status:
             yield lambda text: status.update(spec.plain(text))
         return
-    told = -_TELL_S * 1.0
+    shown = -_TELL_S * 1.0
 
     def tell(text: str) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TELL_S:
-            told = time.monotonic()
+        nonlocal shown
+        if time.monotonic() - shown >= _TELL_S:
+            shown = time.monotonic()
             print(spec.plain(text), file=sys.stderr, flush=True)
 
     yield tell

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--before",
         metavar="FILE",
-        help="the stack file as it was: tells what rolls, and what it cost",
+        help="the stack file as it was: shows what rolls, and what it cost",
     )
     parser.add_argument(
         "--live",

@@ -107,14 +107,14 @@ def _write(
     if not parsed.json:
         print(json.dumps(document, indent=2))
         return PROVEN
-    told = {
+    shown = {
         "version": 1,
         "cloud": plan.cloud_of(fleet),
         "document": document,
         "condition": _condition(fleet, parsed),
         "rights": [asdict(need) for need in needs],
     }
-    print(json.dumps(told, indent=2))
+    print(json.dumps(shown, indent=2))
     return PROVEN
 
 

@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--cancel",
         action="store_true",
-        help="on Pulumi Cloud: nobody works on the stack, I have looked; runs `pulumi cancel`",
+        help="on Pulumi Cloud: runs `pulumi cancel`; only after checking that nothing runs there",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say whose the locks are")
     parser.set_defaults(run=_run)
@@ -138,7 +138,7 @@ def _of_cloud(parsed: argparse.Namespace, url: str, say: Any) -> int:
     if not parsed.cancel or parsed.dry_run:
         say(
             f"{url} does not say who works on {parsed.stack}: the stack's page there shows the "
-            "update that it takes to be running. When nobody does: slicewright unlock --stack "
+            "update that it considers running. If that has ended, run: slicewright unlock --stack "
             f"{parsed.stack} --cancel"
         )
         return NOT_PROVEN

@@ -25,8 +25,8 @@ class Installed:
     policy: Mapping[str, Any] | None
     """`spec` of its ClusterPolicy; None: there is none."""
     chart: str | None
-    """Version of the chart of the Helm release that is deployed; None: there is none. Of an adopted
-    operator nobody asks.
+    """Version of the chart of the Helm release that is deployed; None: there is none. Not
+    asked of an adopted operator.
     """
     configs: Mapping[str, Mapping[str, str]]
     """Data of the ConfigMaps of ours that are there, by name."""
@@ -81,7 +81,7 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
             yield _finding(
                 where,
                 "its content is not that of which its name has the hash",
-                # It is immutable: who changed it has made it anew.
+                # It is immutable: whoever changed it has deleted and recreated it.
                 f"kubectl -n {namespace} delete configmap {file.name} && {heal}",
             )
 

@@ -28,7 +28,7 @@ class Blocker:
 def blockers(
     pods: Sequence[Raw], budgets: Sequence[Raw], policy: DrainPolicy
 ) -> tuple[Blocker, ...]:
-    """Pods that must leave, those that nobody may evict first.
+    """Pods that must leave; first those that must not be evicted.
 
     pods: Pods of the node, those that have ended aside. budgets: PodDisruptionBudgets.
     """

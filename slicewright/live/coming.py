@@ -38,9 +38,9 @@ class Rolling:
     left: tuple[str, ...]
     """Nodes that cannot begin as things are."""
     evicted: int
-    """Pods that leave and are made anew elsewhere, as things are now."""
+    """Pods that are evicted and recreated elsewhere, as things are now."""
     kept: tuple[tuple[str, Blocker], ...]
-    """(node, pod): those that nobody may evict now."""
+    """(node, pod): those that must not be evicted now."""
     pods_known: bool
     at_most_s: float
     """If every drain and every cut takes the whole time that it may."""

@@ -121,7 +121,7 @@ def _counts(pool: PoolView) -> str:
 
 
 def _group(group: GpuGroup, width: int) -> Iterator[Text]:
-    model = group.model or "GPUs of a model that is not told"
+    model = group.model or "GPUs of an unknown model"
     yield Text(f"  {group.gpus} x {model}, {_cut(group)}: on {_names(group.nodes)}")
     gpu = gpu_of(group.model)
     if gpu is None or gpu.family is None or not group.instances:
@@ -137,7 +137,7 @@ def _cut(group: GpuGroup) -> str:
     """Whether and how they are partitioned, as far as their reports say."""
     if group.instances:
         return "each " + ", ".join(f"{n} x {profile}" for profile, n in group.instances.items())
-    return {True: "MIG on without a partition", False: "whole", None: "state not told"}[group.mig]
+    return {True: "MIG on without a partition", False: "whole", None: "state unknown"}[group.mig]
 
 
 def gpu_of(model: str) -> Gpu | None:

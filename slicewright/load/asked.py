@@ -21,7 +21,7 @@ _GRACE_S: Final = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One address. Its figures are told apart from those of others."""
+    """One address. Its figures are kept apart from those of others."""
 
     name: str
     """For people: a replica, or the Service of all of them."""
@@ -64,7 +64,7 @@ class Load:
 
 
 def as_json(load: Load) -> str:
-    """What the scripts read. It has the key, so nobody else may read the file."""
+    """What the scripts read. It has the key, so only this user may read the file."""
     return json.dumps(
         {
             "options": options(load),
@@ -94,7 +94,7 @@ def options(load: Load) -> dict[str, Any]:
         "scenarios": scenarios,
         "noVUConnectionReuse": load.fresh_connections,
         "summaryTrendStats": list(_STATS),
-        # A threshold without a condition is how k6 is told to keep the figures of one tag apart.
+        # A threshold without a condition makes k6 keep the figures of one tag apart.
         "thresholds": {
             f"{metric}{{target:{tag(i)}}}": []
             for metric in (*_TRENDS[load.api], *_COUNTERS[load.api])

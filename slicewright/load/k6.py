@@ -62,7 +62,7 @@ def script(load: Load) -> Path:
 
 
 def run(program: Path, load: Load, progress: Callable[[str], None]) -> Ran:
-    """progress: is told how it goes, about once a second. Raises NoK6, K6Failed."""
+    """progress: called about once a second with how far it is. Raises NoK6, K6Failed."""
     with tempfile.TemporaryDirectory(prefix="slicewright-load-") as made:
         # Of this user only, as the directory is: it has the key.
         asked, summary = Path(made) / "load.json", Path(made) / "summary.json"

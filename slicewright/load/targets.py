@@ -20,7 +20,7 @@ _PORT: Final = 8000
 
 
 class BadUrl(Exception):
-    """An address that cannot be meant; the message says what would be right."""
+    """An address that cannot be used; the message says what would be right."""
 
 
 class NoAddress(Exception):

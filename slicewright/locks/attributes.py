@@ -21,7 +21,7 @@ from slicewright.locks.backends import Directory
 def cut_off(backend: Directory, project: str, stack: str) -> Sequence[str]:
     """Keys of the stack's files whose attributes end early. Raises CannotAsk.
 
-    Only where nobody works on the stack: a living Pulumi's are so for a moment.
+    Only where no Pulumi works on the stack: a running one's are so for a moment.
     """
     *_, project, stack = (project, *stack.split("/"))
     try:

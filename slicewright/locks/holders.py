@@ -63,7 +63,7 @@ def _booted(proc: Path) -> float:
 
 
 def _started(entry: Path, booted: float) -> float | None:
-    """Seconds since the epoch; None where it has ended meanwhile, or is not told."""
+    """Seconds since the epoch; None where it has ended meanwhile, or is not known."""
     try:
         # The name may hold spaces and parentheses; what follows it does not.
         fields = (entry / "stat").read_text().rpartition(")")[2].split()

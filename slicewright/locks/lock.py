@@ -69,7 +69,7 @@ def read_lock(key: str, text: str | bytes) -> Lock:
 
 
 def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
-    """vouched: hosts of which somebody has said that no pulumi works on the stack there."""
+    """vouched: hosts on which, as the caller says, no pulumi works on the stack."""
     match holder:
         case Holder.GONE:
             return Judged(lock=lock, stale=True, why="that process has ended on this host")

@@ -2,7 +2,7 @@
 
 Pure. EC2 gives what it creates the tags of the request at once (its TagSpecification), so that a
 resource of a cut-off creation has all tags of its inputs; the program's own have the stack in one
-of them. Two that cannot be told apart are reported, and none is taken.
+of them. Two that cannot be distinguished are reported, and none is taken.
 
 Ids are written as an import takes them, because that is how the provider reads what has no outputs
 yet. Sources: "Import" in the documentation of each resource of terraform-provider-aws;
@@ -55,7 +55,7 @@ class _How:
     identity: Callable[[Found, Inputs], str]
     fits: Callable[[Found, Inputs], bool]
     asked: Callable[[Inputs], Mapping[str, Any] | None] = lambda inputs: _by_tags("Filters", inputs)
-    """The parameters; None: it could not be told from others."""
+    """The parameters; None: it could not be distinguished from others."""
 
 
 def _same(**pairs: str) -> Callable[[Found, Inputs], bool]:

@@ -1,1 +1,1 @@
-"""Taking a stack down to nothing: what hangs on it, in which order it goes, and what is left."""
+"""Taking a stack down to nothing: what depends on it, in which order it goes, and what is left."""

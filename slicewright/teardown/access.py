@@ -17,7 +17,7 @@ class NoAccess(Exception):
 def client_of(kubeconfig: str) -> Client:
     """kubeconfig: JSON, as the stack's Kubernetes provider has it. Raises NoAccess.
 
-    Its plugin gives a credential for minutes only: a client is made anew for each phase.
+    Its plugin gives a credential for minutes only: each phase makes a client of its own.
     """
     try:
         context = context_of(json.loads(kubeconfig), Path.cwd())

@@ -260,7 +260,7 @@ class AwsAccount:
         ]
 
     def _addresses(self) -> list[Leftover]:
-        """Elastic IP addresses that somebody made for the cluster, as for its load balancers."""
+        """Elastic IP addresses that people made for the cluster, as for its load balancers."""
         ec2 = self._session.client("ec2")
         return [
             Leftover(

@@ -1,7 +1,7 @@
 """Inside a cluster, before its nodes go: what there is, and taking away what the cloud made for it.
 
-While the cluster lives, its own controllers delete load balancers and disks; once it is gone nobody
-does. Each step can be repeated, and none waits for ever.
+While the cluster lives, its own controllers delete load balancers and disks; once it is gone,
+nothing does. Each step can be repeated, and none waits for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from fleet_controller.api import API_VERSION, POOL_LABEL, POOL_PLURAL
 from kubeapi import ApiError, Client, JsonObject
 from kubeapi.client import path_of
-from slicewright.teardown.bill import (
+from slicewright.teardown.inventory import (
     Object,
     Objects,
     Shared,
@@ -117,7 +117,7 @@ class Clearing:
         return stuck
 
     def _end_machines(self, objects: Objects) -> Sequence[tuple[str, str]]:
-        """Lets Karpenter end what it has made, as nobody else does once it is gone; its names and
+        """Lets Karpenter end what it has made, as nothing else does once it is gone; its names and
         paths. A pool that is being deleted gets no machines for the pods that are evicted.
         """
         asked = []
@@ -134,7 +134,7 @@ class Clearing:
         return asked
 
     def _cordon(self, objects: Objects, *, existing: bool) -> None:
-        """Else what leaves a node would be made anew on the next."""
+        """Otherwise what leaves a node would be recreated on the next."""
         for node in _going(objects, existing=existing):
             name = node["metadata"]["name"]
             if not node["spec"].get("unschedulable"):

@@ -1,7 +1,7 @@
 """What clouds leave of a deleted cluster, and by what mark it is known to be this cluster's.
 
 Pure: what an account shows goes in, what belongs to the cluster comes out. A name that merely looks
-like it is no proof; what has none is never deleted.
+like it proves nothing; what is not proven is never deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 ORDER: Final = (
-    # What runs makes the rest anew, and holds it.
+    # What runs recreates the rest, and holds it.
     "instance",
     "launch template",
     "instance profile",
@@ -57,7 +57,7 @@ class Leftover:
     id: str
     """As the cloud's API takes it: an ID, an ARN or a path."""
     proof: str
-    """By what it is known to be the cluster's; empty: it is not, and only stands in the way."""
+    """By what it is known to be the cluster's; empty: it is not, and only blocks the deletion."""
     held: str = ""
     """Why it cannot be deleted yet; empty where nothing is known of that."""
 
@@ -181,10 +181,10 @@ def of_network(
     """own: IDs of the networks that the stack made, projects/P/global/networks/N.
 
     name_taken: another cluster of this project has the same name, in another location, so that the
-    network tag of the nodes tells nothing in a network that both may use.
+    network tag of the nodes says nothing in a network that both may use.
 
     A firewall rule of GKE names the cluster in its target tag. Load balancers name nothing, but
-    have the name of their firewall rule. Endpoint groups name a cluster's UID, which nobody knows
+    have the name of their firewall rule. Endpoint groups name a cluster's UID, which is not known
     any more, so they are proven by the network only.
     """
     tag = re.compile(rf"gke-{re.escape(cluster)}-[0-9a-f]{{8}}-node")

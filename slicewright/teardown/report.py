@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slicewright.teardown.bill import Bill
+from slicewright.teardown.inventory import Inventory
 from slicewright.teardown.leftovers import Leftover
 
 _SHOWN = 12
@@ -19,8 +19,8 @@ class Report:
     dry_run: bool
     state: Mapping[str, int] = field(default_factory=dict)
     """Resources in Pulumi's state by type."""
-    bill: Bill | None = None
-    bill_unknown: str = ""
+    inventory: Inventory | None = None
+    inventory_unknown: str = ""
     """Why what is in the cluster is not known."""
     obstacles: Sequence[str] = ()
     """What must be decided first, with how."""
@@ -53,10 +53,10 @@ def lines_of(report: Report) -> Iterator[str]:
                 yield f"    {count} {kind}"
     else:
         yield "  resources in Pulumi's state: none"
-    if report.bill is not None:
-        yield from _bill(report.bill)
-    if report.bill_unknown:
-        yield f"  in the cluster: not known: {report.bill_unknown}"
+    if report.inventory is not None:
+        yield from _inventory(report.inventory)
+    if report.inventory_unknown:
+        yield f"  in the cluster: not known: {report.inventory_unknown}"
     yield from _some("  did not leave the cluster in time", report.stuck)
     yield from _some("  deleted of what the cloud left", [_named(one) for one in report.deleted])
     for one in report.left:
@@ -74,18 +74,18 @@ def lines_of(report: Report) -> Iterator[str]:
         yield "  nothing is left"
 
 
-def _bill(bill: Bill) -> Iterator[str]:
-    yield from _some("  pods with GPUs on its nodes", bill.gpu_pods)
-    if bill.others:
-        others = [f"{count} in {name}" for name, count in sorted(bill.others.items())]
+def _inventory(inventory: Inventory) -> Iterator[str]:
+    yield from _some("  pods with GPUs on its nodes", inventory.gpu_pods)
+    if inventory.others:
+        others = [f"{count} in {name}" for name, count in sorted(inventory.others.items())]
         yield from _some("  namespaces with pods that are not the stack's", others)
-    yield from _some("  not the stack's, and would go with it", bill.foreign)
-    yield from _some("  load balancers, made for", bill.balancers)
-    yield from _some("  claims that are deleted with their data", bill.claims)
-    yield from _some("  machines that Karpenter ends", bill.machines)
-    kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in bill.retained]
+    yield from _some("  not the stack's, and would go with it", inventory.foreign)
+    yield from _some("  load balancers, made for", inventory.balancers)
+    yield from _some("  claims that are deleted with their data", inventory.claims)
+    yield from _some("  machines that Karpenter ends", inventory.machines)
+    kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in inventory.retained]
     yield from _some("  volumes whose disks are to outlive them (policy Retain)", kept)
-    yield from _some("  disruption budgets that let no pod leave", bill.budgets)
+    yield from _some("  disruption budgets that let no pod leave", inventory.budgets)
 
 
 def _some(what: str, names: Sequence[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ _NO_RESOURCE: Final = ("pulumi:pulumi:", "pulumi:providers:")
 class Subject:
     cloud: Cloud
     cluster: str
-    """Its name; of a byo stack, too, whose cluster is nobody's to delete."""
+    """Its name; of a byo stack, too, whose cluster is never deleted."""
     location: str
     """Region of EKS, region or zone of GKE; empty for byo."""
     existing: bool

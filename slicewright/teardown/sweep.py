@@ -14,7 +14,7 @@ FIRST_WAIT_S: Final = 2.0
 LONGEST_WAIT_S: Final = 30.0
 _SETTLED: Final = 2
 """Looks without a finding, one after the other, after which nothing is left: lists of both clouds
-lag behind, and the last log lines of a control plane make its log group anew.
+lag behind, and the last log lines of a control plane recreate its log group.
 """
 
 

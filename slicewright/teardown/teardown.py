@@ -15,9 +15,9 @@ from kubeapi import ApiError, Client, Unreachable
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.account import Account
-from slicewright.teardown.bill import Shared, bill_of, foreign
 from slicewright.teardown.engine import Destroyed, NoStack
 from slicewright.teardown.inside import Clearing, Clock, read, read_shared
+from slicewright.teardown.inventory import Shared, foreign, inventory_of
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep import Sweep
@@ -83,7 +83,7 @@ class Teardown:
             state=state.counts,
             obstacles=tuple(self._obstacles_of(state)),
         )
-        report = self._with_bill(report, state, there)
+        report = self._with_inventory(report, state, there)
         sweep = self._sweep(dry_run=True, disks_known=_disks_known(report))
         if sweep is not None:
             swept = sweep.once(state.networks)
@@ -95,13 +95,13 @@ class Teardown:
         return replace(report, notes=[*report.notes, *self._dangling()])
 
     def run(self, looked: Report) -> Report:
-        """looked: what `look` found, whose bill the result keeps. Raises Refused, Stopped,
+        """looked: what `look` found, whose inventory the result keeps. Raises Refused, Stopped,
         CannotAsk, EngineFailed.
         """
         if looked.obstacles:
             raise Refused("; ".join(looked.obstacles))
         stuck: Sequence[str] = ()
-        if looked.bill is not None and self.subject.cloud != "byo":
+        if looked.inventory is not None and self.subject.cloud != "byo":
             stuck = self._clear()
         sweep = self._sweep(dry_run=False, disks_known=_disks_known(looked))
         failed = self._destroy(sweep) if looked.state else ""
@@ -159,12 +159,12 @@ class Teardown:
             ),
         ]
 
-    def _with_bill(self, report: Report, state: State, there: bool | NotAnswered) -> Report:
+    def _with_inventory(self, report: Report, state: State, there: bool | NotAnswered) -> Report:
         """What is in the cluster, and what that puts in the way."""
         if there is False or not state.counts:
             return report
         if self.choices.unreachable:
-            return replace(report, bill_unknown="not asked (--unreachable)")
+            return replace(report, inventory_unknown="not asked (--unreachable)")
         if state.kubeconfig is None:
             return _without_kubeconfig(report, state)
         try:
@@ -174,7 +174,7 @@ class Teardown:
         except (NoAccess, ApiError, Unreachable) as e:
             return replace(
                 report,
-                bill_unknown=str(e),
+                inventory_unknown=str(e),
                 obstacles=[
                     *report.obstacles,
                     f"the cluster does not answer ({e}); connect to its network or renew the "
@@ -183,19 +183,19 @@ class Teardown:
                 ],
             )
         own = frozenset({NAMESPACE, *state.namespaces})
-        bill = bill_of(objects, existing=self.subject.existing, own=own)
-        bill = replace(bill, foreign=foreign(shared, state))
-        kept = "" if self.choices.disks else ", ".join(v.name for v in bill.retained)
+        inventory = inventory_of(objects, existing=self.subject.existing, own=own)
+        inventory = replace(inventory, foreign=foreign(shared, state))
+        kept = "" if self.choices.disks else ", ".join(v.name for v in inventory.retained)
         return replace(
             report,
-            bill=bill,
+            inventory=inventory,
             obstacles=[
                 *report.obstacles,
                 *(
                     f"{one} is not this stack's, and would go with it: its namespace, or the "
                     "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
                     "stack first"
-                    for one in bill.foreign
+                    for one in inventory.foreign
                 ),
                 *(
                     [
@@ -299,12 +299,13 @@ def _without_kubeconfig(report: Report, state: State) -> Report:
     if not state.hidden_kubeconfig:
         # Pulumi deletes it after all that it made in the cluster, and before the cluster.
         return replace(
-            report, bill_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it"
+            report,
+            inventory_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it",
         )
     why = "the kubeconfig in Pulumi's state is encrypted"
     return replace(
         report,
-        bill_unknown=why,
+        inventory_unknown=why,
         obstacles=[
             *report.obstacles,
             f"{why}, so that the cluster cannot be asked; delete its load balancers and claims "
@@ -316,4 +317,4 @@ def _without_kubeconfig(report: Report, state: State) -> Report:
 
 def _disks_known(report: Report) -> bool:
     """Whether all disks of the cluster were seen to be of policy Delete."""
-    return report.bill is not None and not report.bill.retained
+    return report.inventory is not None and not report.inventory.retained

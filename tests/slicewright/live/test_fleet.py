@@ -182,7 +182,7 @@ def test_equal_gpus_of_many_nodes_are_drawn_once(world: World) -> None:
     assert "16 x NVIDIA A100-SXM4-40GB, each 7 x 1g.5gb: on n0, n1" in shown
     assert shown.count("memory") == 1
     assert "1 x Tesla T4, whole: on n2" in shown
-    assert "2 x Tesla T4, state not told" in _text(_seen(world, gpus={"n0": lost}), world.now)
+    assert "2 x Tesla T4, state unknown" in _text(_seen(world, gpus={"n0": lost}), world.now)
 
 
 class TestLog:

@@ -96,12 +96,12 @@ def test_plain_destroy_is_refused_for_what_the_cluster_left(world: World) -> Non
 
 def test_nothing_is_left_where_the_clusters_controllers_work(world: World) -> None:
     looked = world.teardown().look()
-    assert looked.bill is not None
-    assert [len(looked.bill.balancers), looked.bill.claims] == [2, ("ml/models",)]
+    assert looked.inventory is not None
+    assert [len(looked.inventory.balancers), looked.inventory.claims] == [2, ("ml/models",)]
     report = run(world)
     assert report.clean, report
     assert report.stuck == []
-    assert report.bill == looked.bill, "also of what has gone"
+    assert report.inventory == looked.inventory, "also of what has gone"
     assert world.inventory() == {}
     # The cluster's own controllers took load balancers and disk away.
     assert {one.kind for one in report.deleted} <= {
@@ -141,7 +141,7 @@ def test_a_kubeconfig_that_is_encrypted_is_said_and_decided_first(world: World) 
     world.pulumi.kubeconfig = {"4dabf18193072939515e22adb298388d": "a secret", "ciphertext": "v1:x"}
     before = world.inventory()
     looked = world.teardown().look()
-    assert looked.bill_unknown == "the kubeconfig in Pulumi's state is encrypted"
+    assert looked.inventory_unknown == "the kubeconfig in Pulumi's state is encrypted"
     with pytest.raises(Refused, match=r"encrypted.*--unreachable"):
         run(world)
     assert (world.inventory(), world.pulumi.runs) == (before, 0)
@@ -154,7 +154,7 @@ def test_without_a_kubernetes_provider_it_goes_on_and_says_what_it_did_not_see(
     """As after a `pulumi destroy` that was killed between the provider and the cluster."""
     world.pulumi.kubeconfig = None
     report = run(world, replace(FAST, disks="delete"))
-    assert "no Kubernetes provider" in report.bill_unknown
+    assert "no Kubernetes provider" in report.inventory_unknown
     assert report.clean, report
     assert world.inventory() == {}
 
@@ -260,8 +260,8 @@ def test_what_others_have_in_a_namespace_of_the_stack_is_in_the_way(
         "metadata": {"namespace": "elsewhere", "name": "theirs"}
     })  # fmt: skip
     looked = world.teardown().look()
-    assert looked.bill is not None
-    assert looked.bill.foreign == ("Deployment gpu-operator/dashboard",)
+    assert looked.inventory is not None
+    assert looked.inventory.foreign == ("Deployment gpu-operator/dashboard",)
     with pytest.raises(Refused, match="dashboard is not this stack's, and would go with it"):
         world.teardown().run(looked)
     assert world.pulumi.runs == 0
@@ -280,7 +280,7 @@ def test_a_cluster_of_that_name_that_is_not_the_stacks_is_not_touched(on_eks: Wo
     before = on_eks.inventory()
     report = run(on_eks)
     assert not report.clean
-    assert "somebody else's" in report.notes[0]
+    assert "another owner's" in report.notes[0]
     assert on_eks.inventory() == before
 
 
@@ -334,8 +334,8 @@ def test_karpenter_ends_its_machines_before_its_pods_and_the_cluster_go(on_eks: 
     objects.add_object("/apis/karpenter.sh/v1/nodepools", {"metadata": {"name": "gpus"}})
     objects.add_object("/apis/karpenter.sh/v1/nodeclaims", {"metadata": {"name": "gpus-x"}})
     looked = on_eks.teardown().look()
-    assert looked.bill is not None
-    assert looked.bill.machines == ("gpus-x",)
+    assert looked.inventory is not None
+    assert looked.inventory.machines == ("gpus-x",)
     report = on_eks.teardown().run(looked)
     assert report.clean, report
     told = on_eks.told

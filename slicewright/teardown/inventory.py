@@ -1,4 +1,4 @@
-"""What hangs on a stack's cluster: read from its API's objects before anything is deleted."""
+"""What depends on a stack's cluster: read from its API's objects before anything is deleted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Volume:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bill:
+class Inventory:
     """Names are NAMESPACE/NAME."""
 
     gpu_pods: Sequence[str] = ()
@@ -90,7 +90,7 @@ class Bill:
         return [v for v in self.volumes if v.retained]
 
 
-def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
+def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Inventory:
     """existing: the cluster stays, and with it all that does not run on the stack's nodes.
 
     own: namespaces of the stack.
@@ -111,8 +111,8 @@ def bill_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Bill:
     of_others = dict(sorted(others.items()))
     gpu_pods = tuple(_full(p) for p in going if wants_gpu(p))
     if existing:
-        return Bill(gpu_pods=gpu_pods, others=of_others)
-    return Bill(
+        return Inventory(gpu_pods=gpu_pods, others=of_others)
+    return Inventory(
         gpu_pods=gpu_pods,
         others=of_others,
         claims=tuple(_full(c) for c in objects.claims),

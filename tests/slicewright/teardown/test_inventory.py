@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from slicewright.teardown.bill import Bill, Objects, Shared, bill_of, foreign
+from slicewright.teardown.inventory import Inventory, Objects, Shared, foreign, inventory_of
 from slicewright.teardown.report import Report, lines_of
 from slicewright.teardown.subject import state_of
 
@@ -58,12 +58,12 @@ OBJECTS = Objects(
 )
 
 
-def bill(*, existing: bool) -> Bill:
-    return bill_of(OBJECTS, existing=existing, own=frozenset({"slicewright-system"}))
+def inventory(*, existing: bool) -> Inventory:
+    return inventory_of(OBJECTS, existing=existing, own=frozenset({"slicewright-system"}))
 
 
 def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
-    found = bill(existing=False)
+    found = inventory(existing=False)
     assert found.gpu_pods == ("ml/train", "ml/big")
     assert found.others == {"ml": 3}
     assert found.claims == ("ml/models",)
@@ -74,7 +74,7 @@ def test_of_a_cluster_that_goes_everything_hangs_on_it() -> None:
 
 
 def test_of_a_cluster_that_stays_only_what_runs_on_the_stacks_nodes() -> None:
-    assert bill(existing=True) == Bill(gpu_pods=("ml/train",), others={"ml": 1})
+    assert inventory(existing=True) == Inventory(gpu_pods=("ml/train",), others={"ml": 1})
 
 
 def thing(name: str, namespace: str, **meta: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ RELEASED = {
 }
 
 
-def test_what_others_have_where_the_stacks_deletion_reaches_is_on_the_bill() -> None:
+def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory() -> None:
     ours = [
         ("Deployment", thing("fleet-controller", "slicewright-system")),
         ("Pod", thing("fleet-controller-x", "slicewright-system", ownerReferences=[{}])),
@@ -144,13 +144,17 @@ def test_what_others_have_where_the_stacks_deletion_reaches_is_on_the_bill() -> 
 
 def test_it_is_told_and_can_be_written_as_json() -> None:
     report = Report(
-        stack="dev", cluster="c", dry_run=True, state={"a:b:C": 2}, bill=bill(existing=False)
+        stack="dev",
+        cluster="c",
+        dry_run=True,
+        state={"a:b:C": 2},
+        inventory=inventory(existing=False),
     )
     text = "\n".join(lines_of(report))
     for words in ("2 a:b:C", "ml/train", "3 in ml", "ml/models", "pv 5Gi", "Service ml/a"):
         assert words in text
     assert "nothing is left" not in text
-    assert json.loads(json.dumps(asdict(report)))["bill"]["others"] == {"ml": 3}
+    assert json.loads(json.dumps(asdict(report)))["inventory"]["others"] == {"ml": 3}
 
 
 def test_the_state_is_read_without_secrets() -> None:
