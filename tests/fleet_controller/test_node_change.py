@@ -22,7 +22,7 @@ from fleet_controller.drain import NodePod
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.node_change import Turn, fail, go_on, waits
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
-from fleet_controller.state import Node, Pool
+from fleet_controller.state import Condition, Node, Pool
 
 NOW = 1_800_009_000.0
 BASE = Assessment(status="True", reason="PartitionsMatch", message="m")
@@ -230,3 +230,104 @@ def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
         assert said.reason == "WaitsForItsTurn"
         assert said.message.startswith(f"has layout {has} until its turn in the change to new;")
         assert not said.mismatch
+
+
+@pytest.mark.parametrize(("labels", "has"), [({CONFIG: "old"}, "old"), ({}, "none")])
+def test_a_label_that_was_changed_on_a_verified_node_is_said_and_does_not_settle(
+    labels: dict[str, str], has: str
+) -> None:
+    wrong = Assessment(status="False", reason="WrongLayout", message="m", expires=NOW + 900)
+    said = waits(node(labels=labels, verified_layout="new"), pool(), wrong)
+    assert (said.status, said.reason) == ("Unknown", "MigConfigChanged")
+    assert not said.settles
+    assert said.expires == NOW + 900, "the rest is as assessed"
+    assert f" from new, with which the node was verified, to {has};" in said.message
+
+
+def test_of_a_node_without_a_layout_the_change_is_from_none() -> None:
+    said = step(node(labels={}), pool(), change(), pods=None).said
+    assert said is not None
+    assert said.message.startswith("the layout changes from none to new ")
+
+
+LONE = replace(POD, controlled=False)
+"""A pod that no controller would recreate: only `Force` evicts it."""
+
+
+def test_only_where_the_policy_says_force_are_pods_forced_to_leave_out_of_time() -> None:
+    stopped = step(node(), pool(timeout_s=60.0), change(), pods=(LONE,))
+    assert stopped.said is not None
+    assert "ai/a (" in stopped.said.message, "with what keeps it"
+    forced = step(node(), pool(timeout_s=60.0, on_timeout="Force"), change(), pods=(LONE,))
+    assert forced.actions == (EvictPod(node="n", namespace="ai", pod="a", uid="u"),)
+    before = step(node(), pool(timeout_s=61.0, on_timeout="Force"), change(), pods=(LONE,))
+    assert before.actions == ()
+
+
+def test_a_moment_that_has_come_is_not_waited_for() -> None:
+    turn = step(node(), pool(timeout_s=60.0, on_timeout="Force"), change(), pods=None)
+    assert turn.again == (NOW + 60, NOW + 3)
+
+
+def test_the_minutes_of_a_drain_are_of_60_seconds() -> None:
+    at = change(since=NOW - 7200)
+    (action,) = step(node(), pool(timeout_s=7200.0), at, pods=(POD,)).actions
+    assert isinstance(action, NoteChange)
+    assert action.change.message.startswith("after 120 minutes ")
+
+
+class TestApplied:
+    LOST = replace(WRONG, mismatch=False, settles=False)
+
+    def found(self, of: Assessment, since: float) -> Condition:
+        """The node's condition, written by an earlier pass."""
+        return Condition(
+            status=of.status, reason=of.reason, message="", changed=since, written=since
+        )
+
+    def turn(self, base: Assessment, *, since: float, condition: Condition | None = None) -> Turn:
+        of = node("new", condition=condition)
+        return step(of, pool(), change("Applying", since=since), base)
+
+    def test_it_has_half_an_hour(self) -> None:
+        unknown = Assessment(status="Unknown", reason="NoReport", message="m")
+        waiting = self.turn(unknown, since=NOW - 1799.5)
+        assert (waiting.actions, waiting.again) == ((), (NOW + 0.5,))
+        (failed,) = self.turn(unknown, since=NOW - 1800).actions
+        assert isinstance(failed, NoteChange)
+        assert (failed.change.phase, failed.change.reason) == ("Failed", "ChangeFailed")
+
+    def test_what_does_not_pass_is_given_a_minute(self) -> None:
+        lasting = self.found(self.LOST, NOW - 59.5)
+        waiting = self.turn(self.LOST, since=NOW - 100, condition=lasting)
+        assert (waiting.actions, waiting.again) == ((), (NOW + 1700, NOW + 0.5))
+        lasting = self.found(self.LOST, NOW - 60)
+        (failed,) = self.turn(self.LOST, since=NOW - 100, condition=lasting).actions
+        assert isinstance(failed, NoteChange)
+        assert (failed.change.phase, failed.change.reason) == ("Failed", "ChangeFailed")
+
+    @pytest.mark.parametrize(
+        "base",
+        [
+            replace(LOST, status="Unknown"),
+            replace(LOST, settles=True),
+        ],
+    )
+    def test_what_may_still_pass_is_not(self, base: Assessment) -> None:
+        turn = self.turn(base, since=NOW - 100, condition=self.found(base, NOW - 90))
+        assert (turn.actions, turn.again) == ((), (NOW + 1700,))
+
+    def test_failed_it_quotes_400_characters_and_the_node_keeps_its_own_reason(self) -> None:
+        long = replace(self.LOST, message="x" * 399 + "yz")
+        turn = self.turn(long, since=NOW - 1800)
+        (failed,) = turn.actions
+        assert isinstance(failed, NoteChange)
+        assert f": {'x' * 399}y. " in failed.change.message
+        assert turn.said is long
+
+    def test_so_it_does_where_mig_manager_has_failed(self) -> None:
+        turn = step(node("new", state="failed"), pool(), change("Applying"))
+        (failed,) = turn.actions
+        assert isinstance(failed, NoteChange)
+        assert failed.change.reason == "ChangeFailed"
+        assert turn.said is WRONG
