@@ -38,7 +38,7 @@ def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
     if share is not None and share <= percent and not bounds:
         return
     yield (
-        f"{resource.name!r} may take the driver from more nodes at once than {most} or "
+        f"{resource.name!r} may upgrade the driver on more nodes at once than {most} or "
         f"{percent} %: driver.upgradePolicy has maxParallelUpgrades {_shown(parallel)} (0: no "
         f"limit) and maxUnavailable {_shown(unavailable)}"
     )

@@ -36,7 +36,7 @@ class _Loader(_Base):  # type: ignore[misc] # a class that may not be there
         for key in keys:
             if keys.count(key) > 1:
                 line = node.start_mark.line + 1
-                raise _Twice(f"{key} stands twice in the mapping that begins in line {line}")
+                raise _Twice(f"{key} appears twice in the mapping that starts on line {line}")
         return super().construct_mapping(node, deep)
 
 
@@ -67,7 +67,7 @@ def _layouts_fit(resource: Resource, settings: Settings) -> Iterator[str]:
             continue
         for name, entries in layouts.items():
             if not _LABEL_VALUE.fullmatch(str(name)):
-                yield f"{where}: {name!r} can be no value of the label nvidia.com/mig.config"
+                yield f"{where}: {name!r} is not a valid value of the label nvidia.com/mig.config"
             for entry in items(entries):
                 yield from (f"{where}, {name}: {reason}" for reason in _misfits(entry))
 
@@ -78,7 +78,7 @@ def _misfits(entry: Any) -> Iterator[str]:
     if not isinstance(layout, Mapping) or not all(
         isinstance(count, int) and count >= 0 for count in layout.values()
     ):
-        yield "mig-devices is no mapping of profiles to counts"
+        yield "mig-devices is not a mapping of profiles to counts"
         return
     if not layout:
         return
@@ -132,7 +132,7 @@ def _replicas(resource: Resource, settings: Settings) -> Iterator[str]:
             )
 
 
-def _told_apart(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
+def _resource_name(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
     found = {pool.name: pool for pool in map(pools.read, resources) if pool is not None}
     for resource in resources:
         for one in _shared(resource):
@@ -207,10 +207,10 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
         check=_replicas,
     ),
     StackRule(
-        name="sharing-told-apart",
-        description="A share of a GPU has another name than a whole one, but where an autoscaler "
-        "looks for nodes.",
+        name="sharing-resource-name",
+        description="Replicas of a shared GPU have another resource name than whole GPUs, except "
+        "where an autoscaler looks for nodes.",
         level="advisory",
-        check=_told_apart,
+        check=_resource_name,
     ),
 )

@@ -71,8 +71,8 @@ def _labels(pool: Pool, settings: Settings) -> Iterator[str]:
     if missing:
         where = "resource_labels" if pool.cloud == "gke" else "tags"
         yield (
-            f"pool {pool.name!r} lacks {', '.join(missing)}, by which its cost is told from "
-            f"others'; write them into its {where}"
+            f"pool {pool.name!r} lacks {', '.join(missing)}, by which its cost is "
+            f"attributed; write them into its {where}"
         )
 
 
@@ -86,7 +86,7 @@ def _billed(resource: Resource, settings: Settings) -> Iterator[str]:
     if missing:
         yield (
             f"instances of EC2NodeClass {at(resource.props, 'metadata', 'name')!r} lack "
-            f"{', '.join(missing)}, by which their cost is told from others'; write them into the "
+            f"{', '.join(missing)}, by which their cost is attributed; write them into the "
             "pool's instance_tags"
         )
 
@@ -97,7 +97,7 @@ def _startup_taint(pool: Pool, settings: Settings) -> Iterator[str]:
     if STARTUP_TAINT_KEY not in pool.taints:
         yield (
             f"pool {pool.name!r} lacks the startup taint {STARTUP_TAINT_KEY}: pods would start on "
-            "partitions that nobody has verified"
+            "partitions that are not verified"
         )
 
 
@@ -212,7 +212,7 @@ def _fleet(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[
     elif unknown:
         yield (
             largest,
-            f"what {', '.join(unknown)} may cost is not known, so that nobody can say that "
+            f"what {', '.join(unknown)} may cost is not known, so it is not known whether "
             f"the fleet keeps to {budget:.2f} USD per hour",
         )
 

@@ -84,7 +84,7 @@ _ZONES = 3
 
 
 def read(resource: Resource) -> Pool | None:
-    """None for every resource that is no pool of nodes."""
+    """None for every resource that is not a pool of nodes."""
     match resource.type:
         case "gcp:container/nodePool:NodePool":
             return _gke(resource)
@@ -116,8 +116,8 @@ def _gke(resource: Resource) -> Pool:
     zones = [zone for zone in items(locations) if isinstance(zone, str)]
     scaling = at(props, "autoscaling")
     fixed = whole(at(props, "nodeCount"))
-    # Per zone, if it is no total. Source: the provider's documentation of container.NodePool.
-    # Of a preview, outputs that nobody states are unknown: a pool with a count has no autoscaling.
+    # Per zone, unless it is a total. Source: the provider's documentation of container.NodePool.
+    # Of a preview, outputs that are not stated are unknown: a pool with a count has no autoscaling.
     autoscaled = isinstance(scaling, Mapping) or (scaling is UNKNOWN and fixed is None)
     per_zone = whole(at(scaling, "maxNodeCount")) if autoscaled else fixed
     total = whole(at(scaling, "totalMaxNodeCount"))

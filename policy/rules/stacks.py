@@ -23,7 +23,7 @@ def _secrets(resource: Resource, settings: Settings) -> Iterator[str]:
     what = (
         f"its secrets are encrypted by {found}"
         if found
-        else "it has no stack file in stacks/, so that nobody can tell who encrypts its secrets"
+        else "it has no stack file in stacks/, so it is not known who encrypts its secrets"
     )
     yield (
         f"stack {resource.name!r}: {what}; allowed: {', '.join(allowed) or 'none'}. Change it by "

@@ -231,7 +231,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 RULES = (
     ResourceRule(
         name="image-digest",
-        description="Pods run images that nobody can change.",
+        description="Pods run images that cannot change.",
         level="mandatory",
         settings=(names("exempt", "images that need no digest", _ON_NODES),),
         check=_images,

@@ -18,7 +18,7 @@ from tests.recorder import Made
         ("s0", {"cluster-endpoint", "cluster-protected", "driver-pinned"}),
         ("s1", {"cluster-endpoint", "cluster-protected"}),
         # Fourteen shares of the T4 are offered by the name of a whole GPU.
-        ("s4", {"sharing-told-apart"}),
+        ("s4", {"sharing-resource-name"}),
     ],
 )
 def test_only_what_a_stack_file_says_breaks_a_rule(

@@ -623,7 +623,7 @@ CASES = (
         "layouts-fit",
         mig_layouts(more="  halves: [{devices: all, mig-enabled: false}]\n"),
         mig_layouts(more="  none: [{devices: all, mig-enabled: false}]\n"),
-        "halves stands twice",
+        "halves appears twice",
     ),
     case("layouts-fit", mig_layouts(name="3g.20gb+me"), mig_layouts(name="3g.20gb.me"), "label"),
     case(
@@ -658,13 +658,13 @@ CASES = (
         most_replicas=8.0,
     ),
     case(
-        "sharing-told-apart",
+        "sharing-resource-name",
         [plugin_config("timeSlicing"), eks_pool(scalingConfig={"minSize": 2.0, "maxSize": 2.0})],
         [plugin_config("timeSlicing"), eks_pool()],
         "renameByDefault",
     ),
     case(
-        "sharing-told-apart",
+        "sharing-resource-name",
         plugin_config("mps"),
         plugin_config("mps", renamed="true"),
         "whole one",
@@ -712,7 +712,7 @@ CASES = (
         "by passphrase",
         allowed=["awskms://*", "gcpkms://*"],
     ),
-    case("stack-secrets", stack(None), stack("gcpkms://k"), "nobody can tell", allowed=["gcp*"]),
+    case("stack-secrets", stack(None), stack("gcpkms://k"), "not known who", allowed=["gcp*"]),
 )
 
 
