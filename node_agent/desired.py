@@ -117,14 +117,14 @@ def parse(text: str, *, source: str = "desired state") -> Desired:
     return desired
 
 
-def told_or_declared(told: str, declared: Desired) -> Desired:
-    """What is written in `told`, as the fleet controller tells it of an earlier layout of the pool.
+def assigned_or_declared(assigned: str, declared: Desired) -> Desired:
+    """What the fleet controller assigned to the node: an earlier layout of the pool.
 
-    `declared` where `told` is empty, or nonsense, or of another pool: the report then names the
+    `declared` where `assigned` is empty, or nonsense, or of another pool: the report then names the
     hash of `declared`, which the controller does not take for the other's.
     """
     try:
-        found = parse(told) if told else declared
+        found = parse(assigned) if assigned else declared
     except DesiredError:
         return declared
     return found if found.pool == declared.pool else declared
@@ -141,7 +141,7 @@ def dump(desired: Desired) -> str:
 
 
 def hash_of(desired: Desired) -> str:
-    """SHA-256 of the canonical JSON, 64 hexadecimal digits. It stands in `GPUPool.spec.layoutHash`
+    """SHA-256 of the canonical JSON, 64 hexadecimal digits. It is in `GPUPool.spec.layoutHash`
     and in every node's report.
     """
     return digest(dump(desired))

@@ -17,7 +17,7 @@ from kubeapi import Client
 from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.own_node import OwnNode
-from node_agent.desired import Desired, hash_of, told_or_declared
+from node_agent.desired import Desired, assigned_or_declared, hash_of
 from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.nvml.observed import Observation
 from node_agent.nvml.prober import Prober
@@ -83,7 +83,7 @@ def run(loop: Turning, stop: threading.Event, judged: threading.Event) -> None:
 
     judged: set after the first turn.
     """
-    # What is loaded by now stays: later collections of garbage need not look through it.
+    # What is loaded so far stays: later collections of garbage need not look through it.
     gc.freeze()
     gc.enable()  # the command line has disabled it
     try:
@@ -117,7 +117,7 @@ class NodeWatch:
         value of the label nvidia.com/mig.config that belongs to `desired`; empty: unknown.
         """
         self._declared = desired
-        self._told = ""
+        self._assigned = ""
         self._desired = desired
         self._renewal = renewal
         self._mig_config = mig_config
@@ -200,27 +200,28 @@ class NodeWatch:
         if fresh is not None:
             self._node = self._identity = fresh
             self._node_read = now
-            self._obey(fresh.told)
+            self._assign(fresh.assigned)
         elif (
             self._verdicts.last != "Match"
             or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s
         ):
             self._node = None
 
-    def _obey(self, told: str) -> None:
-        """From now on judges by what the controller tells, or by the file.
+    def _assign(self, assigned: str) -> None:
+        """From now on judges by what the controller assigned to the node, or by the file.
 
-        That is no freedom: the controller compares the hash in the report with the one it wants.
+        This gives the agent no choice: the controller compares the hash in the report with the one
+        that it wants.
         """
-        if told == self._told:
+        if assigned == self._assigned:
             return
-        self._told = told
-        self._desired = told_or_declared(told, self._declared)
+        self._assigned = assigned
+        self._desired = assigned_or_declared(assigned, self._declared)
         self._layout_hash = hash_of(self._desired)
         self._metrics.desired = self._desired
         if self._renewal:
             self._renewal.desired = self._desired
-        log.info("layout to prove", told=bool(told), layout=self._layout_hash[:8])
+        log.info("layout to prove", assigned=bool(assigned), layout=self._layout_hash[:8])
 
     def _with_hung_since(self, verdict: Verdict, at: float) -> Verdict:
         """With the time since when the driver hangs; an age would change at every probe."""

@@ -42,7 +42,7 @@ class Exporter:
     turned: float = field(default_factory=time.monotonic)
 
     def alive(self) -> str | None:
-        """None, or why not. A silent kubelet is no reason: a restart would not help."""
+        """None, or why not. A silent kubelet does not count: a restart would not help."""
         age = time.monotonic() - self.turned
         return None if age < _STALL_AFTER_S else f"the loop's last turn began {age:.0f} s ago"
 

@@ -35,9 +35,9 @@ class NodeState:
     """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
     mig_config: str = ""
     """Label nvidia.com/mig.config, which mig-manager applies; empty without it."""
-    told: str = ""
-    """What the node must look like in place of the agent's file, as the controller tells it after
-    an undo (annotation slicewright.io/desired-state); empty: as the file says.
+    assigned: str = ""
+    """What the node must look like instead of as the agent's file says, as the controller assigns
+    it after an undo (annotation slicewright.io/desired-state); empty: as the file says.
     """
     reports_after: str = ""
     """A report of this time, or of an earlier one, does not count (annotation
@@ -68,7 +68,7 @@ def read(node: Mapping[str, Any]) -> NodeState:
         allocatable=_extended(status.get("allocatable")),
         mig_state=labels.get("nvidia.com/mig.config.state", ""),
         mig_config=labels.get("nvidia.com/mig.config", ""),
-        told=notes.get("slicewright.io/desired-state", ""),
+        assigned=notes.get("slicewright.io/desired-state", ""),
         reports_after=notes.get("slicewright.io/reports-after", ""),
         layout_change=notes.get("slicewright.io/layout-change", ""),
         verified_layout=notes.get("slicewright.io/verified-layout", ""),

@@ -51,7 +51,7 @@ class RestartMemory:
         """The past of this boot; empty in a new one. now: on the machine's monotonic clock."""
         past = self._past or self._load()
         if past.boot_id != boot_id or any(end > now for end in past.ends):
-            # The clock starts anew with each boot, before the Node shows its new boot id.
+            # The clock restarts with each boot, before the Node shows its new boot id.
             past = Past(boot_id=boot_id)
         self._past = past
         return past

@@ -3,7 +3,7 @@
 Structures and numbers are those of NVIDIA's nvidia-ml-py (`pynvml`). Its functions are not used,
 because that module keeps the library that it has loaded for good, and the agent unloads it after
 each look; and because a look makes hundreds of calls, of which each costs several times as much
-there (a lock, a search for the symbol, a handle made anew).
+there (a lock, a search for the symbol, a new handle).
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def dump(observation: Observation) -> str:
 
 
 def as_json(part: ObservedGpu | MigDevice) -> str:
-    """JSON of one GPU or MIG device, as it stands in `dump`."""
+    """JSON of one GPU or MIG device, as `dump` has it."""
     return json.dumps(part, default=vars, separators=(",", ":"))
 
 

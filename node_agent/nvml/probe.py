@@ -100,7 +100,7 @@ class Known:
     boards: dict[Any, _Board] = field(default_factory=dict)
     devices: dict[bytes, _MigDevices] = field(default_factory=dict)
     """By the UUIDs and attributes and, where they matter, names of all devices of a GPU, as each
-    look reads them. A UUID is made anew with each instance, or out of the ids of GPU and instances:
+    look reads them. A UUID is new with each instance, or made of the ids of GPU and instances:
     either way an equal one has equal ids.
     """
     instances: dict[bytes, tuple[GpuInstance, ...]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class _InstanceBuffers:
         return bytes(self._infos)[: count * ctypes.sizeof(binding.GpuInstanceInfo)]
 
 
-# Memory of this process, which each look writes anew: kept, as making it takes time.
+# Memory of this process, which each look overwrites: kept, as making it takes time.
 _mig_buffers = lru_cache(maxsize=4)(_MigBuffers)
 _instance_buffers = lru_cache(maxsize=1)(_InstanceBuffers)
 

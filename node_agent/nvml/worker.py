@@ -48,7 +48,7 @@ def work(request: int, answer: int, probes: Probes) -> None:
         else:
             last[kind] = observation
             write_message(answer, _kind(observation), observed.packed(observation))
-        # The agent has its answer; the rest is done while nobody waits.
+        # The agent has its answer; the rest is done while nothing waits for it.
         if look == LOOKS or _kind(observation) == FAILED:
             return
         del observation

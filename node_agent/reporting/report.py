@@ -232,7 +232,7 @@ class Reporter:
         return self._tokens >= 1
 
     def _recall(self, now: float) -> None:
-        """Reads the last agent's report: a restart is no reason to write again."""
+        """Reads the last agent's report: after a restart the same is not written again."""
         try:
             old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
             written_at = seconds(old["report"]["time"])

@@ -156,7 +156,7 @@ _ALL = (
             "profile that Bottlerocket does not know",
             "mig-manager": "mig-manager applied another layout, or something changed the GPU "
             "afterwards",
-            "none": "somebody partitioned it by hand",
+            "none": "it was partitioned by hand",
         },
         advices={
             "gke": "compare /etc/nvidia/gpu_config.json on the node with the pool, then "
@@ -379,8 +379,9 @@ _ALL = (
         settles=True,
         meaning="the agent's container sees less than the node has, because a container keeps the "
         "device nodes and the driver's library of its creation",
-        cause="the container has the device nodes, or the driver's library, of before the last "
-        "change; the agent ends its process once, so that the kubelet creates a new container",
+        cause="the container has the device nodes, or the driver's library, that it was created "
+        "with, before the last change; the agent ends its process once, so that the kubelet "
+        "creates a new container",
         advice="if it takes more than 10 minutes, delete the node's agent pod",
     ),
     Reason(

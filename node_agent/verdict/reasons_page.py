@@ -30,7 +30,7 @@ def _lines() -> Iterator[str]:
         "Generated from `node_agent/verdict/reasons.py`, `node_agent/nvml/errors.py` and",
         "`node_agent/xids/meanings.py`; a test keeps it current.",
         "",
-        "Every verdict has one reason; the codes are stable. It stands in the node's "
+        "Every verdict has one reason; the codes are stable. It is in the node's "
         "`GPUNodeReport`, in its condition",
         "`slicewright.io/GPUPartitionsReady`, in the metric `slicewright_mismatch{reason}` "
         "and in the output of",

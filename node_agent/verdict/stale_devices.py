@@ -150,7 +150,7 @@ def _lacks_devices(desired: Desired, gpu: ObservedGpu) -> bool:
     wanted = Counter(dict(desired.gpu(gpu.index).instances))
     found = Counter(dict(found_instances(gpu, desired)))
     unclear = found.pop("unknown", 0)
-    # A device that is not wanted was made by somebody: the layout is wrong, not the view of it.
+    # Something has made a device that is not wanted: the layout is wrong, not the view of it.
     return not found - wanted and (wanted - found).total() > unclear
 
 

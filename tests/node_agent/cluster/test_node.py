@@ -51,12 +51,12 @@ def test_of_the_labels_only_those_about_the_gpus_are_read() -> None:
 def test_what_the_controller_tells_is_read_from_the_annotations() -> None:
     notes = {"slicewright.io/desired-state": "{}", "slicewright.io/reports-after": "then"}
     node = read({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
-    assert (node.told, node.reports_after) == ("{}", "then")
-    assert (node.told, node.reports_after) == tuple(
+    assert (node.assigned, node.reports_after) == ("{}", "then")
+    assert (node.assigned, node.reports_after) == tuple(
         notes[name] for name in (api.DESIRED_ANNOTATION, api.REPORTS_AFTER_ANNOTATION)
     ), "as the controller writes them"
     silent = read({"metadata": {"name": "n", "uid": "u"}})
-    assert (silent.told, silent.reports_after) == ("", "")
+    assert (silent.assigned, silent.reports_after) == ("", "")
 
 
 def test_a_node_just_born_has_nothing() -> None:
