@@ -134,7 +134,7 @@ def hash_of(files: Mapping[str, bytes]) -> str:
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
-    """Path -> content. Raises ValueError for what is no archive, or has two files of one path."""
+    """Path -> content. Raises ValueError where it is not an archive, or has a path twice."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             names = opened.namelist()

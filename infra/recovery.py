@@ -52,11 +52,11 @@ class Recovered:
 
 
 def recover(exported: Deployment, answers: Mapping[str, str | None] | None = None) -> Recovered:
-    """answers: URN -> the id that the cloud has told, as an import takes it; None where it has no
-    such resource, which can be created again then. Raises KeyError for something that is no export
-    of a stack.
+    """answers: URN -> the id that the cloud gave, as an import takes it; None where it has no
+    such resource, which can be created again then. Raises KeyError for something that is not an
+    export of a stack.
     """
-    told = answers or {}
+    given = answers or {}
     state = exported["deployment"]
     resources: list[Mapping[str, Any]] = list(state.get("resources") or ())
     there = {resource["urn"] for resource in resources if not resource.get("delete")}
@@ -68,11 +68,11 @@ def recover(exported: Deployment, answers: Mapping[str, str | None] | None = Non
         urn, kind = resource["urn"], resource["type"]
         if operation["type"] != "creating" or urn in there:
             continue  # a refresh finds out about a changed or deleted resource
-        identity = told.get(urn) or _identity(resource, resources)
+        identity = given.get(urn) or _identity(resource, resources)
         if identity is not None:
             adopted.append((urn, identity))
             resources.append({**resource, "id": identity, "inputs": _left_to_do(resource)})
-        elif kind in _REPEATABLE or urn in told:
+        elif kind in _REPEATABLE or urn in given:
             repeatable.append(urn)
         else:
             pending.append(operation)

@@ -174,7 +174,7 @@ class Election:
         )
 
     def _write(self, lease: JsonObject | None, wanted: Record) -> bool:
-        """False where somebody else was quicker."""
+        """False where another replica was quicker."""
         body: JsonObject = {"apiVersion": _API, "kind": _KIND, "spec": wanted.spec()}
         try:
             if lease is None:

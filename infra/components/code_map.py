@@ -71,7 +71,7 @@ def _judge(data: Mapping[str, str] | None, zipapp: delivery.Zipapp, where: str) 
         return True
     text = (
         f"ConfigMap {where} does not hold the code that was delivered under this name: {why}. "
-        "It is immutable, so somebody has deleted it and created another one"
+        "It is immutable, so it was deleted and another one was created"
     )
     namespace, _, name = where.partition("/")
     if pulumi.runtime.is_dry_run():

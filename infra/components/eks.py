@@ -139,7 +139,7 @@ class EksCluster(pulumi.ComponentResource):
                 subnet_ids=list(network.cluster),
                 endpoint_public_access=endpoint.public,
                 endpoint_private_access=endpoint.private,
-                # Stated even where all may: the provider keeps what it is not told.
+                # Stated even where all may: the provider keeps what is not stated.
                 public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
                 if endpoint.public
                 else None,

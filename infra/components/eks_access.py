@@ -18,7 +18,7 @@ def access_entries(
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
     """Entries and their policies. EKS refuses an entry for a principal that has one already; so an
-    entry that somebody else made is neither changed nor, later, deleted.
+    entry of another owner is neither changed nor, later, deleted.
     """
     found: list[pulumi.Resource] = []
     for entry in entries:
@@ -27,7 +27,7 @@ def access_entries(
             cluster_name=cluster.name,
             principal_arn=entry.principal,
             type="STANDARD",
-            # Stated even where there are none: the provider keeps what it is not told.
+            # Stated even where there are none: the provider keeps what is not stated.
             kubernetes_groups=list(entry.groups),
             # EKS has one entry for each principal.
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
@@ -49,7 +49,7 @@ def _policy(
             type="namespace" if policy.namespaces else "cluster",
             namespaces=list(policy.namespaces) or None,
         ),
-        # Another scope is another association to the provider, and the same one to EKS: made anew
-        # first, it would be taken away with the old one.
+        # Another scope is another association to the provider, and the same one to EKS: created
+        # first, it would be deleted with the old one.
         opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
     )

@@ -26,7 +26,7 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
         # read the variable, and a list of files in it would be taken for the content of one.
         kubeconfig=input_of(cluster.kubeconfig, root) if cluster.kubeconfig else "",
         context=cluster.context,
-        # A kubeconfig that has moved is no other cluster; another context is.
+        # Another path of the kubeconfig is the same cluster; another context is not.
         cluster_identifier=cluster.context,
     )
 

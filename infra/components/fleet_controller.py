@@ -186,7 +186,7 @@ def _pod(
             k8s.core.v1.TopologySpreadConstraintArgs(
                 max_skew=1,
                 topology_key=key,
-                # A system pool of one node, or in one zone, is no reason to have one replica.
+                # On a system pool of one node, or in one zone, there are two replicas, too.
                 when_unsatisfiable="ScheduleAnyway",
                 label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
             )

@@ -252,7 +252,7 @@ def what_up_does(kept: Sequence[str], changed: Sequence[str]) -> str:
 def _metadata(pool: PoolPlan) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
     if isinstance(pool, ByoPoolPlan):
-        # Here and not by the controller, so that there is no pool whose nodes nobody releases.
+        # Here and not by the controller, so that the nodes of every pool are released.
         metadata["finalizers"] = [api.RELEASE_FINALIZER]
     return metadata
 

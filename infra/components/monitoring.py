@@ -21,7 +21,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Output: `ready`, what must be there before a Prometheus can be told what to scrape."""
+    """Output: `ready`, what must be there before monitors for a Prometheus can be created."""
 
     ready: Sequence[pulumi.Resource]
 

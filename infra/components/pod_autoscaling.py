@@ -39,7 +39,7 @@ class PodAutoscaling(pulumi.ComponentResource):
         """
         super().__init__("slicewright:index:PodAutoscaling", name, {}, opts)
         keda = [] if plan.existing else [self._release(name, fleet, plan, cluster, after)]
-        # KEDA is deleted after them: else nobody would take their finalizer away.
+        # KEDA is deleted after them: otherwise nothing would remove their finalizer.
         self.scaled_objects = {
             one.name: self._scaled_object(
                 f"{name}-{one.name}",

@@ -61,7 +61,7 @@ def start() -> None:
         refuse(
             archive,
             f"the SHA-256 of its files is {digest.hexdigest()}, of the deployed ones {wanted}. "
-            "Somebody has replaced its ConfigMap: find out who (the API server's audit log), "
+            "Its ConfigMap has been replaced: find out by whom (the API server's audit log), "
             "delete it, and run `pulumi up --refresh`",
         )
     code = Code(archive, files)

@@ -68,8 +68,8 @@ def _check_names(fleet: GkeFleetPlan | EksFleetPlan, names: Sequence[str]) -> No
         for pool in fleet.karpenter_pools:
             if pool.name in names:
                 raise NoSuchPool(
-                    f"pool {pool.name} is no node group: Karpenter makes its nodes, and a NodePool "
-                    "of this name is in the cluster or not"
+                    f"pool {pool.name} is not a node group: Karpenter makes its nodes, and a "
+                    "NodePool of this name is in the cluster or not"
                 )
     if unknown := [name for name in names if name not in known]:
         raise NoSuchPool(

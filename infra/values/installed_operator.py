@@ -1,5 +1,5 @@
 """Where the ClusterPolicy of an operator that this stack installed is no longer as its chart made
-it from the stack's values: somebody changed it, or the release behind Pulumi's back.
+it from the stack's values: it, or the release, was changed without Pulumi.
 """
 
 from __future__ import annotations

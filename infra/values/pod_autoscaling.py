@@ -1,4 +1,4 @@
-"""Workloads that are scaled: what KEDA is told, and the values of its chart.
+"""Workloads that are scaled: KEDA's ScaledObjects, and the values of its chart.
 
 Sources: kedacore/keda v2.21.0, apis/keda/v1alpha1 and pkg/scalers/prometheus_scaler.go;
 kedacore/charts, keda/values.yaml of 2.21.0.

@@ -1,7 +1,7 @@
 """What Prometheus is asked to know how many replicas a workload takes: always one value, or none.
 
 No value means that something is not known, and is never taken for 0: of an idle server the metrics
-are 0, of one whose metrics nobody reads there are none.
+are 0, of one whose metrics are not scraped there are none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def scaling_query(plan: DeploymentPlan) -> str:
 
 @dataclass(frozen=True)
 class PodMetric:
-    """A metric of single pods, as prometheus-adapter is told of it."""
+    """A metric of single pods, as prometheus-adapter is configured with it."""
 
     name: str
     """Of the custom metric: of one workload only, because window and model are the workload's."""

@@ -1,4 +1,4 @@
-"""What people are told of: nodes that are not as wanted, and what keeps them from being seen.
+"""What alerts are sent for: nodes that are not as wanted, and what keeps them from being seen.
 
 A node that is not ready, or whose driver or layout is being changed, is not reported for what
 follows from that: there are alerts of its own for a change that does not end.

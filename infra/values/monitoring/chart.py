@@ -1,4 +1,4 @@
-"""Values of the chart kube-prometheus-stack: Prometheus with its operator, and what it is told.
+"""Values of the chart kube-prometheus-stack: Prometheus with its operator, and its rules.
 
 Small, and with few rights: one Prometheus, its operator and kube-state-metrics, which sees the few
 kinds that rules and dashboards ask about. No node exporter: its pods would be on GPU nodes. No
@@ -77,7 +77,7 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
             # Its certificate is the webhooks'.
             "tls": {"enabled": False},
             "kubeletService": {"enabled": False},
-            # It has rights in all namespaces: nobody who may make a Prometheus elsewhere gets them.
+            # It has rights in all namespaces, which a Prometheus elsewhere must not get.
             "prometheusInstanceNamespaces": [asked.namespace],
             "alertmanagerInstanceNamespaces": [asked.namespace],
             "alertmanagerConfigNamespaces": [asked.namespace],

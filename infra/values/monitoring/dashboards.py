@@ -305,7 +305,7 @@ _ROLLOUT: Final = Dashboard(
         Panel(title="Nodes", queries=_BY_STATE),
         Panel(
             title="Layouts",
-            what="Nodes by the layout that mig-manager has been told.",
+            what="Nodes by the layout that mig-manager is to apply.",
             queries=(
                 Query(
                     expr=f"count by (label_nvidia_com_mig_config) (kube_node_labels{{{_IN_POOL}}})",

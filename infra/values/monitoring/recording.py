@@ -72,7 +72,7 @@ def _devices() -> list[Record]:
         ),
         Record(
             name="node_resource:slicewright_devices_requested:ratio",
-            # A node of which nobody asks anything has no series above: it is empty, not unknown.
+            # A node of which no pod asks anything has no series above: it is empty, not unknown.
             expr="(node_resource:slicewright_devices_requested:sum or "
             "0 * node_resource:slicewright_devices_allocatable:sum) / "
             "(node_resource:slicewright_devices_allocatable:sum > 0)",

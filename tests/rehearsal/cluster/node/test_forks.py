@@ -283,7 +283,7 @@ def test_an_archive_with_other_code_than_was_deployed_is_not_started(
     replaced = {**good.mounted, "binds": (Bind(source=tmp_path / "bad", target=_AT),)}
     process, log = node.start(*good.argv(), uid=_USER, start=forked.start, **replaced)
     assert process.wait(timeout=180) == verified_start.REFUSED
-    assert "Somebody has replaced its ConfigMap" in log.read_text()
+    assert "Its ConfigMap has been replaced" in log.read_text()
 
 
 def test_a_program_that_cannot_be_loaded_ahead_is_started_all_the_same(
