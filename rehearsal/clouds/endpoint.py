@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers:
             refused = _plain(411, "send a Content-Length: this endpoint takes no chunked bodies")
         elif not length.isdecimal():
-            refused = _plain(400, f"Content-Length is {length!r}, which is no number of bytes")
+            refused = _plain(400, f"Content-Length is {length!r}, which is not a number of bytes")
         elif int(length) > _MAX_BODY_BYTES:
             refused = _plain(413, f"a body may have {_MAX_BODY_BYTES} bytes, this one has {length}")
         else:

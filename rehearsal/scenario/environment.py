@@ -59,8 +59,8 @@ class Environment:
         taken = self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir()))
         if taken and not self.exists:
             raise RehearsalError(
-                f"{self.root} exists and is no rehearsal environment; it is left as it is. Choose "
-                "another --directory"
+                f"{self.root} exists and is not a rehearsal environment; it is left as it is. "
+                "Choose another --directory"
             )
 
     @property
@@ -74,7 +74,7 @@ class Environment:
         path = self.root / "toolchain.json"
         if not path.exists():
             raise RehearsalError(
-                f"{self.root} is no rehearsal environment (no toolchain.json); make one with "
+                f"{self.root} is not a rehearsal environment (no toolchain.json); make one with "
                 f"`{self.command('run')}`"
             )
         return Toolchain.load(path)

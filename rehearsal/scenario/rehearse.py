@@ -354,15 +354,15 @@ def _forked(fleets: Sequence[FleetPlan]) -> str:
 def _plugins() -> str:
     official = official_plugins.chosen()
     stand_ins = [package for package in official_plugins.PACKAGES if package not in official]
-    told = []
+    shown = []
     if stand_ins:
-        told.append(f"Pulumi's plugins for {_listed(stand_ins)} are stand-ins")
+        shown.append(f"Pulumi's plugins for {_listed(stand_ins)} are stand-ins")
     if official:
         runs = _listed([path.parent.name for path in official.values()])
-        told.append(f"Pulumi's own {runs} {'runs' if len(official) == 1 else 'run'}")
+        shown.append(f"Pulumi's own {runs} {'runs' if len(official) == 1 else 'run'}")
     if "kubernetes" in official:
-        told.append(f"({official_plugins.KUBERNETES_VARIABLE}=stand-in: the stand-in)")
-    return "".join(f"           {line}\n" for line in told)
+        shown.append(f"({official_plugins.KUBERNETES_VARIABLE}=stand-in: the stand-in)")
+    return "".join(f"           {line}\n" for line in shown)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ class Selection:
             return self.exported
         found = self.every()
         if not self.named and len(found) > 1:
-            # What an interrupted run left is no choice, unless there is nothing else.
+            # What an interrupted run left is chosen only if there is nothing else.
             found = tuple(one for one in found if one.is_running) or found
         if len(found) == 1:
             return found[0]

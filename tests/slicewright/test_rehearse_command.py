@@ -72,7 +72,7 @@ def test_somebodys_own_directory_is_left_as_it_is(
     (tmp_path / "s0" / "thesis.txt").write_text("years of work")
     code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
-    assert "is no rehearsal environment" in told
+    assert "is not a rehearsal environment" in told
     assert (tmp_path / "s0" / "thesis.txt").read_text() == "years of work"
     assert (tmp_path / "s0").stat().st_mode & 0o777 == 0o755
     assert (

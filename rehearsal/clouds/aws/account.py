@@ -74,7 +74,7 @@ _EVERYTHING: Mapping[str, Any] = {
 @dataclass(frozen=True, kw_only=True)
 class Caller(Strict):
     """Who calls, as STS says it, and the policies by which IAM's simulator judges. The simulated
-    services themselves refuse nobody.
+    services themselves refuse no caller.
     """
 
     arn: str = "arn:aws:iam::123456789012:user/rehearsal"

@@ -251,7 +251,7 @@ def attached(role: JsonObject) -> set[str]:
 
 
 def _given_role(name: str, path: str, principal: JsonObject) -> JsonObject:
-    """One that nobody made here."""
+    """One that exists from the start."""
     trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
     return {
         "RoleName": name,

@@ -305,7 +305,7 @@ def _not_found(message: str) -> CloudError:
 def _no_region(region: str) -> CloudError:
     return aws_error(
         "InvalidClientTokenId",
-        f"The security token included in the request is invalid ({region} is no region of this "
+        f"The security token included in the request is invalid ({region} is not a region of this "
         "account)",
         code=403,
     )

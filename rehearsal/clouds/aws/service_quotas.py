@@ -71,6 +71,6 @@ class ServiceQuotas:
 def _no_region(region: str) -> CloudError:
     return aws_error(
         "UnrecognizedClientException",
-        f"The security token included in the request is invalid ({region} is no region of this "
+        f"The security token included in the request is invalid ({region} is not a region of this "
         "account)",
     )

@@ -142,7 +142,7 @@ class SpotPreemption(_NodeEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRepair(_NodeEvent):
-    """The cloud finds the node broken, drains it and makes it anew."""
+    """The cloud finds the node broken, drains and recreates it."""
 
     fault: Literal["node-repair"] = "node-repair"
 

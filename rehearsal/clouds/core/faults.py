@@ -33,7 +33,7 @@ class Faults:
     """Raises FaultFileError where the file has problems: nothing goes on with half of a file.
 
     What a fault has met is counted in the store, so a restart of the clouds forgets nothing. Two
-    equal entries are one fault. A fault that leaves the file and comes back begins anew.
+    equal entries are one fault. A fault that leaves the file and comes back starts over.
     """
 
     def __init__(

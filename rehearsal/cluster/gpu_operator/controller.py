@@ -179,7 +179,7 @@ class Operator:
             if e.status not in (404, 409):
                 raise
             if e.status == 409:
-                self._changed.set()  # somebody else wrote it; or recreated, which the watch reports
+                self._changed.set()  # written by another; or recreated, which the watch reports
             return
         self.nodes.put(answer)
         _log.info("node %s: %s", name, json.dumps(metadata.get("labels"), sort_keys=True))

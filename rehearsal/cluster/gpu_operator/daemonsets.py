@@ -48,7 +48,7 @@ class OperandSet:
     has_runtime: bool = True
     """Whether NVIDIA's runtime runs it; else containerd's own."""
     on_delete: bool = False
-    """Whether a pod stays as it is until somebody deletes it."""
+    """Whether a pod stays as it is until it is deleted."""
 
     @property
     def selector(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ def daemonset(one: OperandSet, policy: Policy, namespace: str) -> JsonObject:
 
 
 def _driver(policy: Policy, system: str) -> OperandSet:
-    """The driver in a container. Its pod is replaced only when somebody deletes it.
+    """The driver in a container. Its pod is replaced only when it is deleted.
 
     Left out: the containers for GPUDirect, and the volumes of what is built.
     """

@@ -22,7 +22,7 @@ from rehearsal.cluster.node import driver_kernel
 
 PAUSED = "paused-for-driver-upgrade"
 INITIAL_STATE = "nvidia.com/driver-manager.node-initial-state.unschedulable"
-"""Annotation: whether the node was cordoned before, by somebody else."""
+"""Annotation: whether the node had already been cordoned."""
 _DEPLOY = "nvidia.com/gpu.deploy."
 _PODS_OF: Mapping[str, str] = {
     "operator-validator": "nvidia-operator-validator",
@@ -81,7 +81,7 @@ class DriverManager:
             UPGRADES_DRIVERS
         ) == "true"
         if not self._is_loaded():
-            print("no driver is loaded: nobody has to leave", flush=True)
+            print("no driver is loaded: no pod has to leave", flush=True)
         else:
             self._label(paused)
             try:
@@ -147,7 +147,7 @@ class DriverManager:
         self._patch({"spec": {"unschedulable": True}})
 
     def _uncordon(self) -> None:
-        """Unless somebody else had cordoned it; without the note, this program has not."""
+        """Unless it had already been cordoned; without the note, this program has not."""
         noted = (self._read()["metadata"].get("annotations") or {}).get(INITIAL_STATE)
         if noted is None:
             return

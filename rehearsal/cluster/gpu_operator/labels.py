@@ -61,7 +61,7 @@ def operator_changes(node: JsonObject, labels: Mapping[str, str], policy: Policy
 
 
 def system_of(node: JsonObject) -> str:
-    """Its operating system, as it stands in the tags of driver images: `ubuntu22.04`."""
+    """Its operating system, as the tags of driver images have it: `ubuntu22.04`."""
     labels = node["metadata"].get("labels") or {}
     prefix = f"{NFD_PREFIX}system-os_release"
     return f"{labels.get(f'{prefix}.ID', '')}{labels.get(f'{prefix}.VERSION_ID', '')}"

@@ -40,7 +40,7 @@ class Api:
         return await self.run(self.client.patch, f"{path}/status", body, kind="strategic")
 
     async def remove_pod(self, pod: JsonObject) -> None:
-        """Deletes the pod from the API without grace, unless another has its name by now."""
+        """Deletes the pod from the API without grace, unless another pod has its name now."""
         metadata = pod["metadata"]
         body = {
             "apiVersion": "v1",

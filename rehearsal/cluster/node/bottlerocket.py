@@ -2,7 +2,7 @@
 
 nvidia-migmanager partitions them from the settings at every boot; then NVIDIA's device plugin runs
 as a service of the host, with the strategy `single` wherever the settings partition. An A100
-restarts once when its MIG mode changes: before the kubelet, so nobody sees it, and it is left out.
+restarts once when its MIG mode changes: before the kubelet, which cannot show it; it is left out.
 
 Sources: bottlerocket-os/bottlerocket-kernel-kit, sources/nvidia-migmanager; bottlerocket.dev,
 settings.kubelet-device-plugins.

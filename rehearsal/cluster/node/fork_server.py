@@ -2,7 +2,7 @@
 
     python -I -S fork_server.py PARENT FD...
 
-Run by forks.py; each FD is a socket of messages, and the first one is told what to load. Each
+Run by forks.py; each FD is a socket of messages, and the first one carries what to load. Each
 program has its own file system, user and process group, as from sandbox.py. What its start no
 longer costs is that of a Python, and where a program is to be loaded that is Python code, the
 compilation and import of its modules: a fork has them already, and shares their memory until it
@@ -133,7 +133,7 @@ def _fork(asked: dict[str, Any]) -> int:
     """0 in the fork, which is then a process of the node. Raises OSError."""
     pid = os.fork()
     if pid:
-        # Here too: whoever is told the pid may signal its group at once.
+        # Here too: whoever gets the pid may signal its group at once.
         try:
             os.setpgid(pid, pid)
         except OSError:
@@ -154,7 +154,7 @@ def _fork(asked: dict[str, Any]) -> int:
 
 
 def _serve(connection: socket.socket) -> dict[str, Any] | None:
-    """Answers requests; in a fork returns what that is to become. None: nobody asks any more."""
+    """Answers requests; in a fork returns what that is to become. None: the other side has gone."""
     parent = os.getpid()
     while message := connection.recv(_MOST_BYTES):
         asked = json.loads(message)

@@ -167,7 +167,7 @@ class _Line:
 
 class _Server:
     def __init__(self, marks: Mapping[str, str], code: PythonCode | None) -> None:
-        """code: what it will be told to load. Raises OSError."""
+        """code: what it will have to load. Raises OSError."""
         python = code.python if code else launcher.INTERPRETER
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(_SESSIONS)]
         numbers = [theirs.fileno() for _, theirs in pairs]

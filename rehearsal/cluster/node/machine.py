@@ -24,7 +24,7 @@ class Machine:
     """A key of rehearsal.cluster.silicon.models; None: no GPUs."""
     gpu_count: int = 0
     driver_version: str = ""
-    """Empty: nobody installs a driver."""
+    """Empty: no driver is installed."""
     driver_after_s: float = 0.0
     """Seconds from the node's first moment to its driver; 0: it is in the image."""
     driver_by_installer: bool = False
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def driver_in_image(self) -> bool:
-        """Whether nobody has to load one: it is there after each boot."""
+        """Whether none has to be loaded: it is there after each boot."""
         return bool(self.driver_version) and not self.driver_by_installer
 
     @property
@@ -54,7 +54,7 @@ class Machine:
     def nvidia_by_default(self) -> bool:
         """Whether containerd's default runtime is `nvidia`.
 
-        nodeadm makes it so on EKS. `nvidia-ctk runtime configure` does not, unless it is told to:
+        nodeadm makes it so on EKS. `nvidia-ctk runtime configure` does not, unless asked to:
         on other machines a container has NVIDIA's runtime by its runtime class, or gets its GPUs
         by CDI. Source: NVIDIA Container Toolkit docs, "Installing", containerd for Kubernetes.
         """

@@ -23,8 +23,8 @@ _KILL_S = 10.0
 def stop(record: Recorded, *, grace_s: float = _GRACE_S) -> None:
     """Ends the process: SIGTERM to its group; after grace_s SIGKILL to it and its descendants.
 
-    Returns when all have ended and the record is removed. A record whose pid belongs to another
-    process by now is removed, and that process is not touched. Raises StillRunning for a process
+    Returns when all have ended and the record is removed. A record whose pid now belongs to another
+    process is removed, and that process is not touched. Raises StillRunning for a process
     that survives SIGKILL.
     """
     _stop((record,), grace_s)

@@ -32,7 +32,7 @@ def difference(
     force_new, delete_before_replace, sets, keeps, keeps_whole: as in
     `resources.Resource`. named_by: the property that holds the name. unasked: path and value of
     each property that only the state has.
-    state: the outputs. What the program adds and the state has already is no change: bridged
+    state: the outputs. What the program adds and the state has already is not a change: bridged
     providers compare with the state.
     If the program sets the name and does not change it, the old resource must be deleted before its
     replacement is created.
@@ -41,7 +41,7 @@ def difference(
     for path, kind, value in _changes(unwrap(dict(old)), unwrap(dict(new)), "", "", sets):
         plain = _without_indices(path)
         kept = path in keeps_whole or _covers(keeps, plain)
-        # A list that is stated with fewer elements is no property left out.
+        # A list that is stated with fewer elements is not a property left out.
         if kind == "delete" and kept and not _ELEMENT.search(path):
             continue
         if kind == "add" and _has(_at(state or {}, path), value):
@@ -94,7 +94,7 @@ def _changes(
                 sets,
             )
     elif old is None:
-        # An added empty list or object is no change.
+        # An added empty list or object is not a change.
         if new not in ({}, []):
             yield path, "add", new
     elif new is None:

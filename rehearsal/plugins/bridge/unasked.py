@@ -2,7 +2,7 @@
 
 Pulumi's bridged providers compare a program with the *state*, not with the inputs of the last run.
 A block that the cloud filled in, and that the provider's schema does not mark as computed, is
-therefore to be removed by the next `up`, though nobody changed anything: for example a3's local
+therefore to be removed by the next `up`, though nothing was changed: for example a3's local
 SSDs, `4 -> null # forces replacement` (mozilla/terraform-modules #464).
 """
 

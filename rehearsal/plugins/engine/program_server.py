@@ -54,7 +54,7 @@ class _Run:
     """The pidfd: readable when the program has ended."""
     imported: int
     """The pipe through which a program tells what it has imported."""
-    told: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
 
 class _Server:
@@ -149,7 +149,7 @@ class _Server:
 
     def _learn(self, run: _Run) -> None:
         chunk = os.read(run.imported, 65536)
-        run.told += chunk
+        run.received += chunk
         if not chunk:
             self._selector.unregister(run.imported)
 
@@ -157,7 +157,7 @@ class _Server:
         _, status = os.waitpid(run.pid, 0)
         try:
             while chunk := os.read(run.imported, 65536):
-                run.told += chunk
+                run.received += chunk
         except BlockingIOError:
             pass  # a process that the program has forked lives on
         self._runs.remove(run)
@@ -172,7 +172,7 @@ class _Server:
         run.host.close()
         os.close(run.imported)
         os.close(run.ended)
-        _import(run.told.decode().split(), self._project)
+        _import(run.received.decode().split(), self._project)
 
 
 def _become(
@@ -250,11 +250,11 @@ def _files(package: str) -> _Files:
 def _would_import(project: Mapping[str, _Files], argv: Sequence[str]) -> bool:
     """Whether a program would import these packages as they were imported here.
 
-    It would not if a file has changed, or if a directory that it is told of, and may put on
+    It would not if a file has changed, or if a directory that it is given, and may put on
     sys.path, has another package of the same name.
     """
-    told = (Path(part) for part in argv if os.sep in part)
-    directories = {path if path.is_dir() else path.parent for path in told}
+    given = (Path(part) for part in argv if os.sep in part)
+    directories = {path if path.is_dir() else path.parent for path in given}
     others = (
         directory / f"{package}{end}"
         for directory in directories

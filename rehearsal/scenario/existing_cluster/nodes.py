@@ -1,4 +1,4 @@
-"""The Node objects of an existing cluster, as kubelets that nobody's cloud manages register them.
+"""The Node objects of an existing cluster, as kubelets without a cloud provider register them.
 
 GPU model and number of GPUs and nodes are those that the stack file's pools name. Driver, runtime
 and system are those of a GPU image for Kubernetes: driver and container toolkit are installed, and

@@ -1,6 +1,6 @@
 """Every object of a cluster, so that two moments can be compared object by object.
 
-Left out is only what changes by itself in a cluster that nobody touches:
+Left out is only what changes by itself in an idle cluster:
 
 - `metadata.resourceVersion`, `.managedFields`, `.generation`: count writes, not contents. `uid` is
   compared: an object that was deleted and made again is not the same.

@@ -121,7 +121,7 @@ def _no_region(region: str) -> CloudError:
     """What EC2 answers in a region that is not enabled for the account."""
     return aws_error(
         "AuthFailure",
-        f"AWS was not able to validate the provided access credentials ({region} is no region of "
-        "this account)",
+        f"AWS was not able to validate the provided access credentials ({region} is not a region "
+        "of this account)",
         code=401,
     )

@@ -41,7 +41,7 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a container of cluster-autoscaler is told."""
+    """The settings of a container of cluster-autoscaler."""
 
     identity: PodIdentity
     tags: tuple[str, ...]

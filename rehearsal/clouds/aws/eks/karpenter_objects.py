@@ -33,7 +33,7 @@ _GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What Karpenter's container is told."""
+    """The settings of Karpenter's container."""
 
     identity: PodIdentity
     cluster: str

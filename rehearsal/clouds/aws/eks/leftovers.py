@@ -20,7 +20,7 @@ from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 
 
 def leave_of_nodes(context: Context, item: NodeGroupRecord, cluster: JsonObject) -> None:
-    """The CNI's interfaces, which nobody removes when node and CNI end together."""
+    """The CNI's interfaces, which nothing removes when node and CNI end together."""
     lasts_s = account_of(context).leftovers_s
     if lasts_s <= 0:
         return

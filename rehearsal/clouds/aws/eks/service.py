@@ -134,7 +134,7 @@ def _no_region(region: str) -> CloudError:
     """What EKS answers in a region that is not enabled for the account."""
     return aws_error(
         "UnrecognizedClientException",
-        f"The security token included in the request is invalid ({region} is no region of this "
+        f"The security token included in the request is invalid ({region} is not a region of this "
         "account)",
         code=403,
     )

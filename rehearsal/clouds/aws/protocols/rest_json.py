@@ -106,9 +106,9 @@ def body_of(request: Request) -> JsonObject:
     try:
         found = json.loads(request.body)
     except ValueError as e:
-        raise aws_error("SerializationException", f"the body is no JSON: {e}") from None
+        raise aws_error("SerializationException", f"the body is not JSON: {e}") from None
     if not isinstance(found, dict):
-        raise aws_error("SerializationException", "the body is no JSON object")
+        raise aws_error("SerializationException", "the body is not a JSON object")
     return found
 
 

@@ -37,7 +37,7 @@ _OUR_NAMES = {theirs: ours for ours, theirs in models.SERVICES.items()} | {
     # Service Quotas signs by another name than botocore calls it.
     "servicequotas": "service-quotas"
 }
-# Two services that sign as one, and are told apart by the API version of a request.
+# Two services that sign as one, and are distinguished by the API version of a request.
 _SHARED = "elasticloadbalancing"
 _BY_VERSION = {"2012-06-01": "elb", "2015-12-01": "elbv2"}
 

@@ -72,7 +72,7 @@ _REFUSALS: Mapping[str, _Refusals] = {
 
 
 def read(request: Request) -> Signature | None:
-    """None where the header is no signature of this version."""
+    """None where the header is not a signature of this version."""
     match = _HEADER.fullmatch(request.headers.get("authorization", "").strip())
     if match is None:
         return None

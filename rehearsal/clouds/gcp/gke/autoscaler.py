@@ -29,7 +29,7 @@ class Autoscaler:
         for key, item in self._context.store.items(CLUSTERS):
             if item["cluster"]["status"] != "RUNNING":
                 continue
-            # A queued pool grows for ProvisioningRequests, which nobody makes here.
+            # A queued pool grows for ProvisioningRequests, which nothing creates here.
             pools = pools_of(self._context.store, key)
             scaled = [p for p in pools if limits_of(p) and not is_queued(p["pool"])]
             if scaled:

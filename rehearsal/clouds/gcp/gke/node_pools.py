@@ -319,7 +319,7 @@ class NodePools:
                     inner, empty = _WRAPPED[field]
                     config[field] = (value or {}).get(inner, empty)
                     # gcloud's reference, --resource-labels of node-pools update: the nodes are
-                    # created anew.
+                    # recreated.
                     item["generation"] += field == "resourceLabels"
                 elif field == "diskSizeGb":
                     config[field] = int(value)

@@ -261,7 +261,7 @@ def _machine(pool: JsonObject, index: int, faults: Faults | None) -> JsonObject 
         "cloud": "gke",
         "gpu_model": GPU_MODELS[gpu["acceleratorType"]],
         "gpu_count": int(gpu["acceleratorCount"]),
-        # None: nobody installs a driver.
+        # None: no driver is installed.
         "driver_version": _driver(config, asked),
         "driver_by_installer": asked == "INSTALLATION_DISABLED",
         "driver_after_s": driver_delay.seconds(os.environ),

@@ -75,7 +75,7 @@ def reservation_of(context: Context, owner: str, zone: str, name: str) -> JsonOb
     if listed is None:
         raise not_simulated(
             "Without `reservations` in google-account.json there is one for whatever a node pool "
-            "asks for, and nobody knows which."
+            "asks for, and it is not known which."
         )
     users = [_Use(item) for _, item in context.store.items(NODE_POOLS)]
     found = next(

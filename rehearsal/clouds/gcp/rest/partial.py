@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[(),/]|[^(),/\s]+")
 
 
 def parse(text: str) -> Mask:
-    """Raises CloudError 400 for text that is no field mask."""
+    """Raises CloudError 400 for text that is not a field mask."""
     tokens = _TOKEN.findall(text)
     mask = _list(tokens, text)
     if tokens or not mask:

@@ -30,7 +30,7 @@ class Template:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """What of the path is no variable: every other piece of the split."""
+        """What of the path is not a variable: every other piece of the split."""
         return tuple(_VARIABLE.split(self.path)[::3])
 
 

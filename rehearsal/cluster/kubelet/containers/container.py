@@ -241,7 +241,7 @@ class Container:
             self.process.send(signal.SIGKILL)
 
     def lose(self) -> None:
-        """SIGKILL: the node goes down, after which nobody knows how the process ended."""
+        """SIGKILL: the node goes down, after which it is not known how the process ended."""
         self._lost = True
         self.kill()
 

@@ -188,7 +188,7 @@ def program(
 def _in_place(argv: tuple[str, ...]) -> tuple[str, ...]:
     """The command line, with `exec` before a single program of `sh -c`.
 
-    The images' shells become it without being told; this machine's may be dash, which would wait
+    The images' shells become it by themselves; this machine's may be dash, which would wait
     for it, so that it would neither get the container's signals nor be found by its pid.
     """
     match argv:

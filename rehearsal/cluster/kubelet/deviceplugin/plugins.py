@@ -262,7 +262,7 @@ class DevicePlugins:
             return
         self._ledger.devices[resource] = dict.fromkeys(known, False)
         if timer := self._forgetting.pop(resource, None):
-            timer.cancel()  # of a plugin before, which nobody could cancel any more
+            timer.cancel()  # an earlier plugin's, which could not be cancelled any more
         self._forgetting[resource] = asyncio.get_running_loop().call_later(
             self._stopped_ttl_s, self._forget, resource
         )

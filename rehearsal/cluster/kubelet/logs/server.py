@@ -204,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
         output.touch(mode=0o600)
         try:
             process = served.execute(container, command, output)
-        except Exception as e:  # noqa: BLE001 - told to whoever asked, whatever it is
+        except Exception as e:  # noqa: BLE001 - answered to whoever asked
             self._refuse(500, f"{command[:1]} cannot be started in container {container!r}: {e}")
             return
         try:

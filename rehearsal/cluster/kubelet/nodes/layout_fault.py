@@ -92,7 +92,7 @@ class LayoutFault:
                 self._record.unlink()
             return
         mark = {"gpu": fault.gpu, "profile": fault.profile, "config": labels.get(_CONFIG)}
-        # Without MIG mode (mig-manager has applied all-disabled) there is no layout to be wrong.
+        # Without MIG mode (mig-manager has applied all-disabled) no layout can be wrong.
         if applied == mark or not silicon.load(self._node.files.silicon).gpus[fault.gpu].mig:
             return
         silicon.repartition(self._node.files.silicon, fault.gpu, [fault.profile])

@@ -450,7 +450,7 @@ class SimulatedNode:
                 if e.status == 404:
                     return  # deleted; the watch will report it
                 # A conflict, too, is tried again: there are other writers. Where another node has
-                # its name by now, the watch reports that.
+                # its name now, the watch reports that.
                 _log.warning("node %s: status refused: %s", self.name, e)
                 await self._again(tries)
                 tries += 1

@@ -121,7 +121,7 @@ class PodRun:
     async def lose(self) -> None:
         """The node goes down: kills the processes.
 
-        A pod that is not over starts anew when the node is ready, as in a new sandbox.
+        A pod that is not over restarts when the node is ready, as in a new sandbox.
         """
         if self._living is None or self._living.done():
             return
@@ -475,7 +475,7 @@ class PodRun:
             if e.status == 404:
                 return  # deleted; the watch will report it
             # A conflict, too, is tried again: there may be other writers. Where another pod has
-            # its name by now, the watch reports that.
+            # its name now, the watch reports that.
             raise
         self._written = _without_times(status)
         # The next write compares conditions with these; the watch may deliver them too late.

@@ -1,6 +1,6 @@
 """NVIDIA's operands of one node without processes; kwok keeps the status of their pods.
 
-What they are told is read from their pods: layouts, sharing and MIG strategy.
+Their settings are read from their pods: layouts, sharing and MIG strategy.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SimulatedOperands:
             self.look()
 
     def restart(self, programs: frozenset[str]) -> None:
-        """Starts the operands anew whose image contains one of `programs`."""
+        """Restarts the operands whose image contains one of `programs`."""
         for pod in self._pods.values():
             if any(program in pod["spec"]["containers"][0]["image"] for program in programs):
                 name = str(_operand(pod))
@@ -147,8 +147,8 @@ class SimulatedOperands:
         silicon = await self._api.run(state.load, self._node.files.silicon)
         for name, (identity, pod) in found.items():
             running = {**self._clients.processes, name: identity}
-            told = await self._api.run(self._settings, pod)
-            self._clients = clients.after(self._clients, running, silicon, told)
+            settings = await self._api.run(self._settings, pod)
+            self._clients = clients.after(self._clients, running, silicon, settings)
         gone = {k: v for k, v in self._clients.processes.items() if k in found}
         if gone != self._clients.processes:
             nothing = clients.Settings(strategy="none", sharing={}, machine="")

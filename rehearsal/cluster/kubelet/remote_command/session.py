@@ -53,7 +53,7 @@ class Session:
             self._send(_STATUS + status(process.returncode))
             self._write(websocket.frame(websocket.CLOSE, (1000).to_bytes(2)))
         except (websocket.Ended, OSError):
-            pass  # nobody listens any more
+            pass  # the other side has gone
 
     def _copy(self, file: BufferedReader) -> None:
         while data := file.read(_CHUNK):

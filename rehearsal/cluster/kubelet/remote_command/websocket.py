@@ -18,7 +18,7 @@ _LONGEST: Final = 1 << 20
 
 
 class Ended(Exception):
-    """The other side has gone, or sends what is no frame."""
+    """The other side has gone, or sends what is not a frame."""
 
 
 def accept(key: str) -> str:

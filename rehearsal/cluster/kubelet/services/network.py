@@ -94,8 +94,8 @@ class ServiceNetwork:
         of = service["metadata"]
         path = path_of("v1", "services", of["name"], of["namespace"])
         # The uid is a precondition: another Service of this name has another address.
-        told = {"uid": of["uid"], "annotations": {ADDRESS: address}}
-        await self._api.run(self._api.client.patch, path, {"metadata": told})
+        shown = {"uid": of["uid"], "annotations": {ADDRESS: address}}
+        await self._api.run(self._api.client.patch, path, {"metadata": shown})
         if service["spec"].get("type") == "LoadBalancer":
             ingress = {"ip": address, "ipMode": "Proxy"}
             body = {

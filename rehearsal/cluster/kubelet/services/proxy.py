@@ -1,7 +1,7 @@
 """Listens for every Service and passes connections on to its pods, in turn.
 
 A Service's clusterIP leads nowhere on this machine. It gets an address of the cluster's loopback
-block instead, told by the annotation ADDRESS, and as its load balancer's where it has one.
+block instead, shown by the annotation ADDRESS, and as its load balancer's where it has one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ FEATURE_DISCOVERY: Final = "gpu-feature-discovery"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What both are told."""
+    """The settings of both."""
 
     strategy: str
     """none, single or mixed."""

@@ -1,7 +1,7 @@
 """nvidia-mig-manager: what it does to its node after a change of the label `nvidia.com/mig.config`.
 
 Its steps are a generator: each yields what is to be done, and gets the node as it is afterwards.
-That it has the validator's pod made anew is left out.
+That it has the validator's pod recreated is left out.
 Source: NVIDIA/mig-parted v0.13.1, pkg/mig/reconfigure/reconfigure.go, cmd/nvidia-mig-manager.
 """
 

@@ -136,7 +136,7 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     if full["cloudProvider"] != "aws":
         problems.append(("cloudProvider", "the rehearsal simulates this chart for aws only"))
     problems += [
-        (f"extraArgs.{name}", "is no flag of cluster-autoscaler that the rehearsal knows")
+        (f"extraArgs.{name}", "is not a flag of cluster-autoscaler that the rehearsal knows")
         for name in full["extraArgs"]
         if name.partition("_")[0] not in _FLAGS
     ]

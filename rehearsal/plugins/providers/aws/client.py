@@ -100,11 +100,11 @@ class AwsClient:
             ),
             **self._keys,
         )
-        client.meta.events.register_first(f"needs-retry.{service}", _end_when_nobody_listens)
+        client.meta.events.register_first(f"needs-retry.{service}", _raise_if_unreachable)
         return client
 
 
-def _end_when_nobody_listens(caught_exception: Exception | None = None, **_: Any) -> None:
+def _raise_if_unreachable(caught_exception: Exception | None = None, **_: Any) -> None:
     """Raises CloudUnreachable: a rehearsal that has stopped does not come back by itself."""
     from botocore.exceptions import EndpointConnectionError
 

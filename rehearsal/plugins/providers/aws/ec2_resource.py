@@ -11,7 +11,7 @@ from rehearsal.plugins.providers.aws.calls import region_of, retag_ec2, seen_tag
 
 
 class Ec2Resource(Resource):
-    """Tags change in place, and are told as inputs where they were asked for."""
+    """Tags change in place, and are shown as inputs where the program stated them."""
 
     keeps_of_inputs: Sequence[str] = ("region",)
     """Inputs that EC2 does not tell."""

@@ -20,7 +20,7 @@ def config_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Differe
         return Difference(changes=False)
     before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
     if before is not None or after is not None:
-        # The identifier alone names the cluster; adding or removing it is no change of cluster.
+        # The identifier alone names the cluster; adding or removing it does not change the cluster.
         replaces = (
             ["clusterIdentifier"]
             if before is not None and after is not None and before != after
