@@ -164,7 +164,7 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
     if scaled.min == 0 and scaled.wake is None and stated.has((*at, "wake")):
         yield refuse(
             (*at, "min"),
-            "without a replica nothing measures this metric, so that nobody would ever start one",
+            "without a replica nothing measures this metric, so none would ever be started",
             "add wake: PromQL of something outside the pods, such as a gateway's requests; or "
             "write 1 or more",
             _KEDA,
@@ -253,7 +253,7 @@ def plan_autoscaling(
         if most > places:
             yield refuse(
                 (*at, "max"),
-                f"{most} replicas never find a place: {why}",
+                f"{most} replicas never fit: {why}",
                 f"write {places} or less, or partitions"
                 if places
                 else "give the pool more nodes, or partitions",
@@ -264,7 +264,7 @@ def plan_autoscaling(
     if most is None:
         return None
     if scaled.max == "partitions" and max(scaled.min, 1) > most:
-        left = "are left for it" if others else f"find a place: {why}"
+        left = "are left for it" if others else f"fit: {why}"
         yield refuse(
             (*at, "min"),
             f"{max(scaled.min, 1)} replicas are more than the {most} that {left}",

@@ -431,7 +431,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "GKE encrypts every Secret anew; nodes and pods stay; to take the key away changes nothing",
+        "GKE re-encrypts every Secret; nodes and pods stay; to take the key away changes nothing",
         "google-beta: updated in place",
         {"cluster.secrets_key": "database_encryption"},
     ),

@@ -125,7 +125,7 @@ def _check_somebody_administers(entries: Iterable[AccessEntryPlan]) -> Checked[N
     if not any(entry.administers for entry in entries):
         yield refuse(
             ("cluster", "access", "creator_admin"),
-            "nobody would administer the cluster, not even `pulumi up`, which makes objects in it",
+            "the cluster would have no administrator, not even `pulumi up`, which needs one",
             f"give whoever runs it an entry with {CLUSTER_ADMIN} and without namespaces, or leave "
             "creator_admin out",
             "EKS API, CreateAccessConfigRequest.bootstrapClusterCreatorAdminPermissions",

@@ -19,7 +19,7 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
             )
         if asked.alerts and asked.alertmanager is None:
             found.append(
-                f"{at} alerts are seen in Prometheus and notify nobody; write alertmanager: "
+                f"{at} alerts are seen in Prometheus only and notify no one; write alertmanager: "
                 "{config_secret: …}"
             )
         if asked.dashboards and asked.grafana is None:

@@ -125,7 +125,7 @@ def check_operator(
         if name not in known:
             yield refuse(
                 (_AT, "dcgm_exporter", "metrics", i),
-                f"{name} is no field of DCGM that the catalog knows; the exporter would not start",
+                f"{name} is not a known field of DCGM; the exporter would not start",
                 nearest(name, tuple(known)),
                 next(iter(known.values())).source,
             )

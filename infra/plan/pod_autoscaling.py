@@ -108,14 +108,14 @@ def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]
     if scaled.min == 0:
         yield refuse(
             (*at, "min"),
-            "with prometheus-adapter there is no way to no replica and back",
+            "with prometheus-adapter replicas cannot go to zero and back",
             "write 1 or more, or pod_autoscaling: {by: keda}",
             "Kubernetes docs, feature gate HPAScaleToZero",
         )
     if scaled.metric == "query":
         yield refuse(
             (*at, "metric"),
-            "prometheus-adapter is told of metrics of pods, and a query is of all of them",
+            "prometheus-adapter reads metrics of single pods, and a query is of all of them",
             "write queue-time, requests-waiting or cache-usage, or pod_autoscaling: {by: keda}",
             "kubernetes-sigs/prometheus-adapter, docs/config.md",
         )

@@ -38,7 +38,7 @@ def ask_rights(
     )
     if isinstance(refused, NotAnswered):
         refused = NotAnswered(
-            why=f"{refused.why}; so nobody knows whether rights are missing", remedy=refused.remedy
+            why=f"{refused.why}; whether rights are missing is not known", remedy=refused.remedy
         )
     asked = len({action for group in every for action in group.actions})
     return CallerRights(principal=principal, refused=refused, asked=asked)

@@ -83,7 +83,7 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
         found[fleet.pod_autoscaling.namespace] = "write another pod_autoscaling.namespace"
     for one in fleet.deployments:
         if one.asked.create_namespace and one.asked.namespace != "default":
-            found[one.asked.namespace] = "write create_namespace: false at its workloads"
+            found[one.asked.namespace] = "set create_namespace: false for its workloads"
     return found
 
 

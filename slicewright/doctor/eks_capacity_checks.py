@@ -100,7 +100,7 @@ def _of_pool(
     if not of_kind:
         yield fails(
             what,
-            "is no capacity block" if wants_block else "is a capacity block's",
+            "is not a capacity block" if wants_block else "is a capacity block's",
             f"write mode: {'reservation' if wants_block else 'capacity-block'} as capacity",
         )
         return

@@ -31,7 +31,7 @@ def _reserved(session: GoogleSession, place: Place) -> Answer[Reserved | None]:
         return found
     held = found.get("specificReservation")
     if held is None:
-        return NotAnswered(why="it is no reservation of single machines")
+        return NotAnswered(why="it is not a reservation of single machines")
     properties = held.get("instanceProperties", {})
     return Reserved(
         machine_type=properties.get("machineType", ""),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 COLUMNS = 100
 TAB = 4
 # Where a compiler's or checker's mark belongs to a line, it is not counted, as ruff does not.
-_MARK = re.compile(r"  # (?:type: ignore\[[\w-]+\]|noqa: [A-Z]+\d+)$")
+_MARK = re.compile(r"  # (?:type: ignore\[[\w,-]+\]|noqa: [A-Z]+\d+)$")
 # A URL, a pattern or a name of somebody else's cannot be broken.
 _LONG_WORD = re.compile(r"\S{65,}")
 SOURCES = ("*.py", "*.c", "*.h", "*.go", "*.js", "Makefile")

@@ -148,11 +148,11 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
             "is there twice, and EKS associates a policy with an entry once",
         ),
         (f"{{entries: [{{principal: '{ML}', policies: [{{name: AmazonEKSRoot}}]}}]}}", "AmazonEKS"),
-        ("{creator_admin: false}", "nobody would administer the cluster, not even `pulumi up`"),
+        ("{creator_admin: false}", "the cluster would have no administrator, not even `pulumi up`"),
         (
             f"{{creator_admin: false, entries: [{{principal: '{ML}', policies: "
             "[{name: AmazonEKSClusterAdminPolicy, namespaces: [a]}]}]}",
-            "nobody would administer the cluster",
+            "the cluster would have no administrator",
         ),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_window_of_enough_hours_is_accepted(
         (recurring("RRULE:FREQ=DAILY", 4), "is not a recurrence rule of at most one window a day"),
         (recurring("FREQ=DAILY;BYHOUR=3", 4), "BYHOUR: not of a rule that recurs at most once"),
         (recurring("FREQ=DAILY", 0), "is not after the start"),
-        (recurring("FREQ=DAILY", 4).replace("03T04", "32T04"), "is no time"),
+        (recurring("FREQ=DAILY", 4).replace("03T04", "32T04"), "is not a time"),
         (recurring("FREQ=DAILY", 4).replace("2026", "9999"), "is not a time between 2014 and 2999"),
         (recurring("FREQ=DAILY", 4).replace("04:00:00Z", "04:00:00+01:00"), "is not a time in UTC"),
     ],

@@ -204,7 +204,7 @@ def test_two_workloads_cannot_both_take_what_is_left() -> None:
 
 def test_more_than_the_partitions_hold_is_refused_with_their_number() -> None:
     said = refusal(written(("max", 8)))
-    assert "8 replicas never find a place: pool a100-40gb has 7 nvidia.com/mig-1g.5gb" in said
+    assert "8 replicas never fit: pool a100-40gb has 7 nvidia.com/mig-1g.5gb" in said
     assert "write 7 or less, or partitions" in said
 
 
@@ -223,7 +223,7 @@ def test_more_than_processors_allow_is_refused_with_their_number() -> None:
 
 def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
     said = refusal(written(("min", 8), ("max", "partitions")))
-    assert "workloads[0].autoscaling.min: 8 replicas are more than the 7 that find a place" in said
+    assert "workloads[0].autoscaling.min: 8 replicas are more than the 7 that fit" in said
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_it_is_started_as_in_s4_with_a_certificate_that_is_verified() -> None:  
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"min": 0, "wake": "sum(a)"}, "there is no way to no replica and back"),
+        ({"min": 0, "wake": "sum(a)"}, "replicas cannot go to zero and back"),
         ({"fallback": {"failures": 2}}, "is KEDA's: without an answer"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_query_of_all_pods_is_not_a_metric_of_pods() -> None:
     server = raw["workloads"][1]
     server["autoscaling"] = {"metric": "query", "query": "sum(a)", "target": 3}
     raw["workloads"] = [server]
-    with pytest.raises(spec.SpecError, match="told of metrics of pods"):
+    with pytest.raises(spec.SpecError, match="reads metrics of single pods"):
         planned(raw)
     server["autoscaling"] = {"metric": "cache-usage", "target": 80}
     metric = values.pod_metric(planned(raw).deployments[0])

@@ -146,7 +146,7 @@ MISTAKES: Mapping[str, Mistake] = {
     "a version as a key": eks(
         POOL,
         f"        labels: {{1.30: x}}\n{POOL}",
-        ':8: node_pools[0].labels."1.30" (pool a): the key is no string in YAML; write',
+        ':8: node_pools[0].labels."1.30" (pool a): the key is not a string in YAML; write',
     ),
     "a merge twice": eks(
         "cloud: eks",

@@ -325,7 +325,7 @@ def test_s4_is_scaled_to_as_many_as_its_gpu_has_partitions() -> None:  # S4-23, 
     assert one.awaited
     raw = written("s4-autoscaling")
     raw["workloads"][0]["autoscaling"]["max"] = 8
-    assert "8 replicas never find a place: pool a100-40gb has 7 nvidia.com/gpu" in refusal(raw)
+    assert "8 replicas never fit: pool a100-40gb has 7 nvidia.com/gpu" in refusal(raw)
 
 
 def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60

@@ -210,7 +210,7 @@ class Reader:
                 return
             if found.value is not None and json.dumps(found.value) == text:
                 return  # 8 and true: the engine writes them as they stand
-            reason = "the key is no string in YAML"
+            reason = "the key is not a string in YAML"
             instead = f"write {json.dumps(text, ensure_ascii=False)} in quotes"
         self.problems.append(
             Problem(

@@ -17,7 +17,7 @@ _Minutes = Annotated[
         minimum=1,
         maximum=1440,
         unit="minute",
-        why_maximum="a GPU node that nobody uses for a day is a day's bill",
+        why_maximum="a GPU node that is unused for a day costs a day",
         source=_FAQ,
         alternative="scale_down: {enabled: false}",
     ),
@@ -142,7 +142,7 @@ class Karpenter(SpecModel):
             minimum=1,
             maximum=1440,
             unit="minute",
-            why_maximum="a GPU node that nobody uses for a day is a day's bill",
+            why_maximum="a GPU node that is unused for a day costs a day",
             source=_DISRUPTION,
         ),
     ] = 10

@@ -33,7 +33,8 @@ class _UtcTime(Pattern):
         try:
             at = datetime.fromisoformat(value)
         except ValueError as e:
-            raise ConstraintError(f"{{value}} is no time: {e}", self.instead, self.source) from None
+            reason = f"{{value}} is not a time: {e}"
+            raise ConstraintError(reason, self.instead, self.source) from None
         if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
             raise ConstraintError(
                 f"{{value}} is not a time between {_FIRST_YEAR} and {_LAST_YEAR}",

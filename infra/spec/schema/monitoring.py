@@ -126,7 +126,7 @@ class PrometheusStack(_Operated):
             minimum=1,
             maximum=365,
             unit="day",
-            why_maximum="one Prometheus with one volume is no archive",
+            why_maximum="one Prometheus with one volume is not an archive",
             source=OWN_LIMIT,
         ),
     ] = 10

@@ -158,7 +158,7 @@ def test_a_block_tells_when_it_ends_and_cannot_be_made_larger() -> None:
 def test_an_ordinary_reservation_is_no_block() -> None:
     (found,) = of(fleet_of(BLOCK), THERE)
     assert (found.found, found.remedy) == (
-        "is no capacity block",
+        "is not a capacity block",
         "write mode: reservation as capacity",
     )
 
