@@ -54,7 +54,7 @@ def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
     """
     return (
         bool(mig_config)
-        and not node.told
+        and not node.assigned
         and not _phase(node)
         and node.mig_config != mig_config
         and node.mig_config == node.verified_layout != ""

@@ -103,7 +103,7 @@ def test_once_the_new_layout_is_set_a_difference_is_what_it_seems(
         # Somebody has changed the label.
         {"mig_config": "all-7g.80gb"},
         # After an undo the agent does not know the name of what it must find.
-        {"told": "{}"},
+        {"assigned": "{}"},
         {"layout_change": "nonsense"},
         {"layout_change": json.dumps(["Draining"])},
     ],
