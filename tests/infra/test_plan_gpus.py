@@ -331,11 +331,19 @@ def test_a_chart_that_the_catalog_does_not_know_is_noted() -> None:
 
 
 def test_it_is_noted_where_it_is_not_known_whether_mps_comes_up() -> None:
+    """Where all pools share alike, NVIDIA's MPS daemon has their config by default."""
     newer = "gpu_operator: {mig_strategy: single, device_plugin: {version: v0.20.2}}\n"
-    on_eks = planned(EKS + newer, machine_type="g5.xlarge", sharing={"mode": "mps", "replicas": 4})
-    assert any("brings MPS up" in note for note in plan.notes(on_eks))
-    on_gke = planned(GKE, sharing={"mode": "mps", "replicas": 4})
-    assert not any("brings MPS up" in note for note in plan.notes(on_gke))
+    mps = {"mode": "mps", "replicas": 4}
+    alone = planned(EKS + newer, machine_type="g5.xlarge", sharing=mps)
+    assert not any("MPS daemon does not get" in note for note in plan.notes(alone))
+    whole = "- {name: b, machine_type: g5.xlarge, nodes: {count: 1}}\n"
+    mixed = planned(EKS + whole + newer, machine_type="g5.xlarge", sharing=mps)
+    assert any(
+        note.startswith("pool a:") and "MPS daemon does not get" in note
+        for note in plan.notes(mixed)
+    )
+    on_gke = planned(GKE, sharing=mps)
+    assert not any("MPS daemon does not get" in note for note in plan.notes(on_gke))
 
 
 def test_prices_are_of_the_fleets_own_region_or_unknown() -> None:

@@ -11,7 +11,9 @@ from kubeapi import ApiError
 from rehearsal.cluster.gpu_operator import controller
 from rehearsal.cluster.gpu_operator.controller import Operator
 
-GPU = {"rehearsal.slicewright.io/machine": "{}"}
+NFD = {"feature.node.kubernetes.io/kernel-version.full": "6.1"}
+GPU = {**NFD, "feature.node.kubernetes.io/pci-10de.present": "true"}
+"""Labels that Node Feature Discovery gives any node, and one with a GPU of NVIDIA's."""
 IMAGE = {"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"}
 OPERANDS = ("devicePlugin", "gfd", "validator", "dcgmExporter", "migManager")
 POLICY: dict[str, Any] = {
@@ -50,18 +52,12 @@ class Api:
         return self.patch(f"{path}/{body['metadata']['name']}", body)
 
 
-def reconciled(annotations: dict[str, str] | None, *, kernel: str = "6.1") -> tuple[Operator, Api]:
-    """An operator after two passes, in a cluster with one node, or without any."""
+def reconciled(labels: dict[str, str] | None) -> tuple[Operator, Api]:
+    """An operator after two passes, in a cluster with one node of these labels, or without any."""
     nodes = {}
-    if annotations is not None:
+    if labels is not None:
         nodes["n"] = {
-            "metadata": {
-                "name": "n",
-                "uid": "n",
-                "resourceVersion": "1",
-                "annotations": annotations,
-            },
-            "status": {"nodeInfo": {"kernelVersion": kernel}},
+            "metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels},
         }
     api = Api(nodes)
     operator = Operator(api, "ns")  # type: ignore[arg-type]
@@ -84,13 +80,13 @@ def daemon_sets(api: Api) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "kernel", "reason"),
-    [(None, "", "NFDLabelsMissing"), ({}, "", "NFDLabelsMissing"), ({}, "6.1", "NoGPUNodes")],
+    ("labels", "reason"),
+    [(None, "NFDLabelsMissing"), ({}, "NFDLabelsMissing"), (NFD, "NoGPUNodes")],
 )
 def test_without_a_gpu_node_it_is_ready_and_says_why_nothing_runs(
-    annotations: dict[str, str] | None, kernel: str, reason: str
+    labels: dict[str, str] | None, reason: str
 ) -> None:
-    _, api = reconciled(annotations, kernel=kernel)
+    _, api = reconciled(labels)
     assert condition(api, "Ready")[:2] == ("True", reason)
     assert condition(api, "Error") == ("False", "Ready", "")
     assert daemon_sets(api) == set()
@@ -124,8 +120,7 @@ def test_with_every_operand_ready_it_is_reconciled() -> None:
 
 
 def test_labels_that_a_conflict_refused_are_written_in_a_pass_that_follows_at_once() -> None:
-    metadata = {"name": "n", "uid": "n", "resourceVersion": "1", "annotations": GPU}
-    node = {"metadata": metadata, "status": {"nodeInfo": {"kernelVersion": "6.1"}}}
+    node = {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": GPU}}
     api = Api({"n": node})
     refusals = [ApiError(409, {})]
 
