@@ -24,22 +24,30 @@ from infra.plan import ChangeEffect, buildable
 from infra.spec.schema.constraints import Cidr, DnsLabel, IntRange, Pattern, QualifiedName
 from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
 from infra.spec.schema.pools import Autoscaled, Fixed
+from rehearsal.clouds.aws.eks.addons import ADDON_VERSIONS
+from rehearsal.clouds.aws.iam import ACCOUNT
 
 _LEFT_OUT = frozenset(
     {
         # In the cluster alone.
         *("gpu_operator", "fractional", "workloads", "node_agent", "image", "admin_groups"),
         *("metrics_from", "verify_timeout_minutes", "allow_unlisted", "node_pools.rollout"),
-        # There before.
-        *("cluster.existing", "cluster.pod_identities"),
-        # Only EKS knows which there are.
-        *("cluster.addons.version", "cluster.addons.settings"),
+        "cluster.existing",
+        # Drawn of what there is: `_of_account`.
+        *("cluster.pod_identities", "cluster.addons.version", "cluster.addons.settings"),
     }
 )
 _NOT_DRAWN: frozenset[type[BaseModel]] = frozenset(
-    # Of subnets that were there before.
+    # Drawn once all zones are known: `_in_existing_subnets`.
     {spec.ExistingNetwork}
 )
+ROLES = ("pods-a", "pods-b")
+"""Names of roles that the account must have for pods."""
+_SETTINGS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "coredns": ({"replicaCount": 3}, {}),
+    "vpc-cni": ({"env": {"WARM_IP_TARGET": "2"}},),
+}
+"""Of add-ons; for others there are none."""
 _MODELS: Mapping[Cloud, type[BaseModel]] = {"gke": spec.GkeFleet, "eks": spec.EksFleet}
 IN_PLACE = ChangeEffect.IN_PLACE
 _RARELY = 6
@@ -57,14 +65,33 @@ _CIDRS = ("10.0.0.0/8", "203.0.113.0/24", "192.0.2.7/32", "0.0.0.0/0", "2001:db8
 def stack_files(draw: st.DrawFn, cloud: Cloud) -> dict[str, Any]:
     """Values of `slicewright:fleet` that `check` accepts and `up` can build."""
     writer = _Writer(draw, cloud, draw(st.sampled_from(_regions(cloud))))
-    raw = writer.object_of(_MODELS[cloud], ()) | {"cloud": cloud}
-    return _of_one_kubernetes(accepted(raw))
+    raw = accepted(writer.object_of(_MODELS[cloud], ()) | {"cloud": cloud})
+    if cloud == "eks":
+        writer.of_account(raw["cluster"])
+        raw = accepted(raw)
+        if draw(st.integers(1, _RARELY)) == _RARELY:
+            raw["cluster"]["network"] = {"mode": "existing", "subnets": [*subnets_of(raw)]}
+    return _of_one_kubernetes(raw)
+
+
+def subnets_of(raw: Mapping[str, Any]) -> Mapping[str, str]:
+    """An id for a subnet in each zone of the cluster and its pools -> the zone. The account gives
+    them others.
+    """
+    cluster = _planned(raw).cluster
+    assert isinstance(cluster, plan.EksClusterPlan)
+    zones = sorted({*cluster.zones, *cluster.pool_zones})
+    return {f"subnet-{number:08x}": zone for number, zone in enumerate(zones)}
 
 
 @st.composite
 def joining(draw: st.DrawFn, cloud: Cloud) -> tuple[dict[str, Any], dict[str, Any]]:
     """A stack file of a new cluster, and one that brings pools to it."""
     raw = draw(stack_files(cloud))
+    # Its network is that of the cluster, and what gives roles to pods is its owner's.
+    own = {k: v for k, v in raw["cluster"].items() if k not in ("network", "pod_identities")}
+    if cloud == "eks":
+        raw = raw | {"cluster": own}
     brought = {**raw["cluster"], "existing": True}
     pools = [{**one, "name": f"x-{i}"} for i, one in enumerate(raw["node_pools"])]
     # A version is the cluster's own, and images are of one.
@@ -250,6 +277,28 @@ class _Writer:
                 del own[name]
             else:
                 own[name] = self._value(info.annotation, tuple(info.metadata), (*at, name))
+
+    def of_account(self, cluster: dict[str, Any]) -> None:
+        """Roles of pods, and versions and settings of the add-ons: of those that there are."""
+        partition = catalog.aws().regions[self.region].partition
+        if self._rarely():
+            names = self.draw(st.lists(st.sampled_from(ROLES), min_size=1, max_size=2))
+            cluster["pod_identities"] = [
+                {
+                    "namespace": "training",
+                    "service_account": f"trainer-{number}",
+                    "role": f"arn:{partition}:iam::{ACCOUNT}:role/{name}",
+                }
+                for number, name in enumerate(names)
+            ]
+        addons = cluster.setdefault("addons", {})
+        for name, versions in ADDON_VERSIONS.items():
+            if name in ("coredns", "kube-proxy", "vpc-cni") or name in addons:
+                asked = addons.setdefault(name, {})
+                if self._rarely():
+                    asked["version"] = self.draw(st.sampled_from(versions))
+                if self._rarely() and name in _SETTINGS:
+                    asked["settings"] = dict(self.draw(st.sampled_from(_SETTINGS[name])))
 
     def _rarely(self) -> bool:
         return self.draw(st.integers(1, _RARELY)) == _RARELY

@@ -21,7 +21,7 @@ from rehearsal.clouds.core.context import Context, Methods, now
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.tasks import Task
 
-_VERSIONS: Mapping[str, Sequence[str]] = {
+ADDON_VERSIONS: Mapping[str, Sequence[str]] = {
     "vpc-cni": ("v1.21.1-eksbuild.1", "v1.20.4-eksbuild.2"),
     "kube-proxy": (
         "v1.36.0-eksbuild.2",
@@ -133,10 +133,10 @@ class Addons:
         key = _key(params, body)
         with self._store.lock:
             self._clusters.active(params, cluster)
-            if name not in _VERSIONS:
+            if name not in ADDON_VERSIONS:
                 raise invalid(
                     f"Addon {name} specified is not supported; the rehearsal's cloud knows "
-                    f"{', '.join(sorted(_VERSIONS))}"
+                    f"{', '.join(sorted(ADDON_VERSIONS))}"
                 )
             _check_version(name, body.get("addonVersion"))
             _check_settings(name, body.get("configurationValues"))
@@ -146,7 +146,7 @@ class Addons:
             addon: JsonObject = {
                 "addonName": name,
                 "clusterName": cluster,
-                "addonVersion": body.get("addonVersion") or _VERSIONS[name][0],
+                "addonVersion": body.get("addonVersion") or ADDON_VERSIONS[name][0],
                 "addonArn": f"arn:aws:eks:{params['region']}:{ACCOUNT}:addon/"
                 f"{cluster}/{name}/{uuid.uuid4()}",
                 "createdAt": now(),
@@ -233,9 +233,9 @@ def _versions(params: JsonObject, body: JsonObject) -> JsonObject:
     asked, kubernetes = body.get("addonName"), body.get("kubernetesVersion")
     found = [
         {"addonName": name, "type": "networking", "addonVersions": fitting}
-        for name in _VERSIONS
+        for name in ADDON_VERSIONS
         if asked in (None, name)
-        and (fitting := [one for v in _VERSIONS[name] if (one := _shown(name, v, kubernetes))])
+        and (fitting := [one for v in ADDON_VERSIONS[name] if (one := _shown(name, v, kubernetes))])
     ]
     return {"addons": found}
 
@@ -247,7 +247,7 @@ def _shown(name: str, version: str, kubernetes: str | None) -> JsonObject | None
     fits = [v for v in fits if kubernetes in (None, v)]
     if not fits:
         return None
-    default = name == "kube-proxy" or version == _VERSIONS[name][0]
+    default = name == "kube-proxy" or version == ADDON_VERSIONS[name][0]
     return {
         "addonVersion": version,
         "architecture": ["amd64", "arm64"],
@@ -257,10 +257,10 @@ def _shown(name: str, version: str, kubernetes: str | None) -> JsonObject | None
 
 def _check_version(name: str, version: str | None) -> None:
     """Source: hashicorp/terraform-provider-aws #33385."""
-    if version and version not in _VERSIONS[name]:
+    if version and version not in ADDON_VERSIONS[name]:
         raise invalid(
             f"Addon version specified is not supported; the rehearsal's cloud knows {name} "
-            f"{', '.join(_VERSIONS[name])}"
+            f"{', '.join(ADDON_VERSIONS[name])}"
         )
 
 
