@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -142,7 +142,7 @@ def test_the_operators_namespace_admits_critical_pods_by_its_own_quota(client: C
 
 
 @pytest.fixture(scope="module")
-def running(client: Client) -> Iterator[Mapping[str, list[str]]]:
+def running(client: Client) -> Mapping[str, list[str]]:
     """Pool -> logs of the pods that run on it: of one more than fit, all but one."""
     wanted = {pool: next(reversed(resources.items())) for pool, resources in OFFERED.items()}
     for pool, (resource, fit) in wanted.items():
@@ -161,10 +161,10 @@ def running(client: Client) -> Iterator[Mapping[str, list[str]]]:
         path = f"{PODS}/{one['metadata']['name']}/log"
         said = until(lambda at=path: log if "UUID" in (log := client.text(at)) else "", path)
         logs[of_pool(one)].append(said)
-    yield logs
     for pool, (_, fit) in wanted.items():
         for i in range(fit + 1):
             client.delete(f"{PODS}/{pool}-{i}", gracePeriodSeconds="0")
+    return logs
 
 
 def of_pool(one: Mapping[str, Any]) -> str:
