@@ -35,6 +35,10 @@ def drop_in(environment: Mapping[str, str]) -> str:
     """containerd's drop-in file, for the toolkit's environment."""
     programs = f"{environment['ROOT']}/toolkit"
     text = "version = 3\n"
+    # As in the installer's own flags; with CDI the operator says false.
+    if environment.get("NVIDIA_RUNTIME_SET_AS_DEFAULT", "true") == "true":
+        text += '[plugins."io.containerd.cri.v1.runtime".containerd]\n'
+        text += '  default_runtime_name = "nvidia"\n'
     for name, program in _RUNTIMES.items():
         table = f'plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}'
         text += (

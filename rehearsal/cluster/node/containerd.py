@@ -30,6 +30,9 @@ class Containerd:
     where nothing on the node says that it uses CDI.
     """
 
+    nvidia_by_default: bool
+    """Whether NVIDIA's runtime runs containers without a runtime class, too."""
+
     @property
     def management(self) -> bool:
         """Whether NVIDIA's runtime gives a container that asks for all GPUs every device node."""
@@ -47,6 +50,7 @@ def read(root: Path) -> Containerd:
     by_cdi = runtime.get("mode") == "cdi"
     return Containerd(
         runtimes=frozenset(runtimes),
+        nvidia_by_default=plugin.get("containerd", {}).get("default_runtime_name") == "nvidia",
         network_plugins=plugin.get("cni", {}).get("bin_dir"),
         devices=runtime.get("modes", {}).get("cdi", {}).get("default-kind") if by_cdi else None,
     )

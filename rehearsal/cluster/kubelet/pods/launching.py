@@ -200,7 +200,15 @@ class Launching:
         if wanted.devices:
             binds += _allocated_mounts(run.node.files.root, wanted.devices)
         known.update(partitioner_environment(run.node.machine.cloud, run.node.fault))
-        asks = _runtime_container(pod, container, known, wanted.devices, run.node.machine)
+        asks = _runtime_container(
+            pod,
+            container,
+            known,
+            wanted.devices,
+            run.node.machine,
+            nvidia_by_default=run.node.machine.nvidia_by_default
+            or run.node.files.containerd.nvidia_by_default,
+        )
         if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
                 launcher.Bind(source=self._toolchain.fake_nvml.parent, target=_DRIVER_LIBRARIES)
@@ -335,6 +343,8 @@ def _runtime_container(
     known: Mapping[str, str],
     allocated: Allocation | None,
     machine: Machine,
+    *,
+    nvidia_by_default: bool,
 ) -> Container:
     """What the container runtime sees of it.
 
@@ -346,7 +356,7 @@ def _runtime_container(
     return Container(
         privileged=privileged,
         nvidia_runtime=privileged
-        or machine.nvidia_by_default
+        or nvidia_by_default
         or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
         cdi_devices=allocated.cdi_devices if allocated else frozenset(),

@@ -46,3 +46,12 @@ def test_with_cdi_all_gpus_means_every_device_node(
 def test_unless_it_reads_the_file_it_replaces_the_clouds_network_plugin(tmp_path: Path) -> None:
     assert configured(tmp_path).network_plugins == "/opt/cni/bin"
     assert configured(tmp_path, RUNTIME_CONFIG_SOURCE="file").network_plugins is None
+
+
+@pytest.mark.parametrize(("said", "default"), [({}, True), ({"SET": "false"}, False)])
+def test_its_runtime_is_the_default_unless_the_operator_says_no(
+    tmp_path: Path, said: dict[str, str], default: bool
+) -> None:
+    """With CDI it says no. Source: NVIDIA/nvidia-container-toolkit, --set-as-default."""
+    given = {f"NVIDIA_RUNTIME_{key}_AS_DEFAULT": value for key, value in said.items()}
+    assert configured(tmp_path, **given).nvidia_by_default is default
