@@ -236,7 +236,9 @@ def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
 def test_a_label_that_was_changed_on_a_verified_node_is_said_and_does_not_settle(
     labels: dict[str, str], has: str
 ) -> None:
-    wrong = Assessment(status="False", reason="WrongLayout", message="m", expires=NOW + 900)
+    wrong = Assessment(
+        status="False", reason="WrongLayout", message="m", settles=True, expires=NOW + 900
+    )
     said = waits(node(labels=labels, verified_layout="new"), pool(), wrong)
     assert (said.status, said.reason) == ("Unknown", "MigConfigChanged")
     assert not said.settles
