@@ -215,7 +215,7 @@ class Teardown:
             return []
         return [
             f"a cluster {self.subject.cluster} is in {self.subject.location}, and Pulumi's state "
-            "does not have it: it is somebody else's, or was left by a killed `pulumi up` "
+            "does not have it: it is another owner's, or was left by a killed `pulumi up` "
             "(docs/how-to/interrupted-up.md)"
         ]
 

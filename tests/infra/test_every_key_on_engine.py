@@ -74,8 +74,9 @@ def told(cloud: str, before: dict[str, Any], after: dict[str, Any]) -> Mapping[s
 
 
 def make_room(engine: CloudEngine) -> None:
-    """In the AWS account: quota for all nodes, the machine types of the rows in zones a and b, and
-    the reservations that the rows name. In Google's project: a role for GKE's service agent.
+    """In the AWS account: quota for all nodes and node groups, the machine types of the rows in
+    zones a and b, and the reservations that the rows name. In Google's project: a role for GKE's
+    service agent.
     """
     let_gke_make_networks(engine.cloud, PROJECT)
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-east-1"}, {})
@@ -85,6 +86,7 @@ def make_room(engine: CloudEngine) -> None:
     engine.account(
         zones=ids,
         vcpus=dict.fromkeys(ORDINARY_VCPUS, 1_000_000),
+        node_groups=1_000,
         reservations={f"cr-0123456789abcdef{i}": reserved for i in range(2)},
     )
 

@@ -317,7 +317,7 @@ def test_what_cannot_work_is_refused(
     ("monitoring", "cloud", "words"),
     [
         (STACK, "byo", "goes with its pod; write storage"),
-        (STACK, "byo", "notify nobody; write alertmanager"),
+        (STACK, "byo", "notify no one; write alertmanager"),
         (STACK, "byo", "no Grafana of the stack shows them"),
         (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),
         ({"prometheus": "managed"}, "gke", "each series sends one every 10 seconds"),

@@ -105,7 +105,7 @@ def generated() -> Iterator[Broken]:
 _MAY_BE_NULL = {
     "fractional", "local_ssd", "zones", "config", "start", "ami_type",
     "attention", "max_model_len", "max_num_seqs", "cpu", "gpu_memory",
-    "monitoring", "autoscaling", "stabilization",
+    "monitoring", "autoscaling", "stabilization", "cache", "storage_class",
 }  # fmt: skip
 _MEMORY = ("requests", "memory"), ("limits", "memory")
 _TOOLKIT = ("gpu_operator", "toolkit", "enabled")

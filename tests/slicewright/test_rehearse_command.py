@@ -99,7 +99,7 @@ def test_where_there_is_no_environment_it_says_so(
 ) -> None:
     code, told = _run(capsys, action, "--stack", "s0", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
-    assert "no rehearsal environment" in told
+    assert "not a rehearsal environment" in told
     assert list(tmp_path.iterdir()) == []
 
 

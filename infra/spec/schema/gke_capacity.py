@@ -19,7 +19,11 @@ from infra.spec.schema.constraints import IntRange, Pattern
 from infra.spec.schema.model import Shorthand
 
 _NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_PROJECT = r"[a-z](?:[-a-z0-9.:]*[a-z0-9])?"
+PROJECT = (
+    r"(?:(?:[-a-z0-9]{1,63}\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?:)?"
+    r"[a-z][-a-z0-9]{4,28}[a-z0-9]"
+)
+"""The ID of a project, which may begin with a domain. Source: Compute Engine API, project."""
 _PART = rf"/reservationBlocks/{_NAME}(?:/reservationSubBlocks/{_NAME})?"
 
 
@@ -50,7 +54,7 @@ class GkeReservation(Reservation):
         Annotated[
             str,
             Pattern(
-                pattern=rf"(?:projects/{_PROJECT}/reservations/)?{_NAME}(?:{_PART})?",
+                pattern=rf"(?:projects/{PROJECT}/reservations/)?{_NAME}(?:{_PART})?",
                 is_not="a reservation: its name, after projects/…/reservations/ where another "
                 "project shares it, and before /reservationBlocks/… where only a block of it is "
                 "meant",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from infra.spec.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
+from infra.spec.schema.gke_capacity import PROJECT
 from infra.spec.schema.gke_maintenance import GkeMaintenance
 from infra.spec.schema.gke_observability import GkeLogging, GkeMonitoring
 from infra.spec.schema.model import SpecModel
 
 _COMPUTE_NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_PROJECT = r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
 _RangeName = Annotated[
     str,
     Pattern(
@@ -26,7 +26,7 @@ _RangeName = Annotated[
 _KmsKey = Annotated[
     str,
     Pattern(
-        pattern=rf"projects/{_PROJECT}/locations/[a-z0-9-]+/keyRings/[A-Za-z0-9_-]{{1,63}}"
+        pattern=rf"projects/{PROJECT}/locations/[a-z0-9-]+/keyRings/[A-Za-z0-9_-]{{1,63}}"
         r"/cryptoKeys/[A-Za-z0-9_-]{1,63}",
         is_not="the name of a Cloud KMS key, with its project, location and key ring",
         examples=("projects/p-123456/locations/us-central1/keyRings/gke/cryptoKeys/disks",),
@@ -41,7 +41,7 @@ class GkeNetwork(SpecModel):
     vpc: Annotated[
         str,
         Pattern(
-            pattern=rf"(?:projects/{_PROJECT}/global/networks/)?{_COMPUTE_NAME}",
+            pattern=rf"(?:projects/{PROJECT}/global/networks/)?{_COMPUTE_NAME}",
             is_not="a VPC network: its name, or its path where it belongs to another project",
             examples=("main", "projects/host-project/global/networks/shared"),
             source="Compute Engine API, Network.selfLink",

@@ -52,7 +52,7 @@ def test_without_groups_to_discover_nothing_runs() -> None:
     ("values", "path", "words"),
     [
         ({"autoDiscovery": {"clustername": "c"}}, "autoDiscovery.clustername", "'clusterName'"),
-        ({"extraArgs": {"expnder": "random"}}, "extraArgs.expnder", "no flag"),
+        ({"extraArgs": {"expnder": "random"}}, "extraArgs.expnder", "not a flag"),
         ({"cloudProvider": "gce"}, "cloudProvider", "aws only"),
         ({"replicaCount": [1]}, "replicaCount", "a list"),
     ],

@@ -217,7 +217,7 @@ def test_only_its_owner_can_enter_it(tools: Toolchain, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_no_environment_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RehearsalError, match="no rehearsal environment"):
+    with pytest.raises(RehearsalError, match="is not a rehearsal environment"):
         _ = Environment(tmp_path).toolchain
 
 

@@ -211,7 +211,9 @@ def test_its_last_lines_name_the_node_the_gpu_what_was_wanted_and_what_was_found
 ) -> None:
     """Only what to do follows, then the engine's own counts."""
     diagnostics = failed.output.rpartition("\nDiagnostics:")[2].partition("\nResources:")[0]
-    lines = [line.strip() for line in diagnostics.splitlines() if line.strip()]
+    # The outputs, which this command does not suppress, come last, after an offer of help.
+    said = diagnostics.partition("\nOutputs:")[0].partition("[Pulumi Neo]")[0]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     node = _node(environment)["metadata"]["name"]
     resource, pool, found, what_to_do, *engine = lines
     assert resource.startswith("pulumi:pulumi:Stack")

@@ -163,7 +163,10 @@ def test_a_releases_lifecycle(
         "status": "deployed",
         "version": "v26.7.0",
     }
-    assert made.outputs["resourceNames"]["Deployment.apps/apps/v1"] == [f"{namespace}/gpu-operator"]
+    assert made.outputs["resourceNames"]["Deployment.apps/apps/v1"] == [
+        f"{namespace}/gpu-operator",
+        f"{namespace}/gpu-operator-node-feature-discovery-master",
+    ]
     assert made.outputs["resourceNames"]["ClusterPolicy.nvidia.com/nvidia.com/v1"] == [
         "cluster-policy"
     ]
