@@ -146,7 +146,7 @@ def test_make_setup_shows_every_twentieth_package_and_fails_with_pip(
         shutil.copy(ROOT / name, tmp_path)
     python = _python_whose_pip_ends_with(code, tmp_path)
     done = subprocess.run(
-        ["make", "setup", f"PYTHON={python}"],
+        ["make", "--no-print-directory", "setup", f"PYTHON={python}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

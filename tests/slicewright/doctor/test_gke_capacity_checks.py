@@ -70,7 +70,7 @@ def of(
     [
         ("week", "acme"),
         ("projects/shared/reservations/week", "shared"),
-        ("projects/acme/reservations/week/reservationBlocks/b1", "acme"),
+        ("projects/acme-ml/reservations/week/reservationBlocks/b1", "acme-ml"),
     ],
 )
 def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) -> None:
