@@ -8,6 +8,7 @@ import fcntl
 import gc
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -292,6 +293,8 @@ def policy_environment() -> Path:
         built = subprocess.run(
             ["make", "--no-print-directory", "policy"],
             cwd=root,
+            # Not a whole run's own: pip asks rustc for its version, which leaves a file there.
+            env={**os.environ, "HOME": pwd.getpwuid(os.getuid()).pw_dir},
             capture_output=True,
             text=True,
             check=False,
