@@ -1,4 +1,4 @@
-"""What hangs on a cluster, as its API's objects say."""
+"""What depends on a cluster, as its API's objects say."""
 
 from __future__ import annotations
 
