@@ -131,10 +131,10 @@ def _pools(api_server: Any) -> set[str]:
     return {one["metadata"]["name"] for one in api_server.admin.get(POOLS)["items"]}
 
 
-def _condition(api_server: Any, pool: str) -> str:
-    """The reason of the pool's condition Verified; empty without one."""
+def _condition(api_server: Any, pool: str, kind: str = "Verified") -> str:
+    """The reason of that condition of the pool; empty without one."""
     status = api_server.admin.get(f"{POOLS}/{pool}").get("status", {})
-    found = [c["reason"] for c in status.get("conditions", []) if c["type"] == "Verified"]
+    found = [c["reason"] for c in status.get("conditions", []) if c["type"] == kind]
     return str(found[0]) if found else ""
 
 
@@ -152,6 +152,11 @@ def _held_rollout(api_server: Any) -> None:
     api_server.wait(
         lambda: (c := api_server.node("d1").condition) and c.reason == "ChangeHeldByPods",
         "the change waits for the pod",
+    )
+    # The pool's status is written after the node's: a command that reads between sees no cause.
+    api_server.wait(
+        lambda: _condition(api_server, "day2", "Degraded") == "NodesFailing",
+        "the pool says so, too",
     )
 
 
