@@ -53,10 +53,13 @@ _POOL = """\
 
 
 def stack_file(pools: int) -> str:
-    """A stack file with that many pools, all good."""
+    """A stack file with that many pools, all good: subnets that the stack makes would be too small
+    for their nodes.
+    """
     head = (
-        "config:\n  slicewright:fleet:\n    cloud: eks\n    cluster: { name: c, region: "
-        "eu-west-1 }\n    node_pools:\n"
+        "config:\n  slicewright:fleet:\n    cloud: eks\n    cluster:\n      name: c\n"
+        "      region: eu-west-1\n      network: { mode: existing, subnets: "
+        "[subnet-0a1b2c3d4e5f60718, subnet-0a1b2c3d4e5f60719] }\n    node_pools:\n"
     )
     return head + "".join(
         _POOL.format(i=i, partition=_PARTITIONS[i % len(_PARTITIONS)]) for i in range(pools)

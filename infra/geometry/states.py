@@ -11,7 +11,7 @@ four bits per kind, so that adding an instance is an addition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 
 from infra.catalog import Family, Kind
@@ -19,6 +19,10 @@ from infra.catalog import Family, Kind
 BITS = 4
 MOST = (1 << BITS) - 1
 """The largest count of a kind in a packed layout; no GPU has more than 7 instances."""
+_BUDGET_BITS = 8
+"""Of each count of compute slices or media engines in a packed budget. The highest one is set, and
+subtracting more than there is clears it; no GPU has as many as the others can hold.
+"""
 
 
 def creation_rank(kind: Kind) -> tuple[int, int, int, str]:
@@ -50,8 +54,10 @@ class States:
         """Set of placements -> compute and memory slots, as one number to order by. On every family
         the subset to keep that has the most of these also has the most instances.
         """
-        self.taken: dict[int, tuple[int, ...]] = {}
-        """Set of placements -> used memory slots as bits, compute slices, and media engines."""
+        self.taken: dict[int, tuple[int, int]] = {}
+        """Set of placements -> used memory slots as bits, and what is left of compute slices and
+        media engines, packed.
+        """
         self._grow()
 
     @cached_property
@@ -94,44 +100,50 @@ class States:
         return known
 
     @cached_property
-    def _additions(self) -> dict[tuple[int, ...], frozenset[int]]:
+    def _additions(self) -> dict[tuple[int, int], frozenset[int]]:
         return {}
 
     def _grow(self) -> None:
-        family, budgets = self.family, tuple(self.family.engines)
+        engines = tuple(self.family.engines)
         kinds = [self.kinds[kind] for kind, _ in self.placements]
+        units = [self.units[kind] for kind, _ in self.placements]
         slots = [
             (1 << kind.size) - 1 << start
             for kind, (_, start) in zip(kinds, self.placements, strict=True)
         ]
         costs = [
-            (kind.compute, *(kind.engines.get(engine, 0) for engine in budgets)) for kind in kinds
+            _packed((kind.compute, *(kind.engines.get(engine, 0) for engine in engines)))
+            for kind in kinds
         ]
         weights = [kind.compute << 8 | kind.size for kind in kinds]
-        limits = (family.compute, *family.engines.values())
+        not_overdrawn = _packed([1 << _BUDGET_BITS - 1] * (1 + len(engines)))
 
         def grow(
-            first: int, placements: int, layout: int, worth: int, taken: tuple[int, ...]
+            first: int, placements: int, layout: int, worth: int, used: int, left: int
         ) -> None:
-            self.sets[placements], self.weights[placements], self.taken[placements] = (
-                layout,
-                worth,
-                taken,
-            )
+            self.sets[placements] = layout
+            self.weights[placements] = worth
+            self.taken[placements] = used, left
             for i in range(first, len(kinds)):
-                if taken[0] & slots[i]:
+                if used & slots[i]:
                     continue
-                used = tuple(map(int.__add__, taken[1:], costs[i]))
-                if all(map(int.__le__, used, limits)):
+                rest = left - costs[i]
+                if rest & not_overdrawn == not_overdrawn:
                     grow(
                         i + 1,
                         placements | 1 << i,
-                        layout + self.units[self.placements[i][0]],
+                        layout + units[i],
                         worth + weights[i],
-                        (taken[0] | slots[i], *used),
+                        used | slots[i],
+                        rest,
                     )
 
-        grow(0, 0, 0, 0, (0,) * (1 + len(limits)))
+        budget = _packed((self.family.compute, *self.family.engines.values()))
+        grow(0, 0, 0, 0, 0, budget | not_overdrawn)
+
+
+def _packed(counts: Iterable[int]) -> int:
+    return sum(count << _BUDGET_BITS * i for i, count in enumerate(counts))
 
 
 @cache
