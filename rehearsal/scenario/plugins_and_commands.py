@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.home import make_home
 from rehearsal.scenario import official_plugins
 
 _LANGUAGE_HOST = "pulumi-language-python"
@@ -39,8 +40,10 @@ def install(root: Path, toolchain: Toolchain) -> None:
         for name in _PROVIDERS
     }
     installed[f"language-python-v{metadata.version('pulumi')}"] = _LANGUAGE_HOST
+    home = root / "pulumi" / "home"
+    make_home(home)
     for directory, command in installed.items():
-        plugin = root / "pulumi" / "home" / "plugins" / directory / command
+        plugin = home / "plugins" / directory / command
         plugin.parent.mkdir(parents=True, exist_ok=True)
         link(plugin, commands / command)
 

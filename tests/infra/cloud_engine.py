@@ -21,6 +21,7 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 from rehearsal.clouds.service import Cloud
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.home import make_home
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
 from rehearsal.plugins.engine.provider_server import AttachedServer
 from rehearsal.plugins.providers.aws.provider import AwsProvider
@@ -200,6 +201,7 @@ def cloud_engine(directory: Path, toolchain: Toolchain) -> Iterator[CloudEngine]
     (project / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
     (project / "__main__.py").write_text(_PROGRAM)
     server, language = attach(LanguageHost())
+    make_home(directory / "home")
     try:
         with (
             pytest.MonkeyPatch.context() as patch,

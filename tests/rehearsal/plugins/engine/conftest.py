@@ -14,6 +14,7 @@ import pytest
 
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.plugins.engine import served_program
+from rehearsal.plugins.engine.home import make_home
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
 
 
@@ -96,7 +97,8 @@ def new_project(tmp_path: Path, toolchain: Toolchain) -> Callable[[], Project]:
 
 
 def _project(directory: Path, toolchain: Toolchain) -> Project:
-    for name in ("home", "state", "project"):
+    make_home(directory / "home")
+    for name in ("state", "project"):
         (directory / name).mkdir()
     (directory / "project" / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
     inherited = {

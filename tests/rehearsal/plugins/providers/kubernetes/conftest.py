@@ -23,6 +23,7 @@ from kubeapi import ApiError, Client, JsonObject
 from rehearsal.cluster import control_plane
 from rehearsal.host import processes
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.plugins.engine.home import make_home
 from rehearsal.plugins.engine.language_host import LanguageHost, attach
 from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.engine.properties import decode, encode
@@ -397,7 +398,7 @@ def new_stack(tmp_path: Path, toolchain: Toolchain, cluster: Cluster) -> Callabl
     """Makes the stack of a program for a namespace of its own, with these variables."""
 
     def make(program: str, **variables: str) -> Stack:
-        for name in ("home", "state", "project"):
+        for name in ("state", "project"):
             (tmp_path / name).mkdir()
         directory = tmp_path / "project"
         (directory / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
@@ -408,6 +409,7 @@ def new_stack(tmp_path: Path, toolchain: Toolchain, cluster: Cluster) -> Callabl
             if not key.startswith("PULUMI_") and key != "KUBECONFIG"
         }
         inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+        make_home(tmp_path / "home")
         stack = Stack(
             directory,
             toolchain.pulumi,
