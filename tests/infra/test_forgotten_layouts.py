@@ -134,7 +134,8 @@ def test_a_preview_is_refused_and_an_up_that_is_under_way_is_not(
     monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: preview)
     (before,) = planned(tmp_path, gpus=OLD).pools
     (after,) = planned(tmp_path, gpus=NEW).pools
-    known = {after.name: (status_of(before), {"generation": 1}, spec_of(before))}
+    live = gpu_pool.Live(spec=spec_of(before), status=status_of(before), metadata={"generation": 1})
+    known = {after.name: live}
     if not preview:
         assert gpu_pool._judge({after.name: after}, known)
         return

@@ -811,7 +811,8 @@ class TestWhatUpDoes:
         warned: list[str] = []
         monkeypatch.setattr(pulumi.log, "warn", warned.append)
         monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: True)
-        known = {self.POOL.name: (FAILING, live["metadata"], live["spec"])}
+        there = gpu_pool.Live(spec=live["spec"], status=FAILING, metadata=live["metadata"])
+        known = {self.POOL.name: there}
         assert not gpu_pool._judge({self.POOL.name: self.POOL}, known)
         (text,) = warned
         return text
