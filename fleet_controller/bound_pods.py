@@ -24,7 +24,7 @@ BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 class BoundPods(Collection[NodePod]):
     """Thread-safe, as its base. Static pods and those of DaemonSets are kept only where they use
-    GPUs: no others are asked about.
+    GPUs or bring NVIDIA's driver: no others are asked about.
     """
 
     def __init__(self, changed: threading.Event) -> None:
@@ -100,8 +100,8 @@ def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool
 
 
 def needed(pod: NodePod) -> bool:
-    """Whether the pod can be in the way of anything: see `drain`. Pure."""
-    return pod.gpus or not (pod.daemon_set or pod.static)
+    """Whether the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
+    return pod.gpus or bool(pod.driver) or not (pod.daemon_set or pod.static)
 
 
 def _read(raw: Mapping[str, Any]) -> NodePod | None:
