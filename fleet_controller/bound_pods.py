@@ -15,6 +15,7 @@ from typing import Any, Final
 from fleet_controller import news
 from fleet_controller.collection import Collection
 from fleet_controller.drain import NodePod, read_pod
+from fleet_controller.layout_change import change_of
 from fleet_controller.state import Node, read_node
 from kubeapi.client import path_of
 
@@ -93,7 +94,8 @@ def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool
     It is not where operands may be restarted, which no watch has; and where the node is held and
     seems empty, but was open to pods, as every node was that has been verified.
     """
-    if node.stuck:
+    change = change_of(node)
+    if node.stuck or (change is not None and change.phase == "Upgrading"):
         return True
     open_once = was_open or bool(node.verified_boot)
     return node.held and open_once and not any(pod.gpus for pod in watched)

@@ -186,7 +186,11 @@ def decide(
                 not why
                 and node.name in rollout.waiting
                 and (
-                    _is_as_it_was_proven(node) or _lacks_only_its_driver(node, by_itself[node.name])
+                    (
+                        _is_as_it_was_proven(node)
+                        and (not pool.driver or by_itself[node.name].driver)
+                    )
+                    or _lacks_only_its_driver(node, by_itself[node.name])
                 )
             ):
                 actions += _lift(node, pool)

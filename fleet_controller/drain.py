@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet_controller.rollout_policy import DrainPolicy
-from fleet_controller.state import requests_gpus
+from fleet_controller.state import requests_gpus, seconds
 from telemetry.plain import plain
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -51,6 +51,8 @@ class NodePod:
     """The tag of the image in its DaemonSet's template; empty: not known."""
     owner: str = ""
     """The DaemonSet of a pod that brings the driver."""
+    created: float = 0.0
+    """Seconds since the epoch."""
     node: str = ""
 
     @property
@@ -138,6 +140,7 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         app=labels.get("app", ""),
         driver=driver,
         owner=owner["name"] if driver and owner else "",
+        created=seconds(meta.get("creationTimestamp")),
         node=spec.get("nodeName") or "",
     )
 

@@ -35,10 +35,11 @@ from fleet_controller.wanted import (
     has_until_its_turn,
     is_version,
     lacks_driver,
+    older_than_driver,
     outdated,
 )
 from fleet_controller.wanted import shown as wanted
-from fleet_controller.watchdog import relabelled
+from fleet_controller.watchdog import MIG_MANAGER, relabelled
 
 APPLY_LIMIT_S = 1800.0
 """From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a
@@ -110,11 +111,13 @@ def go_on(
     target, driver = pool.mig_config or "", pool.driver or ""
     if (change.target, change.driver) != (target, driver):
         # The pool wants something else by now, its old layout for example.
+        again = replace(change, target=target, driver=driver, since=now, reason="", message="")
+        if change.phase == "Upgrading" or change.reason == NOT_UPGRADED:
+            # It may have no driver, so that there is no way back.
+            return Turn(actions=(_upgrade(node, again, base),), said=replace(base, planned=True))
         phase: Phase = "Applying" if has_all else "Draining"
-        again = replace(
-            change, target=target, driver=driver, phase=phase, since=now, reason="", message=""
-        )
-        return Turn(actions=(_note(node, again),), said=replace(base, planned=True))
+        noted = _note(node, replace(again, phase=phase))
+        return Turn(actions=(noted,), said=replace(base, planned=True))
     if pool.suspended == "aborted" and _may_go_back(node, pool, change, base):
         return Turn(actions=(finished(node, change),), said=waits(node, pool, base))
     match change.phase:
@@ -141,11 +144,11 @@ def go_on(
 
 def _may_go_back(node: Node, pool: Pool, change: Change, base: Assessment) -> bool:
     """Whether the node may go back into service as it is: with an earlier layout or driver. Not
-    without any driver.
+    where its driver may have been taken away.
     """
-    if pool.driver is None:
-        return not has_layout(node, pool)
-    if change.phase == "Upgrading" or not base.driver:
+    if change.phase == "Upgrading" or (
+        change.phase == "Failed" and not base.driver and pool.driver
+    ):
         return False
     return not has_layout(node, pool) or not has_driver(pool, base)
 
@@ -233,13 +236,17 @@ def _drained(
         return Turn(hold=True, said=said, again=again)
     if has_driver(pool, base):
         return Turn(actions=(_apply(node, pool, change, base, now),), said=said, again=again)
-    upgrade = UpgradeDriver(
+    upgrade = _upgrade(node, replace(change, since=now), base)
+    return Turn(actions=(upgrade,), said=said, again=again)
+
+
+def _upgrade(node: Node, change: Change, base: Assessment) -> UpgradeDriver:
+    return UpgradeDriver(
         node=node.name,
         version=node.version,
-        change=replace(change, phase="Upgrading", since=now),
+        change=replace(change, phase="Upgrading"),
         reports_after=base.reported,
     )
-    return Turn(actions=(upgrade,), said=said, again=again)
 
 
 def _apply(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> ApplyLayout:
@@ -266,7 +273,8 @@ def _upgraded(
     """
     driver, limit = change.driver, change.since + UPGRADE_LIMIT_S
     idle = node.ready and node.mig_state not in BUSY_STATES
-    if has_driver(pool, base) and (has_layout(node, pool) or idle):
+    stale = older_than_driver(MIG_MANAGER, driver, pods or ()) if pool.mig_config else []
+    if has_driver(pool, base) and idle and pods is not None and not stale:
         step: ChangeAction = (
             _moved(node, change, "Applying", now)
             if has_layout(node, pool)
@@ -284,22 +292,31 @@ def _upgraded(
         )
         return Turn(actions=(fail(node, change, NOT_UPGRADED, message, now),), said=base)
     said = _planned(base, "DriverUpgrade", f"the driver changes to {driver}: {what}")
-    if pods is None or not node.ready or not old:
+    again = (limit, now + DRAIN_POLL_S)
+    if pods is None or not idle:
+        return Turn(said=said, again=again)
+    if has_driver(pool, base):
+        # The partitions are gone with the driver before, and mig-manager makes them at its start.
+        return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
+    if not old:
         return Turn(said=said, again=(limit,))
     if any(pod.gpus for pod in pods):
         # It tolerates the taint, or somebody has bound it by hand.
         return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
-    again = (limit, now + DRAIN_POLL_S)
     if not node.held:
         return Turn(hold=True, said=said, again=again)
-    asked = [
+    ready = [pod for pod in old if is_version(pod.next_driver, driver)]
+    return Turn(actions=_evictions(node, ready, refusals, now), said=said, again=again)
+
+
+def _evictions(
+    node: Node, pods: Sequence[NodePod], refusals: Mapping[str, Refusal], now: float
+) -> tuple[EvictPod, ...]:
+    return tuple(
         EvictPod(node=node.name, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
-        for pod in old
-        if not pod.leaving
-        and is_version(pod.next_driver, driver)
-        and (pod.uid not in refusals or refusals[pod.uid].retry_at <= now)
-    ]
-    return Turn(actions=tuple(asked), said=said, again=again)
+        for pod in pods
+        if not pod.leaving and (pod.uid not in refusals or refusals[pod.uid].retry_at <= now)
+    )
 
 
 def _what_the_driver_waits_for(

@@ -52,6 +52,15 @@ def outdated(driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
     return [pod for pod in pods if pod.driver and not is_version(pod.driver, driver)]
 
 
+def older_than_driver(app: str, driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
+    """Pods of an operand that came before the pod that has brought this driver. NVIDIA's driver
+    manager ends the operands only where it finds a driver loaded, and the driver container unloads
+    its own when it ends, if nothing uses it.
+    """
+    since = max((p.created for p in pods if is_version(p.driver, driver)), default=0.0)
+    return [pod for pod in pods if pod.app == app and pod.daemon_set and pod.created < since]
+
+
 def is_version(tag: str, driver: str) -> bool:
     """Whether an image with this tag has the driver: the operator appends the node's system."""
     return tag == driver or tag.startswith(f"{driver}-")

@@ -112,6 +112,12 @@ class World:
     """The driver in the DaemonSet of the GPU operator; without one, no driver pod is simulated."""
     drivers: dict[str, NodePod] = field(default_factory=dict)
     """The driver pod of a node."""
+    unloads_by_itself: bool = False
+    """Whether nothing uses the driver when its container ends, which unloads it then: the driver
+    manager leaves the operands alone.
+    """
+    mig_managers: dict[str, float] = field(default_factory=dict)
+    """When the mig-manager pod of a node was made."""
     loaded: dict[str, str] = field(default_factory=dict)
     """The driver that is loaded on a node; none while its pod is replaced."""
     read: dict[str, str] = field(default_factory=dict)
@@ -194,10 +200,11 @@ class World:
                 driver=f"{self.offered}-ubuntu22.04",
                 owner="nvidia-driver-daemonset",
                 node=name,
+                created=self.now,
             )
         elif not self.drivers[name].driver.startswith(BAD_DRIVER):
             self.loaded[name] = self.drivers[name].driver.partition("-")[0]
-            if CONFIG in self.nodes[name].labels and name in self.reports:
+            if CONFIG in self.nodes[name].labels and not self.unloads_by_itself:
                 self.mig_manager_starts(name)
 
     def asks(self, asked: str) -> None:
@@ -258,6 +265,7 @@ class World:
         """Its pod is recreated: it looks at the label, whatever it was in the middle of."""
         node = self.nodes[name]
         self._mig_manager_forgets(name)
+        self.mig_managers[name] = self.now
         if name not in self.cursed:
             self.hung.discard(name)
         labels = {k: v for k, v in node.labels.items() if not k.startswith(DEPLOY_LABEL_PREFIX)}
@@ -322,6 +330,7 @@ class World:
         self.change(name, boot_id=f"boot-{self.made}", labels=labels)
         self.unseen.add(name)
         self.pods[name] = []
+        self.loaded.pop(name, None)
         self.hung.discard(name)
         self._mig_manager_forgets(name)
 
@@ -426,6 +435,7 @@ class World:
             gpus=False,
             daemon_set=True,
             app=MIG_MANAGER,
+            created=self.mig_managers.get(name, 0.0),
         )
 
     @staticmethod
@@ -630,6 +640,11 @@ class World:
         driver = self.drivers.get(action.node)
         if driver is not None and driver.uid == action.uid:
             self._evict_driver(action.node)
+            return
+        if action.node in self.nodes and action.uid == self._mig_manager_of(action.node).uid:
+            assert self.loaded.get(action.node) == self.pool.driver
+            assert self.nodes[action.node].held
+            self.mig_manager_starts(action.node)
             return
         there = self.pods.get(action.node, [])
         pod = next((one for one in there if one.uid == action.uid), None)

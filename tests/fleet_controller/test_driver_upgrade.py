@@ -141,6 +141,23 @@ def test_a_layout_and_a_driver_are_one_turn_and_the_driver_comes_first() -> None
     assert steps(of.passes()) == [("FinishChange", "n0")]
 
 
+def test_mig_manager_is_restarted_where_it_has_not_noticed_the_other_driver() -> None:
+    """The old container has unloaded its driver, so the driver manager ended no operand."""
+    of = world()
+    of.unloads_by_itself = True
+    until_upgrading(of)
+    of.passes()
+    comes_up(of)
+    assert (of.loaded["n0"], of.cut["n0"], phase(of)) == (NEW, "none", "Upgrading")
+    assert steps(of.passes()) == [("EvictPod", "nvidia-mig-manager")]
+    assert of.nodes["n0"].mig_state == "pending"
+    for _ in range(2):
+        of.mig_manager_works("n0")
+    of.now += 60
+    of.agent_reports("n0")
+    assert steps(of.passes()) == [("FinishChange", "n0")]
+
+
 def test_nothing_is_evicted_before_the_operators_daemonset_has_the_driver() -> None:
     of = world()
     of.offered = OLD
@@ -190,12 +207,16 @@ def test_what_was_reported_before_the_driver_pod_goes_proves_nothing_after() -> 
     of = world()
     until_upgrading(of)
     of.passes()
+    of.driver_pod_works("n0")
     of.wants_driver(OLD)
     of.offered = OLD
-    assert steps(of.passes()) == [("NoteChange", "n0")]
+    of.passes()
     assert reason(of) == "ReportFromEarlierLayout"
-    until_upgrading(of)
+    assert phase(of) == "Upgrading"
+    assert steps(of.passes()) == [("EvictPod", "nvidia-driver")], "the one with the new driver"
     assert TAINT in of.nodes["n0"].taint_keys
+    comes_up(of)
+    assert steps(of.passes()) == [("FinishChange", "n0")]
 
 
 @pytest.mark.parametrize("asked", ["paused", "aborted"])
