@@ -112,7 +112,8 @@ def go_on(
     if (change.target, change.driver) != (target, driver):
         # The pool wants something else by now, its old layout for example.
         again = replace(change, target=target, driver=driver, since=now, reason="", message="")
-        if change.phase == "Upgrading" or change.reason == NOT_UPGRADED:
+        begun = change.phase == "Upgrading" or change.reason == NOT_UPGRADED
+        if begun and node.unschedulable and node.held:
             # It may have no driver, so that there is no way back.
             return Turn(actions=(_upgrade(node, again, base),), said=replace(base, planned=True))
         phase: Phase = "Applying" if has_all else "Draining"
@@ -275,12 +276,10 @@ def _upgraded(
     idle = node.ready and node.mig_state not in BUSY_STATES
     stale = older_than_driver(MIG_MANAGER, driver, pods or ()) if pool.mig_config else []
     if has_driver(pool, base) and idle and pods is not None and not stale:
-        step: ChangeAction = (
-            _moved(node, change, "Applying", now)
-            if has_layout(node, pool)
-            else _apply(node, pool, change, base, now)
-        )
-        return Turn(actions=(step,), said=_planned(base, "InChange", f"driver {driver} is loaded"))
+        # Its layout may still have to change, and somebody may have uncordoned it meanwhile.
+        phase: Phase = "Applying" if has_layout(node, pool) else "Draining"
+        moved = _moved(node, change, phase, now)
+        return Turn(actions=(moved,), said=_planned(base, "InChange", f"driver {driver} is loaded"))
     old = outdated(driver, pods or ())
     what = _what_the_driver_waits_for(driver, old, refusals, base)
     if now >= limit:
@@ -300,8 +299,8 @@ def _upgraded(
         return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
     if not old:
         return Turn(said=said, again=(limit,))
-    if any(pod.gpus for pod in pods):
-        # It tolerates the taint, or somebody has bound it by hand.
+    if not node.unschedulable or any(pod.gpus for pod in pods):
+        # Somebody has uncordoned the node, or bound a pod that tolerates the taint.
         return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
     if not node.held:
         return Turn(hold=True, said=said, again=again)

@@ -135,6 +135,7 @@ def test_a_layout_and_a_driver_are_one_turn_and_the_driver_comes_first() -> None
     until_upgrading(of)
     of.passes()
     comes_up(of)
+    assert steps(of.passes()) == [("NoteChange", "n0")]
     assert steps(of.passes()) == [("ApplyLayout", "n0")]
     assert of.nodes["n0"].mig_config == "new"
     comes_up(of)
