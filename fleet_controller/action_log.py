@@ -20,6 +20,7 @@ from fleet_controller.change_actions import (
     EvictPod,
     FinishChange,
     NoteChange,
+    UpgradeDriver,
 )
 from fleet_controller.membership import JoinNode
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
@@ -47,11 +48,14 @@ def tell(action: Action) -> None:
         case TellAgent(node=node, told=told):
             log.info("agent reads its layout", node=node, of="annotation" if told else "its file")
         case CordonNode(node=node, change=change):
-            log.info("node cordoned", node=node, for_layout=change.target)
+            driver = {"for_driver": change.driver} if change.driver else {}
+            log.info("node cordoned", node=node, for_layout=change.target, **driver)
         case NoteChange(node=node, change=change):
             log.info("layout change", node=node, phase=change.phase, reason=change.reason)
         case EvictPod(node=node, namespace=namespace, pod=pod):
             log.info("pod evicted", node=node, pod=f"{namespace}/{pod}")
+        case UpgradeDriver(node=node, change=change):
+            log.info("driver is replaced", node=node, driver=change.driver)
         case ApplyLayout(node=node, change=change):
             log.info("layout requested", node=node, mig_config=change.target)
         case FinishChange(node=node, uncordon=uncordon):

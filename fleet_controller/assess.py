@@ -2,7 +2,8 @@
 
 True requires all of this: the report's verdict is Match; the report is recent, and is about this
 Node object, its current boot and the layout that the pool wants; and where mig-manager creates the
-partitions, the node's labels agree and none of its GPU operands is paused; and the node is Ready.
+partitions, the node's labels agree and none of its GPU operands is paused; and the node is Ready;
+and where the pool wants a certain driver, the agent has found that one.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ OF_THE_LAYOUT = frozenset(
         "UnexpectedResources",
         "ResourcesWithheld",
         "WrongLabels",
+        "DriverNotUpgraded",
     }
 )
-"""Reasons for which a node need not be broken that still has an earlier layout: its agent compares
-it with the new one.
+"""Reasons for which a node need not be broken that still has an earlier layout or driver: it is
+compared with the new one.
 """
 
 BUSY_STATES = ("pending", "rebooting")
@@ -84,6 +86,12 @@ class Assessment:
     """
     planned: bool = False
     """Whether it belongs to a change that is under way: nothing to warn of."""
+    driver: str = ""
+    """Where the pool wants a certain driver: the one that the agent found in this boot, since the
+    driver pod was last replaced. Empty: not known.
+    """
+    reported: float = 0.0
+    """Where the pool wants a certain driver: when the node's agent last reported; 0: never."""
 
 
 def assess(
@@ -101,6 +109,9 @@ def assess(
     it, as far as the cluster says.
     """
     found = _assess(node, pool, report, now, no_agent)
+    if pool.driver and report is not None and report.owner_uid == node.uid:
+        known = report.boot_id == node.boot_id and report.time > node.reports_after
+        found = replace(found, driver=report.driver if known else "", reported=report.time)
     if no_operands and found.settles:
         return replace(found, message=f"{found.message}; GPU operator: {no_operands}")
     return found
@@ -123,7 +134,11 @@ def _assess(
     assert report is not None
     expires = report.time + REPORT_AGE_LIMIT_S
     if report.verdict == "Match":
-        problem = _label_problem(node, pool, expires) or _not_ready(node, expires)
+        problem = (
+            _label_problem(node, pool, expires)
+            or _not_ready(node, expires)
+            or _other_driver(pool, report, expires)
+        )
         if problem is not None:
             return replace(problem, matched=report.time)
         return _proven(report.reason or "PartitionsMatch", report.message, report.time)
@@ -250,6 +265,17 @@ def _not_ready(node: Node, expires: float) -> Assessment | None:
     return _unknown(
         "NodeNotReady",
         "the partitions matched, but the node is not Ready; see its condition Ready",
+        settles=True,
+        expires=expires,
+    )
+
+
+def _other_driver(pool: Pool, report: Report, expires: float) -> Assessment | None:
+    if pool.driver in (None, report.driver):
+        return None
+    return _unknown(
+        "DriverNotUpgraded",
+        f"driver {report.driver or 'of unknown version'} is loaded, the pool wants {pool.driver}",
         settles=True,
         expires=expires,
     )

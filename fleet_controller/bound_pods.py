@@ -15,6 +15,7 @@ from typing import Any, Final
 from fleet_controller import news
 from fleet_controller.collection import Collection
 from fleet_controller.drain import NodePod, read_pod
+from fleet_controller.layout_change import change_of
 from fleet_controller.state import Node, read_node
 from kubeapi.client import path_of
 
@@ -24,7 +25,7 @@ BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 class BoundPods(Collection[NodePod]):
     """Thread-safe, as its base. Static pods and those of DaemonSets are kept only where they use
-    GPUs: no others are asked about.
+    GPUs or bring NVIDIA's driver: no others are asked about.
     """
 
     def __init__(self, changed: threading.Event) -> None:
@@ -93,15 +94,16 @@ def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool
     It is not where operands may be restarted, which no watch has; and where the node is held and
     seems empty, but was open to pods, as every node was that has been verified.
     """
-    if node.stuck:
+    change = change_of(node)
+    if node.stuck or (change is not None and change.phase == "Upgrading"):
         return True
     open_once = was_open or bool(node.verified_boot)
     return node.held and open_once and not any(pod.gpus for pod in watched)
 
 
 def needed(pod: NodePod) -> bool:
-    """Whether the pod can be in the way of anything: see `drain`. Pure."""
-    return pod.gpus or not (pod.daemon_set or pod.static)
+    """Whether the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
+    return pod.gpus or bool(pod.driver) or not (pod.daemon_set or pod.static)
 
 
 def _read(raw: Mapping[str, Any]) -> NodePod | None:

@@ -1,5 +1,5 @@
-"""What is done to a node and its pods in a change of the node's layout. Every write of a node is
-conditional on its version.
+"""What is done to a node and its pods in a change of the node's layout or driver. Every write of a
+node is conditional on its version.
 """
 
 from __future__ import annotations
@@ -39,6 +39,19 @@ class EvictPod:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpgradeDriver:
+    """Notes that the node's driver pod is to be replaced, and that what its agent has reported so
+    far is about the driver before.
+    """
+
+    node: str
+    version: str
+    change: Change
+    reports_after: float
+    """The time of the agent's latest report; 0: there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApplyLayout:
     """Sets nvidia.com/mig.config with the note about it, and removes mig.config.state."""
 
@@ -60,4 +73,4 @@ class FinishChange:
     uncordon: bool
 
 
-ChangeAction = CordonNode | NoteChange | EvictPod | ApplyLayout | FinishChange
+ChangeAction = CordonNode | NoteChange | EvictPod | UpgradeDriver | ApplyLayout | FinishChange

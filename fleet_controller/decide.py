@@ -182,7 +182,17 @@ def decide(
                 actions.append(TellAgent(node=node.name, told=pool.told))
             if why and _is_no_longer_proven(node, pool):
                 actions.append(RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None))
-            if not why and node.name in rollout.waiting and _is_as_it_was_proven(node):
+            if (
+                not why
+                and node.name in rollout.waiting
+                and (
+                    (
+                        _is_as_it_was_proven(node)
+                        and (not pool.driver or by_itself[node.name].driver)
+                    )
+                    or _lacks_only_its_driver(node, by_itself[node.name])
+                )
+            ):
                 actions += _lift(node, pool)
         actions += quarantine(pool, members)
         # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
@@ -361,6 +371,18 @@ def _is_as_it_was_proven(node: Node) -> bool:
         and node.verified_layout == node.mig_config
         and node.mig_state == "success"
         and not node.paused
+    )
+
+
+def _lacks_only_its_driver(node: Node, base: Assessment) -> bool:
+    """Of a node that waits for its turn in a rollout: whether its agent proves the rest, in the
+    boot in which the node was verified before.
+    """
+    return (
+        node.held
+        and node.quarantine_at is None
+        and node.verified_boot == node.boot_id
+        and base.reason == "DriverNotUpgraded"
     )
 
 

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet_controller.rollout_policy import DrainPolicy
-from fleet_controller.state import requests_gpus
+from fleet_controller.state import requests_gpus, seconds
 from telemetry.plain import plain
 
 _MIRROR = "kubernetes.io/config.mirror"
+_COMPONENT, _DRIVER = "app.kubernetes.io/component", "nvidia-driver"
+_DRIVER_CONTAINER = "nvidia-driver-ctr"
+"""Source of the three: NVIDIA/gpu-operator, assets/state-driver/0500_daemonset.yaml."""
 _SHOWN = 3
 _LONGEST = 200
 
@@ -42,6 +45,14 @@ class NodePod:
     """Being deleted."""
     app: str = ""
     """Its label `app`, by which NVIDIA's operands are known."""
+    driver: str = ""
+    """Of a pod that brings NVIDIA's driver: the tag of its image, 580.95.05-ubuntu22.04."""
+    next_driver: str = ""
+    """The tag of the image in its DaemonSet's template; empty: not known."""
+    owner: str = ""
+    """The DaemonSet of a pod that brings the driver."""
+    created: float = 0.0
+    """Seconds since the epoch."""
     node: str = ""
 
     @property
@@ -110,22 +121,38 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
     """Raises KeyError or TypeError for anything but a Pod."""
     meta, spec = raw["metadata"], raw["spec"]
     owner = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), None)
+    labels = meta.get("labels") or {}
+    in_daemon_set = owner is not None and owner["kind"] == "DaemonSet"
+    driver = driver_tag(spec) if in_daemon_set and labels.get(_COMPONENT) == _DRIVER else ""
     return NodePod(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
         gpus=requests_gpus(raw),
         controlled=owner is not None,
-        daemon_set=owner is not None and owner["kind"] == "DaemonSet",
+        daemon_set=in_daemon_set,
         static=_MIRROR in (meta.get("annotations") or {}),
         local_data=any(
             "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory"
             for volume in spec.get("volumes") or ()
         ),
         leaving="deletionTimestamp" in meta,
-        app=(meta.get("labels") or {}).get("app", ""),
+        app=labels.get("app", ""),
+        driver=driver,
+        owner=owner["name"] if driver and owner else "",
+        created=seconds(meta.get("creationTimestamp")),
         node=spec.get("nodeName") or "",
     )
+
+
+def driver_tag(pod_spec: Mapping[str, Any]) -> str:
+    """The tag of the image of NVIDIA's driver in a pod that brings it; empty without one, as where
+    it is named by digest.
+    """
+    containers = pod_spec.get("containers") or ()
+    image = next((c.get("image") or "" for c in containers if c["name"] == _DRIVER_CONTAINER), "")
+    path, _, tag = image.rpartition("/")[2].partition(":")
+    return "" if "@" in path + tag else tag
 
 
 def refusal_of(body: Mapping[str, Any], message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from fleet_controller.layout_change import change_of
+from fleet_controller.layout_change import UNDER_WAY, change_of
 from fleet_controller.state import Node
 from telemetry.prometheus import Histogram
 
@@ -22,7 +22,9 @@ class Durations:
     then, or in the next pass.
     """
     of_changes: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
-    """Of changes of a layout in service, from the cordon to the end, those that came through."""
+    """Of changes of a layout or driver in service, from the cordon to the end, those that came
+    through.
+    """
 
     def verified(self, node: Node, now: float) -> None:
         """It has just been written down that the node is verified in its boot. node: as it was
@@ -33,5 +35,7 @@ class Durations:
 
     def changed(self, node: Node, now: float) -> None:
         change = change_of(node)
-        if change is not None and change.phase == "Applying" and node.mig_config == change.target:
+        if change is None or change.phase not in UNDER_WAY:
+            return
+        if change.target in ("", node.mig_config):
             self.of_changes.observe(now - change.started)

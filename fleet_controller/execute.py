@@ -41,6 +41,7 @@ from fleet_controller.change_actions import (
     EvictPod,
     FinishChange,
     NoteChange,
+    UpgradeDriver,
 )
 from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
@@ -76,6 +77,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_changed(cluster, action, {"spec": {"unschedulable": True}}))
         case NoteChange():
             cluster.nodes.put(_changed(cluster, action, {}))
+        case UpgradeDriver():
+            cluster.nodes.put(_upgrade(cluster, action))
         case ApplyLayout():
             cluster.nodes.put(_apply(cluster, action))
         case FinishChange():
@@ -123,6 +126,7 @@ def subject(action: Action) -> str:
             | JoinNode(node=node)
             | CordonNode(node=node)
             | NoteChange(node=node)
+            | UpgradeDriver(node=node)
             | ApplyLayout(node=node)
             | FinishChange(node=node)
             | HealNode(node=node)
@@ -257,6 +261,13 @@ def _changed(
     # tested, so that the cordon of somebody else is not taken for ours.
     notes = {CHANGE_ANNOTATION: action.change.dump()}
     patch = {"metadata": {"resourceVersion": action.version, "annotations": notes}, **also}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
+def _upgrade(cluster: Cluster, action: UpgradeDriver) -> dict[str, Any]:
+    after = stamp(action.reports_after) if action.reports_after else None
+    notes = {CHANGE_ANNOTATION: action.change.dump(), REPORTS_AFTER_ANNOTATION: after}
+    patch = {"metadata": {"resourceVersion": action.version, "annotations": notes}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 

@@ -1,4 +1,4 @@
-"""In which order the nodes of a pool would change their layout. Pure.
+"""In which order the nodes of a pool would change their layout or driver. Pure.
 
 The controller's own decision (`rollout`) is asked again and again, and every node that begins is
 taken to end well: so the forecast follows the same policy, and cannot differ from it.
@@ -48,10 +48,11 @@ def forecast(
     asked of its rollout aside. most: so many waves are worked out, each of which takes one decision
     over all nodes.
     """
-    if pool.mig_config is None:
+    if pool.mig_config is None and pool.driver is None:
         # Changes that are under way in such a pool are ended as they are.
         return Forecast(waves=(), later=(), left=(), steps=0)
     pool = replace(pool, suspended="")
+    proven = replace(_PROVEN, driver=pool.driver or "")
     now = {node.name: (node, base) for node, base in members}
     waves: list[tuple[str, ...]] = []
     while True:
@@ -66,7 +67,7 @@ def forecast(
             return Forecast(waves=tuple(waves), later=later, left=(), steps=steps)
         waves.append(wave)
         for name in wave:
-            now[name] = (_changed(now[name][0], pool), _PROVEN)
+            now[name] = (_changed(now[name][0], pool), proven)
 
 
 def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
@@ -81,11 +82,13 @@ def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
 
 def _changed(node: Node, pool: Pool) -> Node:
     """As it is after its change: proven, and in service."""
-    assert pool.mig_config is not None, "without a layout nothing changes"
     change = change_of(node)
+    layout = (
+        {MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"} if pool.mig_config else {}
+    )
     return replace(
         node,
-        labels={**node.labels, MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"},
+        labels={**node.labels, **layout},
         change="",
         # The cordon of somebody else stays, and counts.
         unschedulable=node.unschedulable and not (change is not None and change.cordoned),

@@ -1,4 +1,4 @@
-"""What the controller notes on a node while it changes its layout. Pure.
+"""What the controller notes on a node while it changes its layout or its driver. Pure.
 
 It is all that the controller knows of the change, so that another one can go on at any moment: the
 note and the cordon are written by one request, and so are the note and the label of the new layout.
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from fleet_controller.state import Node, seconds, stamp
 
-Phase = Literal["Draining", "Paused", "Applying", "Failed"]
-"""Draining: cordoned, its pods leave. Paused: cordoned, and left alone. Applying: its label is set;
-mig-manager cuts, and the agent verifies. Failed: it stays cordoned.
+Phase = Literal["Draining", "Paused", "Upgrading", "Applying", "Failed"]
+"""Draining: cordoned, its pods leave. Paused: cordoned, and left alone. Upgrading: its driver pod
+is replaced. Applying: its label is set; mig-manager cuts, and the agent verifies. Failed: it stays
+cordoned.
 """
+UNDER_WAY: Final[frozenset[Phase]] = frozenset({"Upgrading", "Applying"})
+"""Phases from which there is no way back."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     node_uid: str
     target: str
-    """Value of nvidia.com/mig.config."""
+    """Value of nvidia.com/mig.config; empty where mig-manager does not partition the node."""
     phase: Phase
     since: float
     """When the phase began; seconds since the epoch, whole ones, as all times here."""
@@ -32,12 +35,15 @@ class Change:
     reason: str = ""
     message: str = ""
     """Why it has failed."""
+    driver: str = ""
+    """Version of the driver that the node is to have; empty: the rollout changes no driver."""
 
     def dump(self) -> str:
         said = {"reason": self.reason, "message": self.message} if self.reason else {}
         note = {
             "nodeUid": self.node_uid,
             "target": self.target,
+            **({"driver": self.driver} if self.driver else {}),
             "phase": self.phase,
             "since": stamp(self.since),
             "started": stamp(self.started),
@@ -64,6 +70,7 @@ def change_of(node: Node) -> Change | None:
             cordoned=raw["cordoned"] is True,
             reason=str(raw.get("reason", "")),
             message=str(raw.get("message", "")),
+            driver=str(raw.get("driver", "")),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

@@ -1,6 +1,9 @@
-"""The change of one node's layout, step by step. Pure.
+"""The change of one node's layout or driver, step by step. Pure.
 
-    in service → cordoned, its pods leave → held, label set → verified → in service again
+    in service → cordoned, its pods leave → held, driver replaced → label set → verified → in
+    service again
+
+A node that needs both gets its driver first: mig-manager is away while that is replaced.
 
 Every step is decided from the node, the note on it (`layout_change`) and its pods, whoever took the
 step before. A node that is verified is put back into service in whatever phase it is, so that an
@@ -9,7 +12,7 @@ undo needs no rule of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleet_controller.assess import BUSY_STATES, OF_THE_LAYOUT, Assessment
@@ -20,16 +23,33 @@ from fleet_controller.change_actions import (
     EvictPod,
     FinishChange,
     NoteChange,
+    UpgradeDriver,
 )
 from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.state import Node, Pool
-from fleet_controller.watchdog import relabelled
+from fleet_controller.wanted import (
+    changes,
+    has_driver,
+    has_layout,
+    has_until_its_turn,
+    is_version,
+    lacks_driver,
+    older_than_driver,
+    outdated,
+)
+from fleet_controller.wanted import shown as wanted
+from fleet_controller.watchdog import MIG_MANAGER, relabelled
 
 APPLY_LIMIT_S = 1800.0
 """From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a
 change of the MIG mode may need a reboot. Source: NVIDIA/mig-parted, pkg/mig/reconfigure.
 """
+UPGRADE_LIMIT_S = 1800.0
+"""Until the new driver answers. The driver container builds it first, for which the operator gives
+it 21 minutes. Source: NVIDIA/gpu-operator, assets/state-driver (startupProbe).
+"""
+NOT_UPGRADED = "DriverUpgradeFailed"
 LASTING_S = 60.0
 """How long a finding that does not pass must last before the change has failed."""
 DRAIN_POLL_S = 3.0
@@ -49,11 +69,12 @@ class Turn:
     """When to look again without a change."""
 
 
-def started(node: Node, target: str, now: float) -> CordonNode:
+def started(node: Node, target: str, now: float, *, driver: str = "") -> CordonNode:
     """The first step."""
     change = Change(
         node_uid=node.uid,
         target=target,
+        driver=driver,
         phase="Draining",
         since=now,
         started=now,
@@ -81,21 +102,27 @@ def go_on(
 
     base: of the node, rollouts aside. pods: all that have not ended; None: not known.
     """
-    target = pool.mig_config
-    if target is None:
+    if pool.mig_config is None and pool.driver is None:
         return Turn(actions=(finished(node, change),))
     if base.status == "True":
-        message = f"layout {target} is verified; the node goes back into service"
+        message = f"{wanted(pool)} is verified; the node goes back into service"
         return Turn(actions=(finished(node, change),), said=_planned(base, "InChange", message))
-    if change.target != target:
+    has_all = has_layout(node, pool) and has_driver(pool, base)
+    target, driver = pool.mig_config or "", pool.driver or ""
+    if (change.target, change.driver) != (target, driver):
         # The pool wants something else by now, its old layout for example.
-        phase: Phase = "Applying" if node.mig_config == target else "Draining"
-        again = replace(change, target=target, phase=phase, since=now, reason="", message="")
-        return Turn(actions=(_note(node, again),), said=replace(base, planned=True))
-    if node.mig_config != target and pool.suspended == "aborted":
+        again = replace(change, target=target, driver=driver, since=now, reason="", message="")
+        begun = change.phase == "Upgrading" or change.reason == NOT_UPGRADED
+        if begun and node.unschedulable and node.held:
+            # It may have no driver, so that there is no way back.
+            return Turn(actions=(_upgrade(node, again, base),), said=replace(base, planned=True))
+        phase: Phase = "Applying" if has_all else "Draining"
+        noted = _note(node, replace(again, phase=phase))
+        return Turn(actions=(noted,), said=replace(base, planned=True))
+    if pool.suspended == "aborted" and _may_go_back(node, pool, change, base):
         return Turn(actions=(finished(node, change),), said=waits(node, pool, base))
     match change.phase:
-        case "Draining" | "Paused" if node.mig_config == target:
+        case "Draining" | "Paused" if has_all:
             return Turn(actions=(_moved(node, change, "Applying", now),), said=base)
         case "Draining" if pool.suspended:
             return _left_alone(node, pool, base, _moved(node, change, "Paused", now))
@@ -105,13 +132,26 @@ def go_on(
             return _left_alone(node, pool, base)
         case "Paused":
             return _left_alone(node, pool, base, _moved(node, change, "Draining", now))
-        case "Applying" if node.mig_config != target:
+        case "Upgrading":
+            return _upgraded(node, pool, change, base, pods, refusals, now)
+        case "Applying" if not has_layout(node, pool) or lacks_driver(pool, base, pods):
             # Somebody has set another layout. Pods may have come, so from the beginning.
             return Turn(actions=(_moved(node, change, "Draining", now),), said=base)
         case "Applying":
             return _applied(node, pool, change, base, now)
         case "Failed":
-            return _failed(node, pool, change, pods, now)
+            return _failed(node, pool, change, base, pods, now)
+
+
+def _may_go_back(node: Node, pool: Pool, change: Change, base: Assessment) -> bool:
+    """Whether the node may go back into service as it is: with an earlier layout or driver. Not
+    where its driver may have been taken away.
+    """
+    if change.phase == "Upgrading" or (
+        change.phase == "Failed" and not base.driver and pool.driver
+    ):
+        return False
+    return not has_layout(node, pool) or not has_driver(pool, base)
 
 
 def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
@@ -130,8 +170,8 @@ def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
             settles=False,
         )
     message = (
-        f"has layout {node.mig_config or 'none'} until its turn in the change to "
-        f"{pool.mig_config}; kubectl get gpupool {pool.name} shows how far that is"
+        f"{has_until_its_turn(node, pool, base)}; kubectl get gpupool {pool.name} shows how far "
+        "that is"
     )
     return _planned(base, "WaitsForItsTurn", message)
 
@@ -163,7 +203,7 @@ def _drained(
     end = limit + policy.timeout_s if policy.on_timeout == "Force" else limit
     again = tuple(at for at in (limit, end, now + DRAIN_POLL_S) if at > now)
     if pods is None:
-        return Turn(said=_planned(base, "Draining", _leaving(node, pool)), again=again)
+        return Turn(said=_planned(base, "Draining", _leaving(node, pool, base)), again=again)
     found = drain(pods, policy, refusals, now, forced=forced)
     if found.left and now >= end:
         message = (
@@ -173,7 +213,7 @@ def _drained(
             f"{pool.name}"
         )
         failed = fail(node, change, "DrainTimedOut", message, now)
-        return Turn(actions=(failed,), said=_held(node, pool, found))
+        return Turn(actions=(failed,), said=_held(node, pool, base, found))
     if found.left:
         evictions = tuple(
             EvictPod(node=node.name, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
@@ -184,26 +224,115 @@ def _drained(
             again = (*again, found.retry_at)
         waiting = found.kept or found.refused
         said = (
-            _held(node, pool, found)
+            _held(node, pool, base, found)
             if waiting
-            else _planned(base, "Draining", f"{_leaving(node, pool)}: {shown(found.left)}")
+            else _planned(base, "Draining", f"{_leaving(node, pool, base)}: {shown(found.left)}")
         )
         return Turn(actions=evictions, said=said, again=again)
     if not node.ready or node.mig_state in BUSY_STATES:
         return Turn(said=base, again=again)
-    said = _planned(base, "InChange", f"{_leaving(node, pool)}: all are gone")
+    said = _planned(base, "InChange", f"{_leaving(node, pool, base)}: all are gone")
     if not node.held:
         # The pods are listed again with the taint: one may have been bound since the last look.
         return Turn(hold=True, said=said, again=again)
-    applying = replace(change, phase="Applying", since=now)
-    apply = ApplyLayout(
+    if has_driver(pool, base):
+        return Turn(actions=(_apply(node, pool, change, base, now),), said=said, again=again)
+    upgrade = _upgrade(node, replace(change, since=now), base)
+    return Turn(actions=(upgrade,), said=said, again=again)
+
+
+def _upgrade(node: Node, change: Change, base: Assessment) -> UpgradeDriver:
+    return UpgradeDriver(
         node=node.name,
         version=node.version,
-        change=applying,
+        change=replace(change, phase="Upgrading"),
+        reports_after=base.reported,
+    )
+
+
+def _apply(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> ApplyLayout:
+    return ApplyLayout(
+        node=node.name,
+        version=node.version,
+        change=replace(change, phase="Applying", since=now),
         told=pool.told,
         reports_after=base.matched,
     )
-    return Turn(actions=(apply,), said=said, again=again)
+
+
+def _upgraded(
+    node: Node,
+    pool: Pool,
+    change: Change,
+    base: Assessment,
+    pods: tuple[NodePod, ...] | None,
+    refusals: Mapping[str, Refusal],
+    now: float,
+) -> Turn:
+    """The driver pod is evicted, its DaemonSet makes another one, and the agent reports the driver
+    of that. Nothing else takes a driver off a node.
+    """
+    driver, limit = change.driver, change.since + UPGRADE_LIMIT_S
+    idle = node.ready and node.mig_state not in BUSY_STATES
+    stale = older_than_driver(MIG_MANAGER, driver, pods or ()) if pool.mig_config else []
+    if has_driver(pool, base) and idle and pods is not None and not stale:
+        # Its layout may still have to change, and somebody may have uncordoned it meanwhile.
+        phase: Phase = "Applying" if has_layout(node, pool) else "Draining"
+        moved = _moved(node, change, phase, now)
+        return Turn(actions=(moved,), said=_planned(base, "InChange", f"driver {driver} is loaded"))
+    old = outdated(driver, pods or ())
+    what = _what_the_driver_waits_for(driver, old, refusals, base)
+    if now >= limit:
+        message = (
+            f"driver {driver} is not loaded after {UPGRADE_LIMIT_S / 60:.0f} minutes: {what[:400]}."
+            " The node stays cordoned. See the log of the nvidia-driver-daemonset pod on the node; "
+            "repair the node, or delete its instance in the cloud; or write another "
+            "`gpu_operator.driver.version` into the stack file"
+        )
+        return Turn(actions=(fail(node, change, NOT_UPGRADED, message, now),), said=base)
+    said = _planned(base, "DriverUpgrade", f"the driver changes to {driver}: {what}")
+    again = (limit, now + DRAIN_POLL_S)
+    if pods is None or not idle:
+        return Turn(said=said, again=again)
+    if has_driver(pool, base):
+        # The partitions are gone with the driver before, and mig-manager makes them at its start.
+        return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
+    if not old:
+        return Turn(said=said, again=(limit,))
+    if not node.unschedulable or any(pod.gpus for pod in pods):
+        # Somebody has uncordoned the node, or bound a pod that tolerates the taint.
+        return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
+    if not node.held:
+        return Turn(hold=True, said=said, again=again)
+    ready = [pod for pod in old if is_version(pod.next_driver, driver)]
+    return Turn(actions=_evictions(node, ready, refusals, now), said=said, again=again)
+
+
+def _evictions(
+    node: Node, pods: Sequence[NodePod], refusals: Mapping[str, Refusal], now: float
+) -> tuple[EvictPod, ...]:
+    return tuple(
+        EvictPod(node=node.name, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
+        for pod in pods
+        if not pod.leaving and (pod.uid not in refusals or refusals[pod.uid].retry_at <= now)
+    )
+
+
+def _what_the_driver_waits_for(
+    driver: str, old: Sequence[NodePod], refusals: Mapping[str, Refusal], base: Assessment
+) -> str:
+    for pod in old:
+        if pod.leaving:
+            return f"pod {pod.path} ends"
+        if not is_version(pod.next_driver, driver):
+            return (
+                f"the DaemonSet {pod.owner} of the GPU operator still has "
+                f"{pod.next_driver or 'an image that is not known'}"
+            )
+        if pod.uid in refusals:
+            return f"pod {pod.path} may not be evicted: {refusals[pod.uid].why}"
+        return f"pod {pod.path} is evicted"
+    return f"the driver pod loads it; {base.reason}: {base.message}"
 
 
 def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> Turn:
@@ -239,13 +368,22 @@ def _since(node: Node, base: Assessment) -> float | None:
 
 
 def _failed(
-    node: Node, pool: Pool, change: Change, pods: tuple[NodePod, ...] | None, now: float
+    node: Node,
+    pool: Pool,
+    change: Change,
+    base: Assessment,
+    pods: tuple[NodePod, ...] | None,
+    now: float,
 ) -> Turn:
     said = Assessment(
         status="False", reason=change.reason or "ChangeFailed", message=change.message
     )
     again = (now + 10 * DRAIN_POLL_S,)
-    if node.mig_config == change.target or pods is None:
+    goes_on = not has_layout(node, pool) or lacks_driver(pool, base, pods)
+    if change.reason == NOT_UPGRADED and not has_driver(pool, base):
+        # Should it come late, the layout may still have to be changed.
+        goes_on = False
+    if not goes_on or pods is None:
         return Turn(said=said, again=again)
     free = not drain(pods, pool.policy.drain, {}, now).left
     if free and not pool.suspended:
@@ -254,15 +392,16 @@ def _failed(
 
 
 def _left_alone(node: Node, pool: Pool, base: Assessment, *actions: ChangeAction) -> Turn:
-    message = f"{_leaving(node, pool)}: the rollout of the pool is {pool.suspended or 'resumed'}"
+    leaving = _leaving(node, pool, base)
+    message = f"{leaving}: the rollout of the pool is {pool.suspended or 'resumed'}"
     return Turn(actions=actions, said=_planned(base, "Draining", message))
 
 
-def _held(node: Node, pool: Pool, found: Drain) -> Assessment:
+def _held(node: Node, pool: Pool, base: Assessment, found: Drain) -> Assessment:
     return Assessment(
         status="False",
         reason="ChangeHeldByPods",
-        message=f"{_leaving(node, pool)}; still running: {_holders(found)}",
+        message=f"{_leaving(node, pool, base)}; still running: {_holders(found)}",
         # A disruption budget that is used up at the moment is nothing to warn of.
         settles=not found.kept,
     )
@@ -272,11 +411,8 @@ def _holders(found: Drain) -> str:
     return shown({**found.refused, **found.kept}) or shown(found.left)
 
 
-def _leaving(node: Node, pool: Pool) -> str:
-    return (
-        f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config} when the "
-        "node's pods have left"
-    )
+def _leaving(node: Node, pool: Pool, base: Assessment) -> str:
+    return f"{changes(node, pool, base)} when the node's pods have left"
 
 
 def _planned(base: Assessment, reason: str, message: str) -> Assessment:

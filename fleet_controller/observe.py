@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleet_controller import news, waiting_pods
@@ -22,8 +22,9 @@ from fleet_controller.api import (
     REPORT_PLURAL,
 )
 from fleet_controller.bound_pods import BoundPods, Nodes, must_list
-from fleet_controller.collection import Collection
-from fleet_controller.drain import NodePod, read_pod
+from fleet_controller.collection import Collection, error_text
+from fleet_controller.drain import NodePod, driver_tag, read_pod
+from fleet_controller.layout_change import change_of
 from fleet_controller.state import (
     Node,
     Pool,
@@ -35,6 +36,7 @@ from fleet_controller.state import (
 )
 from kubeapi import ApiError, Client, JsonObject, list_all
 from kubeapi.client import path_of
+from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
 FEW_NODES = 10
@@ -172,8 +174,25 @@ class Cluster:
         """
         found = self.bound.on(node.name)
         if must_list(node, found, was_open=self.nodes.was_open(node)):
-            return self._listed(node.name)
-        return found
+            found = self._listed(node.name)
+        change = change_of(node)
+        if change is None or change.phase != "Upgrading":
+            return found
+        return tuple(
+            replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in found
+        )
+
+    def _next_driver(self, pod: NodePod) -> str:
+        """The tag of the driver's image in the DaemonSet of a driver pod; empty: not known. Raises
+        Unreachable.
+        """
+        path = path_of("apps/v1", "daemonsets", pod.owner, pod.namespace)
+        try:
+            template = self.client.get(path)["spec"]["template"]
+        except ApiError as e:
+            log.warning("driver's DaemonSet not readable", path=path, error=error_text(e))
+            return ""
+        return driver_tag(template["spec"])
 
     def _listed(self, node: str) -> tuple[NodePod, ...]:
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"

@@ -66,6 +66,13 @@ SCHEMA: Manifest = object_of(
                     pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
                     maxLength=63,
                 ),
+                "driverVersion": text(
+                    "Version of NVIDIA's driver that every node must have. Where a node has "
+                    "another one, its driver pod is replaced, by the rollout policy. Absent: the "
+                    "fleet controller changes no driver.",
+                    pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$",
+                    maxLength=32,
+                ),
                 "desiredState": text(
                     "What every node's agent must find, whose hash layoutHash is: kept for an undo "
                     "of a later layout. Absent if mig-manager does not partition the nodes.",
@@ -139,7 +146,9 @@ SCHEMA: Manifest = object_of(
                         "unknown": count(
                             "Nodes without a valid report, or whose agent could not read the GPUs."
                         ),
-                        "changing": count("Nodes that are out of service for a new layout."),
+                        "changing": count(
+                            "Nodes that are out of service for a new layout or driver."
+                        ),
                         "failed": count(
                             "Of those, nodes whose change has failed; they stay cordoned."
                         ),

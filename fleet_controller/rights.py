@@ -31,6 +31,8 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     # may delete none: an eviction respects the PodDisruptionBudgets.
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    # Whether the operator's DaemonSet has the driver that a pod of it is to be replaced by.
+    {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
     {
         "apiGroups": [GROUP],
         "resources": [REPORT_PLURAL, POOL_PLURAL],

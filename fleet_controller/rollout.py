@@ -1,8 +1,8 @@
-"""Which nodes of a pool change their layout now, and what becomes of each. Pure.
+"""Which nodes of a pool change their layout or driver now, and what becomes of each. Pure.
 
 A pool's nodes change a few at a time, and one as a proof before the others (`rolloutPolicy`). Never
 are more than `maxUnavailable` of them out because of us: every node counts that is held, cordoned
-(by whomever), not Ready, in the middle of a change, or has the new layout and is not verified. A
+(by whomever), not Ready, in the middle of a change, or has what is wanted and is not verified. A
 node that is out anyway may change at no cost, as one of at most that many at a time.
 
 With `maxFailures` failed nodes no further one begins, nor with `maxFailuresInARow` that have failed
@@ -13,7 +13,9 @@ back from there but a change to the old layout, which is a rollout of its own. `
 a rollout, without another stack file (`known_layouts`): the pool's layout is then the earlier one,
 and all that is said here holds of the way back.
 
-Nodes that have never been verified are no part of this: no pod can be on them.
+Nodes that have never been verified get their layout without this: no pod can be on them. Another
+driver waits for its turn on them, too: it is wanted only of nodes that came before the operator's
+DaemonSet had it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import dataclass, field
 from fleet_controller.assess import BUSY_STATES, Assessment
 from fleet_controller.change_actions import ChangeAction
 from fleet_controller.drain import NodePod, Refusal
-from fleet_controller.layout_change import Change, change_of
+from fleet_controller.layout_change import UNDER_WAY, Change, change_of
 from fleet_controller.membership import memberships
 from fleet_controller.node_change import (
     Turn,
@@ -34,6 +36,7 @@ from fleet_controller.node_change import (
     waits,
 )
 from fleet_controller.state import Node, Pool
+from fleet_controller.wanted import has_layout, lacks_driver, may_lack_driver, shown
 from fleet_controller.watchdog import relabelled
 
 _SHOWN = 3
@@ -43,17 +46,18 @@ Assessed = tuple[Node, Assessment]
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """What one pass does with a pool, and how far the change of its layout is."""
+    """What one pass does with a pool, and how far the change of its layout or driver is."""
 
     turns: Mapping[str, Turn] = field(default_factory=dict)
     """By node, where there is anything to do or to say."""
     wanted: str = ""
+    """The layout; empty where mig-manager does not partition the nodes."""
     done: int = 0
-    """Nodes that have the layout that is wanted, and are verified."""
+    """Nodes that have what is wanted, and are verified."""
     changing: tuple[str, ...] = ()
     """Nodes whose change has begun, failed ones included."""
     applying: bool = False
-    """Whether the new layout is being made on one of them."""
+    """Whether one of them is past the point from which there is a way back."""
     failed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     """Nodes whose turn has not come."""
@@ -89,7 +93,7 @@ def decide_rollout(
     waiting = [
         (node, base)
         for node, base in members
-        if node.name not in changes and _waits(node, pool, pods.get(node.name))
+        if node.name not in changes and _waits(node, pool, base, pods.get(node.name))
     ]
     turns |= {
         node.name: Turn(said=waits(node, pool, base), hold=relabelled(node, pool))
@@ -105,10 +109,9 @@ def decide_rollout(
     }
     stopped, beginning, blocking = _beginning(pool, members, changes, waiting, out)
     for node in beginning:
-        assert pool.mig_config is not None
         said = turns[node.name].said
         turns[node.name] = Turn(
-            actions=(started(node, pool.mig_config, now),),
+            actions=(started(node, pool.mig_config or "", now, driver=pool.driver or ""),),
             hold=turns[node.name].hold,
             said=said,
         )
@@ -118,7 +121,7 @@ def decide_rollout(
         wanted=pool.mig_config or "",
         done=_done(pool, members, changes),
         changing=tuple(sorted({*changes, *begun})),
-        applying=any(change.phase == "Applying" for change in changes.values()),
+        applying=any(change.phase in UNDER_WAY for change in changes.values()),
         failed=tuple(sorted(name for name, c in changes.items() if c.phase == "Failed")),
         waiting=tuple(sorted(node.name for node, _ in waiting if node.name not in begun)),
         stopped=stopped,
@@ -148,8 +151,10 @@ def needs_pods(node: Node, pool: Pool) -> bool:
     """Whether the next step depends on the node's pods."""
     change = change_of(node)
     if change is None:
-        return fresh(node) and must_change(node, pool)
-    return change.phase in ("Draining", "Failed") and node.mig_config != pool.mig_config
+        return (fresh(node) and must_change(node, pool)) or may_lack_driver(node, pool)
+    if pool.driver is not None:
+        return change.phase != "Paused"
+    return change.phase in ("Draining", "Failed") and not has_layout(node, pool)
 
 
 def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, ChangeAction]:
@@ -168,7 +173,7 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
 def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
     """How far it is, for people."""
     have = "node has" if total == 1 else "nodes have"
-    parts = [f"{rollout.done} of {total} {have} layout {rollout.wanted}{_undone(pool)}"]
+    parts = [f"{rollout.done} of {total} {have} {shown(pool)}{_undone(pool)}"]
     if working := [name for name in rollout.changing if name not in rollout.failed]:
         parts.append(f"changing: {_names(working)}")
     if rollout.failed:
@@ -198,11 +203,13 @@ def _undone(pool: Pool) -> str:
     return f", to which the change to {pool.declared.mig_config} is undone"
 
 
-def _waits(node: Node, pool: Pool, pods: tuple[NodePod, ...] | None) -> bool:
-    """Whether the node has to change in its turn. A fresh one has no turn to wait for, unless pods
-    have come to it all the same.
+def _waits(node: Node, pool: Pool, base: Assessment, pods: tuple[NodePod, ...] | None) -> bool:
+    """Whether the node has to change in its turn. A fresh one has no turn to wait for with its
+    layout, unless pods have come to it all the same.
     """
-    if pool.mig_config is None or node.mig_config == pool.mig_config:
+    if lacks_driver(pool, base, pods):
+        return True
+    if has_layout(node, pool):
         return False
     return not fresh(node) or any(pod.gpus for pod in pods or ())
 
@@ -213,8 +220,13 @@ def _out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]
         or node.held
         or node.unschedulable
         or not node.ready
-        or (node.mig_config == pool.mig_config and base.status != "True")
+        or (_has_what_is_wanted(node, base, pool) and base.status != "True")
     )
+
+
+def _has_what_is_wanted(node: Node, base: Assessment, pool: Pool) -> bool:
+    """As far as is known: where it does not answer, it may be that."""
+    return has_layout(node, pool) and not lacks_driver(pool, base, None)
 
 
 def _done(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> int:
@@ -222,11 +234,11 @@ def _done(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]
 
 
 def _is_done(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
-    return node.mig_config == pool.mig_config and base.status == "True" and node.name not in changes
+    return has_layout(node, pool) and base.status == "True" and node.name not in changes
 
 
 def _last_proof(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> float:
-    """When a node was last verified with the layout that is wanted; 0 where none was."""
+    """When a node was last verified with what is wanted; 0 where none was."""
     return max(
         (
             node.condition.changed

@@ -160,6 +160,8 @@ class Report:
     layout_hash: str
     boot_id: str
     time: float
+    driver: str = ""
+    """Version of the driver that answered; empty: none did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +195,8 @@ class Pool:
     """What its agents must find in place of their file; empty: what the file says."""
     no_undo: str = ""
     """Why an undo that people have asked for cannot be; empty: none is asked for, or it can."""
+    driver: str | None = None
+    """Version of NVIDIA's driver that its nodes must have; None: the rollout changes no driver."""
 
     @property
     def undone(self) -> bool:
@@ -310,6 +314,7 @@ def read_report(raw: Mapping[str, Any]) -> Report:
         layout_hash=report.get("observedHash", ""),
         boot_id=report.get("bootID", ""),
         time=seconds(report.get("time")),
+        driver=report.get("driver", ""),
     )
 
 
@@ -334,6 +339,7 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
+        driver=spec.get("driverVersion") or None,
         declared=None
         if layout is None
         # Of a pool that an older program wrote: it can be had, and not be gone back to.

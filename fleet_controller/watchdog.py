@@ -19,6 +19,7 @@ from typing import Final
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
 from fleet_controller.assess import REPORT_AGE_LIMIT_S, Assessment
 from fleet_controller.drain import NodePod
+from fleet_controller.layout_change import change_of
 from fleet_controller.membership import memberships
 from fleet_controller.state import Node, Pool
 from fleet_controller.stuck import Stuck, What, stuck_of
@@ -170,7 +171,7 @@ def watch(
 
 def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
     """In which way the node may be stuck; that it lasts is another question."""
-    if base.status == "True":
+    if base.status == "True" or _upgrades_driver(node):
         return None
     if pool.mig_config is not None:
         if node.mig_state == "rebooting":
@@ -211,6 +212,12 @@ def relabelled(node: Node, pool: Pool) -> bool:
         and node.mig_config != pool.mig_config
         and not node.change
     )
+
+
+def _upgrades_driver(node: Node) -> bool:
+    """Whether its operands are away because its driver is being replaced."""
+    change = change_of(node)
+    return change is not None and change.phase == "Upgrading"
 
 
 def _at_rest(node: Node, base: Assessment) -> What | None:

@@ -287,7 +287,9 @@ def _spec(pool: PoolPlan) -> dict[str, Any]:
     if pool.mig_config is not None:
         spec["migConfig"] = pool.mig_config
         spec["desiredState"] = pool.desired
-    if pool.mig_config is not None or values.judged_by_policy(pool):
+    if pool.driver_version is not None:
+        spec["driverVersion"] = pool.driver_version
+    if pool.mig_config or pool.driver_version or values.judged_by_policy(pool):
         spec["rolloutPolicy"] = values.rollout_policy(pool)
     if isinstance(pool, ByoPoolPlan):
         # No node pool labels these nodes, so the fleet controller does.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fleet_controller.api import POOL_LABEL
 from infra import spec
 from infra.plan.device_plugin import check_plugin, with_one_config
-from infra.plan.drivers import operator_driver
+from infra.plan.drivers import operator_driver, rolled_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.fractional import fractional_labels
@@ -89,7 +89,12 @@ def _pool(fleet: spec.ByoFleet, i: int, stated: Stated) -> Checked[ByoPoolPlan |
     if fleet.fractional is not None and isinstance(pool.sharing, spec.FractionalSharing):
         labels = {**common.labels, **fractional_labels(fleet.fractional, fleet.workloads)}
         common = dataclasses.replace(common, labels=labels)
-    return ByoPoolPlan(**common.parts(), select=_select(pool), on_destroy=fleet.on_destroy)
+    return ByoPoolPlan(
+        **common.parts(),
+        select=_select(pool),
+        on_destroy=fleet.on_destroy,
+        driver_version=rolled_driver(fleet.gpu_operator),
+    )
 
 
 _CONSTANT = frozenset(

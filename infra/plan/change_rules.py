@@ -94,6 +94,13 @@ COUNTED: Final = "nodes are added or removed"
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.ROLL,
+        "nodes with another driver get this one node by node: the pods that use their GPUs are "
+        "evicted first, as `rollout` says",
+        "NVIDIA docs, GPU driver upgrades",
+        {"driver_version": "GPUPool.spec.driverVersion"},
+    ),
+    *_rules(
+        ChangeEffect.ROLL,
         "mig-manager repartitions the GPUs node by node: the pods that use them are evicted "
         "first, as `rollout` says, and an A100 node may reboot",
         "NVIDIA/mig-parted, NVIDIA/gpu-operator docs",
@@ -620,7 +627,8 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.ROLL,
-        "the operator changes the driver node by node, and ends the pods that use its GPUs",
+        "the driver changes node by node: as `rollout` of the pools says, where driver.version is "
+        "a whole version; else by the operator, which ends the pods that use its GPUs",
         "NVIDIA/gpu-operator chart, driver.upgradePolicy",
         {"operator.driver": "driver"},
     ),

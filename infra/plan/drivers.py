@@ -13,6 +13,7 @@ from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer,
 
 # An image's tag may name its system behind the version: 580.95.05-ubuntu22.04.
 _VERSION = re.compile(r"([0-9]+(?:\.[0-9]+){1,2})(?:-.*)?")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,17 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
         source=chart.source if chart else "",
         key=("gpu_operator", "chart_version"),
     )
+
+
+def rolled_driver(operator: spec.GpuOperator) -> str | None:
+    """The operator's driver where the fleet controller replaces it on nodes that have another one,
+    pool by pool: that takes a version that agents can compare with what NVML says. Without one
+    NVIDIA's upgrade controller does it, by its own policy.
+    """
+    written = operator.driver.version
+    if operator.existing or not operator.driver.enabled or written is None:
+        return None
+    return written if _RELEASE.fullmatch(written) else None
 
 
 def gke_driver(channel: str) -> Driver:

@@ -194,6 +194,8 @@ class PoolPlan(Offer):
     gpu_count: int
     """GPUs per node."""
     rollout: Rollout
+    driver_version: str | None = None
+    """Of the GPU operator's driver, where the fleet controller replaces it node by node."""
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:

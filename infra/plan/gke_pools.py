@@ -8,7 +8,7 @@ from typing import Final, Literal
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.capacity import check_offered
-from infra.plan.drivers import gke_driver, operator_driver
+from infra.plan.drivers import gke_driver, operator_driver, rolled_driver
 from infra.plan.findings import Checked, Stated, listed, refuse
 from infra.plan.fleet import GkePoolPlan, Offer, SharingStrategy
 from infra.plan.gke_capacity import (
@@ -100,6 +100,7 @@ def gke_pool(
         sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
         shared_clients=replicated[0].replicas if replicated else None,
         driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
+        driver_version=rolled_driver(operator) if operator and by_operator else None,
         image_type=pool.image_type,
         disk=pool.disk,
         local_ssd=local_ssd,

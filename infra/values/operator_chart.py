@@ -91,6 +91,10 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
     if files.gpu_clients is not None:
         values["migManager"]["gpuClientsConfig"] = {"name": files.gpu_clients.name}
     _pin_versions(values, operator)
+    if any(pool.driver_version for pool in plan.pools):
+        # The fleet controller replaces the driver pods, by the rollout policy of each pool. Source:
+        # docs.nvidia.com, GPU Operator, "GPU Driver Upgrades" without the upgrade controller.
+        values["driver"]["upgradePolicy"] = {"autoUpgrade": False}
     _use_mirror(values, operator)
     # The chart's own settings are enough where nothing is set.
     return {section: content for section, content in values.items() if content}

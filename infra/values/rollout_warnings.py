@@ -11,7 +11,10 @@ from typing import Any
 from infra.plan import PoolPlan
 
 _CUT_MINUTES = 30
-"""As the fleet controller has it (`node_change.APPLY_LIMIT_S`); a test compares the two."""
+_DRIVER_MINUTES = 30
+"""As the fleet controller has them (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`); a test
+compares them.
+"""
 _WHO = {
     "gpu": "pods that use their GPUs are evicted, within their disruption budgets",
     "all": "their pods are evicted, but those of DaemonSets, within their disruption budgets",
@@ -44,6 +47,9 @@ def rollout_warnings(
     before = None if declared == pool.mig_config else now or declared
     if pool.mig_config is not None and before and before != pool.mig_config:
         said.append(_rolls(pool, str(before), total))
+    driver = live.get("driverVersion")
+    if pool.driver_version is not None and driver != pool.driver_version:
+        said.append(_gets_driver(pool, driver, total))
     if total > pool.nodes.max:
         going = total - pool.nodes.max
         said.append(
@@ -65,21 +71,38 @@ def _replaced(pool: PoolPlan, total: int) -> str:
     )
 
 
+def _gets_driver(pool: PoolPlan, before: object, total: int) -> str:
+    """before: that its spec has; None where it has none, so that any node may have it already."""
+    has = f"from {before} " if before else ""
+    return (
+        f"pool {pool.name}: the driver changes {has}to {pool.driver_version}; of its "
+        f"{_nodes(total)} those with another one roll: "
+        f"{_how(pool, total, _DRIVER_MINUTES + _CUT_MINUTES)}"
+    )
+
+
 def _rolls(pool: PoolPlan, before: str, total: int) -> str:
+    return (
+        f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
+        f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: "
+        f"{_how(pool, total, _CUT_MINUTES)}"
+    )
+
+
+def _how(pool: PoolPlan, total: int, each: int) -> str:
+    """each: minutes that a node may take once it is drained."""
     rollout = pool.rollout
     percent = rollout.max_unavailable_percent
     together = rollout.max_unavailable if percent is None else max(1, total * percent // 100)
     first = min(rollout.canary, total)
     steps = _times(first, together) + _times(total - first, together)
     drains = 2 if rollout.on_drain_timeout == "force" else 1
-    minutes = steps * (drains * rollout.drain_timeout_minutes + _CUT_MINUTES)
+    minutes = steps * (drains * rollout.drain_timeout_minutes + each)
     proof = f"{first} first as a proof, then " if first and first < total else ""
     return (
-        f"pool {pool.name}: the layout changes from {before} to {pool.mig_config}, so its "
-        f"{_nodes(total)} {'rolls' if total == 1 else 'roll'}: {proof}at most {together} at a "
-        f"time; {_WHO[rollout.evict]}. It takes {_span(minutes)} at most, if every drain and cut "
-        "takes the whole time that it may. `slicewright preview-report --live` names the nodes "
-        "in their order, and the pods"
+        f"{proof}at most {together} at a time; {_WHO[rollout.evict]}. It takes {_span(minutes)} "
+        "at most, if every drain and cut takes the whole time that it may. `slicewright "
+        "preview-report --live` names the nodes in their order, and the pods"
     )
 
 

@@ -13,7 +13,7 @@ from fleet_controller.assess import assess
 from fleet_controller.drain import read_pod
 from fleet_controller.forecast import forecast
 from fleet_controller.membership import memberships
-from fleet_controller.node_change import APPLY_LIMIT_S
+from fleet_controller.node_change import APPLY_LIMIT_S, UPGRADE_LIMIT_S
 from fleet_controller.rollout_policy import RolloutPolicy, read_policy
 from fleet_controller.state import Node, Pool
 from infra import plan, values
@@ -26,7 +26,7 @@ _WAVES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Rolling:
-    """A change of the layout of nodes in service."""
+    """A change of the layout or driver of nodes in service."""
 
     pool: str
     before: str
@@ -44,6 +44,8 @@ class Rolling:
     pods_known: bool
     at_most_s: float
     """If every drain and every cut takes the whole time that it may."""
+    driver: str = ""
+    """The driver that its nodes are to have, where that is another one than the pool wants now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,8 @@ def coming(
 
 
 def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
+    if planned.driver_version not in (None, pool.driver):
+        return True
     if planned.mig_config is None or planned.mig_config == pool.mig_config:
         return False
     # Of a pool whose change is undone, the same stack file as before changes nothing.
@@ -153,9 +157,12 @@ def _rolling(
     planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], found: Found, now: float
 ) -> Rolling:
     policy = read_policy(values.rollout_policy(planned))
+    other = planned.driver_version not in (None, pool.driver)
+    driver = (planned.driver_version or "") if other else ""
     after = replace(
         pool,
         mig_config=planned.mig_config,
+        driver=planned.driver_version,
         layout_hash=planned.layout_hash,
         declared=None,
         told="",
@@ -184,12 +191,13 @@ def _rolling(
         evicted=sum(one.leaves for _, one in each),
         kept=tuple((name, one) for name, one in each if not one.leaves),
         pods_known=all(node.name in found.pods for node in members),
-        at_most_s=ahead.steps * longest_turn_s(policy),
+        at_most_s=ahead.steps * (longest_turn_s(policy) + (UPGRADE_LIMIT_S if driver else 0.0)),
+        driver=driver,
     )
 
 
 def longest_turn_s(policy: RolloutPolicy) -> float:
-    """The most that the change of one node may take before it has failed, in seconds."""
+    """The most that the change of one node's layout may take before it has failed, in seconds."""
     drains = 2 if policy.drain.on_timeout == "Force" else 1
     return drains * policy.drain.timeout_s + APPLY_LIMIT_S
 

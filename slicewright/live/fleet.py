@@ -21,6 +21,7 @@ from fleet_controller.membership import memberships
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout import Rollout, decide_rollout
 from fleet_controller.state import Condition, Node, Pool
+from fleet_controller.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.reading import Found
@@ -103,7 +104,9 @@ class RolloutView:
     done: int
     changing: tuple[str, ...]
     cut: tuple[str, ...]
-    """Of these, nodes whose label is set: they are finished, whatever is asked."""
+    """Of these, nodes whose label is set, or whose driver is replaced: they are finished, whatever
+    is asked.
+    """
     failed: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
     """Nodes that are or will be out together, in their order; the next few."""
@@ -203,7 +206,9 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
             done=rollout.done,
             changing=tuple(node.name for node in nodes if change_of(node)),
             cut=tuple(
-                node.name for node in nodes if change_of(node) and node.mig_config == rollout.wanted
+                node.name
+                for node in nodes
+                if (change := change_of(node)) and _no_way_back(change, node, pool)
             ),
             failed=rollout.failed,
             waves=ahead.waves,
@@ -215,6 +220,12 @@ def _pool(pool: Pool, nodes: Sequence[Node], found: Found, now: float) -> PoolVi
         nodes=views,
         next=tuple(_next(pool, state, reason)),
     )
+
+
+def _no_way_back(change: Change, node: Node, pool: Pool) -> bool:
+    if pool.driver is None or change.phase == "Applying":
+        return has_layout(node, pool)
+    return change.phase == "Upgrading"
 
 
 def _missing(name: str) -> PoolView:

@@ -12,6 +12,8 @@ from typing import Final
 NODE: Final[Mapping[str, str]] = {
     "ChangeHeldByPods": "end or move the pods that hold the node, or raise their disruption "
     "budget; or `slicewright rollout abort {pool}`",
+    "DriverUpgradeFailed": "read the log of the nvidia-driver-daemonset pod on the node; repair "
+    "the node, delete its instance in the cloud, or write another gpu_operator.driver.version",
     "DrainTimedOut": "end the pods that hold the node, and the change goes on by itself; or "
     "`slicewright rollout abort {pool}`",
     "ChangeFailed": "repair the node, or delete it in the cloud; or go back to the layout before: "

@@ -48,7 +48,10 @@ def _s(count: int) -> str:
 
 def _rolls(one: Rolling) -> str:
     count = sum(map(len, one.waves)) + len(one.later)
-    change = f"from {code(one.before or 'none')} to {code(one.after)}"
+    layout = f"from {code(one.before or 'none')} to {code(one.after)}"
+    driver = f"to driver {code(one.driver)}" if one.driver else ""
+    parts = (layout if one.before != one.after else "", driver)
+    change = " and ".join(part for part in parts if part)
     if not one.waves:
         return (
             f"🔴 Pool {code(one.pool)}: no node can begin to change {change} as things are: "

@@ -1,4 +1,5 @@
-"""A pool whose nodes have pods, mig-manager, agents and a disruption budget, all simulated; the
+"""A pool whose nodes have pods, a driver pod, mig-manager, agents and a disruption budget, all
+simulated; the
 controller's actions as an API server takes them, and what must hold at each.
 """
 
@@ -32,6 +33,7 @@ from fleet_controller.change_actions import (
     EvictPod,
     FinishChange,
     NoteChange,
+    UpgradeDriver,
 )
 from fleet_controller.decide import Decision, decide, to_inspect
 from fleet_controller.drain import NodePod, Refusal
@@ -45,6 +47,8 @@ from fleet_controller.watchdog import MIG_MANAGER, MOST_TRIES, PAUSES_S, HealNod
 
 START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"
+BAD_DRIVER = "9.9.9"
+"""One that no node can load."""
 
 
 def known(layout: str) -> KnownLayout:
@@ -104,6 +108,18 @@ class World:
     """The layout that a node's mig-manager has read from the label, and is about to make."""
     behind: set[str] = field(default_factory=set)
     """Nodes on which mig-manager has made another layout than the label asks for by now."""
+    offered: str = ""
+    """The driver in the DaemonSet of the GPU operator; without one, no driver pod is simulated."""
+    drivers: dict[str, NodePod] = field(default_factory=dict)
+    """The driver pod of a node."""
+    unloads_by_itself: bool = False
+    """Whether nothing uses the driver when its container ends, which unloads it then: the driver
+    manager leaves the operands alone.
+    """
+    mig_managers: dict[str, float] = field(default_factory=dict)
+    """When the mig-manager pod of a node was made."""
+    loaded: dict[str, str] = field(default_factory=dict)
+    """The driver that is loaded on a node; none while its pod is replaced."""
     read: dict[str, str] = field(default_factory=dict)
     """What the agent of a node has last read there in place of its file."""
 
@@ -147,6 +163,10 @@ class World:
         self.read.pop(name, None)
         self._mig_manager_forgets(name)
         self.pods[name] = []
+        self.drivers.pop(name, None)
+        self.loaded.pop(name, None)
+        self.driver_pod_works(name)
+        self.driver_pod_works(name)
         if in_service:
             self.agent_reports(name)
 
@@ -160,6 +180,32 @@ class World:
         generation = self.pool.generation + 1
         self.pool = replace(self.pool, declared=known(layout), generation=generation)
         self.asks(self.asked)
+
+    def wants_driver(self, version: str) -> None:
+        """Another stack file is brought up. The operator changes its DaemonSet a while later."""
+        self.pool = replace(self.pool, driver=version, generation=self.pool.generation + 1)
+
+    def driver_pod_works(self, name: str) -> None:
+        """It is made by its DaemonSet; then it loads its driver, and mig-manager starts again."""
+        if not self.offered or self.loaded.get(name):
+            return
+        if name not in self.drivers:
+            self.made += 1
+            self.drivers[name] = NodePod(
+                namespace="gpu-operator",
+                name="nvidia-driver",
+                uid=f"driver-{self.made}",
+                gpus=False,
+                daemon_set=True,
+                driver=f"{self.offered}-ubuntu22.04",
+                owner="nvidia-driver-daemonset",
+                node=name,
+                created=self.now,
+            )
+        elif not self.drivers[name].driver.startswith(BAD_DRIVER):
+            self.loaded[name] = self.drivers[name].driver.partition("-")[0]
+            if CONFIG in self.nodes[name].labels and not self.unloads_by_itself:
+                self.mig_manager_starts(name)
 
     def asks(self, asked: str) -> None:
         self.asked, self.pool = asked, obeying(self.pool, asked)
@@ -184,7 +230,7 @@ class World:
     def mig_manager_works(self, name: str) -> None:
         node = self.nodes[name]
         wanted, state = node.labels.get(CONFIG), node.labels.get(STATE)
-        if wanted is None or name in self.hung:
+        if wanted is None or name in self.hung or (self.offered and not self.loaded.get(name)):
             return
         if state in ("success", "failed") and name not in self.behind:
             return
@@ -219,6 +265,7 @@ class World:
         """Its pod is recreated: it looks at the label, whatever it was in the middle of."""
         node = self.nodes[name]
         self._mig_manager_forgets(name)
+        self.mig_managers[name] = self.now
         if name not in self.cursed:
             self.hung.discard(name)
         labels = {k: v for k, v in node.labels.items() if not k.startswith(DEPLOY_LABEL_PREFIX)}
@@ -251,23 +298,28 @@ class World:
 
     def agent_reports(self, name: str, *, reads: bool = True) -> None:
         """reads: whether it reads its Node before."""
-        node, declared = self.nodes[name], self.pool.declared
-        assert declared is not None
+        node = self.nodes[name]
+        declared = self.pool.declared or known("none")
         if reads:
             self.read[name] = node.told
         desired = self.read.get(name) or declared.desired
         wanted = json.loads(desired)["gpus"]
-        right = self.cut[name] == wanted
+        verdict, reason = "Mismatch", "WrongLayout"
+        if self.offered and not self.loaded.get(name):
+            verdict, reason = "Unknown", "DriverNotLoaded"
+        elif self.cut[name] == wanted:
+            verdict, reason = "Match", "PartitionsMatch"
         self.reports[name] = Report(
             name=name,
             owner_uid=node.uid,
-            verdict="Match" if right else "Mismatch",
-            reason="PartitionsMatch" if right else "WrongLayout",
+            verdict=verdict,
+            reason=reason,
             message=f"has {self.cut[name]}, wanted {wanted}",
             pool=self.pool.name,
             layout_hash=hashlib.sha256(desired.encode()).hexdigest(),
             boot_id=node.boot_id,
             time=self.now,
+            driver=self.loaded.get(name, ""),
         )
 
     def reboot(self, name: str) -> None:
@@ -278,6 +330,7 @@ class World:
         self.change(name, boot_id=f"boot-{self.made}", labels=labels)
         self.unseen.add(name)
         self.pods[name] = []
+        self.loaded.pop(name, None)
         self.hung.discard(name)
         self._mig_manager_forgets(name)
 
@@ -362,12 +415,17 @@ class World:
         watched = tuple(pod for pod in there.get(node.name, ()) if needed(pod))
         if must_list(node, watched, was_open=node.uid in self.was_open):
             return self._pods_of(node.name)
-        return watched
+        return (*watched, *self._driver_pod_of(node.name))
 
     def _pods_of(self, name: str) -> tuple[NodePod, ...]:
         if name not in self.nodes:
             return ()
-        return (*self.pods[name], self._mig_manager_of(name))
+        return (*self.pods[name], *self._driver_pod_of(name), self._mig_manager_of(name))
+
+    def _driver_pod_of(self, name: str) -> tuple[NodePod, ...]:
+        if name not in self.drivers:
+            return ()
+        return (replace(self.drivers[name], next_driver=f"{self.offered}-ubuntu22.04"),)
 
     def _mig_manager_of(self, name: str) -> NodePod:
         return NodePod(
@@ -377,6 +435,7 @@ class World:
             gpus=False,
             daemon_set=True,
             app=MIG_MANAGER,
+            created=self.mig_managers.get(name, 0.0),
         )
 
     @staticmethod
@@ -456,8 +515,10 @@ class World:
                 if (node.boot_id, node.mig_config) != (boot_id, layout) or not node.held:
                     raise Conflict
                 # As it was proven, where it waits for its turn.
-                right = self.cut[name] in (self.pool.mig_config, node.verified_layout)
+                wanted = self.pool.mig_config or "none"
+                right = self.cut[name] in (wanted, node.verified_layout)
                 assert right, "released with a wrong layout"
+                assert not self.offered or self.loaded.get(name), "released without a driver"
                 # One taint a request; of the two, the one of the quarantine first.
                 at = node.taint_keys.index(TAINT)
                 place = at if node.quarantine_at is None else node.quarantine_at
@@ -488,6 +549,12 @@ class World:
             case NoteChange(node=name, version=version, change=change):
                 self._versioned(name, version)
                 self.change(name, change=change.dump())
+            case UpgradeDriver(node=name, version=version, change=change):
+                node = self._versioned(name, version)
+                assert node.unschedulable
+                assert node.held
+                after = action.reports_after
+                self.change(name, change=change.dump(), reports_after=after)
             case ApplyLayout(node=name, version=version, change=change):
                 node = self._versioned(name, version)
                 assert node.unschedulable
@@ -570,6 +637,15 @@ class World:
         self.relabelled.discard(name)
 
     def _evict(self, action: EvictPod) -> None:
+        driver = self.drivers.get(action.node)
+        if driver is not None and driver.uid == action.uid:
+            self._evict_driver(action.node)
+            return
+        if action.node in self.nodes and action.uid == self._mig_manager_of(action.node).uid:
+            assert self.loaded.get(action.node) == self.pool.driver
+            assert self.nodes[action.node].held
+            self.mig_manager_starts(action.node)
+            return
         there = self.pods.get(action.node, [])
         pod = next((one for one in there if one.uid == action.uid), None)
         if pod is None:
@@ -588,3 +664,15 @@ class World:
             return
         self.disruptions -= 1
         there[there.index(pod)] = replace(pod, leaving=True)
+
+    def _evict_driver(self, name: str) -> None:
+        node = self.nodes[name]
+        assert node.unschedulable
+        assert node.held
+        assert not any(pod.gpus for pod in self.pods[name]), "a driver changes under a pod"
+        assert not self.drivers[name].driver.startswith(f"{self.pool.driver}-"), "it has it already"
+        assert self.offered == self.pool.driver, "the next pod would bring another driver, too"
+        assert node.labels.get(STATE) != "pending", "mig-manager is at work"
+        del self.drivers[name]
+        self.loaded.pop(name, None)
+        self.cut[name] = "none"

@@ -540,6 +540,8 @@ class TestTheController:
             *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
             *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),
             ("patch", api.GROUP, "gpupools/status"),
+            # Which driver the operator's DaemonSet has.
+            ("get", "apps", "daemonsets"),
             # Why NVIDIA's operands do not serve a node.
             ("list", "nvidia.com", "clusterpolicies"),
             *events.get(namespace, ()),

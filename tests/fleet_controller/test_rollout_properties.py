@@ -15,7 +15,7 @@ from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from fleet_controller.watchdog import HealNode
-from tests.fleet_controller.rollout_world import START, World
+from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World
 from tests.properties import examples
 
 policies = st.builds(
@@ -40,8 +40,21 @@ names = st.sampled_from([f"n{i}" for i in range(6)])
 
 
 class AnyHistory(RuleBasedStateMachine):
-    @initialize(policy=policies, count=st.integers(1, 5), fewest=st.sampled_from([0, 0, 1, 3]))
-    def a_pool_in_service(self, policy: RolloutPolicy, count: int, fewest: int) -> None:
+    @initialize(
+        policy=policies,
+        count=st.integers(1, 5),
+        fewest=st.sampled_from([0, 0, 1, 3]),
+        driver=st.sampled_from([None, "1.0.0", "1.0.0"]),
+        unloads_by_itself=st.booleans(),
+    )
+    def a_pool_in_service(
+        self,
+        policy: RolloutPolicy,
+        count: int,
+        fewest: int,
+        driver: str | None,
+        unloads_by_itself: bool,
+    ) -> None:
         pool = Pool(
             name="p",
             uid="pool",
@@ -53,8 +66,9 @@ class AnyHistory(RuleBasedStateMachine):
             mig_config="old",
             status={},
             policy=policy,
+            driver=driver,
         )
-        self.world = World(pool)
+        self.world = World(pool, offered=driver or "", unloads_by_itself=unloads_by_itself)
         for i in range(count):
             self.world.make_node(f"n{i}", zone="ab"[i % 2])
         self.world.passes()
@@ -107,6 +121,36 @@ class AnyHistory(RuleBasedStateMachine):
         assert self.world.pool.declared is not None
         if layout != self.world.pool.declared.mig_config:
             self.world.wants(layout)
+
+    @rule(version=st.sampled_from(["1.0.0", "2.0.0", "2.0.0", BAD_DRIVER]))
+    def another_driver_is_wanted(self, version: str) -> None:
+        if self.world.pool.driver not in (None, version):
+            self.world.wants_driver(version)
+
+    @rule(version=st.sampled_from(["1.0.0", "2.0.0", "3.0.0"]), late=st.booleans())
+    def a_driver_rolls(self, version: str, late: bool) -> None:
+        """late: whether the operator changes its DaemonSet when the first nodes are drained."""
+        world = self.world
+        if world.pool.driver is None:
+            return
+        world.asks("")
+        self.another_driver_is_wanted(version)
+        for known in (not late, True):
+            if known:
+                self.the_operators_daemonset_has_the_driver()
+            self._passes_with_room()
+        for name in (*world.nodes, *world.nodes):
+            world.driver_pod_works(name)
+        self._passes_with_room()
+
+    @rule()
+    def the_operators_daemonset_has_the_driver(self) -> None:
+        self.world.offered = self.world.pool.driver or ""
+
+    @rule(name=names)
+    def a_driver_pod_works(self, name: str) -> None:
+        if self._there(name):
+            self.world.driver_pod_works(name)
 
     @rule(asked=st.sampled_from(["", "", "paused", "aborted"]))
     def people_ask(self, asked: str) -> None:
@@ -267,7 +311,9 @@ class AnyHistory(RuleBasedStateMachine):
         world.now += seconds
         world.disruptions = max(1, world.disruptions)
         world.pods_end()
+        world.offered = world.pool.driver or ""
         for name in list(world.nodes):
+            world.driver_pod_works(name)
             world.mig_manager_works(name)
             world.agent_reports(name)
         decision = world.passes()
@@ -319,6 +365,7 @@ class AnyHistory(RuleBasedStateMachine):
             for name, node in world.nodes.items():
                 if name not in told:
                     assert world.cut[name] == world.pool.mig_config
+                    assert world.loaded.get(name) == world.pool.driver
                     assert not node.held
             assert status["Degraded"]["status"] == "True"
         elif status["Verified"]["status"] == "True" or status["Verified"]["reason"] == UNDONE:
@@ -332,6 +379,7 @@ class AnyHistory(RuleBasedStateMachine):
             for name, node in world.nodes.items():
                 if name not in failing:
                     assert world.cut[name] == world.pool.mig_config
+                    assert world.loaded.get(name) == world.pool.driver
                     assert not node.held
         elif status["Verified"]["reason"] in ("RolloutPaused", "RolloutAborted"):
             assert world.pool.suspended

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra import catalog, geometry, plan, spec
+from infra import catalog, geometry, plan, spec, values
 from infra.catalog import Accelerator, Gpu, Machine, driver_order
 from infra.plan import drivers
 from infra.plan.findings import collect
+from tests.recorder import recorded
 
 CATALOG = catalog.load()
 MIG_GPUS = [gpu for gpu in CATALOG.gpus.values() if gpu.family]
@@ -291,3 +292,39 @@ def test_an_image_for_other_processors_is_refused() -> None:
     )
     assert problem.path == ("node_pools", 0, "ami_type")
     assert "has arm64 processors, for which EKS provides AL2023_ARM_64_NVIDIA" in problem.reason
+
+
+@pytest.mark.parametrize(
+    ("driver", "rolled"),
+    [
+        ({"enabled": True, "version": "580.95.05"}, "580.95.05"),
+        # What agents could not compare with NVML's version, or nobody has written.
+        ({"enabled": True, "version": "580.95.05-ubuntu22.04"}, None),
+        ({"enabled": True, "version": "580"}, None),
+        ({"enabled": True}, None),
+        ({"enabled": False, "version": "580.95.05"}, None),
+    ],
+)
+def test_a_pinned_driver_is_rolled_out_and_nvidias_controller_is_off(
+    driver: dict[str, Any], rolled: str | None
+) -> None:
+    fleet = planned(byo(CATALOG.gpus["A100-40"], {"1g.5gb": 7}, driver=driver))
+    assert [pool.driver_version for pool in fleet.pools] == [rolled]
+    given = values.operator_values(fleet, values.operator_files(fleet))["driver"]
+    assert given.get("upgradePolicy") == ({"autoUpgrade": False} if rolled else None)
+    # The proof of a pool reads it, and says nothing of its spec.
+    (wanted,) = (
+        made.inputs["spec"]
+        for made in recorded(fleet, "x")
+        if made.inputs.get("kind") == "GPUPool" and "spec" in made.inputs
+    )
+    assert wanted.get("driverVersion") == rolled
+    (change,) = plan.compare(fleet, planned(byo(CATALOG.gpus["A100-40"], {"1g.5gb": 7}))).pools
+    assert change.effect == (plan.ChangeEffect.ROLL if rolled else plan.ChangeEffect.NONE)
+
+
+def test_an_operator_that_the_cluster_had_keeps_its_own_way_of_upgrades() -> None:
+    operator = spec.GpuOperator.model_validate(
+        {"existing": True, "driver": {"enabled": True, "version": "580.95.05"}}
+    )
+    assert drivers.rolled_driver(operator) is None

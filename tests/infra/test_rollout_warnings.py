@@ -13,7 +13,7 @@ import pytest
 from fleet_controller import node_change
 from infra import plan
 from infra.components.gpu_pool import GpuPools
-from infra.values.rollout_warnings import _CUT_MINUTES, rollout_warnings
+from infra.values.rollout_warnings import _CUT_MINUTES, _DRIVER_MINUTES, rollout_warnings
 from tests.recorder import VERIFIED, Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,6 +94,21 @@ def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
 
 def test_the_time_to_cut_is_the_controllers() -> None:
     assert node_change.APPLY_LIMIT_S == 60 * _CUT_MINUTES
+    assert node_change.UPGRADE_LIMIT_S == 60 * _DRIVER_MINUTES
+
+
+def test_another_driver_says_which_nodes_roll_and_how_long(pool: plan.PoolPlan) -> None:
+    pinned = replace(pool, driver_version="590.48.01")
+    live = {"migConfig": pool.mig_config, "driverVersion": "580.95.05"}
+    status = {"nodes": {"total": 8}}
+    (said,) = rollout_warnings(pinned, live, status)
+    assert "the driver changes from 580.95.05 to 590.48.01; of its 8 nodes those with" in said
+    assert "1 first as a proof, then at most 1 at a time" in said
+    assert "It takes 16 h at most" in said, "8 times two hours"
+    (said,) = rollout_warnings(pinned, {"migConfig": pool.mig_config}, status)
+    assert "the driver changes to 590.48.01" in said
+    assert rollout_warnings(pinned, {**live, "driverVersion": "590.48.01"}, status) == []
+    assert rollout_warnings(pool, live, status) == [], "from then on it is NVIDIA's to change"
 
 
 class _Machines(pulumi.CustomResource):

@@ -6,7 +6,7 @@ Source: NVIDIA/gpu-operator, assets/ and controllers/object_controls.go, release
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kubeapi import JsonObject
 from rehearsal.cluster.gpu_operator import pod_parts as part
@@ -47,6 +47,8 @@ class OperandSet:
     """Value of the label app.kubernetes.io/part-of, which is then in the selector too."""
     has_runtime: bool = True
     """Whether NVIDIA's runtime runs it; else containerd's own."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Others of the DaemonSet and its pods, which are not in the selector."""
     on_delete: bool = False
     """Whether a pod stays as it is until it is deleted."""
 
@@ -75,7 +77,7 @@ def operand_sets(policy: Policy, system: str = "") -> list[OperandSet]:
 
 
 def daemonset(one: OperandSet, policy: Policy, namespace: str) -> JsonObject:
-    labels = {**one.selector, **MANAGED, **policy.daemonset_labels}
+    labels = {**one.selector, **one.labels, **MANAGED, **policy.daemonset_labels}
     template: JsonObject = {"labels": labels}
     if policy.daemonset_annotations:
         template["annotations"] = dict(policy.daemonset_annotations)
@@ -164,6 +166,7 @@ def _driver(policy: Policy, system: str) -> OperandSet:
     return OperandSet(
         name="nvidia-driver-daemonset",
         state="state-driver",
+        labels={"app.kubernetes.io/component": "nvidia-driver"},
         account="nvidia-driver",
         operand=policy.driver,
         node_selector=part.deployed("driver"),

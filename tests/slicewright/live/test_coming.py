@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
+from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from infra import plan
@@ -107,6 +109,28 @@ def test_the_same_layout_is_nothing(planned: plan.PoolPlan, world: World) -> Non
     assert coming([planned], _found(world, {}), world.now) == Coming()
     assert affected([planned], [world.pool], list(world.nodes.values())) == []
     assert section(Coming(), ["unread"]) == ""
+
+
+def test_another_driver_names_the_nodes_that_have_not_got_it(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    world.pool = replace(world.pool, mig_config=planned.mig_config, driver="1.0.0")
+    world.offered = "1.0.0"
+    labels = {CONFIG: planned.mig_config or "", STATE: "success"}
+    for name in world.nodes:
+        world.loaded[name] = "2.0.0" if name == "n1" else "1.0.0"
+        world.change(name, labels={**world.nodes[name].labels, **labels})
+        world.cut[name] = "old"
+        world.agent_reports(name)
+    pinned = replace(planned, driver_version="2.0.0", layout_hash=world.reports["n0"].layout_hash)
+    assert affected([pinned], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
+    ahead = coming([pinned], _found(world, {}), world.now)
+    (rolling,) = ahead.rolling
+    assert rolling.waves == (("n0",), ("n2",))
+    assert rolling.at_most_s == 2 * (3600 + 1800 + 1800)
+    assert "2 nodes roll to driver `2.0.0`, in this order:" in section(ahead, [])
+    world.pool = replace(world.pool, driver="2.0.0")
+    assert coming([pinned], _found(world, {}), world.now) == Coming()
 
 
 def test_of_a_pool_whose_change_is_undone_only_a_third_layout_rolls(

@@ -10,12 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import yaml
 
-from fleet_controller.api import NODE_CONDITION, POOL_LABEL
+from fleet_controller.api import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import Client
@@ -34,6 +35,7 @@ S4 = WALKTHROUGHS["s4"]
 PODS = "/api/v1/namespaces/default/pods"
 PRODUCT = "nvidia.com/gpu.product"
 A100, T4 = "a100-40gb", "tesla-t4"
+OLD_DRIVER, NEW_DRIVER = "580.95.05", "590.48.01"
 CUDA = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
 
 
@@ -48,7 +50,8 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     assert own["startup_taint"] == "admission-policy"
     (pool,) = (pool for pool in own["node_pools"] if pool["name"] == T4)
     pool |= {"select": {"rack": "t4"}, "nodes": {"min": 1, "max": 2}}
-    own["gpu_operator"] |= {"driver": {"enabled": True}, "toolkit": {"enabled": True}}
+    driver = {"enabled": True, "version": OLD_DRIVER}
+    own["gpu_operator"] |= {"driver": driver, "toolkit": {"enabled": True}}
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     existing_cluster.make(environment, fleet_of(environment))
     engine = Engine(environment, "s4", print)
@@ -370,6 +373,82 @@ def test_two_slices_of_a_partition_are_refused(shared: Client) -> None:
 def test_a_second_up_reports_no_changes(shared: Client, engine: Engine) -> None:
     outcome = engine.up("--expect-no-changes")
     assert outcome.code == 0, outcome.output
+
+
+def drivers(client: Client) -> dict[str, str]:
+    """Pool -> the driver that the agent of its node reports."""
+    reports = client.get(f"/apis/{API_VERSION}/{REPORT_PLURAL}")["items"]
+    return {one["report"]["pool"]: one["report"].get("driver", "") for one in reports}
+
+
+def test_another_driver_waits_for_a_disruption_budget_and_then_each_node_is_proven_with_it(
+    shared: Client, engine: Engine
+) -> None:
+    assert drivers(shared) == {A100: OLD_DRIVER, T4: OLD_DRIVER}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "server"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "server"}}},
+    }
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    shared.create(budgets, budget)
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    shared.create(deployments, _deployment("server", "nvidia.com/mig-2g.10gb"))
+    (before,) = wait_for_ready(shared, "server", 1)
+    stack_file = engine.environment.stack_file("s4")
+    stack = yaml.safe_load(stack_file.read_text())
+    stack["config"]["slicewright:fleet"]["gpu_operator"]["driver"]["version"] = NEW_DRIVER
+    stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
+
+    def held_by_the_budget() -> bool:
+        conditions = {c["type"]: c for c in node_of(shared, A100)["status"]["conditions"]}
+        said = conditions[NODE_CONDITION]
+        return said["reason"] == "ChangeHeldByPods" and "disruption budget" in said["message"]
+
+    with ThreadPoolExecutor(1) as beside:
+        upgrade = beside.submit(engine.up)
+        until(held_by_the_budget, "the pod's budget holds the upgrade")
+        assert drivers(shared)[A100] == OLD_DRIVER
+        (still,) = pods_of(shared, "server")
+        assert still["metadata"]["uid"] == before["metadata"]["uid"]
+        shared.delete(f"{budgets}/server")
+        outcome = upgrade.result()
+    assert outcome.code == 0, outcome.output
+    assert drivers(shared) == {A100: NEW_DRIVER, T4: NEW_DRIVER}
+    (after,) = wait_for_ready(shared, "server", 1)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    for pool in (A100, T4):
+        assert "unschedulable" not in node_of(shared, pool)["spec"]
+    test_the_a100_offers_8_3_and_4_while_the_t4_offers_14(shared)
+    again = engine.up("--expect-no-changes")
+    assert again.code == 0, again.output
+    shared.delete(f"{deployments}/server")
+
+
+def _deployment(name: str, resource: str) -> dict[str, Any]:
+    """One pod that uses one of these, and can be recreated."""
+    container = {
+        "name": "c",
+        "image": CUDA,
+        "command": ["sleep", "infinity"],
+        "resources": {"limits": {resource: "1"}},
+    }
+    pod = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
+        },
+    }
 
 
 def test_a_node_that_loses_a_gpu_in_service_is_held_until_it_is_repaired(
