@@ -6,6 +6,8 @@ resource_compute_firewall.go.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
 from rehearsal.plugins.bridge.resources import (
     Autoname,
@@ -21,7 +23,8 @@ from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
 _TRAFFIC: Fields = {"protocol": Field(api="IPProtocol"), "ports": Field()}
 _FIREWALL: Fields = {
     **same("name", "description"),
-    **same("direction", "priority", "disabled", computed=True),
+    **same("direction", "disabled", computed=True),
+    **same("priority"),
     "network": Field(),
     "sourceRanges": Field(unordered=True),
     "allows": Field(api="allowed", many=True, of=_TRAFFIC),
@@ -35,6 +38,9 @@ class Firewall(Resource):
     sets = ("sourceRanges",)
     keeps = ("project", "direction", "description")
     autoname = Autoname("name", 63, lower=True)
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"priority": 1000}
 
     def create(self, session: Session, inputs: Properties) -> CreateResult:
         project = project_of(session, inputs)
