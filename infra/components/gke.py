@@ -161,6 +161,13 @@ def _new_cluster(
             # A cluster of an earlier version keeps its own: GKE would replace the cluster. And
             # the pool that nodeConfig describes is gone.
             pulumi.ResourceOptions(parent=parent),
-            pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
+            pulumi.ResourceOptions(
+                ignore_changes=[
+                    "datapathProvider",
+                    "nodeConfig",
+                    # Once it is on it stays: it would go before the pools that use it.
+                    *([] if cluster.gpu_networks else ["enableMultiNetworking"]),
+                ]
+            ),
         ),
     )

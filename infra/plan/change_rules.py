@@ -415,7 +415,8 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        "VPCs are made or removed; each pool that has them says what becomes of its nodes",
+        "VPCs are made or removed, multi-networking stays once it is on; each pool that has the "
+        "networks says what becomes of its nodes",
         "google-beta: updated in place",
         {"cluster.gpu_networks": "enable_multi_networking; Network, GKENetworkParamSet"},
     ),

@@ -74,13 +74,18 @@ def test_the_nodes_have_an_interface_in_each_and_the_system_pool_has_none(record
 
 def test_pods_can_name_each_of_them(record: Record) -> None:
     made = record("s0", fleet=fleet({"gpu_networks": there(4)}, **HIGH))
-    (first, *others) = inputs(made, "kubernetes:networking.gke.io/v1:GKENetworkParamSet")
-    assert first["metadata"]["name"] == "vpc1"
-    assert first["spec"] == {"vpc": "gpu-0", "vpcSubnet": "nodes-0", "deviceMode": "NetDevice"}
-    assert len(others) == 3
-    network, *_ = inputs(made, "kubernetes:networking.gke.io/v1:Network")
-    assert network["spec"]["type"] == "Device"
-    assert network["spec"]["parametersRef"]["name"] == network["metadata"]["name"] == "vpc1"
+
+    def named(kind: str) -> dict[str, Any]:
+        found = inputs(made, f"kubernetes:networking.gke.io/v1:{kind}")
+        return {one["metadata"]["name"]: one["spec"] for one in found}
+
+    parameters, networks = named("GKENetworkParamSet"), named("Network")
+    assert [*sorted(parameters)] == [*sorted(networks)] == ["vpc1", "vpc2", "vpc3", "vpc4"]
+    for i, name in enumerate(sorted(networks)):
+        where = {"vpc": f"gpu-{i}", "vpcSubnet": f"nodes-{i}", "deviceMode": "NetDevice"}
+        assert parameters[name] == where
+        assert networks[name]["type"] == "Device"
+        assert networks[name]["parametersRef"]["name"] == name
 
 
 def test_a_pool_without_has_no_trace_of_it(record: Record) -> None:

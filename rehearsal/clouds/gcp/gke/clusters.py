@@ -35,7 +35,11 @@ from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
 from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
-from rehearsal.clouds.gcp.gke.node_networks import check_multi_networking, install_kinds
+from rehearsal.clouds.gcp.gke.node_networks import (
+    check_multi_networking,
+    check_multi_networking_used,
+    install_kinds,
+)
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
@@ -250,7 +254,9 @@ class Clusters:
             # What the request leaves out of it stays.
             change = observed({**cluster, field: {**cluster[field], **value}})
         check_access({**cluster, **change})
-        check_multi_networking({**cluster, **change})
+        changed = {**cluster, **change}
+        check_multi_networking(changed)
+        check_multi_networking_used(changed, pools_of(self._store, params["name"]))
         check_addresses({**cluster, **change})
         kind = "UPGRADE_MASTER" if desired == "desiredMasterVersion" else "UPDATE_CLUSTER"
         answer = self._change(params["name"], change, kind)

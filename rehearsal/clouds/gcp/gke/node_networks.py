@@ -8,7 +8,7 @@ rehearsal's. What gives the interfaces to pods is not simulated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kubeapi import JsonObject
@@ -16,7 +16,7 @@ from rehearsal.clouds.core.node_api import NodeApi
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.gke.defaults import region_of
-from rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS, SUBNETWORKS
+from rehearsal.clouds.gcp.state import NETWORKS, NODE_POOLS, SUBNETWORKS, NodePoolRecord
 
 _MOST: Final[Mapping[str, int]] = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8, "a3-ultragpu-8g": 9}
 _ORDINARY: Final = 7
@@ -30,6 +30,19 @@ def check_multi_networking(cluster: JsonObject) -> None:
         "ADVANCED_DATAPATH"
     ):
         raise google_error(400, "Multi-networking requires GKE Dataplane V2 (ADVANCED_DATAPATH).")
+
+
+def check_multi_networking_used(cluster: JsonObject, pools: Iterable[NodePoolRecord]) -> None:
+    """Raises CloudError. cluster: as it would be."""
+    if cluster["networkConfig"].get("enableMultiNetworking"):
+        return
+    for item in pools:
+        if (item["pool"].get("networkConfig") or {}).get("additionalNodeNetworkConfigs"):
+            raise google_error(
+                400,
+                "Multi-networking cannot be disabled while node pool "
+                f"{item['pool']['name']} has additional node networks.",
+            )
 
 
 def check_node_networks(

@@ -88,6 +88,9 @@ def test_a_cluster_must_have_multi_networking_and_for_that_dataplane_v2(gcp: Gcp
     name = {"name": gcp.cluster}
     gcp.call("container", "projects.locations.clusters.update", name, update=update)
     assert make(gcp)["networkConfig"]["additionalNodeNetworkConfigs"]
+    off = {"desiredEnableMultiNetworking": False}
+    with pytest.raises(CloudError, match="cannot be disabled while node pool pool has"):
+        gcp.call("container", "projects.locations.clusters.update", name, update=off)
 
 
 def test_a_firewall_rule_is_of_a_network_that_is_there_and_holds_it(gcp: Gcp) -> None:
