@@ -26,6 +26,7 @@ from infra.components.eks import EksCluster
 from infra.components.eks_autoscaler import ClusterAutoscaler
 from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
+from infra.components.gke_gpu_networks import GpuNetworkObjects
 from infra.components.gpu_operator import GpuOperator
 from infra.components.gpu_pool import GpuPools
 from infra.components.karpenter import Karpenter
@@ -105,6 +106,14 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
     site = _site(cloud, system=cloud.system_pool, existing=fleet.cluster.existing)
+    if cloud.gpu_networks:
+        GpuNetworkObjects(
+            "gpu-networks",
+            cloud.gpu_networks,
+            cluster=site.cluster,
+            after=list(cloud.pools.values()),
+            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+        )
     if fleet.operator is not None:
         _deploy_with_operator(fleet, fleet.operator, site)
         return

@@ -177,6 +177,9 @@ _IDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "gcp:compute/subnetwork:Subnetwork": lambda i: (
         f"projects/{i['project']}/regions/{i['region']}/subnetworks/{i['name']}"
     ),
+    "gcp:compute/firewall:Firewall": lambda i: (
+        f"projects/{i['project']}/global/firewalls/{i['name']}"
+    ),
     "gcp:serviceaccount/account:Account": _account,
     "gcp:container/cluster:Cluster": lambda i: (
         f"projects/{i['project']}/locations/{i['location']}/clusters/{i['name']}"

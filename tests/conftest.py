@@ -128,6 +128,7 @@ SDK_FILES = frozenset(
                 "existing_gke_cluster",
                 "gke_capacity",
                 "gke_encryption",
+                "gke_gpu_direct",
                 "gke_gpu_network",
                 "gke_maintenance",
                 "gke_monitoring",

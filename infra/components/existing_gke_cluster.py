@@ -41,7 +41,7 @@ def existing_gke_cluster(
     )
 
     def judged(known: list[Any]) -> str:
-        id_, version, autopilot, workload_pool, datapath = known
+        id_, version, autopilot, workload_pool, datapath, multi_networking = known
         wrong = values.unfit_gke_cluster(
             cluster,
             project=project,
@@ -50,6 +50,7 @@ def existing_gke_cluster(
             workload_pool=workload_pool,
             gpu_networks=plan.gpu_networks,
             dataplane_v2=datapath == "ADVANCED_DATAPATH",
+            multi_networking=bool(multi_networking),
         )
         if wrong:
             raise UnfitCluster(wrong)
@@ -75,6 +76,7 @@ def existing_gke_cluster(
             found.enable_autopilot,
             workload_pool,
             found.datapath_provider,
+            found.enable_multi_networking,
         ).apply(judged),
         server=pulumi.Output.all(dns_name, address).apply(lambda known: str(known[0] or known[1])),
         ca_data=pulumi.Output.all(dns_name, ca_data).apply(

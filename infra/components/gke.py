@@ -11,6 +11,7 @@ import pulumi_gcp as gcp
 from infra import values
 from infra.components.existing_gke_cluster import existing_gke_cluster
 from infra.components.gke_control_plane import control_plane_access, reached_at
+from infra.components.gke_gpu_networks import GpuVpc, gpu_vpcs
 from infra.components.gke_maintenance import maintenance_policy
 from infra.components.gke_monitoring import logging_config, monitoring_config
 from infra.components.gke_network import ClusterNetwork, cluster_network
@@ -23,7 +24,7 @@ _THROW_AWAY_DISK_GB = 20
 
 class GkeCluster(pulumi.ComponentResource):
     """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
-    `pools` by name.
+    `pools` by name, `gpu_networks` by name.
     """
 
     cluster: gcp.container.Cluster
@@ -32,6 +33,7 @@ class GkeCluster(pulumi.ComponentResource):
     system_pool: Sequence[pulumi.Resource]
     """None or one."""
     pools: Mapping[str, pulumi.Resource]
+    gpu_networks: Mapping[str, GpuVpc]
 
     def __init__(
         self,
@@ -70,14 +72,17 @@ class GkeCluster(pulumi.ComponentResource):
             )
             cluster_id, way_out = self.cluster.id, network.way_out
             server, ca_data = reached_at(self.cluster, by_dns=plan.cluster.by_dns)
+        self.gpu_networks = gpu_vpcs(name, plan.cluster, self)
+        before = (one for vpc in self.gpu_networks.values() for one in vpc.before_nodes)
         home = PoolHome(
             parent=self,
             cluster=self.cluster,
             cluster_id=cluster_id,
             account=account,
-            rights=[right, *way_out],
+            rights=[right, *way_out, *before],
             private_nodes=plan.cluster.private_nodes,
             kms_key=plan.cluster.kms_key,
+            gpu_networks=self.gpu_networks,
         )
         self.system_pool = [system_pool(name, plan.system, home)] if plan.system is not None else []
         self.pools = {
@@ -119,6 +124,7 @@ def _new_cluster(
         ),
         # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
         datapath_provider="ADVANCED_DATAPATH",
+        enable_multi_networking=True if cluster.gpu_networks else None,
         **control_plane_access(cluster),
         maintenance_policy=maintenance_policy(cluster.maintenance),
         monitoring_config=monitoring_config(cluster.monitoring),
@@ -155,6 +161,13 @@ def _new_cluster(
             # A cluster of an earlier version keeps its own: GKE would replace the cluster. And
             # the pool that nodeConfig describes is gone.
             pulumi.ResourceOptions(parent=parent),
-            pulumi.ResourceOptions(ignore_changes=["datapathProvider", "nodeConfig"]),
+            pulumi.ResourceOptions(
+                ignore_changes=[
+                    "datapathProvider",
+                    "nodeConfig",
+                    # Once it is on it stays: it would go before the pools that use it.
+                    *([] if cluster.gpu_networks else ["enableMultiNetworking"]),
+                ]
+            ),
         ),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_gcp as gcp
 
+from infra.components.gke_gpu_networks import GpuVpc
 from infra.plan import (
     NETWORK_PROFILE_LABEL,
     SYSTEM_LABELS,
@@ -61,15 +62,28 @@ class PoolHome:
     kms_key: str | None
     """Of boot disks. None: Google's own."""
 
+    gpu_networks: Mapping[str, GpuVpc] = field(default_factory=dict)
+    """By name."""
+
     def network_config(
-        self, *, gpu_network: bool = False
+        self, *, dranet: bool = False, additional: Sequence[str] = ()
     ) -> gcp.container.NodePoolNetworkConfigArgs | None:
-        """GKE takes the cluster's setting of private nodes for new pools only."""
-        if self.private_nodes is None and not gpu_network:
+        """GKE takes the cluster's setting of private nodes for new pools only. additional: names
+        of networks for GPUs.
+        """
+        if self.private_nodes is None and not dranet and not additional:
             return None
+        interface = gcp.container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs
         return gcp.container.NodePoolNetworkConfigArgs(
             enable_private_nodes=self.private_nodes,
-            accelerator_network_profile="auto" if gpu_network else None,
+            accelerator_network_profile="auto" if dranet else None,
+            additional_node_network_configs=[
+                interface(
+                    network=self.gpu_networks[name].vpc, subnetwork=self.gpu_networks[name].subnet
+                )
+                for name in additional
+            ]
+            or None,
         )
 
 
@@ -107,7 +121,10 @@ def gpu_pool(
         f"{name}-{pool.name}",
         name=pool.name,
         cluster=home.cluster_id,
-        network_config=home.network_config(gpu_network=pool.gpu_network is not None),
+        network_config=home.network_config(
+            dranet=pool.gpu_network == "dranet",
+            additional=[network.name for network in pool.gpu_networks],
+        ),
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones), pool.location_policy),
         max_pods_per_node=pool.max_pods_per_node,

@@ -31,6 +31,7 @@ from infra.plan.fleet import (
     GkeFleetPlan,
     GkeNetworkPlan,
     GkePoolPlan,
+    GpuNetwork,
     KarpenterPlan,
     KarpenterPool,
     Layout,
@@ -43,6 +44,7 @@ from infra.plan.fleet import (
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.gke_addresses import OWN as GKE_RANGES
 from infra.plan.gke_addresses import pod_addresses
+from infra.plan.gke_gpu_direct import GPU_MTU, offers_gpu_direct
 from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.gke_node_counts import first_nodes
 from infra.plan.hosts import HostGpuPlan, HostPlan
@@ -55,6 +57,7 @@ __all__ = [
     "EKS_SUBNET_PREFIX",
     "EVERYWHERE",
     "GKE_RANGES",
+    "GPU_MTU",
     "NETWORK_PROFILE_LABEL",
     "NODE_MONITORING",
     "NO_STARTUP_TAINT",
@@ -85,6 +88,7 @@ __all__ = [
     "GkeFleetPlan",
     "GkeNetworkPlan",
     "GkePoolPlan",
+    "GpuNetwork",
     "HostGpuPlan",
     "HostPlan",
     "KarpenterPlan",
@@ -114,6 +118,7 @@ __all__ = [
     "of_cluster",
     "of_nodes",
     "offers_dranet",
+    "offers_gpu_direct",
     "pod_addresses",
     "read",
     "read_file",

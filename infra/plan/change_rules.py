@@ -151,7 +151,9 @@ GKE: Final[tuple[Rule, ...]] = (
             "local_nvme_ssd_block_config",
             "max_pods_per_node": "max_pods_per_node",
             "placement_policy": "placement_policy.policy_name",
-            "gpu_network": "network_config.accelerator_network_profile",
+            "gpu_network": "network_config.accelerator_network_profile, "
+            "additional_node_network_configs",
+            "gpu_networks": "network_config.additional_node_network_configs",
         },
     ),
     *_rules(
@@ -375,6 +377,15 @@ _CONTROL_PLANE = (
     "the control plane is upgraded; nodes stay on their version until their own upgrade"
 )
 _SYSTEM = "system pool"
+(_EXISTING,) = _rules(
+    ChangeEffect.IN_PLACE,
+    "the cluster stays, and `up` fails: with true, Pulumi only reads it, and deletes the network "
+    "that the stack made, which the cluster still uses; with false, it creates a second cluster, "
+    "whose name is taken. A stack in a cluster that exists is another stack",
+    "pulumi/pulumi, pkg/resource/deploy/step_generator.go: a resource that is read under the ID "
+    "that it had is not deleted",
+    {"cluster.existing": "existing or created"},
+)
 GKE_FLEET: Final[tuple[Rule, ...]] = (
     *_rules(
         ChangeEffect.REPLACE,
@@ -386,13 +397,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
             "cluster.network": "network, subnetwork, ip_allocation_policy",
         },
     ),
-    *_rules(
-        ChangeEffect.REPLACE,
-        "a cluster that the stack made is deleted with everything in it; one that it found stays, "
-        "without what the stack made in it",
-        "Pulumi: a resource that is read is forgotten, any other deleted",
-        {"cluster.existing": "existing or created"},
-    ),
+    _EXISTING,
     *_rules(
         ChangeEffect.IN_PLACE,
         _CONTROL_PLANE,
@@ -414,6 +419,13 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
             "cluster.control_plane": "control_plane_endpoints_config, "
             "master_authorized_networks_config, private_cluster_config.enable_private_endpoint",
         },
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
+        "VPCs are made or removed, multi-networking stays once it is on; each pool that has the "
+        "networks says what becomes of its nodes",
+        "google-beta: updated in place",
+        {"cluster.gpu_networks": "enable_multi_networking; Network, GKENetworkParamSet"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
@@ -473,7 +485,6 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         {
             "cluster.name": "name",
             "cluster.region": "region",
-            "cluster.existing": "existing or created",
         },
     ),
     *_rules(
@@ -489,6 +500,7 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         "aws/containers-roadmap #2258",
         {"cluster.zones": "vpc_config.subnet_ids"},
     ),
+    _EXISTING,
     *_rules(
         ChangeEffect.REPLACE,
         f"a cluster stays in its VPC: {_CLUSTER_GOES}",

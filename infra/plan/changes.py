@@ -116,6 +116,10 @@ _OTHER_CLOUD = Rule(
 )
 
 
+_OF_A_MADE_CLUSTER = frozenset(
+    f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
+)
+"""Of one that exists, the plan does not have them, and they stay as they are."""
 _FORGOTTEN = Rule(
     field="previous",
     cloud_field="ConfigMap of mig-manager",
@@ -136,6 +140,8 @@ def compare(before: FleetPlan, after: FleetPlan) -> FleetChange:
     else:
         pool_rules = _POOL_RULES[cloud]
         fleet = _of_system(_changes(before, after, (*_FLEET_RULES[cloud], *change_rules.FLEET)))
+        if any(c.rule.field == "cluster.existing" for c in fleet):
+            fleet = [c for c in fleet if c.rule.field not in _OF_A_MADE_CLUSTER]
         fleet = _with_ended(fleet, getattr(before, "system", None), getattr(after, "system", None))
     return FleetChange(
         fleet=tuple(fleet),

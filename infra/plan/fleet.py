@@ -279,7 +279,10 @@ class GkePoolPlan(CloudPoolPlan):
     location_policy: Literal["BALANCED", "ANY"] | None
     placement: Literal["compact"] | None
     placement_policy: str | None
-    gpu_network: Literal["dranet"] | None
+    gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None
+    gpu_networks: tuple[GpuNetwork, ...]
+    """One for each interface beyond the first, as in `GkeClusterPlan`; none without tcpx or tcpxo.
+    """
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:
@@ -386,6 +389,19 @@ class GkeNetworkPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuNetwork:
+    """The network of one interface for GPUs, of all nodes that have it."""
+
+    name: str
+    """Of its Network object, by which pods ask for it."""
+    vpc: str | None
+    """None: the stack makes VPC and subnet."""
+    subnet: str | None
+    addresses: str | None
+    """Of the subnet that the stack makes, in CIDR notation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GkeClusterPlan:
     name: str
     location: str
@@ -394,6 +410,8 @@ class GkeClusterPlan:
     release_channel: str
     network: GkeNetworkPlan | None
     """None: the stack creates one."""
+    gpu_networks: tuple[GpuNetwork, ...]
+    """Of the pools that have the most of them."""
     private_nodes: bool | None
     """None: not stated, to the cluster or its pools."""
     control_plane: GkeControlPlane | None
@@ -412,6 +430,10 @@ class GkeClusterPlan:
     def nat(self) -> bool:
         """Whether the stack creates Cloud NAT: private nodes have no other way out."""
         return self.network is None and bool(self.private_nodes)
+
+    @property
+    def makes_gpu_networks(self) -> bool:
+        return any(network.vpc is None for network in self.gpu_networks)
 
     @property
     def by_dns(self) -> bool:
@@ -545,9 +567,9 @@ class GkeFleetPlan(CommonPlan):
     """For the pools that mig-manager partitions; None where there are none."""
 
     @property
-    def gpu_networks(self) -> bool:
-        """Whether a pool has a network between its GPUs."""
-        return any(pool.gpu_network is not None for pool in self.pools)
+    def gpu_networks(self) -> frozenset[str]:
+        """The kinds of networks that pools have between their GPUs."""
+        return frozenset(pool.gpu_network for pool in self.pools if pool.gpu_network is not None)
 
     @property
     def operated(self) -> tuple[GkePoolPlan, ...]:
@@ -580,10 +602,12 @@ class EksFleetPlan(CommonPlan):
 
     @property
     def node_subnets(self) -> str | tuple[str, ...]:
-        """Which subnets the nodes' are: public or private ones of the stack, or these by id."""
+        """Which subnets the nodes' are: public or private ones of the stack, or these by id. Those
+        of a cluster that exists count as public: one that the stack made has such.
+        """
         network = self.cluster.network
         if self.cluster.existing and not isinstance(network, ExistingNetwork):
-            return "the cluster's"
+            return "public"
         return (
             tuple(sorted(network.subnets))
             if isinstance(network, ExistingNetwork)

@@ -12,6 +12,7 @@ from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
 from infra.plan.gke_addresses import check_own_network
 from infra.plan.gke_encryption import check_keys
+from infra.plan.gke_gpu_direct import check_gpu_networks
 from infra.plan.gke_gpu_network import check_dranet_version
 from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_monitoring import plan_logging, plan_monitoring
@@ -32,6 +33,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     known = yield from gcp_region(location)
     yield from check_gke_version(fleet.cluster)
     yield from check_dranet_version(fleet)
+    yield from check_gpu_networks(fleet, stated)
     yield from check_existing(fleet.cluster)
     network = yield from plan_network(fleet.cluster.network)
     yield from check_control_plane(fleet.cluster.control_plane)
@@ -98,6 +100,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             version=fleet.cluster.version,
             release_channel=fleet.cluster.release_channel,
             network=network,
+            gpu_networks=max((pool.gpu_networks for pool in built), key=len, default=()),
             private_nodes=fleet.cluster.private_nodes,
             control_plane=fleet.cluster.control_plane,
             maintenance=fleet.cluster.maintenance,

@@ -1,4 +1,5 @@
-"""Networks between the GPUs of a GKE pool's nodes, by GKE's rules for them.
+"""Networks between the GPUs of a GKE pool's nodes, which GKE makes and its DRANET hands to pods, by
+GKE's rules for them.
 
 Source of what is not sourced otherwise: GKE docs, allocate network resources by using GKE managed
 DRANET, and configure automated networking for accelerator VMs.
@@ -14,6 +15,7 @@ from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
 from infra.plan.fleet import GkeFleetPlan
+from infra.plan.gke_gpu_direct import MODE_OF
 
 _DOCS: Final = "GKE docs, GKE managed DRANET"
 _RDMA: Final = "GPUDirect-RDMA"
@@ -29,11 +31,11 @@ DRANET_LABELS: Final[Mapping[str, str]] = {
 }
 
 
-def check_gpu_network(
+def check_dranet(
     pool: spec.GkePool, path: spec.Path, machine: Machine, zones: Sequence[str]
 ) -> Checked[None]:
     """path, zones: of the pool."""
-    if pool.gpu_network is None:
+    if pool.gpu_network != "dranet":
         return
     at = (*path, "gpu_network")
     if machine.interconnect != _RDMA:
@@ -45,7 +47,7 @@ def check_gpu_network(
         yield refuse(
             at,
             f"{machine.name} {what}, and GKE managed DRANET is for GPUDirect-RDMA",
-            "leave it out, or choose a3-ultragpu-8g or a4-highgpu-8g",
+            _instead(machine),
             _DOCS,
         )
     if len(zones) > 1:
@@ -57,8 +59,14 @@ def check_gpu_network(
         )
 
 
+def _instead(machine: Machine) -> str:
+    if (fits := MODE_OF.get(machine.interconnect or "")) is not None:
+        return f"write {fits}, or leave it out"
+    return "leave it out, or choose a3-ultragpu-8g or a4-highgpu-8g"
+
+
 def check_dranet_version(fleet: spec.GkeFleet) -> Checked[None]:
-    asked = any(pool.gpu_network is not None for pool in fleet.node_pools)
+    asked = any(pool.gpu_network == "dranet" for pool in fleet.node_pools)
     version = fleet.cluster.version
     if asked and version is not None and not offers_dranet(version):
         yield refuse(
@@ -78,11 +86,11 @@ def offers_dranet(version: str) -> bool:
     return tuple(newest if part is None else int(part) for part in match.groups()) >= _OLDEST
 
 
-def gpu_network_notes(fleet: GkeFleetPlan) -> list[str]:
+def dranet_notes(fleet: GkeFleetPlan) -> list[str]:
     """Sources: NVIDIA/aicr, docs/integrator/gke-a4x-max-networking.md (the role); NVIDIA MIG user
     guide (peer-to-peer).
     """
-    pools = [pool for pool in fleet.pools if pool.gpu_network is not None]
+    pools = [pool for pool in fleet.pools if pool.gpu_network == "dranet"]
     if not pools:
         return []
     found = [

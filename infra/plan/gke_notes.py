@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from infra.plan.fleet import GkeFleetPlan, GkePoolPlan
 from infra.plan.gke_encryption import key_notes
-from infra.plan.gke_gpu_network import gpu_network_notes
+from infra.plan.gke_gpu_direct import gpu_direct_notes
+from infra.plan.gke_gpu_network import dranet_notes
 from infra.plan.gke_monitoring import monitoring_notes
 from infra.plan.gke_network import network_notes
 from infra.plan.gke_node_counts import first_nodes
@@ -24,7 +25,8 @@ def cluster_notes(fleet: GkeFleetPlan) -> list[str]:
         *network_notes(fleet.cluster),
         *key_notes(fleet.cluster),
         *monitoring_notes(fleet),
-        *gpu_network_notes(fleet),
+        *dranet_notes(fleet),
+        *gpu_direct_notes(fleet),
     ]
 
 

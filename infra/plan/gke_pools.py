@@ -18,7 +18,8 @@ from infra.plan.gke_capacity import (
     gke_upgrade,
     repaired,
 )
-from infra.plan.gke_gpu_network import DRANET_LABELS, check_gpu_network
+from infra.plan.gke_gpu_direct import check_gpu_direct, gpu_networks
+from infra.plan.gke_gpu_network import DRANET_LABELS, check_dranet
 from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
@@ -76,7 +77,8 @@ def gke_pool(
     )
     if found is not None:
         yield from _check_machine(pool, found.machine, path)
-        yield from check_gpu_network(pool, path, found.machine, zones)
+        yield from check_dranet(pool, path, found.machine, zones)
+        yield from check_gpu_direct(pool, path, found.machine)
     local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
     if common is not None:
         yield from _check_pods(pool, path, common)
@@ -87,7 +89,7 @@ def gke_pool(
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
         parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
-    if pool.gpu_network is not None:
+    if pool.gpu_network == "dranet":
         parts["labels"] = {**parts["labels"], **DRANET_LABELS}
     yield from _check_label_length(parts["labels"], path)
     return GkePoolPlan(
@@ -113,6 +115,7 @@ def gke_pool(
         placement=pool.placement,
         placement_policy=pool.placement_policy,
         gpu_network=pool.gpu_network,
+        gpu_networks=gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks),
     )
 
 

@@ -54,7 +54,13 @@ from infra.spec.schema.fleet import (
 )
 from infra.spec.schema.fractional import Fractional, FractionalRequest, Workload
 from infra.spec.schema.gke_capacity import GkeOnDemand, GkeReservation, GkeSpot
-from infra.spec.schema.gke_cluster import AuthorizedNetwork, GkeCluster, GkeControlPlane, GkeNetwork
+from infra.spec.schema.gke_cluster import (
+    AuthorizedNetwork,
+    GkeCluster,
+    GkeControlPlane,
+    GkeNetwork,
+    GpuNetwork,
+)
 from infra.spec.schema.gke_maintenance import (
     DailyMaintenance,
     GkeMaintenance,
@@ -157,6 +163,7 @@ __all__ = [
     "GkeSpot",
     "GpuChoice",
     "GpuGroup",
+    "GpuNetwork",
     "GpuOperator",
     "Host",
     "HostGpu",

@@ -21,6 +21,7 @@ from infra.values.eks_autoscaler import (
 from infra.values.eks_user_data import eks_user_data
 from infra.values.existing_gke import OLDEST_KUBERNETES, unfit_gke_cluster
 from infra.values.forgotten_layouts import forgotten_layouts
+from infra.values.gpu_networks import NETWORKING_API, network_of_devices, network_parameters
 from infra.values.helm_charts import ChartAddress
 from infra.values.host_files import host_files, host_layout
 from infra.values.import_file import NoSuchPool, import_file
@@ -88,6 +89,7 @@ __all__ = [
     "KARPENTER_NAME",
     "KARPENTER_NAMESPACE",
     "MIG_CONFIG_KEY",
+    "NETWORKING_API",
     "NODE_API",
     "NOT_SHARED",
     "OLDEST_KUBERNETES",
@@ -136,6 +138,8 @@ __all__ = [
     "monitoring_chart",
     "monitoring_objects",
     "monitoring_values",
+    "network_of_devices",
+    "network_parameters",
     "node_class",
     "node_overlay",
     "node_pool",

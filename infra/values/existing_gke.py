@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
-from infra.plan import GkeClusterPlan, offers_dranet
+from infra.plan import GkeClusterPlan, offers_dranet, offers_gpu_direct
 
 OLDEST_KUBERNETES: Final = (1, 30)
 """Of a cluster that exists. From here on ValidatingAdmissionPolicy, which guards the nodes, is
@@ -20,14 +21,15 @@ def unfit_gke_cluster(
     version: str,
     autopilot: bool,
     workload_pool: str | None,
-    gpu_networks: bool,
+    gpu_networks: Collection[str],
     dataplane_v2: bool,
+    multi_networking: bool,
 ) -> str:
     """Every reason with its remedy, one a line; empty where it is fit.
 
     version: of the control plane, as `1.34.1-gke.1431000`. workload_pool: None without one.
-    gpu_networks: whether pools have networks between their GPUs. dataplane_v2: whether the cluster
-    has GKE's.
+    gpu_networks: the kinds of networks that pools have between their GPUs. dataplane_v2,
+    multi_networking: whether the cluster has them.
     """
     reasons = []
     if autopilot:
@@ -46,11 +48,24 @@ def unfit_gke_cluster(
             "it has no GKE Dataplane V2, which gpu_network needs and which no cluster gets later: "
             "leave gpu_network out"
         )
-    if gpu_networks and not offers_dranet(version):
+    if "dranet" in gpu_networks and not offers_dranet(version):
         reasons.append(
             f"its control plane is {version}, and gpu_network: dranet needs 1.34.1-gke.1829001: "
             "upgrade it"
         )
+    direct = sorted({*gpu_networks} - {"dranet"})
+    if direct and not multi_networking:
+        reasons.append(
+            f"it has no multi-networking, which gpu_network: {direct[0]} needs: let whoever "
+            "manages it enable that (desiredEnableMultiNetworking of GKE's API), or leave "
+            "gpu_network out"
+        )
+    for mode in direct:
+        if not offers_gpu_direct(mode, version):
+            reasons.append(
+                f"its control plane is {version}, which is too old for gpu_network: {mode}: "
+                "upgrade it"
+            )
     wanted = f"{project}.svc.id.goog"
     if workload_pool != wanted and not autopilot:
         has = (

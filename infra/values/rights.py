@@ -163,7 +163,9 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
                 "by-dns": fleet.cluster.by_dns,
                 "nat": fleet.cluster.nat,
                 "own-cluster": not fleet.cluster.existing,
-                "own-network": fleet.cluster.network is None and not fleet.cluster.existing,
+                "gpu-networks": fleet.cluster.makes_gpu_networks,
+                "own-network": fleet.cluster.makes_gpu_networks
+                or (fleet.cluster.network is None and not fleet.cluster.existing),
             }
         case EksFleetPlan(cluster=cluster):
             return {

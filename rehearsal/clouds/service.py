@@ -58,6 +58,7 @@ from rehearsal.clouds.gcp.gke.service import Gke
 from rehearsal.clouds.gcp.iam import GoogleIam
 from rehearsal.clouds.gcp.kms import CloudKms
 from rehearsal.clouds.gcp.offerings import Offerings
+from rehearsal.clouds.gcp.org_policies import OrgPolicies
 from rehearsal.clouds.gcp.service_usage import ServiceUsage
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ class Cloud:
             "cloudresourcemanager": google_iam.policy_methods(),
             "serviceusage": self._service_usage.methods(),
             "cloudkms": CloudKms(context).methods(),
+            "orgpolicy": OrgPolicies(context).methods(),
             "eks": eks.methods(),
             "ec2": ec2.methods(),
             "aws-iam": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +15,8 @@ from slicewright.commands import stack_files
 from slicewright.doctor.findings import CannotAsk, Finding
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 
-_STYLES = {"ok": "green", "fails": "red", "not asked": "yellow"}
+_STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "ok": "green"}
+"""By verdict, in the order in which they are shown."""
 
 
 def add_parser(commands: Any) -> None:
@@ -71,7 +72,7 @@ def _say(problem: str, code: int) -> int:
 
 def _show(found: Sequence[Finding], console: Console) -> None:
     """What fails first; an account's words reach the terminal without control characters."""
-    for verdict in ("fails", "not asked", "ok"):
+    for verdict in _STYLES:
         for finding in found:
             if finding.verdict != verdict:
                 continue
@@ -80,8 +81,10 @@ def _show(found: Sequence[Finding], console: Console) -> None:
             console.print(line, soft_wrap=True, highlight=False)
             if finding.remedy:
                 console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)
-    count = {v: sum(f.verdict == v for f in found) for v in ("fails", "not asked", "ok")}
+    count = {v: sum(f.verdict == v for f in found) for v in _STYLES}
+    not_seen = f"{count['not seen']} not seen, " if count["not seen"] else ""
     console.print(
-        f"{count['fails']} would fail, {count['not asked']} could not be asked, {count['ok']} ok",
+        f"{count['fails']} would fail, {count['not asked']} could not be asked, {not_seen}"
+        f"{count['ok']} ok",
         highlight=False,
     )

@@ -15,8 +15,10 @@ from slicewright.doctor import (
     gke_checks,
     gke_rights,
     google,
+    registry,
     state,
 )
+from slicewright.doctor.driver_image_checks import driver_image, driver_image_findings
 from slicewright.doctor.eks_existing_checks import taken
 from slicewright.doctor.findings import (
     Finding,
@@ -66,7 +68,7 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     )
     there = _taken(pools_taken(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
-    return [*refused_by_the_program(fleet), *found, *there, *rights]
+    return [*refused_by_the_program(fleet), *found, *_driver(fleet), *there, *rights]
 
 
 def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
@@ -77,7 +79,16 @@ def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
     return [
         *refused_by_the_program(fleet),
         *cluster_checks.findings(fleet, answers, owned),
+        *_driver(fleet),
     ]
+
+
+def _driver(fleet: GkeFleetPlan | ByoFleetPlan) -> Iterable[Finding]:
+    """EKS's machine images bring theirs."""
+    wanted = driver_image(fleet)
+    if wanted is None:
+        return ()
+    return driver_image_findings(wanted, registry.tags(wanted.registry, wanted.repository))
 
 
 def _taken(there: Iterable[Taken], stack: str | None) -> list[Finding]:

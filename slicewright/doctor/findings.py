@@ -9,7 +9,10 @@ from typing import Literal, TypeAlias, TypeVar
 from infra import spec
 from infra.plan import FleetPlan, unbuildable
 
-Verdict = Literal["ok", "fails", "not asked"]
+Verdict = Literal["ok", "fails", "not asked", "not seen"]
+"""Not asked: the account would have to say. Not seen: another server, which may well be out of
+reach from here, and whose silence says nothing of the account.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,10 @@ def not_asked(asked: str, answer: NotAnswered) -> Finding:
         found=f"could not be asked: {answer.why}",
         remedy=answer.remedy,
     )
+
+
+def not_seen(asked: str, answer: NotAnswered) -> Finding:
+    return Finding(verdict="not seen", asked=asked, found=answer.why, remedy=answer.remedy)
 
 
 def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:

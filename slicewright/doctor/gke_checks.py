@@ -24,8 +24,14 @@ from slicewright.doctor.gke_capacity_checks import (
     keys_needed,
     reservation_findings,
 )
+from slicewright.doctor.gke_constraint_checks import constraint_findings
 from slicewright.doctor.gke_existing_checks import ExistingGkeCluster, existing_cluster
-from slicewright.doctor.gke_network_checks import Subnet, shared_vpc, subnet_findings
+from slicewright.doctor.gke_network_checks import (
+    Subnet,
+    gpu_subnet_findings,
+    shared_vpc,
+    subnet_findings,
+)
 from slicewright.doctor.gke_quota_checks import Quota, quota_findings
 from slicewright.doctor.key_checks import Keys, key_findings
 
@@ -53,12 +59,16 @@ class GoogleAnswers:
     """Whether the nodes' service account exists."""
     subnet: Answer[Subnet | None] = None
     """The one that the plan names; None where it names none, and where there is none."""
+    gpu_subnets: Mapping[str, Answer[Subnet | None]] = field(default_factory=dict)
+    """By name: those that the plan names for the GPUs' interfaces."""
     existing: Answer[ExistingGkeCluster | None] = None
     """None: the plan makes its cluster, or there is none."""
     reservations: Reservations = field(default_factory=dict)
     keys: Keys = field(default_factory=dict)
     lacking: Answer[tuple[str, ...]] | None = None
     """Permissions that the plan needs and the caller does not have; None: nobody asked."""
+    constraints: Mapping[str, Answer[bool]] | None = None
+    """Of the organisation, by name: whether it is enforced; None: nobody asked."""
     shared_by: Answer[str | None] = None
     """The host project that the project is attached to, if the plan's network is another's."""
 
@@ -101,8 +111,11 @@ def findings(
     yield from _account(fleet, answers, account_owned)
     yield from reservation_findings(fleet, answers.reservations, cluster_owned, project=project)
     yield from key_findings(keys_needed(fleet), answers.keys, key_remedies)
+    if answers.constraints is not None:
+        yield from constraint_findings(fleet, answers.constraints, project=project)
     yield from shared_vpc(fleet, answers.shared_by, project=project)
     yield from subnet_findings(fleet, answers.subnet, project=project)
+    yield from gpu_subnet_findings(fleet, answers.gpu_subnets, project=project)
 
 
 def _apis(answers: GoogleAnswers) -> Iterator[Finding]:

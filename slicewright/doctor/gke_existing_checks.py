@@ -27,6 +27,7 @@ class ExistingGkeCluster:
     autopilot: bool
     workload_pool: str | None
     dataplane_v2: bool
+    multi_networking: bool
     private: bool
     """Whether its address is one of its VPC."""
     reach: Answer[Reach]
@@ -60,6 +61,7 @@ def existing_cluster(
         workload_pool=answer.workload_pool,
         gpu_networks=fleet.gpu_networks,
         dataplane_v2=answer.dataplane_v2,
+        multi_networking=answer.multi_networking,
     )
     reasons = [line.removeprefix("  - ") for line in said.splitlines()[1:]]
     for reason in reasons:

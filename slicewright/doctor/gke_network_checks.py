@@ -92,3 +92,30 @@ def _ranges(
             said,
             "name a larger range as cluster.network.pods_range, or lower max_pods_per_node",
         )
+
+
+def gpu_subnets_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
+    """Names of those that exist, in the project of the cluster."""
+    return tuple(
+        network.subnet for network in fleet.cluster.gpu_networks if network.subnet is not None
+    )
+
+
+def gpu_subnet_findings(
+    fleet: GkeFleetPlan, found: Mapping[str, Answer[Subnet | None]], *, project: str
+) -> Iterator[Finding]:
+    region = fleet.cluster.region
+    for network in fleet.cluster.gpu_networks:
+        if network.subnet is None:
+            continue
+        asked = f"subnet {network.subnet} in {region} (cluster.gpu_networks)"
+        show = f"gcloud compute networks subnets list --regions={region} --project={project}"
+        match found[network.subnet]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case None:
+                yield fails(asked, "does not exist", show)
+            case Subnet(vpc=vpc) if vpc != f"projects/{project}/global/networks/{network.vpc}":
+                yield fails(asked, f"belongs to VPC {vpc}, not to {network.vpc}", show)
+            case Subnet():
+                yield ok(asked, f"exists, in VPC {network.vpc}")

@@ -85,8 +85,9 @@ def project_quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
         machines.append((pool.machine, pool.nodes.max))
         needed["GPUS_ALL_REGIONS"] += pool.gpu_count * pool.nodes.max
     needed["CPUS_ALL_REGIONS"] = sum(machine.vcpus * nodes for machine, nodes in machines)
-    if not fleet.cluster.existing and fleet.cluster.network is None:
-        needed["NETWORKS"] = 1
+    own = not fleet.cluster.existing and fleet.cluster.network is None
+    for_gpus = [network for network in fleet.cluster.gpu_networks if network.vpc is None]
+    needed["NETWORKS"] = int(own) + len(for_gpus)
     return {metric: n for metric, n in needed.items() if n}
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from infra.plan import GkeFleetPlan, GkeNetworkPlan
+from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.gke_capacity_checks import keys_needed, reservations_needed
 from slicewright.doctor.gke_checks import APIS, GoogleAnswers, account_email, machines_needed
+from slicewright.doctor.gke_constraint_checks import constraints_needed, enforced
 from slicewright.doctor.gke_existing_checks import ExistingGkeCluster
-from slicewright.doctor.gke_network_checks import Subnet
+from slicewright.doctor.gke_network_checks import Subnet, gpu_subnets_needed
 from slicewright.doctor.gke_quota_checks import Quota
 from slicewright.doctor.gke_rights import batches, needed
 from slicewright.doctor.google_capacity import ask_keys, ask_reservations
@@ -47,10 +48,16 @@ def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:
         account=asked.exists(
             "iam", f"{where}/serviceAccounts/{quote(email)}", "iam.serviceAccounts.get"
         ),
-        subnet=None if cluster.network is None else asked.subnet(cluster.network, region),
+        subnet=None
+        if cluster.network is None
+        else asked.subnet(cluster.network.project, region, cluster.network.subnet),
+        gpu_subnets={name: asked.subnet(None, region, name) for name in gpu_subnets_needed(fleet)},
         reservations=ask_reservations(asked, reservations_needed(fleet, project)),
         keys=ask_keys(asked, keys_needed(fleet)),
         lacking=asked.lacking(where, needed(fleet)),
+        constraints={
+            name: asked.enforced(f"{where}/policies/{name}") for name in constraints_needed(fleet)
+        },
         shared_by=asked.shared_by(where)
         if cluster.network is not None and cluster.network.project not in (None, project)
         else None,
@@ -74,6 +81,7 @@ def _existing(found: Mapping[str, Any] | NotAnswered | None) -> ExistingGkeClust
         autopilot=bool(found.get("autopilot", {}).get("enabled")),
         workload_pool=found.get("workloadIdentityConfig", {}).get("workloadPool"),
         dataplane_v2=found.get("networkConfig", {}).get("datapathProvider") == "ADVANCED_DATAPATH",
+        multi_networking=bool(found.get("networkConfig", {}).get("enableMultiNetworking")),
         private=private and not by_name,
         pools=frozenset(pool["name"] for pool in found.get("nodePools", ())),
         reach=reach(f"https://{server}") if server else NotAnswered(why="it has no endpoint yet"),
@@ -125,11 +133,12 @@ class _Project(GoogleSession):
         found = self.get(service, path, right)
         return found if isinstance(found, NotAnswered) else found is not None
 
-    def subnet(self, network: GkeNetworkPlan, region: str) -> Answer[Subnet | None]:
-        owner = network.project or self.project
+    def subnet(self, owner: str | None, region: str, name: str) -> Answer[Subnet | None]:
+        """owner: its project; None: the cluster's."""
+        owner = owner or self.project
         found = self.get(
             "compute",
-            f"projects/{quote(owner, safe=':')}/regions/{region}/subnetworks/{network.subnet}",
+            f"projects/{quote(owner, safe=':')}/regions/{region}/subnetworks/{name}",
             "compute.subnetworks.get",
             project=owner,
         )
@@ -156,6 +165,12 @@ class _Project(GoogleSession):
                 return NotAnswered(why=f"there is no project {self.project}")
             held |= {*found.get("permissions", ())}
         return tuple(sorted({*rights} - held))
+
+    def enforced(self, policy: str) -> Answer[bool]:
+        found = self.get("orgpolicy", f"{policy}:getEffectivePolicy", "orgpolicy.policy.get")
+        if isinstance(found, NotAnswered):
+            return found
+        return found is not None and enforced(found)
 
     def shared_by(self, where: str) -> Answer[str | None]:
         """The host project of the Shared VPC that the project belongs to."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 
 from kubeapi import JsonObject
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
+from slicewright.doctor.http_pool import pool
 
 _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     "cloudkms": ("GOOGLE_KMS_CUSTOM_ENDPOINT", "https://cloudkms.googleapis.com/v1/"),
@@ -24,6 +22,7 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     "compute": ("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "https://compute.googleapis.com/compute/v1/"),
     "container": ("GOOGLE_CONTAINER_CUSTOM_ENDPOINT", "https://container.googleapis.com/v1/"),
     "iam": ("GOOGLE_IAM_CUSTOM_ENDPOINT", "https://iam.googleapis.com/v1/"),
+    "orgpolicy": ("GOOGLE_ORG_POLICY_CUSTOM_ENDPOINT", "https://orgpolicy.googleapis.com/v2/"),
     "serviceusage": (
         "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
         "https://serviceusage.googleapis.com/v1/",
@@ -98,7 +97,7 @@ class GoogleSession:
         variable, default = _ENDPOINTS[service]
         url = f"{(os.environ.get(variable) or default).rstrip('/')}/{path}"
         try:
-            answer = _pool(url).request(
+            answer = pool(url).request(
                 method,
                 url,
                 json=body,
@@ -138,18 +137,6 @@ class GoogleSession:
         )
 
 
-@cache
-def _pool_of(proxy: str | None) -> urllib3.PoolManager:
-    return urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
-
-
-def _pool(url: str) -> urllib3.PoolManager:
-    """Through the proxy that the environment names for this URL, as Google's own clients go."""
-    parts = urlsplit(url)
-    passed_by = proxy_bypass(parts.netloc)
-    return _pool_of(None if passed_by else getproxies().get(parts.scheme))
-
-
 def _token() -> str:
     """An access token, found as terraform-provider-google and gcloud's libraries find one."""
     if given := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
@@ -166,7 +153,7 @@ def _token() -> str:
     try:
         credentials: Any = google.auth.default(scopes=[SCOPE])[0]
         # google-auth leaves its transports without types.
-        http = Request(_pool(_TOKENS))  # type: ignore[no-untyped-call]
+        http = Request(pool(_TOKENS))  # type: ignore[no-untyped-call]
         credentials.refresh(http)
     except GoogleAuthError as e:
         raise CannotAsk(f"no Google credentials can be used: {e}; {_LOGIN}") from None

@@ -13,6 +13,7 @@ from slicewright.doctor.eks_karpenter_checks import queue_needed
 from slicewright.doctor.eks_version_checks import images_needed
 from slicewright.doctor.gke_capacity_checks import keys_needed as gke_keys_needed
 from slicewright.doctor.gke_capacity_checks import reservations_needed as gke_reservations_needed
+from slicewright.doctor.gke_network_checks import gpu_subnets_needed
 
 _SOURCE: Final = "docs/how-to/ask-the-account.md"
 _ROLE_TITLE_MAX: Final = 100
@@ -94,10 +95,11 @@ def _of_gke(fleet: GkeFleetPlan) -> set[str]:
         "container.clusters.get",
         "container.clusters.list",
         "iam.serviceAccounts.get",
+        "orgpolicy.policy.get",
         "serviceusage.services.get",
     }
     network = fleet.cluster.network
-    if network is not None:
+    if network is not None or gpu_subnets_needed(fleet):
         found |= {"compute.subnetworks.get"}
     if gke_reservations_needed(fleet, ""):
         found |= {"compute.reservations.get"}

@@ -76,7 +76,7 @@ class CloudEngine:
     variables: Mapping[str, str]
 
     def write(self, fleet: Mapping[str, Any]) -> None:
-        """What the program declares from now on."""
+        """What the program declares from now on: a fleet, or what else its program reads."""
         (self.directory / "fleet.json").write_text(json.dumps(fleet))
 
     def up(self, fleet: Mapping[str, Any], *flags: str) -> Ran:
@@ -193,13 +193,15 @@ class CloudEngine:
 
 
 @contextmanager
-def cloud_engine(directory: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
-    """An empty stack, and clouds with nothing in them."""
+def cloud_engine(
+    directory: Path, toolchain: Toolchain, program: str = _PROGRAM
+) -> Iterator[CloudEngine]:
+    """An empty stack, and clouds with nothing in them. program: reads what `write` wrote."""
     for name in ("home", "state", "project"):
         (directory / name).mkdir()
     project = directory / "project"
     (project / "Pulumi.yaml").write_text("name: tiny\nruntime: python\n")
-    (project / "__main__.py").write_text(_PROGRAM)
+    (project / "__main__.py").write_text(program)
     server, language = attach(LanguageHost())
     make_home(directory / "home")
     try:

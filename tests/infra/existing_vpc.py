@@ -8,8 +8,10 @@ from typing import Any
 from tests.infra.cloud_engine import REGION, CloudEngine
 
 
-def ec2(engine: CloudEngine, operation: str, **body: Any) -> dict[str, Any]:
-    return dict(engine.cloud.call("ec2", operation, {"region": REGION}, body))
+def ec2(
+    engine: CloudEngine, operation: str, *, region: str = REGION, **body: Any
+) -> dict[str, Any]:
+    return dict(engine.cloud.call("ec2", operation, {"region": region}, body))
 
 
 def role_of_pods(engine: CloudEngine, name: str, *, trusted: bool = True) -> str:
@@ -28,8 +30,9 @@ def role_of_pods(engine: CloudEngine, name: str, *, trusted: bool = True) -> str
 class ExistingVpc:
     """A VPC that somebody made, with public and private subnets."""
 
-    def __init__(self, engine: CloudEngine) -> None:
+    def __init__(self, engine: CloudEngine, region: str = REGION) -> None:
         self._engine = engine
+        self._region = region
         self.vpc = self._made("CreateVpc", CidrBlock="172.31.0.0/16")["Vpc"]["VpcId"]
         gateway = self._made("CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
         self._made("AttachInternetGateway", InternetGatewayId=gateway, VpcId=self.vpc)
@@ -47,19 +50,17 @@ class ExistingVpc:
     def seen(self) -> dict[str, Any]:
         """All of it, as EC2 tells it."""
         return {
-            "Vpcs": ec2(self._engine, "DescribeVpcs", VpcIds=[self.vpc]),
+            "Vpcs": self._made("DescribeVpcs", VpcIds=[self.vpc]),
             **{
                 kind: [
-                    one
-                    for one in ec2(self._engine, f"Describe{kind}")[kind]
-                    if one["VpcId"] == self.vpc
+                    one for one in self._made(f"Describe{kind}")[kind] if one["VpcId"] == self.vpc
                 ]
                 for kind in ("Subnets", "RouteTables", "NatGateways")
             },
         }
 
     def _made(self, operation: str, **body: Any) -> dict[str, Any]:
-        return ec2(self._engine, operation, **body)
+        return ec2(self._engine, operation, region=self._region, **body)
 
     def _table(self, **target: str) -> str:
         table = self._made("CreateRouteTable", VpcId=self.vpc)["RouteTable"]["RouteTableId"]
@@ -71,7 +72,7 @@ class ExistingVpc:
             "CreateSubnet",
             VpcId=self.vpc,
             CidrBlock=f"172.31.{number * 16}.0/20",
-            AvailabilityZone=REGION + zone,
+            AvailabilityZone=self._region + zone,
         )["Subnet"]["SubnetId"]
         if public:
             self._made("ModifySubnetAttribute", SubnetId=made, MapPublicIpOnLaunch={"Value": True})

@@ -73,10 +73,10 @@ def told(cloud: str, before: dict[str, Any], after: dict[str, Any]) -> Mapping[s
     return {pool.name: pool.effect for pool in compared}
 
 
-def make_room(engine: CloudEngine) -> None:
+def make_room(engine: CloudEngine, **quotas: int) -> None:
     """In the AWS account: quota for all nodes and node groups, the machine types of the rows in
-    zones a and b, and the reservations that the rows name. In Google's project: a role for GKE's
-    service agent.
+    zones a and b, and the reservations that the rows name; quotas: more of them. In Google's
+    project: a role for GKE's service agent.
     """
     let_gke_make_networks(engine.cloud, PROJECT)
     zones = engine.cloud.call("ec2", "DescribeAvailabilityZones", {"region": "us-east-1"}, {})
@@ -87,6 +87,7 @@ def make_room(engine: CloudEngine) -> None:
         zones=ids,
         vcpus=dict.fromkeys(ORDINARY_VCPUS, 1_000_000),
         node_groups=1_000,
+        **quotas,
         reservations={f"cr-0123456789abcdef{i}": reserved for i in range(2)},
     )
 

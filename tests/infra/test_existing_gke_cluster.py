@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 import yaml
@@ -33,8 +33,9 @@ def unfit(
     version: str = "1.34.1-gke.1431000",
     autopilot: bool = False,
     workload_pool: str | None = "p.svc.id.goog",
-    gpu_networks: bool = False,
+    gpu_networks: Collection[str] = (),
     dataplane_v2: bool = True,
+    multi_networking: bool = True,
 ) -> str:
     return values.unfit_gke_cluster(
         planned(FLEET).cluster,
@@ -44,6 +45,7 @@ def unfit(
         workload_pool=workload_pool,
         gpu_networks=gpu_networks,
         dataplane_v2=dataplane_v2,
+        multi_networking=multi_networking,
     )
 
 
@@ -110,7 +112,15 @@ def test_autopilot_has_no_pools_of_others() -> None:
 
 def test_networks_between_gpus_need_dataplane_v2_and_a_late_version() -> None:
     assert unfit(dataplane_v2=False) == ""
-    old = unfit(version="1.34.1-gke.1431000", gpu_networks=True, dataplane_v2=False)
+    old = unfit(version="1.34.1-gke.1431000", gpu_networks={"dranet"}, dataplane_v2=False)
     assert "it has no GKE Dataplane V2, which gpu_network needs" in old
     assert "gpu_network: dranet needs 1.34.1-gke.1829001" in old
-    assert unfit(version="1.34.1-gke.1829001", gpu_networks=True) == ""
+    assert unfit(version="1.34.1-gke.1829001", gpu_networks={"dranet"}) == ""
+
+
+def test_a_vpc_for_each_interface_needs_multi_networking() -> None:
+    assert "multi-networking" in unfit(gpu_networks={"tcpxo"}, multi_networking=False)
+    assert unfit(gpu_networks={"tcpxo"}) == ""
+    assert unfit(gpu_networks={"dranet"}, version="1.35.0", multi_networking=False) == ""
+    said = unfit(version="1.32.1-gke.1", gpu_networks={"tcpxo"})
+    assert "too old for gpu_network: tcpxo" in said

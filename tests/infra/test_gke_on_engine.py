@@ -215,6 +215,31 @@ def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     assert gone.code == 0, gone.output
 
 
+def test_a_vpc_for_each_interface_comes_and_goes_with_its_pool_and_shows_no_difference(
+    engine: CloudEngine,
+) -> None:
+    h100 = {"machine_type": "a3-highgpu-8g", "partition": "none"}
+    for more, vpcs in (({}, 0), ({"gpu_network": "tcpx"}, 4), ({}, 0)):
+        asked = fleet(pool("one", "c", **h100, **more))
+        up = engine.up(asked)
+        assert up.code == 0, up.output
+        again = engine.up(asked, "--expect-no-changes")
+        assert again.code == 0, again.output
+        drift = engine.refresh("--expect-no-changes")
+        assert drift.code == 0, drift.output
+        found = engine.cloud.call(
+            "container", f"{POOLS}.get", {"name": f"{CLUSTER}/nodePools/one"}, {}
+        )
+        interfaces = found["networkConfig"].get("additionalNodeNetworkConfigs", [])
+        assert len({one["network"] for one in interfaces}) == vpcs
+        inventory = engine.cloud.inventory()
+        assert len(inventory.get("compute.firewall", [])) == vpcs
+        assert len(inventory["compute.network"]) == 1 + vpcs
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+    assert "compute.network" not in engine.cloud.inventory()
+
+
 def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_difference(
     engine: CloudEngine,
 ) -> None:

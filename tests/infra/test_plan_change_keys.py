@@ -546,7 +546,7 @@ def cloud_pools(cloud: str) -> Iterator[Row]:
     yield Row("cluster.name", {"cluster.name": "other"}, REPLACE, **fleet)
     version = IN_PLACE if cloud == "gke" else ROLL
     yield Row("cluster.version", {"cluster.version": "1.34"}, version, **fleet)
-    yield Row("cluster.existing", {"cluster.existing": True}, REPLACE, **fleet)
+    yield Row("cluster.existing", {"cluster.existing": True}, IN_PLACE, **fleet)
     layout: Changes = (
         {"node_pools.0.partition": {"mode": "operator", "layout": {"1g.10gb": 7}}}
         if cloud == "eks"
@@ -727,6 +727,17 @@ def gke() -> Iterator[Row]:
         "node_pools.0.partition": "none",
     }
     yield Row("node_pools.gpu_network", {"node_pools.0.gpu_network": "dranet"}, REPLACE, rdma)
+    there = [{"vpc": f"gpu-{i}", "subnet": f"gpu-{i}"} for i in range(4)]
+    tcpx: Changes = {
+        "node_pools.0.machine_type": "a3-highgpu-8g",
+        "node_pools.0.partition": "none",
+        "node_pools.0.gpu_network": "tcpx",
+        "cluster.gpu_networks": there,
+    }
+    for key in ("vpc", "subnet"):
+        changed = {f"cluster.gpu_networks.0.{key}": "other"}
+        # The pool's own row says that it is replaced: test_gke_gpu_direct.
+        yield Row(f"cluster.gpu_networks.{key}", changed, IN_PLACE, tcpx, **fleet)
     yield Row("node_pools.max_pods_per_node", {"node_pools.0.max_pods_per_node": 64}, REPLACE)
     yield Row("node_pools.resource_labels", {"node_pools.0.resource_labels": {"a": "b"}}, ROLL)
     for name, value in (

@@ -91,6 +91,7 @@ CLUSTER = "projects/acme/locations/us-central1/clusters/main"
             {"clusterName": "main", "principalArn": "arn:p", "policyArn": "arn:q"},
             "main#arn:p#arn:q",
         ),
+        ("gcp:compute/firewall:Firewall", {"name": "f"}, "projects/acme/global/firewalls/f"),
         (
             "gcp:compute/router:Router",
             {"name": "r"},

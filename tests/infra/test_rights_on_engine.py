@@ -15,13 +15,15 @@ import yaml
 from infra import plan, spec, values
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.clouds.core import call_log
+from rehearsal.clouds.gcp.projects import project_of
 from rehearsal.host.toolchain import Toolchain
 from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
-from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network
+from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network, share
 from tests.rights_used import differences
 
 BLOCK = "capacity-block"
+HOST = "net-host-1"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -180,6 +182,13 @@ def with_what_a_cluster_of_google_can_have(engine: CloudEngine) -> dict[str, Any
     return fleet
 
 
+def with_networks_for_gpus() -> dict[str, Any]:
+    """VPCs of the stack's own, with a firewall rule each."""
+    fleet = committed("s0")
+    fleet["node_pools"][0] |= {"gpu_network": "tcpx", "partition": "none"}
+    return fleet
+
+
 def in_a_cluster_of_google_that_exists(engine: CloudEngine) -> dict[str, Any]:
     make_network(engine.cloud, PROJECT, "us-central1")
     make_cluster(engine.cloud, PROJECT, "us-central1", "main")
@@ -207,6 +216,7 @@ def test_the_calls_of_a_stack_that_needs_something_before_need_the_listed_rights
     [
         pytest.param(private(), id="s0-private"),
         pytest.param(committed("s0"), id="s0"),
+        pytest.param(with_networks_for_gpus(), id="s0-gpu-networks"),
         pytest.param(committed("s1"), id="s1"),
         pytest.param(autoscaled(), id="s1-autoscaled"),
         pytest.param(with_an_autoscaler(), id="s1-autoscaler"),
@@ -267,6 +277,29 @@ def test_a_stack_in_a_cluster_that_exists_has_no_right_to_change_it(engine: Clou
     assert not {a for a in allowed if "Addon" in a}
     assert "control-plane" not in json.dumps(values.aws_policy(planned))
     assert cluster.seen() == cluster.before
+
+
+def test_a_stack_in_a_shared_vpc_needs_no_right_in_the_host_project(engine: CloudEngine) -> None:
+    """Google's agents need theirs there: without their roles, `up` fails."""
+    make_network(engine.cloud, HOST, "us-central1")
+    fleet = committed("s0")
+    vpc = f"projects/{HOST}/global/networks/corporate"
+    fleet["cluster"]["network"] = {**NETWORK, "vpc": vpc}
+    refused = engine.up(fleet)
+    assert refused.code != 0
+    assert f"not a service project of the Shared VPC host project {HOST}" in refused.output
+    assert engine.destroy().code == 0
+    share(engine.cloud, host=HOST, project=PROJECT)
+    earlier = len(call_log.read(engine.directory.parent))
+    check_whole_life(engine, fleet)
+    calls = call_log.read(engine.directory.parent)[earlier:]
+    of_services = [call for call in calls if call.service in ("compute", "container", "iam")]
+    assert {project_of(call.parameters) for call in of_services} == {PROJECT}
+    planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
+    assert isinstance(planned, plan.GkeFleetPlan)
+    allowed = values.google_role(planned)["includedPermissions"]
+    of_networks = ("compute.firewalls.", "compute.networks.", "compute.subnetworks.")
+    assert not [right for right in allowed if right.startswith(of_networks)]
 
 
 def test_a_stack_in_subnets_that_exist_has_no_right_to_change_a_network(

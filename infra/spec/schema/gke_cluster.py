@@ -65,6 +65,33 @@ class GkeNetwork(SpecModel):
     """The secondary range of the subnet for Services."""
 
 
+class GpuNetwork(SpecModel):
+    """A VPC and a subnet that exist, for one network interface of each node."""
+
+    vpc: Annotated[
+        str,
+        Pattern(
+            pattern=_COMPUTE_NAME,
+            is_not="the name of a VPC network: at most 63 lowercase letters, digits and '-', "
+            "starting with a letter, not ending with '-'",
+            examples=("gpu-0",),
+            source="Compute Engine API, Network.name",
+        ),
+    ]
+    """In the project of the cluster."""
+    subnet: Annotated[
+        str,
+        Pattern(
+            pattern=_COMPUTE_NAME,
+            is_not="the name of a subnet: at most 63 lowercase letters, digits and '-', starting "
+            "with a letter, not ending with '-'",
+            examples=("gpu-0",),
+            source="Compute Engine API, Subnetwork.name",
+        ),
+    ]
+    """In the region of the cluster."""
+
+
 class AuthorizedNetwork(SpecModel):
     """Addresses from which the control plane's IP address may be used."""
 
@@ -112,6 +139,10 @@ class GkeCluster(SpecModel):
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
     network: GkeNetwork | None = None
     """A VPC and a subnet that exist. By default the stack has a network of its own."""
+    gpu_networks: tuple[GpuNetwork, ...] = ()
+    """Networks that exist, for pools with `gpu_network: tcpx` or `tcpxo`: one for each of their
+    interfaces, in this order. By default the stack makes them.
+    """
     private_nodes: bool | None = None
     """Nodes without external addresses. In a network of its own, the stack adds Cloud NAT."""
     control_plane: GkeControlPlane | None = None

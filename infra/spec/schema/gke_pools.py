@@ -112,7 +112,8 @@ class GkePool(CloudPool):
         | None
     ) = None
     """A placement policy of the project, in place of one that GKE makes for the pool."""
-    gpu_network: Literal["dranet"] | None = None
-    """Networks between the GPUs of nodes, made by GKE; pods claim interfaces of them by Dynamic
-    Resource Allocation. By default none.
+    gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None = None
+    """Networks between the GPUs of nodes. `dranet`: made by GKE, and pods claim interfaces of them
+    by Dynamic Resource Allocation. `tcpx` and `tcpxo`: a VPC for each interface, which pods name in
+    an annotation. By default none.
     """

@@ -54,6 +54,9 @@ class Reservation(Strict):
         return found.sub_blocks.get(sub_block)
 
 
+Constraint = Literal[
+    "compute.requireShieldedVm", "compute.vmExternalIpAccess", "iam.disableServiceAccountCreation"
+]
 KeyState = Literal["ENABLED", "DISABLED", "DESTROY_SCHEDULED", "DESTROYED"]
 
 
@@ -66,6 +69,8 @@ class Account(Strict):
     keys: Mapping[str, KeyState] | None = None
     """Keys of Cloud KMS by their path, with the state of the primary version. None: whatever key
     is asked for is there, and enabled."""
+    constraints: tuple[Constraint, ...] = ()
+    """Constraints of the organisation that are enforced in its projects, without exceptions."""
     lacks: tuple[str, ...] = ()
     """Permissions that the caller does not have, in any project; asked for, and never enforced."""
     leftovers_s: Annotated[float, Ge(0)] = 1.5

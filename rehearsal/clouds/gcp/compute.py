@@ -13,6 +13,8 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
 from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.firewalls import Firewalls
+from rehearsal.clouds.gcp.gke.node_networks import pools_in
 from rehearsal.clouds.gcp.gke.quotas import check_networks
 from rehearsal.clouds.gcp.routers import Routers
 from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
@@ -28,6 +30,7 @@ class Compute:
         self._of_clusters = ClusterResources(context)
         self._shared = SharedVpcs(context)
         self._routers = Routers(context)
+        self._firewalls = Firewalls(context)
 
     def methods(self) -> Methods:
         return {
@@ -43,6 +46,7 @@ class Compute:
             **self._of_clusters.methods(),
             **self._shared.methods(),
             **self._routers.methods(),
+            **self._firewalls.methods(),
         }
 
     def inventory(self) -> list[JsonObject]:
@@ -227,6 +231,10 @@ class Compute:
                 zone = item["cluster"]["locations"][0]
                 name = f"gke-{item['cluster']['name']}"
                 yield f"{API}/projects/{project}/zones/{zone}/instances/{name}"
+        project, name = path.split("/")[1], resource["name"]
+        for pool in pools_in(self._store, project, field, name):
+            zone = pool["locations"][0]
+            yield f"{API}/projects/{project}/zones/{zone}/instances/gke-{pool['name']}"
 
 
 def _check_name(name: str) -> None:

@@ -12,6 +12,7 @@ from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.account import account_of
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.etag import etag
+from rehearsal.clouds.gcp.org_policies import account_violation
 from rehearsal.clouds.gcp.state import POLICIES, SERVICE_ACCOUNTS
 
 _ACCOUNT_ID = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
@@ -95,6 +96,8 @@ class GoogleIam:
                 f'Invalid account id "{account_id}": 6 to 30 lower case letters, digits '
                 'and "-", starting with a letter.',
             )
+        if (forbidden := account_violation(self._context, project)) is not None:
+            raise forbidden
         email = f"{account_id}@{project}.iam.gserviceaccount.com"
         with self._store.lock:
             if self._store.get(SERVICE_ACCOUNTS, email):

@@ -18,6 +18,7 @@ DOCUMENTS: Mapping[str, str] = {
     "cloudresourcemanager": "cloudresourcemanager.v1",
     "serviceusage": "serviceusage.v1",
     "cloudkms": "cloudkms.v1",
+    "orgpolicy": "orgpolicy.v2",
 }
 
 _INTEGER = {

@@ -35,6 +35,7 @@ TITLES: Mapping[str, str] = {
     "iamcredentials.googleapis.com": "IAM Service Account Credentials API",
     "logging.googleapis.com": "Cloud Logging API",
     "monitoring.googleapis.com": "Cloud Monitoring API",
+    "orgpolicy.googleapis.com": "Organization Policy API",
     "serviceusage.googleapis.com": "Service Usage API",
     "storage.googleapis.com": "Cloud Storage API",
 }

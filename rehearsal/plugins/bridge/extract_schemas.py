@@ -20,6 +20,7 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
     "gcp": {
         "gcp:compute/network:Network": "compute/network",
         "gcp:compute/subnetwork:Subnetwork": "compute/subnetwork",
+        "gcp:compute/firewall:Firewall": "compute/firewall",
         "gcp:compute/router:Router": "compute/router",
         "gcp:compute/routerNat:RouterNat": "compute/router_nat",
         "gcp:serviceaccount/account:Account": "serviceaccount/account",

@@ -168,6 +168,24 @@ GOOGLE = (
         refused=_GOOGLE_KEY,
         changes=((_DISK, f"{_DISK}\n      kms_key: {_GOOGLE_KEY}"),),
     ),
+    Row(
+        field="constraints",
+        value=["compute.vmExternalIpAccess"],
+        said="constraint compute.vmExternalIpAccess",
+        refused="Constraint constraints/compute.vmExternalIpAccess violated",
+    ),
+    Row(
+        field="constraints",
+        value=["compute.requireShieldedVm"],
+        said="constraint compute.requireShieldedVm",
+        refused="Constraint constraints/compute.requireShieldedVm violated",
+    ),
+    Row(
+        field="constraints",
+        value=["iam.disableServiceAccountCreation"],
+        said="constraint iam.disableServiceAccountCreation",
+        refused="Service account creation is not allowed",
+    ),
     Row(field="lacks", value=["container.clusters.create"], said="missing: cont", refused=None),
 )
 GOOGLE_DELAYS = {"leftovers_s"}

@@ -38,6 +38,7 @@ GKE = ExistingGkeCluster(
     autopilot=False,
     workload_pool="acme.svc.id.goog",
     dataplane_v2=False,
+    multi_networking=False,
     private=False,
     reach=REACHED,
     pools=frozenset(),

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from infra import plan
-from infra.plan import GkeFleetPlan, GkeNetworkPlan
+from infra.plan import GkeFleetPlan, GkeNetworkPlan, GpuNetwork
 from infra.spec import GkeDisk, OnDemand
 from rehearsal.clouds.gcp.models import document
 from slicewright.doctor import gke_quota_checks
@@ -228,3 +228,34 @@ def test_a_host_project_that_does_not_answer_never_passes(fleet: GkeFleetPlan) -
     (found,) = of(in_a_network(fleet, project="host"), shared_by="host", subnet=SILENT)
     assert found.verdict == "not asked"
     assert found.asked == "subnet sub in us-central1 of project host"
+
+
+def with_networks_for_gpus(fleet: GkeFleetPlan, *, exist: bool) -> GkeFleetPlan:
+    (name, vpc, subnet) = ("vpc1", "gpu-0", "nodes-0") if exist else ("vpc1", None, None)
+    network = GpuNetwork(name=name, vpc=vpc, subnet=subnet, addresses=None)
+    cluster = dataclasses.replace(fleet.cluster, gpu_networks=(network,))
+    return dataclasses.replace(fleet, cluster=cluster)
+
+
+def test_networks_that_the_stack_makes_for_gpus_count_as_networks(fleet: GkeFleetPlan) -> None:
+    assert project_quotas_needed(with_networks_for_gpus(fleet, exist=False))["NETWORKS"] == 2
+    assert project_quotas_needed(with_networks_for_gpus(fleet, exist=True))["NETWORKS"] == 1
+
+
+@pytest.mark.parametrize(
+    ("subnet", "said"),
+    [
+        (None, "does not exist"),
+        (Subnet(vpc="projects/acme/global/networks/a", ranges={}), "belongs to VPC"),
+        (SILENT, "could not be asked"),
+    ],
+)
+def test_a_subnet_for_gpus_that_is_not_as_named_is_named(
+    fleet: GkeFleetPlan, subnet: Answer[Subnet | None], said: str
+) -> None:
+    there = with_networks_for_gpus(fleet, exist=True)
+    (found,) = of(there, gpu_subnets={"nodes-0": subnet})
+    assert "subnet nodes-0 in us-central1 (cluster.gpu_networks)" in found.asked
+    assert said in found.found
+    right = Subnet(vpc="projects/acme/global/networks/gpu-0", ranges={})
+    assert of(there, gpu_subnets={"nodes-0": right}) == []

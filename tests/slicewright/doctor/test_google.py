@@ -28,13 +28,14 @@ def test_it_only_reads(doctor: Doctor) -> None:
     doctor("s0", PROJECT)
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}
-    assert called == {"batchGet", "get", "getServerConfig", "testIamPermissions"}
+    reading = {"batchGet", "get", "getEffectivePolicy", "getServerConfig", "testIamPermissions"}
+    assert called == reading
     assert doctor.cloud.inventory() == {}
 
 
 @pytest.mark.parametrize("api", ["compute", "container", "iam", "cloudresourcemanager"])
 def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
-    names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
+    names = ["compute", "container", "iam", "cloudresourcemanager", "orgpolicy", "serviceusage"]
     on = [f"{name}.googleapis.com" for name in names if name != api]
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
     code, said = doctor("s0", PROJECT)
@@ -42,6 +43,18 @@ def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
     assert "1 would fail" in said
     assert f"API {api}.googleapis.com of project acme: off" in said
     assert f"gcloud services enable {api}.googleapis.com --project acme" in said
+
+
+def test_without_the_api_of_organisation_policies_their_constraints_are_not_asked(
+    doctor: Doctor,
+) -> None:
+    names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
+    on = [f"{name}.googleapis.com" for name in names]
+    (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
+    code, said = doctor("s0", PROJECT)
+    assert code == CANNOT_RUN
+    assert "0 would fail, 1 could not be asked" in said
+    assert "gcloud services enable orgpolicy.googleapis.com --project acme" in said
 
 
 def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> None:

@@ -9,6 +9,8 @@ import pytest
 from infra import plan
 from infra.plan import EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.core import call_log
+from rehearsal.clouds.gcp.projects import project_of
 from slicewright import cli
 from slicewright.doctor import own_rights
 from tests.rehearsal.clouds.conftest import Aws
@@ -30,6 +32,7 @@ _GOOGLE = {
     "container projects.locations.getServerConfig": "container.clusters.list",
     "container projects.locations.clusters.get": "container.clusters.get",
     "iam projects.serviceAccounts.get": "iam.serviceAccounts.get",
+    "orgpolicy projects.policies.getEffectivePolicy": "orgpolicy.policy.get",
     "cloudkms projects.locations.keyRings.cryptoKeys.get": "cloudkms.cryptoKeys.get",
 }
 """Source: "IAM permissions" of each method in Google's REST references."""
@@ -126,6 +129,15 @@ def test_the_permissions_are_those_of_the_calls(
     assert isinstance(fleet, GkeFleetPlan)
     asked = called(doctor) - {"cloudresourcemanager projects.testIamPermissions"}
     assert {need.right for need in own_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
+
+
+def test_of_a_host_project_the_doctor_reads_the_subnet_and_nothing_else(doctor: Doctor) -> None:
+    network = NETWORK.replace("vpc: net", "vpc: projects/host-net/global/networks/net")
+    there = ("location: us-central1", f"location: us-central1\n      network: {network}")
+    doctor("s0", ("slicewright-s0", "acme"), there)
+    calls = call_log.read(doctor.environment)
+    asked = {(project_of(c.parameters), f"{c.service} {c.operation}") for c in calls}
+    assert {call for project, call in asked if project == "host-net"} == {"compute subnetworks.get"}
 
 
 @pytest.mark.parametrize(("stack", "kind"), [("s0", "includedPermissions"), ("s1", "Statement")])

@@ -35,6 +35,11 @@ from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
 from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
+from rehearsal.clouds.gcp.gke.node_networks import (
+    check_multi_networking,
+    check_multi_networking_used,
+    install_kinds,
+)
 from rehearsal.clouds.gcp.gke.node_pools import NodePools
 from rehearsal.clouds.gcp.gke.operations import API, Operations
 from rehearsal.clouds.gcp.gke.quotas import Added, check_quotas
@@ -157,6 +162,7 @@ class Clusters:
             ]
             check_quotas(self._context, project, location, nodes)
             check_access(requested)
+            check_multi_networking(requested)
             check_services(requested)
             encryption = requested.get("databaseEncryption") or {}
             check_secrets_key(encryption, location)
@@ -189,6 +195,7 @@ class Clusters:
             name = cluster["name"]
             address = self._start(name)
             addons.install(self._planes.nodes(name))
+            install_kinds(self._planes.nodes(name), cluster)
             for pool in pools_of(self._store, key):
                 self._pools.converge(pool["key"])
             self._set_running(key, address)
@@ -247,9 +254,15 @@ class Clusters:
             # What the request leaves out of it stays.
             change = observed({**cluster, field: {**cluster[field], **value}})
         check_access({**cluster, **change})
+        changed = {**cluster, **change}
+        check_multi_networking(changed)
+        check_multi_networking_used(changed, pools_of(self._store, params["name"]))
         check_addresses({**cluster, **change})
         kind = "UPGRADE_MASTER" if desired == "desiredMasterVersion" else "UPDATE_CLUSTER"
-        return self._change(params["name"], change, kind)
+        answer = self._change(params["name"], change, kind)
+        if desired == "desiredEnableMultiNetworking":
+            install_kinds(self._planes.nodes(cluster["name"]), {**cluster, **change})
+        return answer
 
     def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:
         cluster = find_cluster(self._store, params["name"])["cluster"]

@@ -36,6 +36,7 @@ from rehearsal.clouds.gcp.gke.checks import (
 )
 from rehearsal.clouds.gcp.gke.defaults import VERSION, fill_node_config, fill_pool
 from rehearsal.clouds.gcp.gke.encryption import check_key_there
+from rehearsal.clouds.gcp.gke.node_networks import check_node_networks
 from rehearsal.clouds.gcp.gke.nodes import (
     GPU_TAINT,
     counts_of,
@@ -179,9 +180,9 @@ class NodePools:
         return desired_nodes(
             item,
             PodRange(self._store, item["key"]),
+            self._context,
             project=project,
             cluster=cluster,
-            faults=self._context.faults,
         )
 
     def _out_of_stock(self, key: str, expected: int, full: NoCapacity) -> CloudError:
@@ -273,6 +274,7 @@ class NodePools:
             zones = requested.get("locations") or cluster["locations"]
             project = parent.split("/")[1]
             check_accelerator_network(self._store, project, cluster, requested, zones)
+            check_node_networks(self._store, project, cluster["location"], cluster, requested)
             count = int(requested.get("initialNodeCount", 0))
             nodes = count * len(zones)
             where = (project, cluster["location"])

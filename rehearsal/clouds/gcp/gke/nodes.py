@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Sequence
 
 from kubeapi import JsonObject
+from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.faults import Faults
 from rehearsal.clouds.core.machines import reserved_cpu_millis
 from rehearsal.clouds.core.node_group import DesiredNodes, NoCapacity, NodeRecord, NodeSettings
@@ -23,6 +24,7 @@ from rehearsal.clouds.gcp.gke.pod_addresses import PodRange
 from rehearsal.clouds.gcp.gke.provisioning import is_queued
 from rehearsal.clouds.gcp.gke.upgrades import is_blue_green
 from rehearsal.clouds.gcp.machines import GPU_MODELS, machines, reserved_memory_ki
+from rehearsal.clouds.gcp.org_policies import machine_violation
 from rehearsal.clouds.gcp.state import NodePoolRecord
 from rehearsal.cluster.silicon.models import model
 
@@ -47,9 +49,9 @@ def is_gpu_pool(pool: JsonObject) -> bool:
 
 
 def desired_nodes(
-    item: NodePoolRecord, addresses: PodRange, *, project: str, cluster: str, faults: Faults
+    item: NodePoolRecord, addresses: PodRange, context: Context, *, project: str, cluster: str
 ) -> DesiredNodes:
-    pool = item["pool"]
+    pool, faults = item["pool"], context.faults
     name = pool["name"]
     prefix = f"gke-{cluster}-{name}"[:49].rstrip("-")
     seed = f"{project}/{cluster}/{name}/{pool['etag_seed']}"
@@ -65,6 +67,9 @@ def desired_nodes(
                 f"'projects/{project}/zones/{zone}' does not have enough resources available to "
                 "fulfill the request.  '(resource type:compute)'.",
             )
+        path = f"projects/{project}/zones/{zone}/instances/{instance}"
+        if (why := machine_violation(context, pool, project, path)) is not None:
+            raise NoCapacity("CONDITION_NOT_MET", f"Instance '{instance}' creation failed: {why}")
         addresses.check_room(index, instance)
 
     return DesiredNodes(

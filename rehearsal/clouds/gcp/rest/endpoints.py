@@ -19,6 +19,7 @@ TERRAFORM_VARIABLES: Mapping[str, str] = {
     "cloudresourcemanager": "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT",
     "serviceusage": "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT",
     "cloudkms": "GOOGLE_KMS_CUSTOM_ENDPOINT",
+    "orgpolicy": "GOOGLE_ORG_POLICY_CUSTOM_ENDPOINT",
 }
 _SERVICE_PATHS = {"compute": "compute/v1/"}
 

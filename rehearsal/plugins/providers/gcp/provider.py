@@ -9,6 +9,7 @@ from rehearsal.plugins.bridge.resources import Calls
 from rehearsal.plugins.bridge.schema import load
 from rehearsal.plugins.providers.gcp import client
 from rehearsal.plugins.providers.gcp.cluster import Cluster
+from rehearsal.plugins.providers.gcp.firewall import Firewall
 from rehearsal.plugins.providers.gcp.iam import Account, IamMember
 from rehearsal.plugins.providers.gcp.network import Network, Subnetwork
 from rehearsal.plugins.providers.gcp.node_pool import NodePool
@@ -25,6 +26,7 @@ class GcpProvider(BridgedProvider):
         for r in (
             Network(),
             Subnetwork(),
+            Firewall(),
             Router(),
             RouterNat(),
             Account(),

@@ -62,6 +62,10 @@ class World:
         self.network()
         self.do("compute", "routers.insert", **_PLACE, body=_ROUTER)
 
+    def firewall(self) -> None:
+        self.network()
+        self.do("compute", "firewalls.insert", project=PROJECT, body=_RULE)
+
     def shared_vpc(self) -> None:
         self.do("compute", "projects.enableXpnHost", **_SHARED)
         self.do("compute", "projects.enableXpnResource", **_ATTACHED)
@@ -137,6 +141,13 @@ _MAINTENANCE = {"maintenancePolicy": {"window": {"dailyMaintenanceWindow": {"sta
 _UPDATE = {"update": {"desiredLocations": ["us-central1-a"]}}
 _TAGS = {"tags": {"tags": ["web"]}}
 _SERVICE_ACCOUNTS = "projects.serviceAccounts"
+_RULE = {
+    "name": "inside",
+    "network": f"projects/{PROJECT}/global/networks/net",
+    "allowed": [{"IPProtocol": "tcp"}],
+    "sourceRanges": ["10.0.0.0/8"],
+}
+_THE_RULE = {"project": PROJECT, "firewall": "inside"}
 _PATCH = {"serviceAccount": {"displayName": "x"}, "updateMask": "displayName"}
 _NO_ACCOUNT = {"name": f"projects/{PROJECT}/serviceAccounts/none@{PROJECT}.iam.gserviceaccount.com"}
 _POLICY = {"policy": {"bindings": [{"role": ROLE, "members": [MEMBER]}]}}
@@ -196,6 +207,10 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
         (), {"name": f"{PARENT}/keyRings/a/cryptoKeys/b"},
         ("account_lists",), {"name": f"{PARENT}/keyRings/a/cryptoKeys/c"}, 404,
     ),
+    "orgpolicy projects.policies.getEffectivePolicy": (
+        (), {"name": f"projects/{PROJECT}/policies/compute.requireShieldedVm"},
+        (), {"name": f"projects/{PROJECT}/policies/compute.none"}, 404,
+    ),
     "compute reservations.get": (
         ("account_lists",), {"project": PROJECT, "zone": f"{REGION}-c", "reservation": "week"},
         ("account_lists",), {"project": PROJECT, "zone": f"{REGION}-a", "reservation": "week"}, 404,
@@ -229,6 +244,14 @@ _TABLE: Mapping[str, tuple[tuple[str, ...], _Arguments, tuple[str, ...], _Argume
     ),
     "compute projects.enableXpnResource": (
         ("shared_vpc",), _ATTACHED, (), {**_ATTACHED, "project": "no-host"}, 400,
+    ),
+    "compute firewalls.insert": (
+        ("network",), {"project": PROJECT, "body": _RULE},
+        (), {"project": PROJECT, "body": _RULE}, 400,
+    ),
+    "compute firewalls.patch": (
+        ("firewall",), {**_THE_RULE, "body": {"sourceRanges": ["10.0.0.0/8"]}},
+        (), {**_THE_RULE, "body": {}}, 404,
     ),
     "compute routers.insert": (
         ("network",), {**_PLACE, "body": _ROUTER}, (), {**_PLACE, "body": _ROUTER}, 400,

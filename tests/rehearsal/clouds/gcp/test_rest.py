@@ -95,6 +95,7 @@ def test_official_clients_are_led_to_the_paths_of_the_real_hosts() -> None:
         "GOOGLE_CONTAINER_CUSTOM_ENDPOINT": f"{address}/container.googleapis.com/v1/",
         "GOOGLE_IAM_CUSTOM_ENDPOINT": f"{address}/iam.googleapis.com/v1/",
         "GOOGLE_KMS_CUSTOM_ENDPOINT": f"{address}/cloudkms.googleapis.com/v1/",
+        "GOOGLE_ORG_POLICY_CUSTOM_ENDPOINT": f"{address}/orgpolicy.googleapis.com/v2/",
         "GOOGLE_RESOURCE_MANAGER_CUSTOM_ENDPOINT": (
             f"{address}/cloudresourcemanager.googleapis.com/v1/"
         ),

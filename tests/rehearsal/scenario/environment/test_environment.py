@@ -320,6 +320,8 @@ def test_clients_of_real_clouds_find_the_simulated_ones_and_no_account_of_the_us
         "GOOGLE_RESOURCE_MANAGER_V3_CUSTOM_ENDPOINT": "/cloudresourcemanager.googleapis.com/v3/",
         "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": "/serviceusage.googleapis.com/v1/",
         "GOOGLE_KMS_CUSTOM_ENDPOINT": "/cloudkms.googleapis.com/v1/",
+        "GOOGLE_ORG_POLICY_CUSTOM_ENDPOINT": "/orgpolicy.googleapis.com/v2/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_ORGPOLICY": "/orgpolicy.googleapis.com/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS": "/cloudkms.googleapis.com/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": "/compute.googleapis.com/compute/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": "/container.googleapis.com/",

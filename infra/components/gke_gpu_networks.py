@@ -1,0 +1,103 @@
+"""The networks of a GKE cluster's interfaces for GPUs: their VPCs, and the objects in the cluster
+by which pods ask for them.
+
+Source: GKE docs, maximize GPU network bandwidth in Standard mode clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
+
+from infra import values
+from infra.plan import GPU_MTU, GkeClusterPlan, GpuNetwork
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuVpc:
+    vpc: pulumi.Input[str]
+    """Its name, as are both in a node pool and in the cluster's objects."""
+    subnet: pulumi.Input[str]
+    before_nodes: tuple[pulumi.Resource, ...] = ()
+    """What the traffic between nodes needs."""
+
+
+def gpu_vpcs(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> Mapping[str, GpuVpc]:
+    """By the name of the network. name: what the names of new resources begin with."""
+    return {
+        network.name: _vpc(f"{name}-{network.name}", network, cluster.region, parent)
+        for network in cluster.gpu_networks
+    }
+
+
+def _vpc(name: str, network: GpuNetwork, region: str, parent: pulumi.Resource) -> GpuVpc:
+    if network.vpc is not None and network.subnet is not None:
+        return GpuVpc(vpc=network.vpc, subnet=network.subnet)
+    child = pulumi.ResourceOptions(parent=parent)
+    addresses = network.addresses or ""
+    vpc = gcp.compute.Network(name, auto_create_subnetworks=False, mtu=GPU_MTU, opts=child)
+    subnet = gcp.compute.Subnetwork(
+        name, network=vpc.id, region=region, ip_cidr_range=addresses, opts=child
+    )
+    # A new VPC lets nothing in: the GPUs of two nodes could not reach each other.
+    firewall = gcp.compute.Firewall(
+        name,
+        network=vpc.id,
+        direction="INGRESS",
+        source_ranges=[addresses],
+        allows=[
+            gcp.compute.FirewallAllowArgs(protocol=protocol) for protocol in ("tcp", "udp", "icmp")
+        ],
+        opts=child,
+    )
+    return GpuVpc(vpc=vpc.name, subnet=subnet.name, before_nodes=(firewall,))
+
+
+class GpuNetworkObjects(pulumi.ComponentResource):
+    """Outputs: `objects`, two for each network."""
+
+    objects: Sequence[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        networks: Mapping[str, GpuVpc],
+        *,
+        cluster: pulumi.Resource | None,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """networks: by name. cluster: with which they go; None where it stays. after: the pools,
+        which GKE asks for the interfaces that the objects name.
+        """
+        super().__init__("slicewright:index:GpuNetworks", name, {}, opts)
+        options = pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*after])
+        made: list[pulumi.Resource] = []
+        for network, there in networks.items():
+            parameters = k8s.apiextensions.CustomResource(
+                f"{name}-{network}-parameters",
+                api_version=values.NETWORKING_API,
+                kind="GKENetworkParamSet",
+                metadata={"name": network},
+                spec=values.network_parameters(there.vpc, there.subnet),
+                opts=options,
+            )
+            made += [
+                parameters,
+                k8s.apiextensions.CustomResource(
+                    f"{name}-{network}",
+                    api_version=values.NETWORKING_API,
+                    kind="Network",
+                    metadata={"name": network},
+                    spec=values.network_of_devices(network),
+                    opts=pulumi.ResourceOptions.merge(
+                        options, pulumi.ResourceOptions(depends_on=[parameters])
+                    ),
+                ),
+            ]
+        self.objects = made
+        self.register_outputs({})

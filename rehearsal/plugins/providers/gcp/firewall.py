@@ -1,0 +1,81 @@
+"""gcp:compute Firewall.
+
+Source of calls and force_new: hashicorp/terraform-provider-google-beta, services/compute,
+resource_compute_firewall.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rehearsal.plugins.bridge.fields import Field, Fields, from_api, same, to_api
+from rehearsal.plugins.bridge.resources import (
+    Autoname,
+    CreateResult,
+    Resource,
+    Session,
+    State,
+    kept,
+)
+from rehearsal.plugins.engine.properties import Properties
+from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
+
+_TRAFFIC: Fields = {"protocol": Field(api="IPProtocol"), "ports": Field()}
+_FIREWALL: Fields = {
+    **same("name", "description"),
+    **same("direction", "disabled", computed=True),
+    **same("priority"),
+    "network": Field(),
+    "sourceRanges": Field(unordered=True),
+    "allows": Field(api="allowed", many=True, of=_TRAFFIC),
+    "denies": Field(api="denied", many=True, of=_TRAFFIC),
+}
+
+
+class Firewall(Resource):
+    kind = "gcp:compute/firewall:Firewall"
+    force_new = ("name", "network", "direction", "project")
+    sets = ("sourceRanges",)
+    keeps = ("project", "direction", "description")
+    autoname = Autoname("name", 63, lower=True)
+
+    def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
+        return {"priority": 1000}
+
+    def create(self, session: Session, inputs: Properties) -> CreateResult:
+        project = project_of(session, inputs)
+        body = to_api(_FIREWALL, {k: v for k, v in inputs.items() if k != "project"})
+        session.cloud.call("compute", "firewalls.insert", {"project": project}, body)
+        return CreateResult(f"projects/{project}/global/firewalls/{inputs['name']}")
+
+    def read(self, session: Session, resource_id: str, inputs: Properties) -> State | None:
+        where = _where(resource_id)
+        found = or_none(session, "compute", "firewalls.get", where)
+        if found is None:
+            return None
+        seen = from_api(_FIREWALL, found, inputs or None)
+        if last(str(inputs.get("network", ""))) == last(found["network"]):
+            # A name, a partial path and a full self link name the same network.
+            seen["network"] = inputs["network"]
+        outputs = {
+            **from_api(_FIREWALL, found, None),
+            "project": where["project"],
+            "selfLink": found["selfLink"],
+            "creationTimestamp": found["creationTimestamp"],
+        }
+        return State({**seen, **kept(inputs, "project")}, outputs)
+
+    def update(
+        self, session: Session, resource_id: str, old: Properties, new: Properties
+    ) -> list[str]:
+        body = to_api(_FIREWALL, {k: v for k, v in new.items() if k not in ("name", "project")})
+        session.cloud.call("compute", "firewalls.patch", _where(resource_id), body)
+        return []
+
+    def delete(self, session: Session, resource_id: str, inputs: Properties) -> None:
+        if or_none(session, "compute", "firewalls.get", _where(resource_id)) is not None:
+            session.cloud.call("compute", "firewalls.delete", _where(resource_id))
+
+
+def _where(resource_id: str) -> dict[str, str]:
+    return {"project": resource_id.split("/")[1], "firewall": last(resource_id)}

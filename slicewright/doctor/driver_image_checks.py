@@ -1,0 +1,61 @@
+"""Whether a registry has the driver that the GPU operator is to install; pure.
+
+Source of the tags, VERSION-OS: NVIDIA GPU operator docs, "Common chart customization options",
+driver.version; NVIDIA/gpu-operator, internal/state/driver.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from infra.plan import FleetPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+
+_NVIDIA: Final = "nvcr.io"
+_IMAGE: Final = "nvidia/driver"
+_MOST_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverImage:
+    registry: str
+    repository: str
+    version: str
+
+
+def driver_image(fleet: FleetPlan) -> DriverImage | None:
+    """None: the operator installs none, or the one that its chart names."""
+    operator = fleet.operator
+    if operator is None or operator.existing or not operator.driver.enabled:
+        return None
+    if operator.driver.version is None:
+        return None
+    host, _, path = (operator.registry or _NVIDIA).partition("/")
+    return DriverImage(
+        registry=host,
+        repository=f"{path}/{_IMAGE}" if path else _IMAGE,
+        version=operator.driver.version,
+    )
+
+
+def driver_image_findings(wanted: DriverImage, tags: Answer[frozenset[str]]) -> Iterator[Finding]:
+    """tags: of the image's repository."""
+    asked = f"driver {wanted.version} in {wanted.registry}/{wanted.repository}"
+    if isinstance(tags, NotAnswered):
+        yield not_seen(asked, tags)
+        return
+    systems = sorted(
+        tag.removeprefix(f"{wanted.version}-")
+        for tag in tags
+        if tag.startswith(f"{wanted.version}-")
+    )
+    if systems or wanted.version in tags:
+        yield ok(asked, f"there, for {', '.join(systems[:_MOST_SHOWN]) or 'its own system'}")
+    else:
+        yield fails(
+            asked,
+            "there is no image of it for any system",
+            "write another gpu_operator.driver.version, or leave it out for the chart's own",
+        )

@@ -1,0 +1,76 @@
+"""Whether an organisation forbids what a GKE plan makes; pure.
+
+Sources: Organization Policy docs, list of constraints; what GKE says where one is violated:
+GoogleCloudPlatform/compute-image-tools #1834 (external addresses), hashicorp-education/
+learn-terraform-provision-gke-cluster #8 (Secure Boot, which GKE's nodes do not have by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from infra.plan import GkeFleetPlan
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+
+_EXTERNAL: Final = "compute.vmExternalIpAccess"
+_SHIELDED: Final = "compute.requireShieldedVm"
+_ACCOUNTS: Final = "iam.disableServiceAccountCreation"
+_WHY: Final[Mapping[str, str]] = {
+    _EXTERNAL: "nodes get external addresses",
+    _SHIELDED: "nodes have no Secure Boot, which the constraint requires",
+    _ACCOUNTS: "the stack makes a service account for its nodes",
+}
+
+
+def constraints_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
+    """Those against which something that the plan makes would be. Of a cluster that exists, only
+    its own setting says whether nodes are private.
+    """
+    public = not fleet.cluster.existing and not fleet.cluster.private_nodes
+    return (*((_EXTERNAL,) if public else ()), _SHIELDED, _ACCOUNTS)
+
+
+def enforced(policy: Mapping[str, Any]) -> bool:
+    """policy: an effective one, as the Organization Policy API shows it.
+
+    A list of allowed machines has no node: their names are GKE's, and new with each node.
+    """
+    for rule in policy.get("spec", {}).get("rules", ()):
+        if rule.get("denyAll") or rule.get("enforce"):
+            return True
+        if (rule.get("values") or {}).get("allowedValues"):
+            return True
+    return False
+
+
+def constraint_findings(
+    fleet: GkeFleetPlan, found: Mapping[str, Answer[bool]], *, project: str
+) -> Iterator[Finding]:
+    """found: by constraint, whether it is enforced in the project."""
+    needed = constraints_needed(fleet)
+    refusals = {answer for answer in found.values() if isinstance(answer, NotAnswered)}
+    if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in found.values()):
+        # One line, where one thing keeps all of them from being asked.
+        (refusal,) = refusals
+        asked = f"constraints {', '.join(needed)} of the organisation, in project {project}"
+        yield not_asked(asked, refusal)
+        return
+    for name in needed:
+        asked = f"constraint {name} of the organisation, in project {project}"
+        match found[name]:
+            case NotAnswered() as refusal:
+                yield not_asked(asked, refusal)
+            case False:
+                yield ok(asked, "not enforced")
+            case True:
+                yield fails(asked, f"is enforced, and {_WHY[name]}", _remedy(name, project))
+
+
+def _remedy(name: str, project: str) -> str:
+    if name == _EXTERNAL:
+        return "write private_nodes: true in cluster"
+    return (
+        "let whoever manages the organisation except the project: gcloud resource-manager "
+        f"org-policies disable-enforce {name} --project {project}"
+    )

@@ -1,0 +1,52 @@
+"""The objects of networks for GPUs against the kinds that the simulated GKE installs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from infra import values
+from kubeapi import ApiError
+from rehearsal.clouds.core.node_api import ApiServerNodes
+from rehearsal.clouds.gcp.gke.node_networks import install_kinds
+
+KINDS = "/apis/networking.gke.io/v1"
+MULTI = {"networkConfig": {"enableMultiNetworking": True}}
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Any) -> None:
+    install_kinds(ApiServerNodes(cluster.path), MULTI)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            cluster.admin.get(f"{KINDS}/networks")
+            cluster.admin.get(f"{KINDS}/gkenetworkparamsets")
+        except ApiError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the kinds are not served")
+
+
+def create(cluster: Any, plural: str, kind: str, of: dict[str, Any]) -> None:
+    manifest = {"apiVersion": values.NETWORKING_API, "kind": kind, "metadata": {"name": "vpc1"}}
+    cluster.admin.create(
+        f"{KINDS}/{plural}", {**manifest, "spec": of}, dryRun="All", fieldValidation="Strict"
+    )
+
+
+def test_what_the_program_makes_is_accepted(cluster: Any, installed: None) -> None:
+    parameters = values.network_parameters("gpu-0", "nodes-0")
+    create(cluster, "gkenetworkparamsets", "GKENetworkParamSet", parameters)
+    create(cluster, "networks", "Network", values.network_of_devices("vpc1"))
+
+
+def test_another_type_or_mode_is_refused(cluster: Any, installed: None) -> None:
+    parameters = {**values.network_parameters("gpu-0", "nodes-0"), "deviceMode": "Fast"}
+    with pytest.raises(ApiError, match="deviceMode"):
+        create(cluster, "gkenetworkparamsets", "GKENetworkParamSet", parameters)
+    with pytest.raises(ApiError, match=r"spec\.type"):
+        create(cluster, "networks", "Network", {"type": "L9"})
