@@ -82,10 +82,11 @@ def write_stack(environment: Environment, layout: str) -> None:
     (pool,) = fleet["node_pools"]
     pool["partition"]["config"] = layout
     own = environment.root / f"chart-{layout}"
-    given = os.environ[CHART_VARIABLE] if environment.stack.endswith(NVIDIAS) else str(own)
-    fleet["gpu_operator"]["chart_path"] = given
+    given = environment.stack.endswith(NVIDIAS)
+    chart = Path(os.environ[CHART_VARIABLE]).resolve() if given else own
+    fleet["gpu_operator"]["chart_path"] = str(chart)
     file.write_text(yaml.safe_dump(stack, sort_keys=False))
-    if given == str(own):
+    if not given:
         write_out(file, own)
 
 
