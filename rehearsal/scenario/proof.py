@@ -136,6 +136,17 @@ def of_run(stack: str, outcome: Outcome) -> Check:
     )
 
 
+def of_refusal(stack: str, refused: Outcome, command: str) -> Check:
+    """The `up` that finds a GPU operator which would not serve the pools."""
+    return Check(
+        stack,
+        "pulumi up before the adopted operator is changed",
+        "refused, with the command",
+        f"exit code {refused.code}, with {' '.join(command.split()[:2])}",
+        refused.code != 0,
+    )
+
+
 def of_no_changes(stack: str, outcome: Outcome) -> Check:
     """`pulumi preview --expect-no-changes` after `up`."""
     return Check(
@@ -221,7 +232,8 @@ def of_cluster_as_it_was(stack: str, left: Differences) -> Check:
     if left.others:
         found = f"{len(left.others)} differences, such as {left.others[0]}"
     elif left.of_operator:
-        found = f"as it was, but for {len(left.of_operator)} labels and CRDs of the GPU operator"
+        number = len(left.of_operator)
+        found = f"as it was, but for {number} labels, CRDs and pods of the GPU operator"
     else:
         found = "as it was"
     return Check(stack, "existing cluster after destroy", "as it was", found, not left.others)

@@ -195,6 +195,12 @@ class Rehearsal:
         with Progress(environment, self._live.say), making:
             for run in (engine.init, engine.preview, engine.up):
                 outcome = run()
+                if run == engine.up and (command := existing_cluster.command_in(outcome.output)):
+                    self._say_outcome(outcome)
+                    checks.append(proof.of_refusal(environment.stack, outcome, command))
+                    self._live.say(f"as the operator's owner: {command}")
+                    existing_cluster.run(environment, command)
+                    outcome = run()
                 if run != engine.init or outcome.code:
                     self._say_outcome(outcome)
                 checks.append(proof.of_run(environment.stack, outcome))

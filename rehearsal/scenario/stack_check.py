@@ -10,6 +10,7 @@ from rehearsal.cluster.silicon.models import models
 from rehearsal.scenario.environment import PROJECT
 from rehearsal.scenario.errors import NoSuchStack
 from rehearsal.scenario.existing_cluster.nodes import fake_key
+from rehearsal.scenario.existing_cluster.operator_to_adopt import CLUSTER_POLICY
 from rehearsal.scenario.existing_cluster.prometheus import service_of
 
 _CANNOT = "can be brought up in a cloud, but not rehearsed yet:"
@@ -169,11 +170,12 @@ def _existing(fleet: ByoFleetPlan) -> Iterator[spec.Problem]:
             instead="for a rehearsal leave it out: KUBECONFIG then names the rehearsal's own",
             source=_EXISTING,
         )
-    if fleet.operator.existing:
+    if fleet.operator.existing and fleet.operator.cluster_policy != CLUSTER_POLICY:
         yield spec.Problem(
-            path=("gpu_operator", "existing"),
-            reason=f"{_CANNOT} the cluster that a rehearsal makes has no GPU operator to adopt",
-            instead="for a rehearsal write false: `up` then installs one",
+            path=("gpu_operator", "cluster_policy"),
+            reason=f"{_CANNOT} the operator of the cluster that a rehearsal makes has NVIDIA's "
+            f"chart's ClusterPolicy, {CLUSTER_POLICY}",
+            instead="for a rehearsal leave it out",
             source=_EXISTING,
         )
     has_driver, has_toolkit = fleet.operator.driver.enabled, fleet.operator.toolkit.enabled

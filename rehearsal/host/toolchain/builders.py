@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,6 +123,8 @@ def build(
                 "-mod=readonly",
                 f"-tags={module.tags}",
             ]
+            if module.embedded:
+                argv.append(f"-overlay={_overlay(tool, module, sdk, environment, work, log)}")
             # -o is a file for one package, and a directory for several.
             one = len(tool.binaries) == 1
             argv += [
@@ -171,6 +175,34 @@ def _go_environment(settings: Settings, sdk: Sdk, work: Path) -> dict[str, str]:
         "GOTMPDIR": str(work),  # in staging, so that a killed build leaves nothing in /tmp
     }
     return environment
+
+
+def _overlay(
+    tool: Tool,
+    module: GoModule,
+    sdk: Sdk,
+    environment: Mapping[str, str],
+    work: Path,
+    log: Path,
+) -> Path:
+    """What `go build` takes for the files that are embedded. Raises ToolchainError."""
+    replaced = {}
+    for name, (path, inner) in module.embedded.items():
+        asked = subprocess.run(
+            [sdk.program, "mod", "download", "-json", path],
+            cwd=module.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.returncode != 0:
+            log.write_text(asked.stdout + asked.stderr)
+            raise ToolchainError(f"{tool.title}: Go module {path} cannot be downloaded: see {log}")
+        replaced[str(module.directory / name)] = f"{json.loads(asked.stdout)['Dir']}/{inner}"
+    overlay = work / "overlay.json"
+    overlay.write_text(json.dumps({"Replace": replaced}))
+    return overlay
 
 
 def _state(session: int, log: Path) -> str:

@@ -46,6 +46,8 @@ class Toolchain:
     k6: Path | None = None
     actionlint: Path | None = None
     """Of tests only: it reads GitHub's workflows."""
+    pulumi_kubernetes: Path | None = None
+    """Of tests only: Pulumi's own kubernetes provider."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
@@ -62,6 +62,8 @@ class GoModule:
     directory: Path
     tags: str = ""
     ldflags: str = "-s -w"
+    embedded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Files that the sources embed and the checkout has not -> module in go.mod, and path in it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,9 @@ _KEDA = "2.21.0"
 _K6 = "1.8.1"
 _PROMETHEUS_ADAPTER = "0.12.0"
 _ACTIONLINT = "1.7.12"
+_PULUMI_KUBERNETES = "4.0.0-20260115033456-f47bc2d6f199"
+_PULUMI_KUBERNETES_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
+_EMBEDDED = "cmd/pulumi-resource-kubernetes"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -142,14 +145,38 @@ TOOLS: tuple[Tool, ...] = (
         ),
         expected_s=40,
     ),
+    Tool(
+        # A commit of the day before v4.25.0: the module proxy has no release of the provider.
+        name="pulumi-kubernetes",
+        version=_PULUMI_KUBERNETES,
+        group="provider",
+        # It has no flag that only reports a version.
+        binaries=(
+            Binary(field="pulumi_kubernetes", name="pulumi-resource-kubernetes", package="."),
+        ),
+        source=GoModule(
+            directory=_GO / "pulumi_kubernetes",
+            ldflags=f"-s -w -X {_PULUMI_KUBERNETES_MODULE}/pkg/version.Version=v"
+            + _PULUMI_KUBERNETES,
+            embedded={
+                name: (_PULUMI_KUBERNETES_MODULE, f"{_EMBEDDED}/{name}")
+                for name in ("schema.json", "terraform-mapping.json")
+            },
+        ),
+        expected_s=400,
+    ),
 )
 
+PROVIDER = "provider"
+"""The group of Pulumi's own kubernetes provider, which only a test of `make soak` runs."""
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
-custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; triton.
+custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider; triton.
 """
+OF_TESTS: tuple[str, ...] = tuple(group for group in GROUPS if group != PROVIDER)
+"""Those that `make test` needs."""
 
 
 def of(groups: Collection[str]) -> tuple[Tool, ...]:

@@ -19,6 +19,7 @@ says how many they are. Each is the charts' own behaviour:
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from typing import Final
 
 _PATTERNS: Final = (
@@ -33,9 +34,53 @@ _PATTERNS: Final = (
     r"apiservices\.apiregistration\.k8s\.io/v\w+\."
     r"(nvidia\.com|nfd\.k8s-sigs\.io|monitoring\.coreos\.com) is new",
 )
-_ANY: Final = re.compile("|".join(_PATTERNS))
+_UNINSTALLED: Final = re.compile("|".join(_PATTERNS))
+_LAYOUT: Final = re.compile(
+    r"nodes/(?P<node>[^/:]+): metadata\.labels\[nvidia\.com/mig\.config\] was '.*', is '.*'"
+)
+_FEATURE: Final = re.compile(
+    r"(nodes/(?P<node>[^/:]+): metadata"
+    r"|nodefeatures\.nfd\.k8s-sigs\.io/[^/]+/nvidia-features-for-(?P<found_on>[^/:]+): spec)"
+    r"\.labels\[nvidia\.com/(?P<label>(gpu|mig)[-.].*|gfd\.timestamp)\] (was|is) .*"
+)
+"""Labels of mig-manager and of GPU feature discovery, which hands them to NFD, too."""
+_LOOKED: Final = "gfd.timestamp"
+_CHANGED_OVER: Final = re.compile(
+    r"(pods|controllerrevisions\.apps)/(?P<of_pod>[^/]+)/\S+ is (new|gone)"
+    r"|controllerrevisions\.apps/(?P<of_revision>[^/]+)/\S+: revision was \d+, is \d+"
+    r"|daemonsets\.apps/(?P<of_set>[^/]+)/\S+: metadata\.annotations"
+    r"\[deprecated\.daemonset\.template\.generation\] was '\d+', is '\d+'"
+)
+"""What a DaemonSet's pods of other settings leave."""
 
 
-def is_of_operator(difference: str) -> bool:
-    """difference: a line of `record.compare`."""
-    return _ANY.fullmatch(difference) is not None
+def of_uninstalled(differences: Iterable[str]) -> frozenset[str]:
+    """Of lines of `record.compare`: what an operator that was installed leaves."""
+    return frozenset(line for line in differences if _UNINSTALLED.fullmatch(line))
+
+
+def of_adopted(differences: Iterable[str], namespace: str) -> frozenset[str]:
+    """Of lines of `record.compare`: what an operator that was there, and stays, has done meanwhile.
+
+    Its DaemonSets have other pods since its settings changed. Where the pools' MIG layout stays on
+    the GPUs of a node, the labels of mig-manager and feature discovery are those of that layout.
+    namespace: the operator's.
+    """
+    lines = list(differences)
+    kept = {found["node"] for line in lines if (found := _LAYOUT.fullmatch(line))}
+    return frozenset(
+        line for line in lines if _is_of_pods(line, namespace) or _is_of_gpus(line, kept)
+    )
+
+
+def _is_of_pods(line: str, namespace: str) -> bool:
+    found = _CHANGED_OVER.fullmatch(line)
+    return found is not None and namespace in found.groupdict().values()
+
+
+def _is_of_gpus(line: str, kept: Collection[str]) -> bool:
+    """kept: nodes whose layout stays."""
+    found = _FEATURE.fullmatch(line)
+    if found is None:
+        return False
+    return found["label"] == _LOOKED or (found["node"] or found["found_on"]) in kept

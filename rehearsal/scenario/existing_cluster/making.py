@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +18,13 @@ from rehearsal.clouds.core.node_api import NotReady
 from rehearsal.cluster.control_plane import ControlPlaneError
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import RehearsalError
-from rehearsal.scenario.existing_cluster import certificates, leftovers, prometheus, record
+from rehearsal.scenario.existing_cluster import (
+    certificates,
+    leftovers,
+    operator_to_adopt,
+    prometheus,
+    record,
+)
 from rehearsal.scenario.existing_cluster.nodes import node_objects
 
 _RECORD: Final = "as-it-was.json"
@@ -28,8 +36,8 @@ _AGAIN_S: Final = 0.5
 
 def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     """Makes the cluster of the fleet with its nodes, a record of every object in it, and the user's
-    kubeconfig with the context that the stack file names. It has cert-manager and Prometheus if
-    the fleet asks for them. Raises RehearsalError.
+    kubeconfig with the context that the stack file names. It has cert-manager, Prometheus and a GPU
+    operator if the fleet asks for them. Raises RehearsalError.
     """
     assert fleet.cluster is not None, "stack_check refuses hosts without a cluster"
     name = fleet.cluster.name
@@ -47,17 +55,24 @@ def make(environment: Environment, fleet: ByoFleetPlan) -> None:
     _write_kubeconfig(environment.user_kubeconfig, admin, fleet.cluster.context)
     client = Client.from_kubeconfig(admin)
     if isinstance(fleet.pod_autoscaling, AdapterPlan):
-        try:
+        with _making(name, "cert-manager"):
             certificates.install(client)
-        except (ApiError, Unreachable) as e:
-            raise RehearsalError(f"existing cluster {name}: cert-manager: {e}") from e
     if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, ExistingPrometheus):
-        try:
+        with _making(name, "Prometheus"):
             prometheus.install(client, fleet.monitoring.asked)
-        except (ApiError, Unreachable) as e:
-            raise RehearsalError(f"existing cluster {name}: Prometheus: {e}") from e
+    if fleet.operator.existing:
+        with _making(name, "GPU operator"):
+            operator_to_adopt.install(client, fleet)
     found = record.settled(client, timeout_s=_SETTLED_S)
     (admin.parent / _RECORD).write_text(json.dumps(found))
+
+
+@contextmanager
+def _making(cluster: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ApiError, Unreachable) as e:
+        raise RehearsalError(f"existing cluster {cluster}: {what}: {e}") from e
 
 
 def restart(environment: Environment) -> bool:
@@ -80,23 +95,35 @@ class Differences:
     """Between a cluster and what it was: a line each."""
 
     of_operator: tuple[str, ...]
-    """What NVIDIA's chart leaves when it is uninstalled (`leftovers`)."""
+    """What NVIDIA's chart leaves when it is uninstalled, or what an operator that stays has done
+    meanwhile (`leftovers`).
+    """
     others: tuple[str, ...]
 
 
 def differences(environment: Environment) -> Differences:
-    """What differs from the cluster as it was made, once what is being deleted is gone."""
+    """What differs from the cluster as it was made, once what is being deleted is gone. An operator
+    that was adopted gets its settings back first, as by its owner.
+    """
     made = _made(environment)
     assert made is not None, "only for an environment with such a cluster"
     client = Client.from_kubeconfig(environment.kubeconfigs()[made.name])
     before = json.loads((made / _RECORD).read_text())
+    operators = operator_to_adopt.namespace_in(before)
+    if operators is not None:
+        operator_to_adopt.set_back(client, before)
     deadline = time.monotonic() + _SETTLED_S
     while True:
         found = record.compare(before, record.read(client))
-        others = tuple(line for line in found if not leftovers.is_of_operator(line))
+        expected = (
+            leftovers.of_uninstalled(found)
+            if operators is None
+            else leftovers.of_adopted(found, operators)
+        )
+        others = tuple(line for line in found if line not in expected)
         if not others or time.monotonic() > deadline:
             return Differences(
-                of_operator=tuple(line for line in found if line not in others), others=others
+                of_operator=tuple(line for line in found if line in expected), others=others
             )
         time.sleep(_AGAIN_S)
 

@@ -6,19 +6,14 @@ address that the stack file names.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
 from infra.spec import ExistingPrometheus
 from kubeapi import Client, JsonObject
-from kubeapi.client import path_of
 from rehearsal.plugins.charts import prometheus_stack
-from rehearsal.scenario.errors import RehearsalError
+from rehearsal.scenario.existing_cluster.objects import Owner
 
-_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_OWNER: Final = "prometheus-owner"
 _TIMEOUT_S: Final = 240.0
 _SUFFIX: Final = "-prometheus"
 """The chart's, of the name of its Prometheus and of that one's Service."""
@@ -54,20 +49,17 @@ def install(client: Client, asked: ExistingPrometheus) -> None:
     found = service_of(asked.url)
     assert found is not None, "stack_check refuses it"
     name, namespace = found
-    for crd in prometheus_stack.crds():
-        _apply(client, f"{_CRDS}/{crd['metadata']['name']}", crd)
-    for crd in prometheus_stack.crds():
-        _until(client, f"{_CRDS}/{crd['metadata']['name']}", "Established")
+    owner = Owner(client=client, manager="prometheus-owner", timeout_s=_TIMEOUT_S)
+    owner.apply_crds(prometheus_stack.crds())
     for one in sorted({namespace, asked.namespace}):
-        made: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}}
-        _apply(client, f"/api/v1/namespaces/{one}", made)
+        owner.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}})
     values = _values(name.removesuffix(_SUFFIX), asked)
     for made in prometheus_stack.render(values, name, namespace):
-        _apply(client, _path(made), made)
+        owner.apply(made)
     of_operator = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    _until(client, f"{of_operator}/{name.removesuffix(_SUFFIX)}-operator", "Available")
+    owner.wait(f"{of_operator}/{name.removesuffix(_SUFFIX)}-operator", "Available")
     operated = f"/apis/monitoring.coreos.com/v1/namespaces/{namespace}/prometheuses/{name}"
-    _until(client, operated, "Available")
+    owner.wait(operated, "Available")
 
 
 def _values(fullname: str, asked: ExistingPrometheus) -> JsonObject:
@@ -86,29 +78,3 @@ def _values(fullname: str, asked: ExistingPrometheus) -> JsonObject:
             }
         },
     }
-
-
-def _path(made: JsonObject) -> str:
-    metadata, lower = made["metadata"], made["kind"].lower()
-    plural = f"{lower}es" if lower.endswith("s") else f"{lower}s"
-    return path_of(made["apiVersion"], plural, metadata["name"], metadata.get("namespace"))
-
-
-def _apply(client: Client, path: str, made: JsonObject) -> None:
-    client.patch(path, made, kind="apply", fieldManager=_OWNER, force="true")
-
-
-def _until(client: Client, path: str, condition: str) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while condition not in set(_true(client.get(path))):
-        if time.monotonic() > deadline:
-            raise RehearsalError(
-                f"existing cluster: {path} is not {condition} after {_TIMEOUT_S:.0f} s"
-            )
-        time.sleep(0.2)
-
-
-def _true(found: JsonObject) -> Iterator[str]:
-    for one in (found.get("status") or {}).get("conditions") or ():
-        if one["status"] == "True":
-            yield one["type"]

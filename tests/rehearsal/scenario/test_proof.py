@@ -173,7 +173,7 @@ def test_an_existing_cluster_that_is_not_as_it_was_is_told_with_the_first_differ
 def test_what_the_gpu_operator_leaves_is_told_and_not_held_against_the_stack() -> None:
     check = proof.of_cluster_as_it_was("s4", Differences(of_operator=("x", "y"), others=()))
     assert check.holds
-    assert check.found == "as it was, but for 2 labels and CRDs of the GPU operator"
+    assert check.found == "as it was, but for 2 labels, CRDs and pods of the GPU operator"
     none = Differences(of_operator=(), others=())
     assert proof.of_cluster_as_it_was("s4", none).found == "as it was"
 

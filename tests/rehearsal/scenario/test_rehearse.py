@@ -18,7 +18,7 @@ from rehearsal.cluster.node import launcher
 from rehearsal.host import toolchain
 from rehearsal.host.toolchain import disk
 from rehearsal.scenario import environment as environments
-from rehearsal.scenario import official_plugins, plugins_and_commands, rehearse
+from rehearsal.scenario import existing_cluster, official_plugins, plugins_and_commands, rehearse
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import DiskFull, WrongUse
@@ -41,6 +41,20 @@ class FailingEngine:
 
     def up(self) -> Outcome:
         return Outcome("pulumi up --yes", 255, GO_TRACE, 0.1)
+
+
+COMMAND = "kubectl patch clusterpolicies.nvidia.com cluster-policy --type merge -p '{}'"
+
+
+class RefusingEngine(FailingEngine):
+    """The first `up` refuses the operator that it is to adopt; the second fails otherwise."""
+
+    ups = 0
+
+    def up(self) -> Outcome:
+        self.ups += 1
+        output = f"error: it is not as this stack needs it:\n  {COMMAND}\n"
+        return Outcome("pulumi up --yes", 255, output if self.ups == 1 else GO_TRACE, 0.1)
 
 
 @pytest.fixture
@@ -89,6 +103,18 @@ def test_a_failed_up_without_keep_is_ended_and_says_where_the_logs_are(
     assert not proven
     assert stopped == [tmp_path / "s0"]
     assert f"logs stay in {tmp_path / 's0'}" in said
+
+
+def test_the_command_by_which_up_refuses_an_operator_is_run_and_then_up_again(
+    run: Callable[..., tuple[bool, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(rehearse, "Engine", RefusingEngine)
+    monkeypatch.setattr(existing_cluster, "run", lambda _, command: ran.append(command))
+    proven, said = run(keep=False)
+    assert ran == [COMMAND]
+    assert "refused, with the command" in said
+    assert not proven, "the second up has failed"
 
 
 def test_a_disk_that_became_full_is_named_and_everything_is_ended(

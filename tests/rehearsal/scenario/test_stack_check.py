@@ -87,10 +87,11 @@ def test_hosts_without_kubernetes_are_refused() -> None:
     assert list(existing(hosts=(host,))) == [("hosts",)]
 
 
-def test_an_operator_to_adopt_is_refused_because_the_cluster_has_none() -> None:
-    ((path, reason),) = existing(operator={"existing": True}).items()
-    assert path == ("gpu_operator", "existing")
-    assert "no GPU operator to adopt" in reason
+def test_an_operator_to_adopt_is_made_with_the_name_that_nvidias_chart_gives_its_settings() -> None:
+    assert existing(operator={"existing": True}) == {}
+    ((path, reason),) = existing(operator={"existing": True, "cluster_policy": "ours"}).items()
+    assert path == ("gpu_operator", "cluster_policy")
+    assert "cluster-policy" in reason
 
 
 @pytest.mark.parametrize(("driver", "toolkit"), [(False, True), (True, False)])

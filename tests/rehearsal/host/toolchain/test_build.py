@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -463,3 +464,42 @@ def test_the_real_go_builds_a_module_with_its_version(bench: Any, tmp_path: Path
     (found,) = bench.get(tool, settings=replace(bench.settings, environment=environment))
     assert subprocess.check_output([found.paths["tool"]], text=True) == "v1.2.3"
     assert bench.staged() == []
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
+def test_a_file_that_is_embedded_comes_from_the_module_that_has_it(
+    bench: Any, tmp_path: Path
+) -> None:
+    module, versions = tmp_path / "module", tmp_path / "proxy" / "example.test" / "dep" / "@v"
+    module.mkdir()
+    versions.mkdir(parents=True)
+    (versions / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
+    (versions / "v1.0.0.mod").write_text("module example.test/dep\n")
+    with zipfile.ZipFile(versions / "v1.0.0.zip", "w") as archive:
+        archive.writestr("example.test/dep@v1.0.0/go.mod", "module example.test/dep\n")
+        archive.writestr("example.test/dep@v1.0.0/dep.go", "package dep\n")
+        archive.writestr("example.test/dep@v1.0.0/cmd/data.txt", "from the module")
+    (module / "go.mod").write_text(
+        "module example.test/tool\n\ngo 1.26\n\nrequire example.test/dep v1.0.0\n"
+    )
+    (module / "main.go").write_text(
+        'package main\n\nimport (\n\t_ "embed"\n\t"os"\n\n\t_ "example.test/dep"\n)\n\n'
+        "//go:embed data.txt\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n"
+    )
+    environment = {
+        **os.environ,
+        "GOPROXY": (tmp_path / "proxy").as_uri(),
+        "GOSUMDB": "off",
+        "GOMODCACHE": str(tmp_path / "modules"),
+        "GOFLAGS": "-modcacherw",
+    }
+    subprocess.run(["go", "mod", "tidy"], cwd=module, env=environment, check=True)
+    tool = bench.tool(
+        binaries=(Binary(field="tool", name="tool", package="."),),
+        source=GoModule(
+            directory=module, embedded={"data.txt": ("example.test/dep", "cmd/data.txt")}
+        ),
+    )
+    (found,) = bench.get(tool, settings=replace(bench.settings, environment=environment))
+    assert subprocess.check_output([found.paths["tool"]], text=True) == "from the module"
+    assert not (module / "data.txt").exists()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.scenario.existing_cluster.leftovers import is_of_operator
+from rehearsal.scenario.existing_cluster.leftovers import of_adopted, of_uninstalled
 
 LABEL = "nodes/a-1: metadata.labels[{}] is new: '{}'"
+POD = "pods/nvidia/nvidia-mig-manager-x is new"
+OF_A = "nodes/a: metadata.labels[nvidia.com/"
+LAYOUT = f"{OF_A}mig.config] was 'all-disabled', is 'all-balanced'"
+STATE = f"{OF_A}mig.config.state] is new: 'success'"
+FEATURE = f"{OF_A}gpu.product] was 'A100', is 'A100-MIG-1g.5gb'"
+LOOKED = f"{OF_A}gfd.timestamp] was '1', is '2'"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +28,7 @@ LABEL = "nodes/a-1: metadata.labels[{}] is new: '{}'"
     ],
 )
 def test_what_the_operator_leaves(difference: str) -> None:
-    assert is_of_operator(difference)
+    assert of_uninstalled((difference,)) == {difference}
 
 
 @pytest.mark.parametrize(
@@ -43,5 +49,45 @@ def test_what_the_operator_leaves(difference: str) -> None:
         "runtimeclasses.node.k8s.io/nvidia is new",
     ],
 )
-def test_what_nobody_else_may_leave(difference: str) -> None:
-    assert not is_of_operator(difference)
+def test_what_the_operator_does_not_leave(difference: str) -> None:
+    assert of_uninstalled((difference,)) == set()
+
+
+def test_an_operator_that_stays_has_other_pods_and_has_looked_at_its_nodes_again() -> None:
+    known = {
+        POD,
+        LOOKED,
+        "controllerrevisions.apps/nvidia/nvidia-mig-manager-7d8f: revision was 1, is 3",
+        "daemonsets.apps/nvidia/nvidia-mig-manager: metadata.annotations"
+        "[deprecated.daemonset.template.generation] was '1', is '3'",
+        "nodefeatures.nfd.k8s-sigs.io/nvidia/nvidia-features-for-a: "
+        "spec.labels[nvidia.com/gfd.timestamp] was '1', is '2'",
+    }
+    assert of_adopted(known, "nvidia") == known
+    assert of_adopted(known, "elsewhere") == {one for one in known if "gfd.timestamp" in one}
+
+
+def test_pods_in_other_namespaces_and_other_objects_in_its_own_are_not_its_doing() -> None:
+    ours = (
+        "pods/slicewright-system/node-agent-p-x is new",
+        "configmaps/nvidia/mig-layouts-1 is new",
+    )
+    assert of_adopted(ours, "nvidia") == set()
+
+
+def test_a_layout_that_stays_on_the_gpus_explains_the_labels_of_that_node_alone() -> None:
+    elsewhere = FEATURE.replace("nodes/a", "nodes/b")
+    handed = "nodefeatures.nfd.k8s-sigs.io/nvidia/nvidia-features-for-{}: spec.labels"
+    handed += "[nvidia.com/gpu.count] was '1', is '0'"
+    explained = {LAYOUT, STATE, FEATURE, handed.format("a")}
+    assert of_adopted((*explained, elsewhere, handed.format("b")), "nvidia") == explained
+
+
+def test_without_another_layout_other_labels_of_the_gpus_are_not_explained() -> None:
+    assert of_adopted((FEATURE, STATE), "nvidia") == set()
+
+
+def test_our_labels_are_never_the_operators_doing() -> None:
+    ours = "nodes/a: metadata.labels[nvidia.com/device-plugin.config] is new: 'a100'"
+    assert of_adopted((LAYOUT, ours), "nvidia") == {LAYOUT}
+    assert of_uninstalled((ours,)) == set()

@@ -16,7 +16,6 @@ from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
-from rehearsal.plugins.charts import gpu_operator
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
@@ -47,7 +46,6 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     fleet = plan.read_file(stack_file)
     assert isinstance(fleet, ByoFleetPlan)
     existing_cluster.make(environment, fleet)
-    install_operator(Client.from_kubeconfig(environment.user_kubeconfig))
     engine = Engine(environment, "s4", print)
     assert engine.init().code == 0
     return engine
@@ -60,61 +58,15 @@ def client(engine: Engine) -> Client:
 
 @pytest.fixture(scope="module")
 def before(client: Client, engine: Engine) -> Mapping[str, Any]:
-    """Every object of the cluster, once the operator is done with its nodes."""
-    until(
-        lambda: (
-            labels(client, A100).get(api.MIG_STATE_LABEL) == "success"
-            and "nvidia.com/gpu.count" in labels(client, T4)
-        ),
-        "the operator is at work",
-    )
+    """Every object of the cluster; the operator is done with its nodes."""
+    assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
+    assert "nvidia.com/gpu.count" in labels(client, T4)
     return record.settled(client, timeout_s=120)
 
 
 @pytest.fixture(scope="module")
 def refused(client: Client, engine: Engine, before: Mapping[str, Any]) -> Outcome:
     return engine.up()
-
-
-def install_operator(client: Client) -> None:
-    """As `helm install` with the strategy `single`, by somebody else."""
-    body = {
-        "metadata": {
-            "name": NAMESPACE,
-            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-        }
-    }
-    client.create("/api/v1/namespaces", body)
-    values = {
-        "mig": {"strategy": "single"},
-        "driver": {"enabled": False},
-        "toolkit": {"enabled": False},
-        # The simulated A100 refuses a reset, as those of clouds do.
-        "migManager": {"env": [{"name": "WITH_REBOOT", "value": "true"}]},
-    }
-    for crd in gpu_operator.crds():
-        client.create(collection(crd), crd)
-    for manifest in gpu_operator.render(values, "theirs", NAMESPACE):
-        until(lambda one=manifest: created(client, one), f"{manifest['kind']} is made")
-
-
-def created(client: Client, manifest: Mapping[str, Any]) -> bool:
-    try:
-        client.create(collection(manifest), dict(manifest))
-    except ApiError as e:
-        if e.status == 404:  # the CRD is not served yet
-            return False
-        raise
-    return True
-
-
-def collection(manifest: Mapping[str, Any]) -> str:
-    kind = str(manifest["kind"]).lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    if kind.endswith("class"):
-        plural = f"{kind}es"
-    namespace = manifest["metadata"].get("namespace")
-    return path_of(str(manifest["apiVersion"]), plural, namespace=namespace)
 
 
 def pools(client: Client) -> list[Any] | None:
@@ -156,10 +108,9 @@ def test_an_operator_that_would_not_serve_the_pools_fails_up_before_any_pool(
 def test_with_the_command_of_the_message_up_succeeds(
     refused: Outcome, client: Client, engine: Engine
 ) -> None:
-    (command,) = {
-        line.strip() for line in refused.output.splitlines() if "kubectl patch cluster" in line
-    }
-    client.patch(POLICY, json.loads(shlex.split(command)[-1]), kind="merge")
+    command = existing_cluster.command_in(refused.output)
+    assert command is not None
+    existing_cluster.run(engine.environment, command)
     up = engine.up()
     assert up.code == 0, up.output
     assert offered(client, A100) == {
