@@ -331,7 +331,7 @@ def whole_toolchain(toolchain: Toolchain) -> Toolchain:
     if TOOLCHAIN_VARIABLE in os.environ:
         return toolchain
     left_out = {workload_tools.TRITON} if triton.why_not_here() else set()
-    return ensure(print, set(workload_tools.GROUPS) - left_out)
+    return ensure(print, set(workload_tools.EVERYDAY) - left_out)
 
 
 @pytest.fixture(scope="session")

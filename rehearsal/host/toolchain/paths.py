@@ -46,6 +46,8 @@ class Toolchain:
     k6: Path | None = None
     actionlint: Path | None = None
     """Of tests only: it reads GitHub's workflows."""
+    kustomize_controller: Path | None = None
+    """Flux's, of tests only: it applies what is in a repository."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

@@ -5,7 +5,7 @@ so they are obtained only where a group is asked for: never for stacks that moni
 scale nothing.
 
 Durations of KEDA were measured on 2 cores with little else running, 2026-11-22. The others are
-estimates from builds on a busy machine.
+estimates from builds on a busy machine, Flux's from its processor time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _KEDA = "2.21.0"
 _K6 = "1.8.1"
 _PROMETHEUS_ADAPTER = "0.12.0"
 _ACTIONLINT = "1.7.12"
+_KUSTOMIZE_CONTROLLER = "1.9.3"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -142,14 +143,33 @@ TOOLS: tuple[Tool, ...] = (
         ),
         expected_s=40,
     ),
+    Tool(
+        name="kustomize-controller",
+        # Of 1.10 and later the Go module needs a newer Go than this toolchain's.
+        version=_KUSTOMIZE_CONTROLLER,
+        group="gitops",
+        # It has no flag that only reports a version.
+        binaries=(
+            Binary(
+                field="kustomize_controller",
+                name="kustomize-controller",
+                package="github.com/fluxcd/kustomize-controller",
+            ),
+        ),
+        source=GoModule(directory=_GO / "kustomize_controller"),
+        expected_s=300,
+    ),
 )
 
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
-custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; triton.
+custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; gitops: Flux's
+kustomize-controller, for a test of `make soak` only; triton.
 """
+EVERYDAY: tuple[str, ...] = tuple(group for group in GROUPS if group != "gitops")
+"""What `--with all` and `make test` obtain."""
 
 
 def of(groups: Collection[str]) -> tuple[Tool, ...]:
