@@ -46,7 +46,7 @@ unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the
 	  --hypothesis-profile quick -m "$(QUICK)"
 
 soak: toolchain  ## the tests that repeat something for minutes, such as 200 restarts, and half
-## an hour of faults (MINUTES=3, SEED=42); CI runs them nightly
+## an hour of faults (MINUTES=3, SEED=42), and one that builds Flux; CI runs them nightly
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m soak
 
 lint: $(SETUP)  ## style, types, and import contracts between packages

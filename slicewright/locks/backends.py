@@ -12,6 +12,10 @@ from slicewright.doctor.findings import CannotAsk, NotAnswered
 from slicewright.doctor.google_session import GoogleSession
 
 _DEFAULT_REGION: Final = "us-east-1"
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""As Go's strconv.ParseBool has it."""
+_OTHER_IDENTITY: Final = ("role", "anonymous")
+"""Options of an S3 URL by which Pulumi asks as somebody else than its environment says."""
 
 
 class Unsupported(Exception):
@@ -82,16 +86,29 @@ class S3Bucket:
     """Needs s3:ListBucket, s3:GetObject and s3:DeleteObject. Raises CannotAsk."""
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, str]) -> None:
-        """options: of the URL. Source: Pulumi docs, "State and backends", AWS S3."""
+        """options: of the URL, by their names of now and of earlier engines. Sources: Pulumi docs,
+        "State and backends", AWS S3; gocloud.dev, packages aws and blob/s3blob.
+
+        Raises Unsupported, CannotAsk.
+        """
         self._bucket, self._prefix = bucket, prefix
+        for name in _OTHER_IDENTITY:
+            if name in options:
+                raise Unsupported(
+                    f"the locks of an S3 backend with the option {name} are not read; look at "
+                    "them yourself, and when no pulumi works on the stack: pulumi cancel"
+                )
         session = AwsSession(options.get("region", _DEFAULT_REGION), options.get("profile"))
         self._errors = session.errors
         endpoint = options.get("endpoint")
         if endpoint and "://" not in endpoint:
-            scheme = "http" if options.get("disableSSL") == "true" else "https"
-            endpoint = f"{scheme}://{endpoint}"
+            # The newer option, disable_https, says nothing about an endpoint.
+            plain = _is_on(options, "disableSSL")
+            endpoint = f"{'http' if plain else 'https'}://{endpoint}"
         self._client: Any = session.client(
-            "s3", endpoint=endpoint, by_path=options.get("s3ForcePathStyle") == "true"
+            "s3",
+            endpoint=endpoint,
+            by_path=_is_on(options, "use_path_style", "s3ForcePathStyle"),
         )
 
     def files(self, prefix: str) -> Mapping[str, bytes]:
@@ -134,6 +151,10 @@ class S3Bucket:
             raise CannotAsk(f"s3://{self._bucket}: {said(e)}") from None
         except self._errors.BotoCoreError as e:
             raise CannotAsk(f"s3://{self._bucket}: {e}") from None
+
+
+def _is_on(options: Mapping[str, str], *names: str) -> bool:
+    return any(options.get(name) in _TRUE for name in names)
 
 
 class GoogleBucket:

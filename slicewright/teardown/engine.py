@@ -31,13 +31,19 @@ Engine, error messages.
 """
 _CREDENTIALS: Final = (
     "ExpiredToken",
+    "RequestExpired",
+    "not able to validate the provided access credentials",
     "InvalidClientTokenId",
     "UnrecognizedClientException",
     "security token included in the request is",
     "invalid_grant",
     "Invalid Credentials",
     "UNAUTHENTICATED",
+    "invalid authentication credentials",
 )
+"""EC2 has words of its own. Sources: IAM API reference, "Common errors"; EC2 user guide, error
+codes RequestExpired and AuthFailure; google.rpc.Code.
+"""
 _LOCKED: Final = "the stack is currently locked"
 _UNREACHABLE: Final = ("configured Kubernetes cluster is unreachable",)
 

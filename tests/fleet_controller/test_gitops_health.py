@@ -1,7 +1,5 @@
 """What Argo CD, by the check in `gitops/`, and Flux, by kstatus, make of a GPUPool that the
 controller writes.
-
-Argo CD's own interpreter is gopher-lua: the check keeps to what Lua 5.1 defines.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from lupa import lua51
 
 from fleet_controller import api
 from fleet_controller.actions import SetPoolStatus
@@ -23,6 +20,7 @@ from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
 from tests.fleet_controller.rollout_world import World
+from tests.gitops.lua_health import health
 
 GITOPS = Path(__file__).resolve().parents[2] / "gitops"
 NOW = 1_800_000_000.0
@@ -30,12 +28,7 @@ NOW = 1_800_000_000.0
 
 def argo(pool: dict[str, Any]) -> str:
     """The health status that Argo CD shows."""
-    config = yaml.safe_load((GITOPS / "argocd" / "argocd-cm.yaml").read_text())["data"]
-    lua = lua51.LuaRuntime(unpack_returned_tuples=True)
-    lua.globals().obj = _table(lua, pool)
-    answer = lua.execute(config["resource.customizations.health.slicewright.io_GPUPool"])
-    assert answer["message"]
-    return str(answer["status"])
+    return health("slicewright.io_GPUPool", pool)
 
 
 @pytest.fixture
@@ -50,14 +43,6 @@ def flux(kstatus: Callable[[Sequence[Mapping[str, Any]]], list[str]]) -> Callabl
         return found
 
     return judged
-
-
-def _table(lua: Any, value: Any) -> Any:
-    if isinstance(value, dict):
-        return lua.table_from({key: _table(lua, one) for key, one in value.items()})
-    if isinstance(value, list):
-        return lua.table_from([_table(lua, one) for one in value])
-    return value
 
 
 def written(

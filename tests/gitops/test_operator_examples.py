@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.gitops.operator_shapes import SHAPES, wrong
+from tests.gitops.operator_shapes import SHAPES
 from tests.gitops.pipelines import ROOT
+from tests.gitops.shapes import wrong
 
 FILES = sorted((ROOT / "gitops" / "pulumi-operator").glob("*.yaml"))
 DOCUMENTS = [one for file in FILES for one in yaml.safe_load_all(file.read_text())]

@@ -16,7 +16,7 @@ from kubeapi.client import Client, JsonObject, path_of
 NAME: Final = "nvidia-cuda-validator"
 PROGRAM: Final = "vectorAdd"
 _VALIDATOR: Final = "nvidia-operator-validator"
-"""The DaemonSet that owns the pod."""
+"""The DaemonSet that has the pod's owner."""
 _TRIES: Final = 60
 _EVERY_S: Final = 1.0
 
@@ -34,14 +34,6 @@ def pod(daemonset: JsonObject, variables: Mapping[str, str]) -> JsonObject:
         "securityContext": {"privileged": True, "runAsUser": 0},
     }
     env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": daemonset["metadata"]["name"],
-        "uid": daemonset["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     done = "echo cuda workload validation is successful"
     return {
         "apiVersion": "v1",
@@ -50,7 +42,9 @@ def pod(daemonset: JsonObject, variables: Mapping[str, str]) -> JsonObject:
             "generateName": f"{NAME}-",
             "namespace": variables["OPERATOR_NAMESPACE"],
             "labels": {"app": NAME, "app.kubernetes.io/managed-by": "gpu-operator"},
-            "ownerReferences": [owner],
+            # The ClusterPolicy. Not the DaemonSet: its controller would let go of a pod that does
+            # not match its selector.
+            "ownerReferences": daemonset["metadata"].get("ownerReferences") or [],
         },
         "spec": {
             "nodeName": variables["NODE_NAME"],

@@ -52,8 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         default=[],
         choices=(*workload_tools.GROUPS, _ALL),
         help="obtain the tools of this group too, which only some rehearsals need; may be repeated:"
-        f" {', '.join(workload_tools.GROUPS)}, or {_ALL}, which is without"
-        f" {workload_tools.PROVIDER}",
+        f" {', '.join(workload_tools.GROUPS)}, or {_ALL} for those that `make test-all` runs",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(

@@ -48,6 +48,8 @@ class Toolchain:
     """Of tests only: it reads GitHub's workflows."""
     pulumi_kubernetes: Path | None = None
     """Of tests only: Pulumi's own kubernetes provider."""
+    kustomize_controller: Path | None = None
+    """Flux's, of tests only: it applies what is in a repository."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

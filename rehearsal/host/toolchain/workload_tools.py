@@ -5,7 +5,7 @@ so they are obtained only where a group is asked for: never for stacks that moni
 scale nothing.
 
 Durations of KEDA were measured on 2 cores with little else running, 2026-11-22. The others are
-estimates from builds on a busy machine.
+estimates from builds on a busy machine, Flux's from its processor time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _ACTIONLINT = "1.7.12"
 _PULUMI_KUBERNETES = "4.0.0-20260115033456-f47bc2d6f199"
 _PULUMI_KUBERNETES_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 _EMBEDDED = "cmd/pulumi-resource-kubernetes"
+_KUSTOMIZE_CONTROLLER = "1.9.3"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -165,18 +166,37 @@ TOOLS: tuple[Tool, ...] = (
         ),
         expected_s=400,
     ),
+    Tool(
+        name="kustomize-controller",
+        # Of 1.10 and later the Go module needs a newer Go than this toolchain's.
+        version=_KUSTOMIZE_CONTROLLER,
+        group="gitops",
+        # It has no flag that only reports a version.
+        binaries=(
+            Binary(
+                field="kustomize_controller",
+                name="kustomize-controller",
+                package="github.com/fluxcd/kustomize-controller",
+            ),
+        ),
+        source=GoModule(directory=_GO / "kustomize_controller"),
+        expected_s=300,
+    ),
 )
 
 PROVIDER = "provider"
 """The group of Pulumi's own kubernetes provider, which only a test of `make soak` runs."""
+FLUX = "gitops"
+"""The group of Flux's kustomize-controller, likewise."""
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
-custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider; triton.
+custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider and gitops:
+Pulumi's kubernetes provider and Flux's kustomize-controller, for tests of `make soak` only; triton.
 """
-OF_TESTS: tuple[str, ...] = tuple(group for group in GROUPS if group != PROVIDER)
-"""Those that `make test` needs."""
+OF_TESTS: tuple[str, ...] = tuple(group for group in GROUPS if group not in (PROVIDER, FLUX))
+"""Those that `make test-all` needs, and `--with all` obtains."""
 
 
 def of(groups: Collection[str]) -> tuple[Tool, ...]:

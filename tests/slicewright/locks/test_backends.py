@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -129,20 +130,28 @@ def backend(
         yield found
         return
     bucket.objects |= {f"team/state/{name}": content for name, content in files.items()}
-    kind = type("Handler", (_S3 if request.param == "s3" else _Storage,), {"bucket": bucket})
+    kind = _S3 if request.param == "s3" else _Storage
+    with served(kind, bucket, monkeypatch) as address:
+        options = f"?region=eu-west-1&endpoint={address}&disableSSL=true&s3ForcePathStyle=true"
+        url = "gs://b/team/state" if request.param == "gs" else f"s3://b/team/state{options}"
+        made = backend_of(url)
+        assert made is not None
+        yield made
+
+
+@contextmanager
+def served(protocol: type[_S3], bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The bucket's address, with credentials for it."""
+    kind = type("Handler", (protocol,), {"bucket": bucket})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"127.0.0.1:{server.server_port}"
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "example")
     monkeypatch.setenv("GOOGLE_STORAGE_CUSTOM_ENDPOINT", f"http://{address}/storage/v1/")
-    options = f"?region=eu-west-1&endpoint={address}&disableSSL=true&s3ForcePathStyle=true"
-    url = "gs://b/team/state" if request.param == "gs" else f"s3://b/team/state{options}"
-    made = backend_of(url)
-    assert made is not None
-    yield made
+    yield address
     server.shutdown()
     server.server_close()
 
@@ -165,6 +174,26 @@ def test_one_lock_is_deleted_and_the_rest_stays(backend: Backend, bucket: Bucket
 
 def test_a_stack_without_locks_has_none(backend: Backend) -> None:
     assert backend.files(".pulumi/locks/organization/fleet/dev/") == {}
+
+
+@pytest.mark.parametrize("style", ["s3ForcePathStyle=true", "use_path_style=1"])
+@pytest.mark.parametrize("plain", ["disableSSL=1&endpoint=", "endpoint=http://"])
+def test_each_spelling_of_pulumis_options_reaches_the_bucket(
+    style: str, plain: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(_S3, bucket, monkeypatch) as address:
+        bucket.objects[f"team/{PREFIX}b.json"] = b"{}"
+        # Of an address botocore would leave the path alone anyway.
+        named = address.replace("127.0.0.1", "localhost")
+        found = backend_of(f"s3://b/team?region=eu-west-1&{style}&{plain}{named}")
+        assert found is not None
+        assert found.files(PREFIX) == {f"{PREFIX}b.json": b"{}"}
+
+
+@pytest.mark.parametrize("option", ["role=arn:aws:iam::1:role/ci", "anonymous=true"])
+def test_a_bucket_that_pulumi_asks_as_somebody_else_is_not_read(option: str) -> None:
+    with pytest.raises(Unsupported, match="pulumi cancel"):
+        backend_of(f"s3://b?region=eu-west-1&{option}")
 
 
 @pytest.mark.parametrize("backend", ["s3", "gs"], indirect=True)

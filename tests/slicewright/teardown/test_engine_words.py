@@ -1,30 +1,56 @@
-"""What the real engine says where it cannot destroy, and what `slicewright destroy` makes of it."""
+"""What the real engine says where it cannot destroy, and what `slicewright destroy` makes of it.
+
+What a cloud or a cluster says comes through the stand-ins for Pulumi's plugins.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
+from rehearsal.scenario import plugins_and_commands
 from slicewright import cli
-from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
+from slicewright.teardown.engine import Pulumi
+from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, Ran, cloud_engine
 from tests.infra.test_killed_engine import FLEETS
 
 _PROGRAM = f"""\
+import json
 from pathlib import Path
 
 import pulumi
+import pulumi_aws as aws
 import pulumi_gcp as gcp
+import pulumi_kubernetes as kubernetes
 
-google = gcp.Provider("gcp", project="{PROJECT}", region="us-central1")
-options = pulumi.ResourceOptions(provider=google, protect=Path("protected").exists())
-gcp.compute.Network("net", name="net", auto_create_subnetworks=False, opts=options)
+def options(provider, **more):
+    return pulumi.ResourceOptions(provider=provider, **more)
+
+if Path("on-aws").exists():
+    amazon = aws.Provider("aws", region="{REGION}")
+    aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=options(amazon))
+    service = {{"Service": "eks.amazonaws.com"}}
+    allowed = {{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": service}}
+    trust = {{"Version": "2012-10-17", "Statement": [allowed]}}
+    aws.iam.Role("role", assume_role_policy=json.dumps(trust), opts=options(amazon))
+else:
+    google = gcp.Provider("gcp", project="{PROJECT}", region="us-central1")
+    opts = options(google, protect=Path("protected").exists())
+    gcp.compute.Network("net", name="net", auto_create_subnetworks=False, opts=opts)
+if Path("kubeconfig").exists():
+    cluster = kubernetes.Provider("cluster", kubeconfig=Path("kubeconfig").read_text())
+    metadata = {{"name": "settings", "namespace": "default"}}
+    kubernetes.core.v1.ConfigMap("settings", metadata=metadata, opts=options(cluster))
 """
 _LOCK = '{"pid": 1, "username": "ci", "hostname": "gone", "timestamp": "2026-01-01T00:00:00Z"}'
 
@@ -35,12 +61,15 @@ def engine(
 ) -> Iterator[CloudEngine]:
     with cloud_engine(tmp_path_factory.mktemp("e"), toolchain) as engine:
         (engine.directory / "__main__.py").write_text(_PROGRAM)
-        config = {"slicewright:fleet": FLEETS["gke"], "gcp:project": PROJECT}
-        plain = json.loads(json.dumps({"config": config}))
-        (engine.directory / "fleet.yaml").write_text(yaml.safe_dump(plain))
-        (engine.directory.parent / "bin").mkdir()
-        (engine.directory.parent / "bin" / "pulumi").symlink_to(engine.pulumi)
-        yield engine
+        for cloud, fleet in FLEETS.items():
+            config = {"slicewright:fleet": fleet, "gcp:project": PROJECT}
+            plain = json.loads(json.dumps({"config": config}))
+            (engine.directory / f"{cloud}.yaml").write_text(yaml.safe_dump(plain))
+        root = engine.directory.parent
+        (root / "bin").mkdir()
+        plugins_and_commands.install(root, toolchain)
+        path = f"{root / 'bin'}:{engine.variables['PATH']}"
+        yield replace(engine, variables={**engine.variables, "PATH": path})
 
 
 def up(engine: CloudEngine) -> None:
@@ -48,13 +77,12 @@ def up(engine: CloudEngine) -> None:
     assert made.code == 0, made.output
 
 
-def destroy(engine: CloudEngine) -> Ran:
-    words = ("destroy", "-s", "dev", "--yes", "--file", "fleet.yaml", "--wait", "0")
-    path = f"{engine.directory.parent / 'bin'}:{engine.variables['PATH']}"
+def destroy(engine: CloudEngine, cloud: str = "gke") -> Ran:
+    words = ("destroy", "-s", "dev", "--yes", "--file", f"{cloud}.yaml", "--wait", "0")
     done = subprocess.run(
         [sys.executable, "-m", "slicewright.cli", *words],
         cwd=engine.directory,
-        env={**engine.variables, "PATH": path},
+        env=dict(engine.variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -99,3 +127,83 @@ def test_what_the_cloud_refuses_for_expired_credentials_is_known(engine: CloudEn
     assert "gcloud auth" in ran.output
     assert engine.cloud.inventory()["compute.network"]
     assert destroy(engine).code == cli.PROVEN
+
+
+@pytest.mark.parametrize(
+    ("cloud", "method", "code", "status", "message"),
+    [
+        ("eks", "ec2.DeleteVpc", 400, "RequestExpired", "Request has expired."),
+        (
+            *("eks", "ec2.DeleteVpc", 401, "AuthFailure"),
+            "AWS was not able to validate the provided access credentials",
+        ),
+        (
+            *("eks", "aws-iam.DeleteRole", 403, "ExpiredToken"),
+            "The security token included in the request is expired",
+        ),
+        (
+            *("gke", "compute.networks.delete", 401, "UNAUTHENTICATED"),
+            "Request had invalid authentication credentials. Expected OAuth 2 access token.",
+        ),
+    ],
+)
+def test_credentials_that_expire_while_pulumi_works_are_to_be_renewed(
+    cloud: str, method: str, code: int, status: str, message: str, engine: CloudEngine
+) -> None:
+    fault = {"fault": "api-error", "method": method, "code": code, "status": status}
+    on_aws = engine.directory / "on-aws"
+    faults = engine.directory.parent / "faults.json"
+    try:
+        if cloud == "eks":
+            on_aws.touch()
+        up(engine)
+        faults.write_text(json.dumps([{**fault, "message": message}]))
+        ran = destroy(engine, cloud)
+        assert ran.code == cli.CANNOT_RUN, ran.output
+        assert "the cloud refuses the credentials; renew them" in ran.output
+        assert engine.cloud.inventory()
+        faults.unlink()
+        again = destroy(engine, cloud)
+        assert again.code == cli.PROVEN, again.output
+        assert engine.cloud.inventory() == {}
+    finally:
+        faults.unlink(missing_ok=True)
+        on_aws.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def cluster(engine: CloudEngine, toolchain: Toolchain) -> Iterator[Path]:
+    """Where the cluster is in which the program makes something, too."""
+    # Not under tmp_path: its names are long, and a Unix socket's path may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="words-") as directory:
+        environment = Path(directory)
+        endpoint = control_plane.start(environment, "c", toolchain)
+        try:
+            kubeconfig = json.dumps(yaml.safe_load(endpoint.kubeconfig.read_text()))
+            (engine.directory / "kubeconfig").write_text(kubeconfig)
+            yield environment
+        finally:
+            (engine.directory / "kubeconfig").unlink(missing_ok=True)
+            control_plane.remove(environment, "c")
+
+
+def test_a_cluster_that_ended_early_is_known_by_the_providers_words(
+    engine: CloudEngine, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up(engine)
+    control_plane.stop(cluster, "c")
+    with monkeypatch.context() as patch:
+        for name, value in engine.variables.items():
+            patch.setenv(name, value)
+        patch.chdir(engine.directory)
+        said: list[str] = []
+        ended = Pulumi("dev").destroy(
+            without_cluster=False, show=said.append, meanwhile=lambda: None
+        )
+    assert ended.code != 0
+    assert ended.unreachable, said
+    assert not ended.credentials
+    # The cloud has no such cluster: what was in it is gone with it.
+    ran = destroy(engine)
+    assert ran.code == cli.PROVEN, ran.output
+    assert engine.cloud.inventory() == {}

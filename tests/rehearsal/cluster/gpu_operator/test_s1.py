@@ -61,6 +61,9 @@ def cuda_pods(cluster: Any) -> dict[str, tuple[str, str]]:
         f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector="app=nvidia-cuda-validator"
     )["items"]
     found = {p["spec"]["nodeName"]: (p["metadata"]["uid"], p["status"]["phase"]) for p in pods}
+    for one in pods:
+        (owner,) = one["metadata"]["ownerReferences"]
+        assert owner["kind"] == "ClusterPolicy", "the DaemonSet's controller would let go of it"
     assert len(found) == len(pods), "one per node"
     return found
 

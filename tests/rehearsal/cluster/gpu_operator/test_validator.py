@@ -76,10 +76,14 @@ def test_any_gpu_or_mig_resource_counts(node: dict[str, Any], found: bool) -> No
     assert has_gpu_resource(node) is found
 
 
-def test_cudas_pod_runs_by_nvidias_runtime_and_goes_with_the_validator() -> None:
+def test_cudas_pod_runs_by_nvidias_runtime_and_goes_with_the_cluster_policy() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists"}
     daemonset = {
-        "metadata": {"name": "nvidia-operator-validator", "uid": "d"},
+        "metadata": {
+            "name": "nvidia-operator-validator",
+            "uid": "d",
+            "ownerReferences": [{"kind": "ClusterPolicy", "uid": "p"}],
+        },
         "spec": {"template": {"spec": {"tolerations": [toleration]}}},
     }
     made = cuda_workload.pod(
@@ -96,4 +100,4 @@ def test_cudas_pod_runs_by_nvidias_runtime_and_goes_with_the_validator() -> None
     assert (spec["runtimeClassName"], spec["nodeName"]) == ("nvidia", "n1")
     assert spec["tolerations"] == [toleration]
     assert spec["initContainers"][0]["args"] == ["vectorAdd"]
-    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == ["d"]
+    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == ["p"]

@@ -28,6 +28,7 @@ from rehearsal.scenario.walkthrough import WALKTHROUGHS
 from slicewright import cli
 from slicewright.exit_codes import PROVEN
 from tests.rehearsal.scenario.whole_run import inside
+from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import is_held, until, until_serving_again
 
 pytestmark = [pytest.mark.rehearsal]
@@ -493,9 +494,28 @@ def test_a_node_that_joins_later_is_held_by_the_api_server_until_it_is_verified(
 
 
 def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) -> None:
-    """But for what NVIDIA's chart leaves, and the layout that stays on the A100."""
-    outcome = engine.destroy()
-    assert outcome.code == 0, outcome.output
+    """But for what NVIDIA's chart leaves, and the layout that stays on the A100; and not while
+    somebody else has anything in a namespace that goes.
+    """
+    others = "/apis/apps/v1/namespaces/gpu-operator/deployments"
+    container = {"name": "c", "image": "example.org/dashboard:1"}
+    app = {"app": "dashboard"}
+    theirs = {
+        "metadata": {"name": "dashboard"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": app},
+            "template": {"metadata": {"labels": app}, "spec": {"containers": [container]}},
+        },
+    }
+    client.create(others, theirs)
+    refused = slicewright(engine.environment, "destroy", "-s", "s4", "--yes")
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert "Deployment gpu-operator/dashboard is not this stack's" in refused.stderr
+    assert refused.stderr.count("is not this stack's") == 1, refused.stderr
+    client.delete(f"{others}/dashboard")
+    destroyed = slicewright(engine.environment, "destroy", "-s", "s4", "--yes", "--json")
+    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
     left = existing_cluster.differences(engine.environment)
     assert left.others == (), "\n".join(left.others)
     layout = [line for line in left.of_operator if "nvidia.com/mig.config]" in line]
