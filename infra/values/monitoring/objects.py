@@ -16,7 +16,7 @@ from infra.values.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrape
 from infra.values.text import JsonObject
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
-OPERATOR_KINDS: Final = ("podmonitors", "servicemonitors", "prometheusrules")
+OPERATOR_KINDS: Final = ("podmonitors", "prometheusrules")
 """Of the objects below, where a Prometheus operator reads them."""
 DASHBOARD_COUNT: Final = len(DASHBOARDS)
 _RULES: Final = "slicewright"
