@@ -42,7 +42,7 @@ def _fallback(scaling: plan.AutoscalingPlan) -> str:
     """The first `failures` times nothing changes, as with any autoscaler."""
     fallback, count = scaling.asked.fallback, scaling.fallback_replicas
     replicas = "1 replica" if count == 1 else f"{count} replicas"
-    after = f"nothing changes; after {fallback.failures} failed answers in a row"
+    after = f"nothing changes; after more than {fallback.failures} failed answers in a row"
     match fallback.behavior:
         case "currentReplicasIfHigher":
             return f"{after} it keeps its replicas, but has at least {count}"

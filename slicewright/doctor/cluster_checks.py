@@ -18,7 +18,7 @@ _DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 """The taint that NVIDIA's operator tolerates; the fleet controller tolerates none."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
-_MONITORS: Final = "servicemonitors.monitoring.coreos.com"
+_MONITORS: Final = "podmonitors.monitoring.coreos.com"
 _SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
 
 

@@ -115,10 +115,9 @@ def test_dcgms_exporter_is_scraped_where_the_operator_runs_it_and_no_more_often_
     off = {"dcgm_exporter": {"enabled": False}}
     assert "dcgm-exporter" not in by_name(planned(STACK, gpu_operator=off))
     monitor = by_name(planned(STACK, gpu_operator={"namespace": "nvidia"}))["dcgm-exporter"]
-    assert monitor["kind"] == "ServiceMonitor"
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["nvidia"]}
-    (endpoint,) = monitor["spec"]["endpoints"]
-    assert (endpoint["port"], endpoint["interval"]) == ("gpu-metrics", "30s")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["interval"]) == ("metrics", "30s")
 
 
 def test_an_adopted_operators_exporter_is_scraped_too() -> None:

@@ -16,7 +16,7 @@ from infra.values.monitoring.scrapes import DCGM, monitors, scraped_jobs, scrape
 from infra.values.text import JsonObject
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
-OPERATOR_KINDS: Final = ("podmonitors", "servicemonitors", "prometheusrules")
+OPERATOR_KINDS: Final = ("podmonitors", "prometheusrules")
 """Of the objects below, where a Prometheus operator reads them."""
 DASHBOARD_COUNT: Final = len(DASHBOARDS)
 _RULES: Final = "slicewright"
@@ -83,11 +83,13 @@ def _rule_object(fleet: FleetPlan) -> JsonObject:
     assert plan is not None
     groups = as_groups(rule_groups(fleet), runbooks=plan.asked.runbooks or "")
     if plan.namespace is None:
+        # Google's kind has no default for how often rules are evaluated, and demands it.
+        paced = [{"interval": f"{plan.interval_s}s", **one} for one in groups]
         return {
             "apiVersion": "monitoring.googleapis.com/v1",
             "kind": "ClusterRules",
             "metadata": {"name": _RULES},
-            "spec": {"groups": groups},
+            "spec": {"groups": paced},
         }
     return {
         "apiVersion": f"{OPERATOR_GROUP}/v1",

@@ -18,7 +18,6 @@ from infra.values.workload_heads import WORKLOAD_LABEL
 _NAME: Final = "app.kubernetes.io/name"
 _TIMEOUT_S: Final = 10
 DCGM: Final = "dcgm-exporter"
-_DCGM_PORT: Final = 9400
 _OWN: Final[Mapping[str, str]] = {api.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
 """Label of a pod -> label of its samples."""
 
@@ -28,9 +27,7 @@ class Endpoint:
     """One page of metrics of a pod, at /metrics."""
 
     port: str
-    """Its name; of `Scrape.service`, that of the Service's port."""
-    number: int | None = None
-    """None where the container's port has the name, too."""
+    """Its name among the container's."""
     interval_s: int
     honor_labels: bool = False
     """Whether all of its samples say `namespace`, `pod` and `container` themselves, of another."""
@@ -44,8 +41,6 @@ class Scrape:
     namespace: str
     selector: Mapping[str, str]
     endpoints: tuple[Endpoint, ...]
-    service: bool = False
-    """Whether the pods are found by a Service, which has these labels, and so have they."""
 
 
 def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
@@ -78,14 +73,9 @@ def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
             Scrape(
                 name=DCGM,
                 namespace=operator.namespace,
-                # Source: NVIDIA/gpu-operator, assets/state-dcgm-exporter, service.
+                # Source: NVIDIA/gpu-operator, assets/state-dcgm-exporter, daemonset.
                 selector={"app": "nvidia-dcgm-exporter"},
-                endpoints=(
-                    Endpoint(
-                        port="gpu-metrics", number=_DCGM_PORT, interval_s=plan.dcgm_interval_s
-                    ),
-                ),
-                service=True,
+                endpoints=(Endpoint(port="metrics", interval_s=plan.dcgm_interval_s),),
             )
         )
     found += [
@@ -123,13 +113,10 @@ def monitors(fleet: FleetPlan) -> list[JsonObject]:
 
 
 def _monitor(scrape: Scrape, plan: MonitoringPlan, namespace: str) -> JsonObject:
-    """A PodMonitor or ServiceMonitor. Source: monitoring.coreos.com/v1."""
-    kind, listed = (
-        ("ServiceMonitor", "endpoints") if scrape.service else ("PodMonitor", "podMetricsEndpoints")
-    )
+    """Source: monitoring.coreos.com/v1, PodMonitor."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
-        "kind": kind,
+        "kind": "PodMonitor",
         "metadata": {
             "name": scrape.name,
             "namespace": namespace,
@@ -138,7 +125,7 @@ def _monitor(scrape: Scrape, plan: MonitoringPlan, namespace: str) -> JsonObject
         "spec": {
             "selector": {"matchLabels": dict(scrape.selector)},
             "namespaceSelector": {"matchNames": [scrape.namespace]},
-            listed: [_endpoint(one, scrape) for one in scrape.endpoints],
+            "podMetricsEndpoints": [_endpoint(one, scrape) for one in scrape.endpoints],
         },
     }
 
@@ -180,7 +167,7 @@ def _pod_monitoring(scrape: Scrape) -> JsonObject:
             "selector": {"matchLabels": dict(scrape.selector)},
             "endpoints": [
                 {
-                    "port": endpoint.number or endpoint.port,
+                    "port": endpoint.port,
                     "path": "/metrics",
                     "interval": f"{endpoint.interval_s}s",
                     "timeout": f"{min(_TIMEOUT_S, endpoint.interval_s)}s",
@@ -213,7 +200,4 @@ def scraped_jobs(fleet: FleetPlan) -> Sequence[str]:
     assert plan is not None
     if plan.namespace is None:
         return [one.name for one in scrapes(fleet)]
-    return [
-        f"nvidia-{one.name}" if one.service else f"{plan.namespace}/{one.name}"
-        for one in scrapes(fleet)
-    ]
+    return [f"{plan.namespace}/{one.name}" for one in scrapes(fleet)]

@@ -80,7 +80,7 @@ _DEVICE_PLUGIN_COMMANDS = (
     "config-manager",
     "mps-control-daemon",
 )
-_ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda")
+_ASKING = ("k8s-device-plugin", "k8s-mig-manager", "cuda", "dcgm-exporter")
 _VLLM, _TRITON, _DRIVER = "vllm-openai", "tritonserver", "driver"
 _RELEASE = "SLICEWRIGHT_REHEARSAL_RELEASE"
 """For the stand-in for vLLM: the release of which it checks the flags."""
@@ -140,7 +140,11 @@ def program(
         case "container-toolkit":
             argv = _in_place((called or "nvidia-toolkit", *command[1:], *args))
             return _with_modules(Program(argv=argv, path=(shims,)))
-        case "dcgm-exporter" | "dcgm" if not command:
+        case "dcgm-exporter" if not command and toolchain.prometheus is not None:
+            return _module("rehearsal.cluster.dcgm_exporter")
+        case "dcgm-exporter" if not command:
+            return _sleeper(last, "its engine needs real GPUs, and nothing here would ask it")
+        case "dcgm" if not command:
             return _sleeper(last, "its engine needs real GPUs")
         case "k8s-mig-manager":
             manager, parted = toolchain.mig_manager.parent, toolchain.mig_parted

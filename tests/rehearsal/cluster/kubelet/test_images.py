@@ -233,6 +233,15 @@ def test_simulated_operands_have_no_process(image: str, runs: bool) -> None:
     assert runs_as_process(*image.split(), operands="simulated") is runs
 
 
+def test_dcgms_exporter_has_a_stand_in_where_a_prometheus_may_ask_it() -> None:
+    image = "nvcr.io/nvidia/k8s/dcgm-exporter@sha256:00"
+    assert runs_as_process(image)
+    made = program(image, (), (), MONITORING, Path("/shims"))
+    assert made.argv == (sys.executable, "-m", "rehearsal.cluster.dcgm_exporter")
+    assert argv(image)[0] == "/bin/sh"
+    assert environment(image)["NVIDIA_VISIBLE_DEVICES"] == "all"
+
+
 def on_its_address(image: str, *args: str) -> tuple[str, ...]:
     return program(image, ("/bin/x",), args, MONITORING, Path("/shims"), address="127.30.1.2").argv
 
