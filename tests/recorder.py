@@ -162,6 +162,20 @@ def recorded(
     return recorder.made
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Asks the recorder at once: the SDK gives each call to the engine to a thread, which would
+    wait for nothing here.
+    """
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        answer = self.create_future()
+        try:
+            answer.set_result(func(*args))
+        except Exception as problem:
+            answer.set_exception(problem)
+        return answer
+
+
 def record(
     recorder: pulumi.runtime.Mocks,
     deploy: Callable[[], None],
@@ -173,7 +187,7 @@ def record(
     """Runs what declares resources, with the recorder as its engine."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
     # leaves unset.
-    loop = asyncio.new_event_loop()
+    loop = _Loop()
     # Where the program fails, each resource that waits fails with it, and the loop would tell of
     # each when the tests end, after their summary.
     loop.set_exception_handler(lambda *_: None)

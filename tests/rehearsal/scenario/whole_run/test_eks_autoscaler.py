@@ -25,7 +25,11 @@ from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import served_demand
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(1800),
+    pytest.mark.long("a pool that grows from zero: tests/infra/test_eks_autoscaler_on_engine.py"),
+]
 SLICE = "nvidia.com/mig-1g.10gb"
 DEPLOYMENT = "/apis/apps/v1/namespaces/ai/deployments/llm"
 PODS = "/api/v1/namespaces/ai/pods"
