@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -430,6 +431,14 @@ class TestWhatIsRemembered:
         older = KnownLayout(mig_config="a", layout_hash="a" * 64, desired="")
         assert remembered(older, {}, verified=True) == []
 
+    def test_of_a_pool_without_a_layout_none_is(self) -> None:
+        assert remembered(None, {}, verified=True) == []
+
+    @pytest.mark.parametrize("name", ["", 7])
+    def test_what_has_no_name_is_no_layout(self, name: object) -> None:
+        (entry,) = remembered(known("a"), {}, verified=True)
+        assert read_layout({**entry, "migConfig": name}) is None
+
 
 class TestTheTarget:
     STATUS: dict[str, Any] = {  # noqa: RUF012
@@ -455,6 +464,23 @@ class TestTheTarget:
         shared = replace(known("c"), desired='{"pool": "p", "gpus": "c", "sharing": [1]}')
         why = str(target_of_undo(shared, self.STATUS))
         assert "has changed more than the partitions (sharing)" in why
+
+    @pytest.mark.parametrize("key", ["gpus", "resources", "labels", "minimum_driver"])
+    def test_what_follows_from_the_partitions_may_differ(self, key: str) -> None:
+        declared = replace(known("c"), desired=json.dumps({"pool": "p", "gpus": "b", key: "new"}))
+        assert target_of_undo(declared, self.STATUS) == known("b")
+
+    def test_what_has_changed_is_named_in_the_order_of_the_alphabet(self) -> None:
+        keys = ("sharing", "cdi", "timeout", "agent", "mode", "health")
+        declared = replace(
+            known("c"), desired=json.dumps({"pool": "p", "gpus": "c", **dict.fromkeys(keys, 1)})
+        )
+        why = str(target_of_undo(declared, self.STATUS))
+        assert f"({', '.join(sorted(keys))})" in why
+
+    def test_where_what_is_declared_is_not_known_everything_has_changed(self) -> None:
+        why = str(target_of_undo(replace(known("c"), desired=""), self.STATUS))
+        assert "has changed more than the partitions (pool)" in why
 
 
 def test_what_a_pool_asks_for_is_read_from_its_annotation_and_status() -> None:
