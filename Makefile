@@ -19,8 +19,8 @@ QUICK := not rehearsal and not toolchain and not clouds and not soak and not lon
 PIP_OPTIONS := --disable-pip-version-check
 PACKAGES = $(shell grep -c '^[a-z].*==' requirements.lock)
 
-.PHONY: help rehearse destroy test test-all unit soak lint bench mutate gpu-check setup toolchain policy
-.PHONY: clean
+.PHONY: help rehearse destroy test test-all unit soak lint bench mutate gpu-check setup toolchain
+.PHONY: policy clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back;
 ## STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running,

@@ -83,7 +83,7 @@ def layouts(of: World) -> dict[str, str]:
     return dict(of.cut)
 
 
-def test_in_the_middle_of_a_roll_the_nodes_go_back_and_nobody_else_is_touched() -> None:
+def test_in_the_middle_of_a_rollout_its_nodes_go_back_and_no_other_is_touched() -> None:
     of = world()
     while layouts(of)["n0"] == "old":
         minutes(of)
@@ -249,7 +249,7 @@ def test_one_that_cannot_be_pauses_the_rollout_and_says_why() -> None:
     ("written", "at"),
     [("2027-01-15T08:00:00Z", START), (None, 0.0), ("", 0.0), ("soon", 0.0)],
 )
-def test_what_nobody_can_read_makes_no_report_outdated(written: str | None, at: float) -> None:
+def test_what_cannot_be_read_makes_no_report_outdated(written: str | None, at: float) -> None:
     notes = {} if written is None else {REPORTS_AFTER_ANNOTATION: written}
     node = read_node({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
     assert node.reports_after == at
@@ -295,7 +295,9 @@ class TestWhatIsWritten:
             (REPORTS_AFTER_ANNOTATION, stamp(START)),
         }
 
-    def test_what_was_told_before_is_removed_with_the_label_of_the_declared_layout(self) -> None:
+    def test_the_desired_state_of_an_undo_is_removed_with_the_label_of_the_declared_layout(
+        self,
+    ) -> None:
         found = self.written(SetMigConfig(node="n0", version="7", value="new"))
         assert found["annotations"] == {DESIRED_ANNOTATION: None, REPORTS_AFTER_ANNOTATION: None}
 
@@ -359,7 +361,7 @@ class TestStaleReports:
         assert not of.nodes["n0"].held, "it is in service, and nothing was found wrong"
 
 
-def test_a_node_that_leaves_its_pool_loses_what_its_agent_was_told() -> None:
+def test_a_node_that_leaves_its_pool_loses_the_desired_state_for_its_agent() -> None:
     node = replace(
         world(1).nodes["n0"],
         joined=Joined(pool="p", labels={}),

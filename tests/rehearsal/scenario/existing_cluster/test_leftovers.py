@@ -43,5 +43,5 @@ def test_what_the_operator_leaves(difference: str) -> None:
         "runtimeclasses.node.k8s.io/nvidia is new",
     ],
 )
-def test_what_nobody_else_may_leave(difference: str) -> None:
+def test_what_only_the_stack_may_leave(difference: str) -> None:
     assert not is_of_operator(difference)

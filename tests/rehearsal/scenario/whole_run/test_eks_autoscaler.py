@@ -210,7 +210,7 @@ def test_the_next_up_keeps_the_node_and_the_replica(client: Client, engine: Engi
     assert replicas(client) == (1, 1)
 
 
-def test_when_nobody_asks_the_server_goes_and_then_the_node(
+def test_without_requests_the_server_goes_and_then_the_node(
     client: Client, gateway: Callable[[int], None]
 ) -> None:
     gateway(0)

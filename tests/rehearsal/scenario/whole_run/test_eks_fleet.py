@@ -233,7 +233,7 @@ def told(client: Client, pods: set[str]) -> dict[str, str]:
         time.sleep(0.5)
 
 
-def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
+def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
     client: Client, engine: Engine
 ) -> None:
     pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
@@ -250,7 +250,7 @@ def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
     assert sorted(told(client, bound).values()) == sorted(partitions)
 
 
-def test_of_pods_that_are_gone_none_is_told(client: Client) -> None:
+def test_of_pods_that_are_gone_none_is_reported(client: Client) -> None:
     walkthrough.delete(client, S1)
     assert told(client, set()) == {}
 
