@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STACK ?= s0 s1
 # Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest
 # of their time they wait for pods, nodes and the engine. The quick tests only compute.
-test soak: WORKERS ?= 4
+test test-all soak: WORKERS ?= 4
 # Of the run with faults: its length, and the choices of an earlier one.
 soak: export SLICEWRIGHT_SOAK_MINUTES := $(or $(MINUTES),$(SLICEWRIGHT_SOAK_MINUTES),30)
 soak: export SLICEWRIGHT_SOAK_SEED := $(or $(SEED),$(SLICEWRIGHT_SOAK_SEED))
@@ -15,12 +15,12 @@ SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum
 POLICY := policy/.venv
 POLICY_SETUP := $(POLICY)/.ready-$(shell cat policy/requirements.lock | sha256sum | cut -c1-12)
 
-QUICK := not rehearsal and not toolchain and not clouds and not soak
+QUICK := not rehearsal and not toolchain and not clouds and not soak and not long
 PIP_OPTIONS := --disable-pip-version-check
 PACKAGES = $(shell grep -c '^[a-z].*==' requirements.lock)
 
-.PHONY: help rehearse destroy test unit soak lint bench mutate gpu-check setup toolchain policy
-.PHONY: clean
+.PHONY: help rehearse destroy test test-all unit soak lint bench mutate gpu-check setup toolchain
+.PHONY: policy clean
 
 rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back;
 ## STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running,
@@ -37,7 +37,11 @@ destroy: $(SETUP)  ## ends what KEEP=1 left running:
 	@$(BIN)/slicewright rehearse destroy \
 	  $(if $(filter command line,$(origin STACK)),$(foreach stack,$(STACK),--stack $(stack)))
 
-test: lint toolchain  ## everything that CI checks at each push
+test: lint toolchain  ## lint and the tests, without those that show in other circumstances what
+## another test shows first
+	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak and not long"
+
+test-all: lint toolchain  ## everything that CI checks at each push
 	@$(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not soak"
 
 unit: $(SETUP)  ## the quick tests only: no cluster, no engine, no server of the clouds,

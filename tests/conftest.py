@@ -9,10 +9,11 @@ import gc
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 import rehearsal.host.toolchain as toolchain_package
 from rehearsal.clouds.endpoint import Endpoint
@@ -37,6 +39,7 @@ from rehearsal.host.toolchain.versions import Answers
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 from rehearsal.plugins.engine import served_program
 
+_ROOT = Path(__file__).resolve().parents[1]
 TOOLCHAIN_VARIABLE = "SLICEWRIGHT_TEST_TOOLCHAIN"
 
 # Where Python is told to write no bytecode, every worker would compile all tests, and every process
@@ -173,6 +176,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         file = _file(item.nodeid)
         ranks[file] = min(_rank(item, file), ranks.get(file, (4, 0)))
     items.sort(key=lambda item: ranks[_file(item.nodeid)])
+    _check_long_marks(items)
+
+
+def _check_long_marks(items: Sequence[pytest.Item]) -> None:
+    """`make test` leaves a test with the mark `long` out: the mark names the file of a test that
+    `make test` runs, and what that shows first.
+    """
+    marks = [(_file(item.nodeid), mark) for item in items for mark in item.iter_markers("long")]
+    modules = {module for item in items if (module := item.getparent(pytest.Module))}
+    all_long = {
+        module.nodeid for module in modules if "long" in {mark.name for mark in module.own_markers}
+    }
+    wrong = {
+        f"{file}: {problem}" for file, mark in marks if (problem := problem_of_long(mark, all_long))
+    }
+    if wrong:
+        raise pytest.UsageError("\n".join(sorted(wrong)))
+
+
+def problem_of_long(mark: pytest.Mark, all_long: Set[str]) -> str:
+    """all_long: the files of which `make test` runs nothing."""
+    instead = 'write pytest.mark.long("WHAT: tests/FILE.py"), with a test that `make test` runs'
+    if len(mark.args) != 1 or mark.kwargs:
+        return f"the mark `long` needs one argument; {instead}"
+    files = re.findall(r"\btests/[\w/]+\.py\b", str(mark.args[0]))
+    if not files:
+        return f"the mark `long` names no file of tests; {instead}"
+    for file in files:
+        if not (_ROOT / file).is_file():
+            return f"the mark `long` names {file}, which does not exist; {instead}"
+        if file in all_long:
+            return f"the mark `long` names {file}, whose tests are all long; {instead}"
+    return ""
 
 
 def _rank(item: pytest.Item, file: str) -> tuple[int, int]:
@@ -213,6 +249,20 @@ class _ByFileOrDirectory(LoadScopeScheduling):
         if file in SDK_FILES:
             return "SDKs"
         return next((d for d in ONE_WORKER if file.startswith(f"{d}/")), file)
+
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Forgets the test: at the end of each, xdist counts those of its worker that are left,
+        among all that it has ever had.
+        """
+        super().mark_test_complete(node, item_index, duration)
+        nodeid = self.registered_collections[node][item_index]
+        scope = self._split_scope(nodeid)
+        tests = self.assigned_work[node][scope]
+        del tests[nodeid]
+        if not tests:
+            del self.assigned_work[node][scope]
 
 
 @pytest.hookimpl(tryfirst=True)

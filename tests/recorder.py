@@ -9,11 +9,15 @@ from typing import Any
 from unittest import mock
 
 import pulumi
+import pulumi_aws as aws
+import pulumi_gcp as gcp
 from pulumi.runtime import resource as registrations
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import source_pb2
 
 from infra import plan, program
+from infra.components.eks import EksCluster
+from infra.components.gke import GkeCluster
 
 VERIFIED: Mapping[str, Any] = {
     "conditions": [
@@ -147,6 +151,7 @@ def recorded(
     status: Mapping[str, Any] | None = VERIFIED,
     cluster_policy: Mapping[str, Any] | None = None,
     node_groups: Mapping[str, Mapping[str, int]] | None = None,
+    deploy: Callable[[plan.FleetPlan], None] = program.deploy,
 ) -> list[Made]:
     """Deploys a fleet to a recorder and gives what was asked for, in any order."""
     recorder = Recorder(
@@ -155,11 +160,41 @@ def recorded(
         cluster_policy=cluster_policy,
         node_groups=node_groups or {},
     )
-    record(recorder, lambda: program.deploy(fleet), stack=stack, preview=preview)
+    record(recorder, lambda: deploy(fleet), stack=stack, preview=preview)
     assert len({(m.type, m.name) for m in recorder.made}) == len(recorder.made), (
         "two resources of one URN"
     )
     return recorder.made
+
+
+def deploy_cloud(fleet: plan.FleetPlan) -> None:
+    """The program's cluster and node pools, without what it makes in the cluster: that is two
+    thirds of a recording's time.
+    """
+    match fleet:
+        case plan.GkeFleetPlan():
+            project = pulumi.Config("gcp").require("project")
+            google = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
+            GkeCluster("gke", fleet, project=project, provider=google)
+        case plan.EksFleetPlan():
+            amazon = aws.Provider("aws", region=fleet.cluster.region)
+            EksCluster("eks", fleet, provider=amazon)
+        case _:
+            raise AssertionError("an existing cluster has no part in a cloud")
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Asks the recorder at once: the SDK gives each call to the engine to a thread, which would
+    wait for nothing here.
+    """
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        answer = self.create_future()
+        try:
+            answer.set_result(func(*args))
+        except Exception as problem:
+            answer.set_exception(problem)
+        return answer
 
 
 def record(
@@ -173,7 +208,7 @@ def record(
     """Runs what declares resources, with the recorder as its engine."""
     # pulumi.runtime.test() takes the thread's event loop, which asyncio.run() of an earlier test
     # leaves unset.
-    loop = asyncio.new_event_loop()
+    loop = _Loop()
     # Where the program fails, each resource that waits fails with it, and the loop would tell of
     # each when the tests end, after their summary.
     loop.set_exception_handler(lambda *_: None)

@@ -297,12 +297,12 @@ class GkePoolPlan(CloudPoolPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class KarpenterPool:
-    """What only Karpenter is told of a pool, as NodePool, EC2NodeClass and NodeOverlay."""
+    """What only Karpenter needs to know of a pool, as NodePool, EC2NodeClass and NodeOverlay."""
 
     image: str
     """Alias of the AMI, with its release: for machines with GPUs, the one with NVIDIA's driver."""
     overlay: Mapping[str, int]
-    """What a node offers beside what Karpenter knows of its machine type: resource -> number."""
+    """Resource -> number that a node offers and Karpenter does not know of its machine type."""
     replaced_together: str
     """Nodes that are replaced at a time where the pool has changed: a number, or a percentage."""
     drain_minutes: int | None
@@ -544,7 +544,7 @@ class CommonPlan:
     admin_groups: tuple[str, ...]
     """Kubernetes groups exempt from the admission policy on nodes."""
     metrics_from: tuple[MetricsSource, ...]
-    """Who may connect to the ports of agents and controller; empty: nobody."""
+    """Who may connect to the ports of agents and controller; empty: no one."""
     verify_timeout_minutes: int
     fractional: Fractional | None
     workloads: tuple[WorkloadPlan, ...]

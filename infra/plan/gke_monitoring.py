@@ -22,7 +22,7 @@ _LOGS: Final = "GKE docs, about GKE logs"
 
 
 def plan_monitoring(asked: spec.GkeMonitoring | None) -> Checked[spec.GkeMonitoring | None]:
-    """Its components in the API's order: another order in the stack file is no change."""
+    """Its components in the API's order: another order in the stack file changes nothing."""
     if asked is None:
         return None
     at = ("cluster", "monitoring")

@@ -35,7 +35,7 @@ class MonitoringPlan:
 
     @property
     def namespace(self) -> str | None:
-        """Of Prometheus and of the objects that are made for it; None: each beside its pods."""
+        """Of Prometheus and of the objects for it; None: each in the namespace of its pods."""
         return None if isinstance(self.asked, ManagedPrometheus) else self.asked.namespace
 
     @property

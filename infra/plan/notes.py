@@ -30,7 +30,7 @@ NO_STARTUP_TAINT: Final = (
     "a whole GPU in place of a partition, and keep it from being partitioned; write startup_taint: "
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
-"""What it costs that nobody taints the new nodes of an existing cluster."""
+"""What follows when new nodes of an existing cluster get no startup taint."""
 _REBOOT_MINUTES = 15
 """Of a machine with eight GPUs, until its GPUs are partitioned."""
 
@@ -162,7 +162,7 @@ def _mode_change(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
 
 
 def _services_of_the_host(pool: PoolPlan, fleet: FleetPlan) -> list[str]:
-    """Source: NVIDIA/gpu-operator #118, whose effect on EKS's images nobody has published."""
+    """Source: NVIDIA/gpu-operator #118, whose effect on EKS's images has not been published."""
     operator = fleet.operator
     if (
         not isinstance(pool, EksPoolPlan)

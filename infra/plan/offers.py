@@ -142,7 +142,7 @@ def _partitioning(
         return (yield from bottlerocket_partitioning(native, path, found))
     match pool.partition:
         case spec.Unpartitioned():
-            # HAMi's device plugin takes the place of NVIDIA's, and nobody changes MIG there.
+            # HAMi's device plugin takes the place of NVIDIA's, and no operand changes MIG there.
             fractional = isinstance(pool.sharing, spec.FractionalSharing)
             return unpartitioned(found, by_mig_manager=cloud != "gke" and not fractional)
         case spec.Native() as asked:

@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"(?:projects/([^/]+)/reservations/)?([^/]+)")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Place:
+class ReservationPath:
     """A reservation as Compute Engine knows it: each is in one zone."""
 
     project: str
@@ -40,23 +40,23 @@ class Reserved:
     """Other projects that may use it; None: all of the organization."""
 
 
-Reservations = Mapping[Place, Answer[Reserved | None]]
+Reservations = Mapping[ReservationPath, Answer[Reserved | None]]
 """None: there is no such reservation."""
 
 
 def reservations_needed(
     fleet: GkeFleetPlan, project: str
-) -> Mapping[Place, tuple[GkePoolPlan, ...]]:
+) -> Mapping[ReservationPath, tuple[GkePoolPlan, ...]]:
     """The reservations that pools name, each with its pools. project: the cluster's."""
-    found: dict[Place, tuple[GkePoolPlan, ...]] = {}
+    found: dict[ReservationPath, tuple[GkePoolPlan, ...]] = {}
     for pool in fleet.pools:
         if not isinstance(pool.capacity, Reservation) or pool.capacity.reservation is None:
             continue
         name = _NAME.match(pool.capacity.reservation)
         assert name is not None
         for zone in pool.zones:
-            place = Place(project=name[1] or project, zone=zone, name=name[2])
-            found[place] = (*found.get(place, ()), pool)
+            path = ReservationPath(project=name[1] or project, zone=zone, name=name[2])
+            found[path] = (*found.get(path, ()), pool)
     return dict(sorted(found.items()))
 
 
@@ -71,26 +71,26 @@ def reservation_findings(
     fleet: GkeFleetPlan, answers: Reservations, owned: Owned, *, project: str
 ) -> Iterator[Finding]:
     """owned: whether this stack made the cluster: its own nodes then run in what is in use."""
-    for place, pools in reservations_needed(fleet, project).items():
-        asked = f"reservation {place.name} in {place.zone} of project {place.project}"
-        match answers[place]:
+    for path, pools in reservations_needed(fleet, project).items():
+        asked = f"reservation {path.name} in {path.zone} of project {path.project}"
+        match answers[path]:
             case NotAnswered() as refusal:
                 yield not_asked(asked, refusal)
             case None:
                 yield fails(
                     asked,
                     "does not exist",
-                    f"gcloud compute reservations list --project={place.project} names those that "
+                    f"gcloud compute reservations list --project={path.project} names those that "
                     f"do; write zones and reservation of pool {pools[0].name} so",
                 )
             case Reserved() as there:
-                yield from _fit(place, there, pools, asked, owned, project)
+                yield from _fit(path, there, pools, asked, owned, project)
             case other:
                 assert_never(other)
 
 
 def _fit(
-    place: Place,
+    path: ReservationPath,
     there: Reserved,
     pools: tuple[GkePoolPlan, ...],
     asked: str,
@@ -101,12 +101,12 @@ def _fit(
     for said, remedy in problems:
         yield fails(asked, said, remedy)
     shared = there.shared_with is None or project in there.shared_with
-    if place.project != project and not shared:
+    if path.project != project and not shared:
         yield fails(
             asked,
             f"is not shared with project {project}",
-            f"gcloud compute reservations update {place.name} --zone={place.zone} "
-            f"--project={place.project} --add-share-with={project}",
+            f"gcloud compute reservations update {path.name} --zone={path.zone} "
+            f"--project={path.project} --add-share-with={project}",
         )
         return
     if problems:
@@ -124,8 +124,8 @@ def _fit(
     yield fails(
         asked,
         said,
-        f"gcloud compute reservations update {place.name} --zone={place.zone} "
-        f"--project={place.project} --vm-count={there.count + needed - free}",
+        f"gcloud compute reservations update {path.name} --zone={path.zone} "
+        f"--project={path.project} --vm-count={there.count + needed - free}",
     )
 
 

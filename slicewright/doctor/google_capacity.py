@@ -7,25 +7,25 @@ from typing import Any
 from urllib.parse import quote
 
 from slicewright.doctor.findings import Answer, NotAnswered
-from slicewright.doctor.gke_capacity_checks import Place, Reservations, Reserved
+from slicewright.doctor.gke_capacity_checks import ReservationPath, Reservations, Reserved
 from slicewright.doctor.google_session import GoogleSession
 from slicewright.doctor.key_checks import Key, Keys
 
 
-def ask_reservations(session: GoogleSession, places: Iterable[Place]) -> Reservations:
-    return {place: _reserved(session, place) for place in places}
+def ask_reservations(session: GoogleSession, paths: Iterable[ReservationPath]) -> Reservations:
+    return {path: _reserved(session, path) for path in paths}
 
 
 def ask_keys(session: GoogleSession, paths: Iterable[str]) -> Keys:
     return {path: _key(session, path) for path in paths}
 
 
-def _reserved(session: GoogleSession, place: Place) -> Answer[Reserved | None]:
+def _reserved(session: GoogleSession, path: ReservationPath) -> Answer[Reserved | None]:
     found = session.get(
         "compute",
-        f"projects/{quote(place.project, safe=':')}/zones/{place.zone}/reservations/{place.name}",
+        f"projects/{quote(path.project, safe=':')}/zones/{path.zone}/reservations/{path.name}",
         "compute.reservations.get",
-        project=place.project,
+        project=path.project,
     )
     if found is None or isinstance(found, NotAnswered):
         return found

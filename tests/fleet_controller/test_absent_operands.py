@@ -86,7 +86,7 @@ def test_of_an_operator_that_is_ready_with_operands_that_run_nothing_is_said() -
     assert reasons({"n1": GPU}, [pod("a", "n1"), starting], [READY]) == {}
 
 
-def test_without_a_cluster_policy_nobody_expects_operands() -> None:
+def test_without_a_cluster_policy_no_operands_are_expected() -> None:
     assert reasons({"n1": {}}, [CRASHES], []) == {}
 
 
@@ -170,7 +170,7 @@ def test_asked_for_are_the_first_two_nodes_of_each_pool_that_are_not_verified(
     assert [one.name for one in found.others] == ["d", "e"]
 
 
-def test_of_the_others_only_an_operand_that_ends_again_and_again_is_told(
+def test_of_the_others_only_an_operand_that_ends_again_and_again_is_reported(
     node: Node, pool: Pool, now: float
 ) -> None:
     """So that the watchdog sees it on every node."""

@@ -628,7 +628,7 @@ class TestController:
         api_server.wait(lambda: api_server.node("h1").mig_config == "new-2", "the change follows")
         assert api_server.node("h1").held
 
-    def test_a_failed_mig_manager_is_made_anew_by_its_daemon_set(
+    def test_a_failed_mig_manager_is_recreated_by_its_daemon_set(
         self, api_server: Any, loop: Loop, clock: Clock
     ) -> None:
         admin, wait = api_server.admin, api_server.wait
@@ -743,7 +743,7 @@ class TestController:
         admin.delete("/apis/apps/v1/namespaces/default/replicasets/web")
         admin.delete(f"{budgets}/web")
 
-    def test_a_controller_that_starts_anew_goes_on_with_a_change(
+    def test_a_restarted_controller_goes_on_with_a_change(
         self, api_server: Any, clock: Clock
     ) -> None:
         admin, wait = api_server.admin, api_server.wait

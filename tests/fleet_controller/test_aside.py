@@ -40,7 +40,7 @@ def _ended(aside: Aside[str]) -> None:
     assert not aside._thread.is_alive()
 
 
-def test_nobody_waits_for_an_answer_and_another_one_wakes(asked: Asked) -> None:
+def test_no_answer_is_waited_for_and_another_one_wakes(asked: Asked) -> None:
     aside = Aside[str](asked.changed.release, every_s=0.0)
     assert aside.latest(asked.answering("a")) is None
     assert asked.begun.acquire(timeout=60)

@@ -126,7 +126,7 @@ class TestByNode:
                 wakes.append(cluster.changed.is_set())
         assert wakes == [True, True, False, False]
 
-    def test_what_changes_nothing_that_is_kept_of_a_pod_wakes_nobody(
+    def test_a_change_of_what_is_not_kept_of_a_pod_does_not_wake_the_controller(
         self, cluster: Cluster
     ) -> None:
         cluster.bound.ask_about(["n1"])
@@ -139,7 +139,7 @@ class TestByNode:
         assert cluster.changed.is_set()
 
 
-def test_a_heartbeat_of_a_node_wakes_nobody(cluster: Cluster) -> None:
+def test_a_heartbeat_of_a_node_does_not_wake_the_controller(cluster: Cluster) -> None:
     assert cluster.nodes.path == "/api/v1/nodes"
     cluster.nodes.put(_node("n1", 5, held=True))
     cluster.changed.clear()

@@ -201,7 +201,7 @@ def test_a_change_that_pods_hold_is_not_settled_however_long_they_run(
     assert _condition(decision, "Settled")[:2] == ("False", "NodesFailing")
 
 
-def test_what_nobody_knows_is_not_settled(node: Node, pool: Pool, report: Report) -> None:
+def test_what_is_not_known_is_not_settled(node: Node, pool: Pool, report: Report) -> None:
     decision = _lasts(pool, node, replace(report, verdict="Strange"))
     assert [event.reason for event in _events(decision)] == ["ReportUnreadable"]
     assert _condition(decision, "Settled")[0] == "False"
@@ -292,7 +292,7 @@ def test_once_settled_a_node_that_joins_makes_no_warning_of_waiting(
     assert not _progress(_decided(later, [node, joined], [report], now=NOW + 60))
 
 
-def test_a_changed_pool_waits_anew(node: Node, pool: Pool, report: Report) -> None:
+def test_a_changed_pool_waits_again(node: Node, pool: Pool, report: Report) -> None:
     settled = replace(pool, status=_status(_decided(pool, [node], [report])))
     changed = replace(settled, generation=4, layout_hash="another")
     waiting = _waited(changed, [node], NOW)
@@ -355,7 +355,7 @@ def test_there_is_an_event_once_a_wrong_layout_has_lasted_ten_seconds(
     ]
 
 
-def test_a_finding_that_changes_is_damped_anew(node: Node, pool: Pool, wrong: Report) -> None:
+def test_a_finding_that_changes_is_damped_again(node: Node, pool: Pool, wrong: Report) -> None:
     said = _said(node, "False", "WrongLayout", "something else", at=NOW - 100)
     assert not [a for a in _decided(pool, [said], [wrong]).actions if isinstance(a, EmitEvent)]
 

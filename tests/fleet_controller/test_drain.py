@@ -132,13 +132,13 @@ def test_exactly_as_many_as_are_shown_are_named_without_more() -> None:
     assert shown([pod(name) for name in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
 
 
-def test_a_pod_without_owners_is_nobodys() -> None:
+def test_a_pod_without_owners_has_no_controller() -> None:
     bare = raw()
     del bare["metadata"]["ownerReferences"]
     assert not read_pod(bare).controlled
 
 
-def test_a_refusal_is_told_by_its_budget_within_200_characters_and_without_a_full_stop() -> None:
+def test_a_refusal_names_its_budget_within_200_characters_and_without_a_full_stop() -> None:
     other = {"reason": "Other", "message": "another cause"}
     causes = [other, *BUDGET["details"]["causes"]]  # type: ignore[index]
     assert refusal_of({"details": {"causes": causes}}, "m").startswith("The disruption budget web")

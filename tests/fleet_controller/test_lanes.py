@@ -158,7 +158,7 @@ class TestTheEndOfAPass:
     def hands(self) -> Hands:
         return Hands(takes_s=SLICE_S)
 
-    def test_after_a_while_what_is_left_is_decided_anew(self, hands: Hands) -> None:
+    def test_after_a_while_what_is_left_is_decided_again(self, hands: Hands) -> None:
         outcome = hands.carry_out([_record("a"), _lift("a")])
         assert (outcome.left, hands.done) == (1, [_record("a")])
 

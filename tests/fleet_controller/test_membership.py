@@ -216,7 +216,7 @@ def test_nodes_are_listed_by_name_without_those_that_are_being_deleted(
     assert memberships([existing], [last, gone, first]) == [(existing, [first, last])]
 
 
-def test_a_node_of_no_pool_is_in_nobodys_way(existing: Pool, found: Node) -> None:
+def test_a_node_of_no_pool_blocks_nothing(existing: Pool, found: Node) -> None:
     foreign = replace(found, name="a", uid="a", labels={"rack": "8"})
     assert memberships([existing], [foreign, found]) == [(existing, [found])]
 
@@ -235,7 +235,7 @@ def test_the_note_on_a_node_is_read_as_it_was_written(existing: Pool, found: Nod
     "text",
     ["", "{", "[]", "{}", '{"pool":"a","labels":[]}', '{"pool":"a","labels":{"k":1}}', "[" * 9999],
 )
-def test_a_note_that_nobody_can_read_hides_no_node(text: str) -> None:
+def test_an_unreadable_note_hides_no_node(text: str) -> None:
     node = read_node(raw({JOINED_ANNOTATION: text}))
     assert (node.name, node.joined) == ("n1", None)
 

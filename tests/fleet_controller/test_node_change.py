@@ -129,7 +129,9 @@ class TestTheWayOut:
 
 class TestAnotherLayout:
     @pytest.mark.parametrize(("config", "phase"), [("third", "Applying"), ("old", "Draining")])
-    def test_the_change_begins_anew_from_where_the_node_is(self, config: str, phase: Phase) -> None:
+    def test_the_change_begins_again_from_where_the_node_is(
+        self, config: str, phase: Phase
+    ) -> None:
         at = change("Failed", reason="DrainTimedOut", message="m")
         again = replace(at, target="third", phase=phase, since=NOW, reason="", message="")
         turn = step(node(config), pool(config="third"), at)
@@ -140,7 +142,7 @@ class TestAnotherLayout:
         turn = step(node("new"), pool(), change(phase))
         assert turn == Turn(actions=noted(change("Applying", since=NOW)), said=WRONG)
 
-    def test_taken_back_by_somebody_else_the_node_is_drained_anew(self) -> None:
+    def test_taken_back_by_somebody_else_the_node_is_drained_again(self) -> None:
         turn = step(node("old"), pool(), change("Applying"))
         assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=WRONG)
 
@@ -152,7 +154,7 @@ class TestPaused:
         assert turn == Turn(actions=noted(change("Paused", since=NOW)), said=said)
         assert step(node(), pool("paused"), change("Paused")) == Turn(said=said)
 
-    def test_resumed_the_time_begins_anew(self) -> None:
+    def test_resumed_the_time_begins_again(self) -> None:
         said = planned(f"{DRAINING}: the rollout of the pool is resumed")
         turn = step(node(), pool(), change("Paused"))
         assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=said)

@@ -299,7 +299,7 @@ class TestTheOperator:
             )
 
     @pytest.mark.parametrize("who", ["mig-manager", "kubelet", "alice"])
-    def test_nobody_else_sets_its_default(
+    def test_no_other_object_sets_its_default(
         self, clients: dict[str, Client], bare: str, who: str
     ) -> None:
         with pytest.raises(ApiError, match="may set, change or remove"):
@@ -356,7 +356,7 @@ class TestNodesComeAndGo:
         assert clients["alice"].patch("/api/v1/nodes/joins", _labels(pool=POOL), dryRun="All")
 
     @pytest.mark.parametrize("deed", [d for d in FORBIDDEN if "pool" not in d])
-    def test_other_nodes_are_nobody_s_business(
+    def test_other_nodes_are_ignored(
         self, api_server: Any, clients: dict[str, Client], deed: str
     ) -> None:
         name = f"foreign-{list(FORBIDDEN).index(deed)}"

@@ -91,7 +91,7 @@ def test_open_watches_in_which_nothing_happens_are_current(cluster: Cluster) -> 
         RuntimeError("a bug"),
     ],
 )
-def test_what_cannot_be_followed_is_told_until_it_is_followed_again(
+def test_what_cannot_be_followed_is_reported_until_it_is_followed_again(
     error: Exception, cluster: Cluster, api: Api
 ) -> None:
     api.broken = _raising(error)
@@ -107,7 +107,7 @@ def test_what_cannot_be_followed_is_told_until_it_is_followed_again(
     assert all(c.thread and c.thread.is_alive() for c in (cluster.nodes, cluster.pools))
 
 
-def test_a_thread_that_has_ended_is_told(cluster: Cluster) -> None:
+def test_a_thread_that_has_ended_is_reported(cluster: Cluster) -> None:
     dead = threading.Thread(target=lambda: None)
     dead.start()
     dead.join()

@@ -86,7 +86,7 @@ def test_a_rollout_that_goes_on_is_progress_and_not_yet_proof() -> None:
     assert found["Settled"][:2] == ("False", "RollingOut")
 
 
-def test_a_node_that_is_wrong_is_told_before_the_rollout_is() -> None:
+def test_a_node_that_is_wrong_is_reported_before_the_rollout() -> None:
     found = conditions(ROLLING, (member("n0", "Unknown"), member("n1", "False")))
     assert found["Verified"][:2] == ("False", "NodesFailing")
     assert "n1 Reasonn1: message of n1" in found["Verified"][2]
@@ -131,7 +131,7 @@ def test_a_rollout_that_stopped_for_failed_nodes_is_not_called_blocked() -> None
     assert conditions(rollout)["Degraded"] == ("False", "AsWanted", "no node has failed")
 
 
-def test_a_node_in_a_planned_change_is_being_set_up_and_warned_of_by_nobody() -> None:
+def test_a_node_in_a_planned_change_is_being_set_up_without_a_warning() -> None:
     planned = Assessment(status="Unknown", reason="Draining", message="m", planned=True)
     deadlines: list[float] = []
     found = member_of(NODE, planned, NOW + 9000, deadlines)

@@ -454,7 +454,7 @@ class TestNodes:
         assert of.nodes["n9"].labels[CONFIG] == "new"
         assert not of.nodes["n9"].change
 
-    def test_a_new_node_of_the_same_name_begins_anew(self) -> None:
+    def test_a_new_node_of_the_same_name_starts_from_the_beginning(self) -> None:
         of = world()
         of.passes()
         note = of.nodes["n0"].change
@@ -470,7 +470,7 @@ class TestNodes:
         assert steps(of.passes()) == [("FinishChange", "n0")]
         assert not of.nodes["n0"].unschedulable
 
-    def test_a_note_that_nobody_can_read_is_none(self) -> None:
+    def test_an_unreadable_note_is_none(self) -> None:
         of = world()
         of.change("n0", change='{"phase": 1}')
         assert change_of(of.nodes["n0"]) is None
@@ -488,7 +488,7 @@ def test_the_defaults_are_those_of_the_crd() -> None:
     assert read_policy(filled(schema)) == read_policy(None) == RolloutPolicy()
 
 
-def test_a_refusal_of_an_earlier_pod_holds_nobody_back() -> None:
+def test_a_refusal_of_an_earlier_pod_holds_no_other_back() -> None:
     of = world()
     of.bind("n0")
     of.refusals["another"] = Refusal(why="x", retry_at=of.now + 60)

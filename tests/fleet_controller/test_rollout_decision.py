@@ -129,7 +129,7 @@ class TestWhatIsSaid:
         assert how_far(Rollout(wanted="new", done=2), pool(), 2) == "2 of 2 nodes have layout new"
 
     @pytest.mark.parametrize("stopped", ["paused", "aborted"])
-    def test_people_are_told_how_to_go_on(self, stopped: str) -> None:
+    def test_the_message_says_how_to_go_on(self, stopped: str) -> None:
         said = how_far(Rollout(wanted="new", stopped=stopped), pool(), 2)
         go_on = "slicewright rollout resume p"
         assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
@@ -202,7 +202,7 @@ class TestFailures:
 
 
 class TestWhatThereIs:
-    def test_nodes_are_told_by_name_in_order(self) -> None:
+    def test_nodes_are_listed_by_name_in_order(self) -> None:
         nodes = [
             *(node(f"f{i}", phase="Failed") for i in (2, 1, 3)),
             *(node(f"w{i}") for i in (5, 2, 4, 3, 1)),

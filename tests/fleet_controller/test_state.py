@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from fleet_controller.known_layouts import KnownLayout
+from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import (
+    BroughtLabel,
     Condition,
+    Joined,
     Node,
     Pool,
     Report,
     WarningEvent,
+    obeying,
     read_node,
     read_pool,
     read_report,
@@ -108,6 +113,17 @@ def _without(raw: dict[str, Any], *path: str) -> dict[str, Any]:
     if not rest:
         return {key: value for key, value in raw.items() if key != first}
     return {**raw, first: _without(raw[first], *rest)}
+
+
+def _with(raw: dict[str, Any], part: str, **keys: Any) -> dict[str, Any]:
+    """A copy with other keys in one part of it."""
+    return {**raw, part: {**raw[part], **keys}}
+
+
+def _joined(note: str | None) -> Joined | None:
+    """What a node's note says that was brought to it."""
+    notes = {} if note is None else {"slicewright.io/joined": note}
+    return read_node(_with(NODE, "metadata", annotations=notes)).joined
 
 
 class TestNode:
@@ -214,6 +230,42 @@ class TestNode:
         )
         assert Condition(status="", reason="", message="", changed=0, written=0).generation == 0
 
+    def test_its_zone_is_that_of_its_label(self) -> None:
+        labels = {"topology.kubernetes.io/zone": "us-east5-a"}
+        assert read_node(_with(NODE, "metadata", labels=labels)).zone == "us-east5-a"
+        assert read_node(NODE).zone == ""
+
+    def test_it_is_in_quarantine_by_the_startup_taint_that_ends_pods(self) -> None:
+        taints = [
+            {"key": "nvidia.com/gpu", "effect": "NoExecute"},
+            {"key": STARTUP_TAINT, "effect": "NoSchedule"},
+            {"key": STARTUP_TAINT, "effect": "NoExecute"},
+        ]
+        assert read_node(_with(NODE, "spec", taints=taints)).quarantine_at == 2
+        assert read_node(_with(NODE, "spec", taints=taints[:2])).quarantine_at is None
+
+    def test_what_was_brought_to_it_is_written_in_order_and_read_again(self) -> None:
+        joined = Joined(
+            pool="halves",
+            labels={
+                "b": BroughtLabel(value="2", before=None),
+                "a": BroughtLabel(value="1", before="0"),
+            },
+        )
+        note = (
+            '{"pool":"halves","labels":{"a":{"value":"1","before":"0"},'
+            '"b":{"value":"2","before":null}}}'
+        )
+        assert joined.dump() == note
+        assert _joined(note) == joined
+        assert _joined(None) is None
+
+    def test_a_note_cannot_bring_the_labels_of_mig_manager(self) -> None:
+        brought = {"value": "all-1g.5gb", "before": None}
+        labels = {"nvidia.com/mig.config": brought, "nvidia.com/mig.config.state": brought}
+        joined = _joined(json.dumps({"pool": "halves", "labels": labels}))
+        assert joined == Joined(pool="halves", labels={})
+
     def test_what_is_no_node_is_an_error(self) -> None:
         with pytest.raises(KeyError):
             read_node({"metadata": {"name": "n1"}})
@@ -288,6 +340,47 @@ class TestPool:
             status=POOL["status"],
             declared=KnownLayout(mig_config="halves-1234", layout_hash="a" * 64, desired=""),
         )
+
+    def test_every_field_of_a_pool_of_existing_nodes_that_is_deleted_is_read(self) -> None:
+        existing = {"labels": {"a": "1"}, "migLayoutOnRelease": "Disable"}
+        raw = _with(
+            _with(POOL, "spec", existingNodes=existing, rolloutPolicy={"canary": 2}),
+            "metadata",
+            resourceVersion="7",
+            deletionTimestamp=_time(9),
+            finalizers=["slicewright.io/release"],
+        )
+        assert read_pool(raw) == replace(
+            read_pool(POOL),
+            brings={"a": "1"},
+            disables_mig=True,
+            policy=RolloutPolicy(canary=2),
+            version="7",
+            leaving=True,
+            finalizers=("slicewright.io/release",),
+        )
+        kept = {**existing, "migLayoutOnRelease": "Keep"}
+        assert read_pool(_with(POOL, "spec", existingNodes=kept)).disables_mig is False
+
+    def test_of_a_pool_without_a_layout_for_mig_manager_the_hash_is_read(self) -> None:
+        native = read_pool(_with(POOL, "spec", migConfig=None))
+        assert (native.layout_hash, native.declared, native.no_undo) == ("a" * 64, None, "")
+
+    @pytest.mark.parametrize("layout", [None, "halves-1234"])
+    @pytest.mark.parametrize(
+        ("annotation", "suspended"), [("paused", "paused"), ("aborted", "aborted"), ("later", "")]
+    )
+    def test_its_rollout_is_suspended_by_its_annotation(
+        self, annotation: str, suspended: str, layout: str | None
+    ) -> None:
+        notes = {"slicewright.io/rollout": annotation}
+        raw = _with(_with(POOL, "spec", migConfig=layout), "metadata", annotations=notes)
+        assert read_pool(raw).suspended == suspended
+
+    def test_an_undo_that_cannot_be_leaves_an_aborted_rollout_aborted(self) -> None:
+        asked = obeying(read_pool(POOL), "undo:halves-1234,aborted")
+        assert (asked.suspended, bool(asked.no_undo)) == ("aborted", True)
+        assert obeying(asked, "").no_undo == ""
 
     def test_a_new_pool_has_no_status_yet(self) -> None:
         bare = read_pool(_without(_without(POOL, "status"), "metadata", "generation"))
@@ -376,6 +469,7 @@ def test_times_are_seconds_since_the_epoch() -> None:
 def test_timestamps_are_utc_whatever_the_hosts_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
+    stamp.cache_clear()
     try:
         assert stamp(1_800_000_000.0) == "2027-01-15T08:00:00Z"
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -82,7 +83,7 @@ def layouts(of: World) -> dict[str, str]:
     return dict(of.cut)
 
 
-def test_in_the_middle_of_a_roll_the_nodes_go_back_and_nobody_else_is_touched() -> None:
+def test_in_the_middle_of_a_rollout_its_nodes_go_back_and_no_other_is_touched() -> None:
     of = world()
     while layouts(of)["n0"] == "old":
         minutes(of)
@@ -248,7 +249,7 @@ def test_one_that_cannot_be_pauses_the_rollout_and_says_why() -> None:
     ("written", "at"),
     [("2027-01-15T08:00:00Z", START), (None, 0.0), ("", 0.0), ("soon", 0.0)],
 )
-def test_what_nobody_can_read_makes_no_report_outdated(written: str | None, at: float) -> None:
+def test_what_cannot_be_read_makes_no_report_outdated(written: str | None, at: float) -> None:
     notes = {} if written is None else {REPORTS_AFTER_ANNOTATION: written}
     node = read_node({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
     assert node.reports_after == at
@@ -294,7 +295,9 @@ class TestWhatIsWritten:
             (REPORTS_AFTER_ANNOTATION, stamp(START)),
         }
 
-    def test_what_was_told_before_is_removed_with_the_label_of_the_declared_layout(self) -> None:
+    def test_the_desired_state_of_an_undo_is_removed_with_the_label_of_the_declared_layout(
+        self,
+    ) -> None:
         found = self.written(SetMigConfig(node="n0", version="7", value="new"))
         assert found["annotations"] == {DESIRED_ANNOTATION: None, REPORTS_AFTER_ANNOTATION: None}
 
@@ -358,7 +361,7 @@ class TestStaleReports:
         assert not of.nodes["n0"].held, "it is in service, and nothing was found wrong"
 
 
-def test_a_node_that_leaves_its_pool_loses_what_its_agent_was_told() -> None:
+def test_a_node_that_leaves_its_pool_loses_the_desired_state_for_its_agent() -> None:
     node = replace(
         world(1).nodes["n0"],
         joined=Joined(pool="p", labels={}),
@@ -430,6 +433,14 @@ class TestWhatIsRemembered:
         older = KnownLayout(mig_config="a", layout_hash="a" * 64, desired="")
         assert remembered(older, {}, verified=True) == []
 
+    def test_of_a_pool_without_a_layout_none_is(self) -> None:
+        assert remembered(None, {}, verified=True) == []
+
+    @pytest.mark.parametrize("name", ["", 7])
+    def test_what_has_no_name_is_no_layout(self, name: object) -> None:
+        (entry,) = remembered(known("a"), {}, verified=True)
+        assert read_layout({**entry, "migConfig": name}) is None
+
 
 class TestTheTarget:
     STATUS: dict[str, Any] = {  # noqa: RUF012
@@ -455,6 +466,23 @@ class TestTheTarget:
         shared = replace(known("c"), desired='{"pool": "p", "gpus": "c", "sharing": [1]}')
         why = str(target_of_undo(shared, self.STATUS))
         assert "has changed more than the partitions (sharing)" in why
+
+    @pytest.mark.parametrize("key", ["gpus", "resources", "labels", "minimum_driver"])
+    def test_what_follows_from_the_partitions_may_differ(self, key: str) -> None:
+        declared = replace(known("c"), desired=json.dumps({"pool": "p", "gpus": "b", key: "new"}))
+        assert target_of_undo(declared, self.STATUS) == known("b")
+
+    def test_what_has_changed_is_named_in_the_order_of_the_alphabet(self) -> None:
+        keys = ("sharing", "cdi", "timeout", "agent", "mode", "health")
+        declared = replace(
+            known("c"), desired=json.dumps({"pool": "p", "gpus": "c", **dict.fromkeys(keys, 1)})
+        )
+        why = str(target_of_undo(declared, self.STATUS))
+        assert f"({', '.join(sorted(keys))})" in why
+
+    def test_where_what_is_declared_is_not_known_everything_has_changed(self) -> None:
+        why = str(target_of_undo(replace(known("c"), desired=""), self.STATUS))
+        assert "has changed more than the partitions (pool)" in why
 
 
 def test_what_a_pool_asks_for_is_read_from_its_annotation_and_status() -> None:

@@ -222,7 +222,7 @@ class TestWhen:
     @pytest.mark.parametrize(
         "text", ["null", "[]", '"x"', "{}", '{"nodeUid":"u1","what":"Strange"}', "[" * 5000]
     )
-    def test_a_note_that_nobody_can_read_is_none(self, text: str, node: Node) -> None:
+    def test_an_unreadable_note_is_none(self, text: str, node: Node) -> None:
         assert stuck_of(replace(node, stuck=text)) is None
 
     def test_a_note_is_read_as_it_was_written(self, node: Node) -> None:

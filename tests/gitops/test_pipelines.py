@@ -25,6 +25,12 @@ from rehearsal.plugins.engine import language_host
 from tests.gitops.pipelines import ROOT, Job, github, gitlab, known
 from tests.infra.cloud_engine import PROJECT, CloudEngine, Ran, cloud_engine
 
+pytestmark = pytest.mark.long(
+    "the same pipelines, from a push to the fleet: "
+    "tests/rehearsal/scenario/whole_run/test_gke_fleet.py and "
+    "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 STACK = "production"
 PROGRAM = """\
 import json

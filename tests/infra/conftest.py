@@ -17,14 +17,14 @@ import pulumi
 import pytest
 import yaml
 
-from infra import delivery, plan, spec, values
-from tests.recorder import VERIFIED, Made, Recorder, recorded
+from infra import delivery, plan, program, spec, values
+from tests.recorder import VERIFIED, Made, Recorder, deploy_cloud, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 # A recording is read, never changed: one per stack serves all tests.
-_RECORDED: dict[tuple[str, bool, str], list[Made]] = {}
+_RECORDED: dict[tuple[Any, str, bool, str], list[Made]] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +61,7 @@ def zipapps(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(delivery, name, lambda app=app: app)
 
 
-@pytest.fixture
-def record(zipapps: None) -> Callable[..., list[Made]]:
-    """Deploys a committed stack, or a fleet in YAML, to a recorder and gives what was asked for, in
-    any order.
-    """
-
+def _recording(deploy: Callable[[plan.FleetPlan], None]) -> Callable[..., list[Made]]:
     def run(
         name: str,
         *,
@@ -75,7 +70,7 @@ def record(zipapps: None) -> Callable[..., list[Made]]:
         status: Mapping[str, Any] | None = VERIFIED,
         node_groups: Mapping[str, Mapping[str, int]] | None = None,
     ) -> list[Made]:
-        key = (name + fleet, preview, json.dumps([status, node_groups]))
+        key = (deploy, name + fleet, preview, json.dumps([status, node_groups]))
         if key not in _RECORDED:
             raw = yaml.safe_load(fleet)
             planned = (
@@ -84,11 +79,30 @@ def record(zipapps: None) -> Callable[..., list[Made]]:
                 else plan.read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")
             )
             _RECORDED[key] = recorded(
-                planned, name, preview=preview, status=status, node_groups=node_groups
+                planned,
+                name,
+                preview=preview,
+                status=status,
+                node_groups=node_groups,
+                deploy=deploy,
             )
         return _RECORDED[key]
 
     return run
+
+
+@pytest.fixture
+def record(zipapps: None) -> Callable[..., list[Made]]:
+    """Deploys a committed stack, or a fleet in YAML, to a recorder and gives what was asked for, in
+    any order.
+    """
+    return _recording(program.deploy)
+
+
+@pytest.fixture
+def record_cloud() -> Callable[..., list[Made]]:
+    """As `record`, but only the cluster and its node pools, without what is made in the cluster."""
+    return _recording(deploy_cloud)
 
 
 @pytest.fixture

@@ -511,5 +511,5 @@ def test_most_gpu_machines_of_aws_are_in_the_record_of_offerings() -> None:
         ("us-central1-a", False),
     ],
 )
-def test_an_id_is_told_from_a_name(zone: str, is_id: bool) -> None:
+def test_an_id_differs_from_a_name(zone: str, is_id: bool) -> None:
     assert catalog.is_zone_id(zone) is is_id

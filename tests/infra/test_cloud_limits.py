@@ -171,7 +171,7 @@ def test_as_many_nodes_as_the_network_holds_are_accepted(fleet: str) -> None:
         ("count: 40", ", addons: {vpc-cni: {version: v1.21.1-eksbuild.1}}", True),
     ],
 )
-def test_the_addresses_that_the_cni_keeps_are_told(nodes: str, addons: str, said: bool) -> None:
+def test_the_addresses_that_the_cni_keeps_are_reported(nodes: str, addons: str, said: bool) -> None:
     fleet = EKS.format(pool="labels: {}").replace("count: 1", nodes)
     raw: Any = yaml.safe_load(fleet.replace("us-west-2}", f"us-west-2{addons}}}"))
     noted = plan.notes(plan.read(json.dumps(raw), spec.Source("x", raw)))
@@ -187,7 +187,7 @@ def test_the_addresses_that_the_cni_keeps_are_told(nodes: str, addons: str, said
         (1, 450, None),
     ],
 )
-def test_what_eks_gives_only_when_it_is_asked_is_told(
+def test_what_eks_gives_only_when_it_is_asked_is_shown(
     pools: int, nodes: int, said: str | None
 ) -> None:
     raw: Any = yaml.safe_load(EKS.format(pool="labels: {}"))
@@ -199,7 +199,7 @@ def test_what_eks_gives_only_when_it_is_asked_is_told(
     assert bool(about) is bool(said)
 
 
-def test_the_nodes_that_a_pool_has_more_at_first_are_told() -> None:
+def test_the_nodes_that_a_pool_has_more_at_first_are_reported() -> None:
     raw: Any = yaml.safe_load(
         gke(A100, zone="us-central1-a, us-central1-b").replace("count: 1", "min: 3, max: 4")
     )

@@ -31,10 +31,10 @@ def written(access: str, cluster: str = "", region: str = "us-west-2") -> str:
     return FLEET.format(access=access, cluster=cluster, region=region)
 
 
-def of_type(record: Record, text: str, kind: str) -> list[dict[str, Any]]:
+def of_type(record_cloud: Record, text: str, kind: str) -> list[dict[str, Any]]:
     return [
         {"resource": m.name, **m.inputs}
-        for m in record("test", fleet=text)
+        for m in record_cloud("test", fleet=text)
         if m.type == f"aws:eks/{kind}"
     ]
 
@@ -45,16 +45,16 @@ ENTRY, POLICY = (
 )
 
 
-def test_an_entry_has_its_groups_and_each_policy_its_scope(record: Record) -> None:
+def test_an_entry_has_its_groups_and_each_policy_its_scope(record_cloud: Record) -> None:
     text = written(
         f"{{entries: [{{principal: '{ML}', groups: [b, a], policies: "
         "[{name: AmazonEKSViewPolicy}, {name: AmazonEKSEditPolicy, namespaces: [training]}]}]}"
     )
-    (entry,) = of_type(record, text, ENTRY)
+    (entry,) = of_type(record_cloud, text, ENTRY)
     assert entry["principalArn"] == ML
     assert entry["type"] == "STANDARD"
     assert entry["kubernetesGroups"] == ["a", "b"]
-    found = {p["policyArn"]: p["accessScope"] for p in of_type(record, text, POLICY)}
+    found = {p["policyArn"]: p["accessScope"] for p in of_type(record_cloud, text, POLICY)}
     beginning = "arn:aws:eks::aws:cluster-access-policy"
     assert found == {
         f"{beginning}/AmazonEKSEditPolicy": {"type": "namespace", "namespaces": ["training"]},
@@ -62,12 +62,12 @@ def test_an_entry_has_its_groups_and_each_policy_its_scope(record: Record) -> No
     }
 
 
-def test_resources_have_the_same_names_wherever_an_entry_stands(record: Record) -> None:
+def test_resources_have_the_same_names_wherever_an_entry_stands(record_cloud: Record) -> None:
     entries = [f"{{principal: '{arn}', {ALL}}}" for arn in (ML, ADMIN)]
     names = [
         {
             e["resource"]
-            for e in of_type(record, written(f"{{entries: [{', '.join(some)}]}}"), ENTRY)
+            for e in of_type(record_cloud, written(f"{{entries: [{', '.join(some)}]}}"), ENTRY)
         }
         for some in (entries, entries[::-1])
     ]
@@ -75,29 +75,33 @@ def test_resources_have_the_same_names_wherever_an_entry_stands(record: Record) 
     assert len(names[0]) == 2
 
 
-def test_without_groups_none_are_stated_so_that_those_of_before_go(record: Record) -> None:
-    (entry,) = of_type(record, written(f"{{entries: [{{principal: '{ML}', {ALL}}}]}}"), ENTRY)
+def test_without_groups_none_are_stated_so_that_those_of_before_go(record_cloud: Record) -> None:
+    (entry,) = of_type(record_cloud, written(f"{{entries: [{{principal: '{ML}', {ALL}}}]}}"), ENTRY)
     assert entry["kubernetesGroups"] == []
 
 
 @pytest.mark.parametrize(
     ("region", "partition"), [("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")]
 )
-def test_policies_are_those_of_the_partition(record: Record, region: str, partition: str) -> None:
+def test_policies_are_those_of_the_partition(
+    record_cloud: Record, region: str, partition: str
+) -> None:
     arn = ML.replace("arn:aws:", f"arn:{partition}:")
     text = written(f"{{entries: [{{principal: '{arn}', {ALL}}}]}}", region=region)
-    (policy,) = of_type(record, text, POLICY)
+    (policy,) = of_type(record_cloud, text, POLICY)
     assert policy["policyArn"] == (
         f"arn:{partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     )
 
 
-def test_the_creator_administers_the_cluster_unless_the_file_says_otherwise(record: Record) -> None:
+def test_the_creator_administers_the_cluster_unless_the_file_says_otherwise(
+    record_cloud: Record,
+) -> None:
     for access, expected in (
         ("{}", True),
         (f"{{creator_admin: false, entries: [{{principal: '{ADMIN}', {ALL}}}]}}", False),
     ):
-        (cluster,) = of_type(record, written(access), "cluster:Cluster")
+        (cluster,) = of_type(record_cloud, written(access), "cluster:Cluster")
         config = cluster["accessConfig"]
         assert config["bootstrapClusterCreatorAdminPermissions"] is expected
         assert config["authenticationMode"] == "API_AND_CONFIG_MAP"
@@ -165,12 +169,12 @@ def test_what_eks_would_refuse_is_refused(
 
 
 def test_an_existing_cluster_gets_entries_and_keeps_its_own(
-    broken: Callable[[str], str], record: Record
+    broken: Callable[[str], str], record_cloud: Record
 ) -> None:
     existing = ", existing: true"
     text = written(f"{{entries: [{{principal: '{ML}', {ALL}}}]}}", existing)
-    assert len(of_type(record, text, ENTRY)) == 1
-    assert not of_type(record, text, "addon:Addon")
+    assert len(of_type(record_cloud, text, ENTRY)) == 1
+    assert not of_type(record_cloud, text, "addon:Addon")
     refused = broken(written("{creator_admin: false}", existing))
     assert "creator_admin: the cluster exists already" in refused
 

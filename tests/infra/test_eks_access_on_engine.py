@@ -65,6 +65,7 @@ def access(engine: CloudEngine) -> dict[str, tuple[list[str], dict[str, list[str
     return found
 
 
+@pytest.mark.long("what EKS is asked for: tests/infra/test_eks_access.py")
 def test_entries_come_change_and_go_in_place_while_nodes_stay(engine: CloudEngine) -> None:
     settles(engine, fleet(entry("ml", ADMIN, groups=("ml",)), entry("ops", groups=("ops",))))
     creators = {"rehearsal": ([], {"AmazonEKSClusterAdminPolicy": []})}

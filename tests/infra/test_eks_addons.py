@@ -21,10 +21,10 @@ node_pools:
 """
 
 
-def made(record: Record, addons: str) -> dict[str, dict[str, Any]]:
+def made(record_cloud: Record, addons: str) -> dict[str, dict[str, Any]]:
     return {
         m.inputs["addonName"]: dict(m.inputs)
-        for m in record("test", fleet=FLEET.format(addons=addons))
+        for m in record_cloud("test", fleet=FLEET.format(addons=addons))
         if m.type == "aws:eks/addon:Addon"
     }
 
@@ -34,16 +34,16 @@ def notes(addons: str) -> tuple[str, ...]:
     return plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw)))
 
 
-def test_what_is_not_stated_is_not_asked_for(record: Record) -> None:
-    found = made(record, "{}")
+def test_what_is_not_stated_is_not_asked_for(record_cloud: Record) -> None:
+    found = made(record_cloud, "{}")
     assert set(found) == {"coredns", "kube-proxy", "vpc-cni"}
     assert not [a for a in found.values() if "addonVersion" in a]
     assert [n for n, a in found.items() if "configurationValues" in a] == ["vpc-cni"]
 
 
-def test_version_and_settings_are_those_of_the_file(record: Record) -> None:
+def test_version_and_settings_are_those_of_the_file(record_cloud: Record) -> None:
     found = made(
-        record,
+        record_cloud,
         "{kube-proxy: {version: v1.35.0-eksbuild.2}, coredns: {settings: {replicaCount: 3}}, "
         "vpc-cni: {settings: {env: {ENABLE_PREFIX_DELEGATION: 'true'}}}, "
         "eks-pod-identity-agent: {}, eks-node-monitoring-agent: {settings: {}}}",
@@ -94,10 +94,10 @@ def test_what_contradicts_is_refused(broken: Callable[[str], str], addons: str, 
     assert "1 problem," in refused
 
 
-def role_of(record: Record, region: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
+def role_of(record_cloud: Record, region: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
     """Trust policy, attached policy and add-on of the EBS driver."""
     fleet = FLEET.format(addons="{aws-ebs-csi-driver: {}}").replace("us-west-2", region)
-    found = record("test", fleet=fleet)
+    found = record_cloud("test", fleet=fleet)
     (trust,) = (m.inputs["assumeRolePolicy"] for m in found if m.name == "eks-ebs-csi")
     (attached,) = (m.inputs["policyArn"] for m in found if m.name.startswith("eks-ebs-csi-"))
     (addon,) = (m.inputs for m in found if m.inputs.get("addonName") == "aws-ebs-csi-driver")
@@ -109,9 +109,9 @@ def role_of(record: Record, region: str) -> tuple[dict[str, Any], str, dict[str,
     [("us-west-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
 )
 def test_the_ebs_driver_gets_its_role_by_pod_identity(
-    record: Record, region: str, partition: str
+    record_cloud: Record, region: str, partition: str
 ) -> None:
-    trust, attached, addon = role_of(record, region)
+    trust, attached, addon = role_of(record_cloud, region)
     (statement,) = trust["Statement"]
     assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
     assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
@@ -122,11 +122,11 @@ def test_the_ebs_driver_gets_its_role_by_pod_identity(
 
 
 def test_the_agent_comes_with_what_needs_it_and_is_pinned_where_the_file_says_so(
-    record: Record,
+    record_cloud: Record,
 ) -> None:
-    assert "eks-pod-identity-agent" in made(record, "{aws-ebs-csi-driver: {}}")
+    assert "eks-pod-identity-agent" in made(record_cloud, "{aws-ebs-csi-driver: {}}")
     pinned = "{aws-ebs-csi-driver: {}, eks-pod-identity-agent: {version: v1.3.8-eksbuild.2}}"
-    agent = made(record, pinned)["eks-pod-identity-agent"]
+    agent = made(record_cloud, pinned)["eks-pod-identity-agent"]
     assert agent["addonVersion"] == "v1.3.8-eksbuild.2"
     assert "podIdentityAssociations" not in agent
     (note,) = (n for n in notes("{aws-ebs-csi-driver: {}}") if "IAM role" in n)
@@ -139,11 +139,13 @@ def test_repair_of_gpus_needs_the_node_monitoring_agent() -> None:
     assert notes("{eks-node-monitoring-agent: {}}") == ()
 
 
-def test_an_existing_cluster_keeps_its_own(broken: Callable[[str], str], record: Record) -> None:
+def test_an_existing_cluster_keeps_its_own(
+    broken: Callable[[str], str], record_cloud: Record
+) -> None:
     existing = FLEET.replace(", version: '1.35'", ", existing: true")
     assert "cluster.addons: the cluster exists already" in broken(existing.format(addons="{}"))
     fleet = existing.replace(", addons: {addons}", "").format()
-    assert not [m for m in record("x", fleet=fleet) if m.type == "aws:eks/addon:Addon"]
+    assert not [m for m in record_cloud("x", fleet=fleet) if m.type == "aws:eks/addon:Addon"]
     raw = yaml.safe_load(fleet)
     (note,) = plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw)))
     assert "the cluster must have the add-on eks-node-monitoring-agent" in note

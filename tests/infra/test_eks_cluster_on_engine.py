@@ -45,6 +45,7 @@ def addon(engine: CloudEngine, name: str) -> tuple[str, Any]:
     return found["addonVersion"], json.loads(found.get("configurationValues", "null"))
 
 
+@pytest.mark.long("what EKS is asked for: tests/infra/test_eks_addons.py")
 def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEngine) -> None:
     settles(engine, fleet())
     nodes = engine.provider_ids("c", "a")
@@ -114,6 +115,7 @@ def key_of(engine: CloudEngine) -> list[str]:
     return [one["provider"]["keyArn"] for one in cluster.get("encryptionConfig", [])]
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_a_cluster_gets_a_key_of_secrets_once_and_another_key_is_another_cluster(
     engine: CloudEngine,
 ) -> None:

@@ -26,14 +26,14 @@ def written(machine: str, pool: str = "", cluster: str = PRIVATE) -> str:
     return FLEET.format(machine=machine, pool=pool and f", {pool}", cluster=cluster)
 
 
-def made(record: Record, text: str, kind: str) -> list[Mapping[str, Any]]:
-    found = record("test", fleet=text)
+def made(record_cloud: Record, text: str, kind: str) -> list[Mapping[str, Any]]:
+    found = record_cloud("test", fleet=text)
     return [m.inputs for m in found if m.type.endswith(kind) and m.name == "eks-a"]
 
 
-def interfaces(record: Record, text: str) -> list[tuple[int, int, str]]:
+def interfaces(record_cloud: Record, text: str) -> list[tuple[int, int, str]]:
     """Network card, device index and kind of each."""
-    (template,) = made(record, text, ":LaunchTemplate")
+    (template,) = made(record_cloud, text, ":LaunchTemplate")
     return [
         (i["networkCardIndex"], i["deviceIndex"], i["interfaceType"])
         for i in template["networkInterfaces"]
@@ -51,34 +51,36 @@ def interfaces(record: Record, text: str) -> list[tuple[int, int, str]]:
     ],
 )
 def test_each_efa_has_a_network_card_beside_the_nodes_own_interface(
-    record: Record, machine: str, cards: range
+    record_cloud: Record, machine: str, cards: range
 ) -> None:
-    own, *efas = interfaces(record, written(machine))
+    own, *efas = interfaces(record_cloud, written(machine))
     assert own == (0, 0, "interface")
     assert efas == [(card, 1 if card == 0 else 0, "efa-only") for card in cards]
 
 
-def test_a_single_efa_is_the_nodes_own_interface_in_a_public_subnet_too(record: Record) -> None:
-    assert interfaces(record, written("g6.8xlarge", cluster="")) == [(0, 0, "efa")]
+def test_a_single_efa_is_the_nodes_own_interface_in_a_public_subnet_too(
+    record_cloud: Record,
+) -> None:
+    assert interfaces(record_cloud, written("g6.8xlarge", cluster="")) == [(0, 0, "efa")]
 
 
 def test_every_interface_is_in_the_clusters_security_group_and_goes_with_its_node(
-    record: Record,
+    record_cloud: Record,
 ) -> None:
     """EKS gives a node that group by itself only where its template names no interfaces."""
-    (template,) = made(record, written("p4d.24xlarge"), ":LaunchTemplate")
+    (template,) = made(record_cloud, written("p4d.24xlarge"), ":LaunchTemplate")
     for interface in template["networkInterfaces"]:
         assert interface["securityGroups"] == ["sg-eks"]
         assert interface["deleteOnTermination"] == "true"
         assert "subnetId" not in interface, "EKS refuses it in a node group's template"
     assert "vpcSecurityGroupIds" not in template
-    (group,) = made(record, written("p4d.24xlarge"), ":NodeGroup")
+    (group,) = made(record_cloud, written("p4d.24xlarge"), ":NodeGroup")
     assert group["launchTemplate"]["id"] == "eks-a-id"
 
 
-def test_without_efa_a_template_names_no_interface(record: Record) -> None:
+def test_without_efa_a_template_names_no_interface(record_cloud: Record) -> None:
     text = written("p4d.24xlarge", "instance_metadata: {}").replace("efa: true", "efa: false")
-    (template,) = made(record, text, ":LaunchTemplate")
+    (template,) = made(record_cloud, text, ":LaunchTemplate")
     assert "networkInterfaces" not in template
 
 

@@ -25,8 +25,8 @@ node_pools:
 Record = Callable[..., list[Made]]
 
 
-def made(record: Record, pool: str, kind: str) -> list[Mapping[str, Any]]:
-    found = record("test", fleet=FLEET.format(pool=pool))
+def made(record_cloud: Record, pool: str, kind: str) -> list[Mapping[str, Any]]:
+    found = record_cloud("test", fleet=FLEET.format(pool=pool))
     return [m.inputs for m in found if m.type.endswith(kind) and m.name == "eks-a"]
 
 
@@ -42,11 +42,11 @@ def made(record: Record, pool: str, kind: str) -> list[Mapping[str, Any]]:
     ],
 )
 def test_a_pool_that_needs_none_keeps_the_group_without_a_template(
-    record: Record, pool: str
+    record_cloud: Record, pool: str
 ) -> None:
     """A template cannot be added to a node group: an upgrade of slicewright would replace it."""
-    assert not made(record, pool, ":LaunchTemplate")
-    (group,) = made(record, pool, ":NodeGroup")
+    assert not made(record_cloud, pool, ":LaunchTemplate")
+    (group,) = made(record_cloud, pool, ":NodeGroup")
     assert "launchTemplate" not in group
     assert group["diskSize"] in (100, 300)
 
@@ -61,10 +61,10 @@ def test_a_pool_that_needs_none_keeps_the_group_without_a_template(
         "instance_tags: {team: ml}",
     ],
 )
-def test_a_pool_with_a_template_states_its_disk_there_only(record: Record, pool: str) -> None:
+def test_a_pool_with_a_template_states_its_disk_there_only(record_cloud: Record, pool: str) -> None:
     """EKS refuses a disk size beside a launch template."""
-    (template,) = made(record, pool, ":LaunchTemplate")
-    (group,) = made(record, pool, ":NodeGroup")
+    (template,) = made(record_cloud, pool, ":LaunchTemplate")
+    (group,) = made(record_cloud, pool, ":NodeGroup")
     assert group["launchTemplate"] == {"id": "eks-a-id", "version": "1"}
     assert "diskSize" not in group
     (disk,) = template["blockDeviceMappings"]
@@ -79,26 +79,26 @@ def test_a_pool_with_a_template_states_its_disk_there_only(record: Record, pool:
     }
 
 
-def test_an_unencrypted_disk_and_more_hops_are_possible(record: Record) -> None:
+def test_an_unencrypted_disk_and_more_hops_are_possible(record_cloud: Record) -> None:
     pool = "disk: {encrypted: false, size_gb: 500}, instance_metadata: {hop_limit: 2}"
-    (template,) = made(record, pool, ":LaunchTemplate")
+    (template,) = made(record_cloud, pool, ":LaunchTemplate")
     (disk,) = template["blockDeviceMappings"]
     assert (disk["ebs"]["encrypted"], disk["ebs"]["volumeSize"]) == ("false", 500)
     assert template["metadataOptions"]["httpPutResponseHopLimit"] == 2
 
 
-def test_tags_of_instances_are_on_their_disks_too(record: Record) -> None:
-    (template,) = made(record, "instance_tags: {team: ml}", ":LaunchTemplate")
+def test_tags_of_instances_are_on_their_disks_too(record_cloud: Record) -> None:
+    (template,) = made(record_cloud, "instance_tags: {team: ml}", ":LaunchTemplate")
     assert template["tagSpecifications"] == [
         {"resourceType": "instance", "tags": {"team": "ml"}},
         {"resourceType": "volume", "tags": {"team": "ml"}},
     ]
-    (template,) = made(record, "instance_metadata: {}", ":LaunchTemplate")
+    (template,) = made(record_cloud, "instance_metadata: {}", ":LaunchTemplate")
     assert "tagSpecifications" not in template
 
 
-def test_the_user_data_is_one_node_config_that_nodeadm_reads(record: Record) -> None:
-    (template,) = made(record, "instance_store: raid0", ":LaunchTemplate")
+def test_the_user_data_is_one_node_config_that_nodeadm_reads(record_cloud: Record) -> None:
+    (template,) = made(record_cloud, "instance_store: raid0", ":LaunchTemplate")
     message = email.message_from_bytes(base64.b64decode(template["userData"], validate=True))
     assert message.get_content_type() == "multipart/mixed"
     assert not message.defects
@@ -112,8 +112,8 @@ def test_the_user_data_is_one_node_config_that_nodeadm_reads(record: Record) -> 
     assert node_config({"UserData": template["userData"]}).local_storage == "RAID0"
 
 
-def test_without_anything_for_nodeadm_there_is_no_user_data(record: Record) -> None:
-    (template,) = made(record, "instance_metadata: {}", ":LaunchTemplate")
+def test_without_anything_for_nodeadm_there_is_no_user_data(record_cloud: Record) -> None:
+    (template,) = made(record_cloud, "instance_metadata: {}", ":LaunchTemplate")
     assert "userData" not in template
 
 
@@ -136,24 +136,24 @@ GROUP = "arn:aws:resource-groups:us-west-2:111122223333:group/gpus"
     ],
 )
 def test_a_reservation_is_targeted_by_the_template(
-    record: Record, capacity: str, specification: Mapping[str, Any]
+    record_cloud: Record, capacity: str, specification: Mapping[str, Any]
 ) -> None:
-    (template,) = made(record, f"capacity: {capacity}", ":LaunchTemplate")
+    (template,) = made(record_cloud, f"capacity: {capacity}", ":LaunchTemplate")
     assert template["capacityReservationSpecification"] == specification
     assert {"instanceType", "instanceMarketOptions"}.isdisjoint(template)
-    (group,) = made(record, f"capacity: {capacity}", ":NodeGroup")
+    (group,) = made(record_cloud, f"capacity: {capacity}", ":NodeGroup")
     assert (group["capacityType"], group["instanceTypes"]) == ("ON_DEMAND", ["p4d.24xlarge"])
 
 
-def test_a_capacity_block_has_its_machine_type_in_the_template_only(record: Record) -> None:
+def test_a_capacity_block_has_its_machine_type_in_the_template_only(record_cloud: Record) -> None:
     pool = f"capacity: {{mode: capacity-block, reservation: {CR}}}"
-    (template,) = made(record, pool, ":LaunchTemplate")
+    (template,) = made(record_cloud, pool, ":LaunchTemplate")
     assert template["instanceType"] == "p4d.24xlarge"
     assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
     assert template["capacityReservationSpecification"] == {
         "capacityReservationTarget": {"capacityReservationId": CR}
     }
-    (group,) = made(record, pool, ":NodeGroup")
+    (group,) = made(record_cloud, pool, ":NodeGroup")
     assert group["capacityType"] == "CAPACITY_BLOCK"
     assert "instanceTypes" not in group
 

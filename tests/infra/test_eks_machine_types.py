@@ -23,11 +23,11 @@ def fleet(others: str, first: str = "g6.xlarge", more: str = "") -> str:
     return FLEET.format(first=first, others=others, more=more and f", {more}")
 
 
-def test_the_group_has_all_types_in_their_order(record: Callable[..., list[Made]]) -> None:
+def test_the_group_has_all_types_in_their_order(record_cloud: Callable[..., list[Made]]) -> None:
     written = fleet("[g6.4xlarge, g6.2xlarge]", more="capacity: spot")
     (group,) = (
         m.inputs
-        for m in record("test", fleet=written)
+        for m in record_cloud("test", fleet=written)
         if m.type.endswith(":NodeGroup") and m.name == "eks-a"
     )
     assert group["instanceTypes"] == ["g6.xlarge", "g6.4xlarge", "g6.2xlarge"]

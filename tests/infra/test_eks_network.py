@@ -53,8 +53,8 @@ def test_a_wrong_network_is_refused(broken: Callable[[str], str], network: str, 
     assert "1 problem," in refused
 
 
-def test_nodes_behind_nat_gateways_are_in_private_subnets(record: Callable[..., Any]) -> None:
-    made = record("x", fleet=FLEET.format(network="private", more=""))
+def test_nodes_behind_nat_gateways_are_in_private_subnets(record_cloud: Callable[..., Any]) -> None:
+    made = record_cloud("x", fleet=FLEET.format(network="private", more=""))
     groups = [m.inputs["subnetIds"] for m in made if m.type.endswith(":NodeGroup")]
     assert sorted(groups) == [
         ["eks-us-west-2a-private-id", "eks-us-west-2b-private-id"],
@@ -132,14 +132,14 @@ def test_what_a_private_endpoint_and_logs_mean_is_noted() -> None:
 KEY = "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
-def test_the_key_of_secrets_is_given_to_the_cluster(record: Callable[..., Any]) -> None:
-    made = record("x", fleet=FLEET.format(network="public", more=f", secrets_key: '{KEY}'"))
+def test_the_key_of_secrets_is_given_to_the_cluster(record_cloud: Callable[..., Any]) -> None:
+    made = record_cloud("x", fleet=FLEET.format(network="public", more=f", secrets_key: '{KEY}'"))
     (cluster,) = (m.inputs for m in made if m.type == "aws:eks/cluster:Cluster")
     config = {"provider": {"keyArn": KEY}, "resources": ["secrets"]}
     assert cluster["encryptionConfig"] == config
     (note,) = plan.notes(planned("public", f", secrets_key: '{KEY}'"))
     assert "when its secrets_key is deleted, nothing brings the cluster back" in note
-    without = record("x", fleet=FLEET.format(network="public", more=""))
+    without = record_cloud("x", fleet=FLEET.format(network="public", more=""))
     (cluster,) = (m.inputs for m in without if m.type == "aws:eks/cluster:Cluster")
     assert "encryptionConfig" not in cluster
 
@@ -169,10 +169,10 @@ node_pools:
 
 
 def test_in_a_cluster_that_exists_everything_is_deleted_by_itself(
-    record: Callable[..., Any],
+    record_cloud: Callable[..., Any],
 ) -> None:
     """Not with the cluster, which stays; and the cluster is read, not made."""
-    made = record("x", fleet=EXISTING.format(more=""))
+    made = record_cloud("x", fleet=EXISTING.format(more=""))
     (cluster,) = (m for m in made if m.type == "aws:eks/cluster:Cluster")
     assert cluster.read == "c"
     assert not [m for m in made if m.type in ("aws:eks/addon:Addon", "aws:ec2/vpc:Vpc")]

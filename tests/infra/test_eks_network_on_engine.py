@@ -75,6 +75,7 @@ def test_the_whole_life_of_private_nodes_behind_one_nat_gateway_then_one_per_zon
     assert engine.cloud.inventory() == {}
 
 
+@pytest.mark.long("private nodes, from beginning to end: tests/infra/test_eks_network_on_engine.py")
 def test_nodes_become_private_and_public_again_while_the_cluster_stays(engine: CloudEngine) -> None:
     succeeds(engine, fleet())
     private = engine.up(fleet("private"))
@@ -113,6 +114,7 @@ def test_subnets_that_exist_are_used_and_stay_as_they_are(engine: CloudEngine) -
     assert account.seen() == account.before
 
 
+@pytest.mark.long("subnets that exist: tests/infra/test_eks_network_on_engine.py")
 def test_a_cluster_of_its_own_vpc_moves_to_one_that_exists_and_back(engine: CloudEngine) -> None:
     account = ExistingVpc(engine)
     succeeds(engine, fleet())
@@ -148,6 +150,7 @@ def test_subnets_that_do_not_fit_are_refused_before_anything_is_made(engine: Clo
     assert "The subnet ID 'subnet-0123456789abcdef0' does not exist" in missing.output
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_endpoint_and_logs_change_in_place_and_back_to_what_they_were(engine: CloudEngine) -> None:
     def of(**more: Any) -> dict[str, Any]:
         asked = fleet()

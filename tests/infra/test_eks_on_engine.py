@@ -71,6 +71,7 @@ def test_other_zones_of_the_cluster_are_another_cluster_and_shown_before(
     assert drift.code == 0, drift.output
 
 
+@pytest.mark.long("a live count that is kept: tests/infra/test_eks_autoscaler_on_engine.py")
 def test_the_autoscalers_count_is_kept_whatever_changes(engine: CloudEngine) -> None:
     """At 3 nodes, where the state says 1: first nothing changes, then labels, then the limits."""
 
@@ -131,6 +132,7 @@ def test_the_nodes_rise_with_the_cluster_and_after_it(engine: CloudEngine) -> No
     assert again.code == 0, again.output
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
     engine: CloudEngine,
 ) -> None:
@@ -177,6 +179,7 @@ def test_a_launch_template_replaces_the_pool_once_and_then_rolls_its_nodes(
     }
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_updates_and_repair_change_in_place_and_repair_is_turned_off_by_its_key(
     engine: CloudEngine,
 ) -> None:

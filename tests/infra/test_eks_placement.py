@@ -25,8 +25,8 @@ def written(pool: str = "") -> str:
     return FLEET.format(pool=pool and f", {pool}")
 
 
-def test_a_pool_has_a_group_of_its_own_in_its_launch_template(record: Record) -> None:
-    made = record("test", fleet=written("efa: true, zones: [us-west-2b]"))
+def test_a_pool_has_a_group_of_its_own_in_its_launch_template(record_cloud: Record) -> None:
+    made = record_cloud("test", fleet=written("efa: true, zones: [us-west-2b]"))
     (group,) = (m for m in made if m.type == "aws:ec2/placementGroup:PlacementGroup")
     assert (group.name, group.inputs["strategy"]) == ("eks-a", "cluster")
     assert group.inputs["tags"]["Name"] == "c"

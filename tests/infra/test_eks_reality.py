@@ -25,7 +25,7 @@ node_pools:
 
 
 def made(
-    record: Callable[..., Any],
+    record_cloud: Callable[..., Any],
     kind: str,
     name: str = "",
     *,
@@ -37,7 +37,7 @@ def made(
 ) -> Mapping[str, Any]:
     zones = zones or f"{region}a, {region}b"
     asked = {"region": region, "zones": zones, "nodes": nodes, "pool_zone": pool_zone}
-    resources = record("x", fleet=FLEET.format(**asked), node_groups=live)
+    resources = record_cloud("x", fleet=FLEET.format(**asked), node_groups=live)
     (found,) = (m.inputs for m in resources if m.type.endswith(kind) and m.name.endswith(name))
     return dict(found)
 
@@ -52,35 +52,39 @@ def made(
     ],
 )
 def test_the_limits_of_an_autoscaled_pool_are_sent_with_the_live_count(
-    record: Callable[..., Any], nodes: str, desired: int
+    record_cloud: Callable[..., Any], nodes: str, desired: int
 ) -> None:
     """EKS refuses a minimum above the desired size (terraform-aws-modules/terraform-aws-eks #3683),
     and ends nodes for a smaller one than there are.
     """
     live = {"a": {"minSize": 1, "desiredSize": 3, "maxSize": 4}}
-    sent = made(record, ":NodeGroup", "-a", nodes=nodes, live=live)["scalingConfig"]
+    sent = made(record_cloud, ":NodeGroup", "-a", nodes=nodes, live=live)["scalingConfig"]
     check_scaling(sent)
     assert sent["desiredSize"] == desired
 
 
-def test_a_new_autoscaled_pool_starts_with_the_fewest(record: Callable[..., Any]) -> None:
-    sent = made(record, ":NodeGroup", "-a", nodes="{min: 0, max: 4}")["scalingConfig"]
+def test_a_new_autoscaled_pool_starts_with_the_fewest(record_cloud: Callable[..., Any]) -> None:
+    sent = made(record_cloud, ":NodeGroup", "-a", nodes="{min: 0, max: 4}")["scalingConfig"]
     assert sent == {"minSize": 0, "desiredSize": 0, "maxSize": 4}
 
 
 @pytest.mark.parametrize("group", ["-a", "-system"])
-def test_node_groups_rise_with_their_cluster(record: Callable[..., Any], group: str) -> None:
-    assert made(record, ":NodeGroup", group)["version"] == "1.35"
+def test_node_groups_rise_with_their_cluster(record_cloud: Callable[..., Any], group: str) -> None:
+    assert made(record_cloud, ":NodeGroup", group)["version"] == "1.35"
 
 
-def test_another_zone_for_a_pool_leaves_the_clusters_subnets(record: Callable[..., Any]) -> None:
+def test_another_zone_for_a_pool_leaves_the_clusters_subnets(
+    record_cloud: Callable[..., Any],
+) -> None:
     """EKS takes subnets of the zones of the cluster's creation only (aws/containers-roadmap
     #2258); a pool's zone needs a subnet, not the cluster's.
     """
-    two = made(record, ":Cluster")["vpcConfig"]["subnetIds"]
+    two = made(record_cloud, ":Cluster")["vpcConfig"]["subnetIds"]
     assert two == ["eks-us-west-2a-id", "eks-us-west-2b-id"]
-    assert made(record, ":Cluster", pool_zone="c")["vpcConfig"]["subnetIds"] == two
-    assert made(record, ":NodeGroup", "-a", pool_zone="c")["subnetIds"] == ["eks-us-west-2c-id"]
+    assert made(record_cloud, ":Cluster", pool_zone="c")["vpcConfig"]["subnetIds"] == two
+    assert made(record_cloud, ":NodeGroup", "-a", pool_zone="c")["subnetIds"] == [
+        "eks-us-west-2c-id"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,21 +96,25 @@ def test_another_zone_for_a_pool_leaves_the_clusters_subnets(record: Callable[..
     ],
 )
 def test_policies_and_principals_are_of_the_regions_partition(
-    record: Callable[..., Any], region: str, partition: str, principal: str
+    record_cloud: Callable[..., Any], region: str, partition: str, principal: str
 ) -> None:
-    attachment = made(record, ":RolePolicyAttachment", "AmazonEKSClusterPolicy", region=region)
+    attachment = made(
+        record_cloud, ":RolePolicyAttachment", "AmazonEKSClusterPolicy", region=region
+    )
     assert attachment["policyArn"] == f"arn:{partition}:iam::aws:policy/AmazonEKSClusterPolicy"
     for role, service in (("control-plane", "eks.amazonaws.com"), ("nodes", principal)):
-        trust = json.loads(made(record, ":Role", role, region=region)["assumeRolePolicy"])
+        trust = json.loads(made(record_cloud, ":Role", role, region=region)["assumeRolePolicy"])
         assert trust["Statement"][0]["Principal"] == {"Service": service}
 
 
-def test_zones_can_be_given_by_their_ids(record: Callable[..., Any]) -> None:
+def test_zones_can_be_given_by_their_ids(record_cloud: Callable[..., Any]) -> None:
     """A zone's letter means another zone in another account: p4d is in euw1-az2, which is
     eu-west-1a in some accounts only.
     """
     fleet = _by_id("[euw1-az2, euw1-az3]", "[euw1-az2]")
-    subnets = [m.inputs for m in record("ids", fleet=fleet) if m.type == "aws:ec2/subnet:Subnet"]
+    subnets = [
+        m.inputs for m in record_cloud("ids", fleet=fleet) if m.type == "aws:ec2/subnet:Subnet"
+    ]
     assert {s["availabilityZoneId"] for s in subnets} == {"euw1-az2", "euw1-az3"}
     assert not any("availabilityZone" in s for s in subnets)
 

@@ -27,10 +27,10 @@ def notes(pool: str) -> str:
     return "\n".join(plan.notes(plan.read(json.dumps(raw), spec.Source("test", raw))))
 
 
-def group(record: Callable[..., list[Made]], pool: str) -> Mapping[str, Any]:
+def group(record_cloud: Callable[..., list[Made]], pool: str) -> Mapping[str, Any]:
     (found,) = (
         m.inputs
-        for m in record("test", fleet=FLEET.format(pool=pool))
+        for m in record_cloud("test", fleet=FLEET.format(pool=pool))
         if m.type.endswith(":NodeGroup") and m.name == "eks-a"
     )
     return found
@@ -54,20 +54,20 @@ def group(record: Callable[..., list[Made]], pool: str) -> Mapping[str, Any]:
     ],
 )
 def test_nodes_are_recreated_as_many_at_a_time_as_is_written(
-    record: Callable[..., list[Made]], pool: str, config: dict[str, Any]
+    record_cloud: Callable[..., list[Made]], pool: str, config: dict[str, Any]
 ) -> None:
-    found = group(record, pool)
+    found = group(record_cloud, pool)
     assert found["updateConfig"] == config
     check_update_config(found["updateConfig"])
     assert "nodeRepairConfig" not in found
 
 
-def test_repair_is_sent_only_where_it_is_stated(record: Callable[..., list[Made]]) -> None:
-    found = group(record, "repair: {}")["nodeRepairConfig"]
+def test_repair_is_sent_only_where_it_is_stated(record_cloud: Callable[..., list[Made]]) -> None:
+    found = group(record_cloud, "repair: {}")["nodeRepairConfig"]
     assert found == {"enabled": True}
-    assert group(record, "repair: {enabled: false}")["nodeRepairConfig"] == {"enabled": False}
+    assert group(record_cloud, "repair: {enabled: false}")["nodeRepairConfig"] == {"enabled": False}
     full = group(
-        record, f"repair: {{max_unhealthy_percent: 20, max_parallel: 1, rules: [{RULE}]}}"
+        record_cloud, f"repair: {{max_unhealthy_percent: 20, max_parallel: 1, rules: [{RULE}]}}"
     )["nodeRepairConfig"]
     check_repair_config(full)
     assert full == {

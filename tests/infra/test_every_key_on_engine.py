@@ -19,6 +19,10 @@ from tests.infra.google_project import let_gke_make_networks
 from tests.infra.test_plan_change_keys import ROWS, Row, planned, written
 from tests.rights_used import not_allowed
 
+pytestmark = pytest.mark.long(
+    "the same in the clouds without the engine: tests/infra/test_changes_in_clouds.py"
+)
+
 OF_POOL = {"gke": "cloud.google.com/gke-nodepool", "eks": "eks.amazonaws.com/nodegroup"}
 WHERE: Mapping[str, dict[str, Any]] = {
     "gke": {},

@@ -103,7 +103,7 @@ def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
     assert forgotten_layouts(uniform.pools[0], names, None, None) is None
 
 
-def test_of_a_layout_that_nobody_has_written_down_the_name_is_said(tmp_path: Path) -> None:
+def test_a_layout_that_is_not_written_down_is_shown_by_its_name(tmp_path: Path) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
     name = f"{before.name}-0123abcd"
     status = {"nodes": {"total": 1}, "layout": name}

@@ -35,9 +35,9 @@ def refusal(**pool: Any) -> str:
     return str(refused.value)
 
 
-def sent(record: Record, **pool: Any) -> dict[str, Any]:
+def sent(record_cloud: Record, **pool: Any) -> dict[str, Any]:
     """The GPU pool that the cloud is asked for."""
-    made = record("x", fleet=yaml.safe_dump(fleet(**pool)))
+    made = record_cloud("x", fleet=yaml.safe_dump(fleet(**pool)))
     (found,) = (m for m in made if m.type.endswith(":NodePool") and m.name.endswith("-a"))
     return dict(found.inputs)
 
@@ -78,9 +78,11 @@ def reservation(**keys: Any) -> dict[str, Any]:
     ],
 )
 def test_the_affinity_to_reservations_follows_from_the_capacity(
-    record: Record, capacity: Any, affinity: Any
+    record_cloud: Record, capacity: Any, affinity: Any
 ) -> None:
-    assert sent(record, capacity=capacity)["nodeConfig"].get("reservationAffinity") == affinity
+    assert (
+        sent(record_cloud, capacity=capacity)["nodeConfig"].get("reservationAffinity") == affinity
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,9 @@ EMPTY = {"min": 0, "max": 2}
     ],
 )
 def test_machines_that_come_later_are_asked_for_without_reservations_and_nodes(
-    record: Record, capacity: Any, flex_start: Any, queued: Any, run_time: Any
+    record_cloud: Record, capacity: Any, flex_start: Any, queued: Any, run_time: Any
 ) -> None:
-    pool = sent(record, capacity=capacity, nodes=EMPTY)
+    pool = sent(record_cloud, capacity=capacity, nodes=EMPTY)
     node = pool["nodeConfig"]
     assert node.get("flexStart") == flex_start
     assert pool.get("queuedProvisioning") == queued
@@ -145,9 +147,9 @@ def test_machines_that_come_later_are_asked_for_without_reservations_and_nodes(
 
 
 @pytest.mark.parametrize("mode", ["on-demand", "spot"])
-def test_other_machines_may_be_limited_in_time_too(record: Record, mode: str) -> None:
+def test_other_machines_may_be_limited_in_time_too(record_cloud: Record, mode: str) -> None:
     capacity = {"mode": mode, "max_run_hours": 240}
-    node = sent(record, capacity=capacity)["nodeConfig"]
+    node = sent(record_cloud, capacity=capacity)["nodeConfig"]
     assert (node["maxRunDuration"], node["spot"]) == ("864000s", mode == "spot")
     assert any(
         "ends each node 240 hours" in note for note in plan.notes(planned(capacity=capacity))
@@ -223,19 +225,19 @@ def blue_green(soak: str = "3600s", **policy: Any) -> dict[str, Any]:
     ],
 )
 def test_how_nodes_are_upgraded_is_as_asked(
-    record: Record, pool: dict[str, Any], settings: dict[str, Any]
+    record_cloud: Record, pool: dict[str, Any], settings: dict[str, Any]
 ) -> None:
-    assert sent(record, **pool)["upgradeSettings"] == settings
+    assert sent(record_cloud, **pool)["upgradeSettings"] == settings
 
 
-def test_placement_and_location_policy_are_as_asked(record: Record) -> None:
-    plain = sent(record, nodes=EMPTY)
+def test_placement_and_location_policy_are_as_asked(record_cloud: Record) -> None:
+    plain = sent(record_cloud, nodes=EMPTY)
     assert "placementPolicy" not in plain
     assert "locationPolicy" not in plain["autoscaling"]
-    pool = sent(record, nodes=EMPTY, placement="compact", location_policy="ANY")
+    pool = sent(record_cloud, nodes=EMPTY, placement="compact", location_policy="ANY")
     assert pool["placementPolicy"] == {"type": "COMPACT"}
     assert pool["autoscaling"]["locationPolicy"] == "ANY"
-    named = sent(record, placement="compact", placement_policy="rack")
+    named = sent(record_cloud, placement="compact", placement_policy="rack")
     assert named["placementPolicy"] == {"type": "COMPACT", "policyName": "rack"}
 
 

@@ -34,11 +34,11 @@ def fleet(cluster: dict[str, Any] | None = None, **pool: Any) -> str:
 
 
 @pytest.fixture
-def pools(record: Callable[..., list[Made]]) -> Callable[[str], dict[str, dict[str, Any]]]:
+def pools(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str, dict[str, Any]]]:
     """The node pools that are asked for, by name."""
 
     def of(text: str) -> dict[str, dict[str, Any]]:
-        made = record("s0", fleet=text)
+        made = record_cloud("s0", fleet=text)
         found = [m.inputs for m in made if m.type == "gcp:container/nodePool:NodePool"]
         return {inputs["name"]: dict(inputs) for inputs in found}
 

@@ -40,11 +40,11 @@ def recurring(recurrence: str, hours: int) -> str:
 
 
 @pytest.fixture
-def policy(record: Callable[..., list[Made]]) -> Callable[[str], dict[str, Any]]:
+def policy(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str, Any]]:
     """The maintenance policy that a fleet's cluster is asked for with."""
 
     def asked(text: str) -> dict[str, Any]:
-        made = record("s0", fleet=text)
+        made = record_cloud("s0", fleet=text)
         (one,) = [m for m in made if m.type == "gcp:container/cluster:Cluster"]
         return dict(one.inputs["maintenancePolicy"])
 

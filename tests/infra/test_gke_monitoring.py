@@ -32,11 +32,13 @@ def fleet(monitoring: str | None = None, logging: str | None = None, more: str =
 
 
 @pytest.fixture
-def asked(record: Callable[..., list[Made]]) -> Callable[[str], dict[str, Any]]:
+def asked(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str, Any]]:
     """What a fleet's cluster is asked for with."""
 
     def of(text: str) -> dict[str, Any]:
-        (one,) = [m for m in record("s0", fleet=text) if m.type == "gcp:container/cluster:Cluster"]
+        (one,) = [
+            m for m in record_cloud("s0", fleet=text) if m.type == "gcp:container/cluster:Cluster"
+        ]
         return dict(one.inputs)
 
     return of

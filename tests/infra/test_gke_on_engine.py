@@ -105,6 +105,7 @@ def test_pools_whose_machines_come_later_come_up_empty_and_stay_as_asked(
     assert pools == {"system"}
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_upgrades_change_in_place_and_placement_replaces(engine: CloudEngine) -> None:
     """The provider itself would show the second, and do nothing."""
     empty = {"min": 0, "max": 2}
@@ -154,6 +155,7 @@ def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
     assert engine.cloud.inventory() == {}
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
     reached = {"dns_endpoint": True, "authorized_networks": [{"cidr": "10.0.0.0/8", "name": "vpn"}]}
@@ -189,6 +191,7 @@ def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     engine: CloudEngine,
 ) -> None:
@@ -270,6 +273,7 @@ def test_a_pool_of_arm64_machines_has_none_of_gkes_taints_for_them_and_shows_no_
     assert gone.code == 0, gone.output
 
 
+@pytest.mark.long("what GKE is asked for: tests/infra/test_gke_monitoring.py")
 def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not_stated(
     engine: CloudEngine,
 ) -> None:
@@ -311,6 +315,7 @@ def test_metrics_and_logs_change_in_place_and_are_left_to_gke_where_they_are_not
     assert gone.code == 0, gone.output
 
 
+@pytest.mark.long("what GKE is asked for: tests/infra/test_gke_maintenance.py")
 def test_maintenance_windows_change_in_place_and_show_no_difference(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
     up = engine.up(asked)
@@ -344,6 +349,7 @@ def test_maintenance_windows_change_in_place_and_show_no_difference(engine: Clou
     assert gone.code == 0, gone.output
 
 
+@pytest.mark.long("what GKE is asked for: tests/infra/test_gke_encryption.py")
 def test_a_key_of_the_disks_replaces_every_pool_and_one_of_the_secrets_changes_in_place(
     engine: CloudEngine,
 ) -> None:

@@ -161,7 +161,7 @@ def test_its_service_account_has_no_second_role() -> None:
     assert len(planned(pod_identities=[other]).cluster.pod_identities) == 1
 
 
-def test_partitions_are_told_by_an_overlay_and_whole_gpus_need_none() -> None:
+def test_partitions_need_an_overlay_and_whole_gpus_need_none() -> None:
     (cut,) = planned().pools
     overlay = values.node_overlay(cut)
     assert overlay is not None

@@ -52,7 +52,19 @@ FEW = (3,)
 """Of `make test`: four moments, two of each cloud."""
 
 
-@pytest.mark.parametrize("cloud", FLEETS)
+@pytest.mark.parametrize(
+    "cloud",
+    [
+        pytest.param(
+            "gke",
+            marks=pytest.mark.long(
+                "an engine that is killed on GKE: "
+                "tests/rehearsal/plugins/providers/gcp/test_killed_engine.py"
+            ),
+        ),
+        "eks",
+    ],
+)
 @pytest.mark.parametrize(
     "seeds",
     [

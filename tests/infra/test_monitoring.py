@@ -342,7 +342,7 @@ def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
     assert not [one for one in plan.notes(planned(asked)) if one.startswith("monitoring:")]
 
 
-def test_of_a_grafana_that_is_wrong_only_that_is_told() -> None:
+def test_of_a_wrong_grafana_only_that_is_reported() -> None:
     for wrong in (True, {"admin_secret": "No Name"}, {"admin_password": "x"}):
         said = refusal(STACK | {"grafana": wrong}, "byo")
         assert "monitoring.grafana" in said

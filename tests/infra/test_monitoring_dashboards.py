@@ -64,7 +64,7 @@ def queries(dashboard: Dashboard) -> Iterator[str]:
         yield variable.metric
 
 
-def test_names_are_told_from_labels_and_functions() -> None:
+def test_names_differ_from_labels_and_functions() -> None:
     expr = 'sum by (a, b) (rate(m:x{c="d e",f=~"g"}[5m])) / on (h) group_left () (n_total > 1e6)'
     assert asked(expr) == {"m:x", "n_total"}
 

@@ -75,9 +75,7 @@ def test_s4s_published_values_can_be_stated() -> None:  # S4-45, -46
 @pytest.mark.parametrize(
     ("target", "microseconds"), [("50us", 50), ("50ms", 50_000), ("2s", 2_000_000), ("1m", 6e7)]
 )
-def test_a_time_is_told_in_microseconds_as_triton_counts_it(
-    target: str, microseconds: float
-) -> None:
+def test_a_time_is_in_microseconds_as_triton_counts_it(target: str, microseconds: float) -> None:
     assert told(("target", target))["triggers"][0]["metadata"]["threshold"] == str(
         int(microseconds)
     )
@@ -298,7 +296,7 @@ def told_url(raw: dict[str, Any]) -> str:
     return fleet.pod_autoscaling.prometheus_url
 
 
-def test_a_managed_prometheus_that_nobody_can_ask_is_refused() -> None:
+def test_a_managed_prometheus_that_cannot_be_queried_is_refused() -> None:
     raw = stack("vllm")
     raw["monitoring"] = {"prometheus": "managed"}
     raw["workloads"] = [{k: v for k, v in raw["workloads"][0].items() if k != "replicas"}]
@@ -350,7 +348,7 @@ def test_an_oci_chart_is_one_address() -> None:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_the_program_makes_keda_and_then_what_it_is_told(
+def test_the_program_makes_keda_and_then_what_it_scales(
     existing: bool, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))

@@ -40,7 +40,15 @@ def fleet(cloud: str, pools: Pools) -> dict[str, Any]:
     return {"cloud": cloud, "cluster": {"name": "c", **where}, "node_pools": pools}
 
 
-@pytest.fixture(params=["gke", "eks"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "gke",
+            marks=pytest.mark.long("on EKS: tests/infra/test_pools_come_and_go_on_engine.py"),
+        ),
+        "eks",
+    ]
+)
 def stack(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
 ) -> Iterator[tuple[str, CloudEngine]]:

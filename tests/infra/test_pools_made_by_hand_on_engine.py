@@ -19,6 +19,10 @@ from tests.infra.google_project import make_cluster, make_network
 from tests.infra.test_every_key_on_engine import nodes_of
 from tests.infra.test_plan_change_keys import planned
 
+pytestmark = pytest.mark.long(
+    "pools that the state does not have: tests/infra/test_adoption_on_engine.py"
+)
+
 CLUSTER = f"projects/{PROJECT}/locations/us-central1/clusters/c"
 DEFAULT_ACCOUNT = "default"
 """GKE's name of Compute Engine's own service account."""

@@ -524,7 +524,9 @@ def test_pods_have_the_critical_priority_classes_and_the_quota_that_gke_wants_fo
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_by_default_nobody_may_connect_to_agents_and_controller(record: Record, stack: str) -> None:
+def test_by_default_nothing_may_connect_to_agents_and_controller(
+    record: Record, stack: str
+) -> None:
     made = record(stack)
     policy = one(made, ":NetworkPolicy")
     assert policy["metadata"]["namespace"] == "slicewright-system"

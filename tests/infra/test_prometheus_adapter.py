@@ -88,7 +88,7 @@ def test_a_change_of_a_rule_is_another_config_map_and_another_pod() -> None:
     assert volume["configMap"]["name"] == only("ConfigMap")["metadata"]["name"]
 
 
-def test_nobody_has_more_rights_than_it_takes() -> None:  # S4-32
+def test_no_role_has_more_rights_than_it_takes() -> None:  # S4-32
     """S4 bound cluster-admin to all service accounts of the cluster."""
     bound = [one for one in objects() if one["kind"].endswith("Binding")]
     roles = {one["metadata"]["name"]: one["rules"] for one in objects() if "rules" in one}
@@ -187,7 +187,7 @@ def test_the_program_makes_each_object_once_as_it_is_rendered(
     assert not any(m.inputs.get("chart") == "keda" for m in made)
 
 
-def test_keda_in_its_place_is_told_as_a_change() -> None:
+def test_keda_in_its_place_is_shown_as_a_change() -> None:
     raw = copy.deepcopy(FLEET) | {"pod_autoscaling": {"by": "keda"}}
     (change,) = plan.compare(planned(FLEET), planned(raw)).fleet
     assert change.rule.field == "pod_autoscaling"

@@ -137,7 +137,7 @@ def test_what_only_the_cloud_knows_stays_pending(kind: str, inputs: dict) -> Non
     assert found.deployment == before
 
 
-def test_what_the_cloud_has_told_is_taken_over_or_made_again() -> None:
+def test_what_the_cloud_has_answered_is_taken_over_or_made_again() -> None:
     vpc = urn("aws:ec2/vpc:Vpc")
     before = state("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
     found = recover(before, {vpc: "vpc-1"})

@@ -22,6 +22,12 @@ from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
 from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network, share
 from tests.rights_used import differences
 
+pytestmark = pytest.mark.long(
+    "the rights of S0 and of S1, in their whole runs: "
+    "tests/rehearsal/scenario/whole_run/test_gke_fleet.py and "
+    "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 BLOCK = "capacity-block"
 HOST = "net-host-1"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}

@@ -82,7 +82,7 @@ def test_an_idle_server_has_no_queue(promtool: Path, tmp_path: Path) -> None:
     assert answer(promtool, tmp_path, values.scaling_query(scaled()), series) == 0
 
 
-def test_a_server_whose_metrics_nobody_reads_has_no_answer(promtool: Path, tmp_path: Path) -> None:
+def test_a_server_whose_metrics_are_not_read_has_no_answer(promtool: Path, tmp_path: Path) -> None:
     query = values.scaling_query(scaled())
     assert answer(promtool, tmp_path, query, {}) is None
     gone = queue(POD_A, waited_us="0+9000x10 stale", answered="0+9x10 stale")
@@ -175,7 +175,7 @@ def test_requests_that_wait_are_added_up(promtool: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["kv_cache_usage_perc", "gpu_cache_usage_perc"])
-def test_memory_in_use_is_told_in_percent_under_either_name(
+def test_memory_in_use_is_in_percent_under_either_name(
     name: str, promtool: Path, tmp_path: Path
 ) -> None:
     usage = (*AWAKE, ("metric", "cache-usage"), ("target", 80))

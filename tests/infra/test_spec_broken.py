@@ -19,6 +19,7 @@ import yaml
 from infra import plan, spec
 from infra.spec import KEY
 from slicewright import cli
+from tests.properties import cases
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
@@ -131,7 +132,7 @@ def refused(text: str, tmp_path: Path) -> spec.SpecError:
     return error.value
 
 
-@pytest.mark.parametrize("broken", GENERATED, ids=lambda b: b.name)
+@pytest.mark.parametrize("broken", cases(GENERATED), ids=lambda b: b.name)
 def test_a_mistake_is_reported_where_it_is(broken: Broken) -> None:
     error = broken.error
     message = str(error)

@@ -92,7 +92,7 @@ def test_four_times_as_many_pools_take_four_times_the_work_and_memory(
         return lines_run(lambda: shown(file)), most_memory(lambda: shown(file))
 
     costs(2)  # what is read and made once
-    few, many = costs(250), costs(1000)
+    few, many = costs(examples(250)), costs(examples(1000))
     assert many[0] / few[0] < 4.4
     assert many[1] / few[1] < 4.4
 

@@ -300,7 +300,7 @@ def test_s4_pods_choose_nodes_by_these_labels() -> None:
     assert "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED" in a100[f"nvidia.com/{one}.product"]
 
 
-def test_where_nobody_discovers_features_no_label_is_expected() -> None:
+def test_without_feature_discovery_no_label_is_expected() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
     for stack in ("s0", "s3"):
         for pool in planned(written(stack)).pools:

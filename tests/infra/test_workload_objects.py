@@ -252,7 +252,7 @@ def test_a_fleet_without_workloads_has_no_component_for_them(record: Record) -> 
     assert not any("workload" in m.name for m in record("s0"))
 
 
-def test_triton_is_started_as_in_s4_and_told_its_models() -> None:  # S4-15 to S4-18
+def test_triton_is_started_as_in_s4_with_its_models() -> None:  # S4-15 to S4-18
     assert objects(("replicas", 2), stack=TRITON).deployment["spec"]["replicas"] == 2
     server = container(stack=TRITON)
     assert server["image"] == "nvcr.io/nvidia/tritonserver:23.05-py3"

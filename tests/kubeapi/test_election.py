@@ -108,7 +108,7 @@ def two(server: Server) -> Replica:
     return Replica(server, "two", -5000.0)
 
 
-def test_the_first_takes_a_lease_that_nobody_has(one: Replica, server: Server) -> None:
+def test_the_first_takes_a_lease_that_is_free(one: Replica, server: Server) -> None:
     assert not one.election.leads()
     assert one.election.attempt()
     assert one.election.leads()
@@ -146,9 +146,7 @@ def test_a_lease_is_taken_only_after_it_was_seen_unchanged_for_its_whole_time(
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
-def test_a_renewal_in_between_begins_the_wait_anew(
-    one: Replica, two: Replica, server: Server
-) -> None:
+def test_a_renewal_in_between_restarts_the_wait(one: Replica, two: Replica, server: Server) -> None:
     one.tries()
     two.tries()
     server.now += 14
@@ -223,7 +221,7 @@ def test_times_that_would_let_two_lead_are_refused() -> None:
         Times(renew=2, retry=2)
 
 
-def test_a_change_is_told_once(one: Replica, server: Server) -> None:
+def test_a_change_is_reported_once(one: Replica, server: Server) -> None:
     """`follow` tells, whether it takes the lease or loses it."""
     waits: list[float] = []
 

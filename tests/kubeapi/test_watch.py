@@ -100,7 +100,9 @@ def test_an_answer_of_another_shape_is_an_error_and_the_list_is_read_again(
     assert errors == ["unexpected answer: KeyError: 'metadata'"] * 2
 
 
-def test_a_watch_that_is_accepted_is_told_though_nothing_changes(server: Any, answer: Any) -> None:
+def test_a_watch_that_is_accepted_is_reported_though_nothing_changes(
+    server: Any, answer: Any
+) -> None:
     server.answers = [
         answer(body=_listed("1")),
         answer(status=503, body={"message": "not now"}),

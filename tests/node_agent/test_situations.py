@@ -360,7 +360,7 @@ def _matches(agent: Agent, *, turns: int) -> bool:
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_a_situation_is_told_and_left(name: str, node: Node) -> None:
+def test_a_situation_is_reported_and_left(name: str, node: Node) -> None:
     it = SITUATIONS[name]
     node.desired = replace(node.desired, partitioner=it.partitioner)
     if it.first:

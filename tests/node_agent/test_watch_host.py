@@ -100,7 +100,7 @@ def test_a_machine_that_shows_no_gpu_never_matches(
     )
 
 
-def test_garbage_is_collected_from_the_first_turn_on_and_who_waits_for_it_is_told() -> None:
+def test_garbage_is_collected_from_the_first_turn_on_and_waiters_are_notified() -> None:
     stop, judged = threading.Event(), threading.Event()
     seen: list[tuple[bool, bool]] = []
 

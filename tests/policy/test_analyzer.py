@@ -86,7 +86,7 @@ def test_an_unknown_value_does_not_silence_a_rule_about_the_rest(analyzer: Any) 
     assert "cluster-endpoint" in {d.policyName for d in answer.diagnostics}
 
 
-def test_a_fleet_is_told_of_its_largest_pool(analyzer: Any) -> None:
+def test_the_cost_of_a_fleet_names_its_largest_pool(analyzer: Any) -> None:
     configured(analyzer, "fleet-size", {"most_gpus": 10.0})
     (told,) = said(analyzer, "fleet-size", [gke_pool("small"), eks_pool("large")])
     assert told.urn.endswith("::large")

@@ -25,7 +25,7 @@ def test_a_stack_file_tells_who_encrypts(tmp_path: Path, text: str, provider: st
     assert secrets_provider(tmp_path, URN) == provider
 
 
-def test_without_a_file_that_can_be_read_nobody_knows_who_encrypts(tmp_path: Path) -> None:
+def test_without_a_readable_file_it_is_not_known_who_encrypts(tmp_path: Path) -> None:
     assert secrets_provider(tmp_path, URN) is None
     (tmp_path / "Pulumi.prod.yaml").write_text("secretsprovider: [\n")
     assert secrets_provider(tmp_path, URN) is None

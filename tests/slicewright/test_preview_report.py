@@ -149,14 +149,14 @@ def test_what_pods_run_on_is_guarded_and_nothing_else(change: dict[str, Any], as
         ("cluster-autoscaler", "what adds and removes nodes"),
     ],
 )
-def test_what_a_release_takes_with_it_is_told_by_its_chart(chart: str, said: str) -> None:
+def test_what_a_release_takes_with_it_is_named_by_its_chart(chart: str, said: str) -> None:
     change = step("delete", "r", "kubernetes:helm.sh/v3:Release", old={"inputs": {"chart": chart}})
     preview = steps.read_preview(json.dumps({"steps": [change]}))
     (loss,) = losses.guard(preview, ()).open
     assert said in loss.what
 
 
-def test_the_same_change_of_a_pool_made_anew_is_acknowledged_anew() -> None:
+def test_the_same_change_of_a_recreated_pool_is_acknowledged_again() -> None:
     """GKE's IDs are names, and the same again."""
     codes = set()
     for created in ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"):

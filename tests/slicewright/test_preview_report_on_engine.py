@@ -44,7 +44,16 @@ def fleet(cloud: str, *pools: dict[str, Any]) -> dict[str, Any]:
     return {"cloud": cloud, "cluster": clusters[cloud], "node_pools": list(pools)}
 
 
-@pytest.mark.parametrize("cloud", ["gke", "eks"])
+@pytest.mark.parametrize(
+    "cloud",
+    [
+        "gke",
+        pytest.param(
+            "eks",
+            marks=pytest.mark.long("on GKE: tests/slicewright/test_preview_report_on_engine.py"),
+        ),
+    ],
+)
 def test_a_change_that_ends_pods_needs_its_acknowledgement_once(
     cloud: str, engine: CloudEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,7 +76,7 @@ def test_wrong_use_leaves_stdout_empty(
     assert said in err
 
 
-def test_of_what_cannot_be_built_yet_no_rights_are_told(
+def test_of_what_cannot_be_built_yet_no_rights_are_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "Pulumi.shares.yaml"

@@ -104,7 +104,7 @@ def test_who_asks_too_early_waits_for_the_answer() -> None:
         server.shutdown()
 
 
-def test_nobody_waits_for_a_beginning_that_does_not_come() -> None:
+def test_no_request_waits_for_a_beginning_that_does_not_come() -> None:
     never = threading.Event()
     server = serve("127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str, begin=never)
     try:

@@ -146,7 +146,7 @@ def _unwrapped(annotation: Any) -> Any:
 
 
 def _union_members(annotation: Any) -> dict[str, Any]:
-    """Tag -> member of a union, without None; a type that is no union under its own name."""
+    """Tag -> member of a union, without None; a type that is not a union, under its own name."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return {str(annotation): annotation}
     found = {}

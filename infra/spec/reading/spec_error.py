@@ -14,7 +14,7 @@ from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source
 
 _SHOWN = 50
-"""Problems of one file that are shown: nobody reads more before mending the first."""
+"""Problems of one file that are shown. More would not be read before the first are fixed."""
 _LENGTH = 700
 """Characters of a reason or remedy; the longest of slicewright's own is shorter."""
 

@@ -109,7 +109,7 @@ class GkeControlPlane(SpecModel):
     private_endpoint: bool = False
     """Give it no public IP address."""
     authorized_networks: tuple[AuthorizedNetwork, ...] | None = None
-    """Only from there its IP address may be used, besides its own nodes. `[]` is nobody else."""
+    """Its IP address may be used from there, and from its own nodes; `[]`: from those only."""
 
 
 class GkeCluster(SpecModel):

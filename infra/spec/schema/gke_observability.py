@@ -40,11 +40,11 @@ class GkeMonitoring(SpecModel):
     """Both are sent: GKE takes a component that a request leaves out for one that is off."""
 
     components: tuple[MetricsComponent, ...]
-    """Whose metrics go to Cloud Monitoring; `[]` is nobody's."""
+    """Whose metrics go to Cloud Monitoring; `[]`: none."""
     managed_prometheus: bool = True
     """Managed collection of Google Cloud Managed Service for Prometheus."""
 
 
 class GkeLogging(SpecModel):
     components: tuple[LogsComponent, ...]
-    """Whose logs go to Cloud Logging; `[]` is nobody's."""
+    """Whose logs go to Cloud Logging; `[]`: none."""

@@ -157,7 +157,7 @@ class Served(SpecModel):
     replicas: Annotated[
         int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1
-    """Not beside `autoscaling`, which changes it."""
+    """Not together with `autoscaling`, which changes it."""
     autoscaling: Autoscaling | None = None
     """None: there are `replicas`, whatever is asked of them."""
     image: Image

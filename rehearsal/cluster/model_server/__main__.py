@@ -99,7 +99,7 @@ async def _run(
 
 
 def _turns(used: tuple[Device, ...], environment: Mapping[str, str]) -> list[turns.Turns]:
-    """None outside of a simulated node, where nobody else has the devices."""
+    """None outside a simulated node, where no other process uses the devices."""
     at, own = turns.DIRECTORY, f"{environment.get(ADDRESS, '')}-{os.getpid()}"
     return [turns.Turns(at / one.uuid, own) for one in used] if at.is_dir() else []
 

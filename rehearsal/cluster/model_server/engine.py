@@ -1,6 +1,6 @@
 """Continuous batching without a model: who waits, who runs, and who gets the next tokens. Pure.
 
-Time is what `advance` is told, so that the same requests always get the same tokens.
+Time passes only by `advance`, so that the same requests always get the same tokens.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _ABSENT: Final[Mapping[str, frozenset[str]]] = {
 }  # fmt: skip
 """Flags that another release has: of the releases of which each is known."""
 _DEFAULT_LEN: Final = 8192
-"""The model's own length of context is in its config.json, which nobody downloads here."""
+"""The model's own length of context is in its config.json, which is not downloaded here."""
 _DTYPES: Final = ("auto", "half", "float16", "bfloat16", "float", "float32")
 _TYPED: Final[Mapping[str, Mapping[str, Any]]] = {
     "--host": {"default": "0.0.0.0"},  # noqa: S104 - vLLM's own default; a pod has one address

@@ -17,7 +17,7 @@ from rehearsal.cluster.model_server.flags import Flags
 _DOWNLOAD_S: Final = 1.0
 _LOAD_S: Final = 0.5
 _WARM_UP_S: Final = 0.5
-"""Minutes in reality. Chosen to be told apart, not measured."""
+"""Minutes in reality. Chosen so that they differ, not measured."""
 _AGAIN_S: Final = 0.2
 _MARK: Final = "simulated.json"
 

@@ -154,7 +154,7 @@ def test_an_outage_of_the_kubelet_and_its_end_are_logged_once_each(
     assert log() == ["WARNING", "INFO", "WARNING"]
 
 
-def test_a_kubelet_that_does_not_answer_is_no_reason_to_start_anew(answers: list[Any]) -> None:
+def test_a_kubelet_that_does_not_answer_is_not_a_reason_to_restart(answers: list[Any]) -> None:
     exporter = Exporter()
     answers.append(CallFailed("gone"))
     exporter.update("/socket")

@@ -179,7 +179,7 @@ def test_a_grpc_error_is_named_with_its_message(path: str) -> None:
         refused(path, "gRPC status RESOURCE_EXHAUSTED: rejected by rate limit: 100 %, später")
 
 
-def test_a_kubelet_that_starts_anew_is_heard_on_its_new_socket(path: str) -> None:
+def test_a_restarted_kubelet_is_heard_on_its_new_socket(path: str) -> None:
     for count in (1, 2):
         with kubelet(path, lambda request, context, count=count: pods(count).SerializeToString()):  # type: ignore[misc]
             assert len(pod_resources.read(path, deadline_s=60)) == count

@@ -195,7 +195,7 @@ def test_anybody_sees_the_picture(command: Run, mig_on: Any, user: int | None) -
     assert all(uuid in shown.stdout for uuid in uuids)
 
 
-def test_persistence_mode_that_is_off_is_told_with_the_command_that_turns_it_on(
+def test_persistence_mode_that_is_off_is_reported_with_the_command_that_turns_it_on(
     command: Run, mig_on: Any
 ) -> None:  # S2-07
     state.set_health(mig_on.path, 2, persistence=0)

@@ -125,7 +125,7 @@ def test_a_look_after_others_sees_every_change_as_a_first_one_does(
     assert seen != before[1]
 
 
-def test_profiles_that_differ_in_nothing_but_the_name_are_told_apart(
+def test_profiles_that_differ_in_nothing_but_the_name_stay_apart(
     silicon: MakeSilicon, in_this_process: Callable[..., None]
 ) -> None:
     """Cut anew from 1g.24gb to 1g.24gb+gfx, with the same UUID and ids."""

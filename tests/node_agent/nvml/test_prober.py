@@ -70,7 +70,7 @@ def test_a_failure_is_reported_only_by_a_worker_that_was_asked_for_the_first_tim
         assert first.driver != second.driver
 
 
-def test_a_failure_is_told_by_a_new_worker_each_time() -> None:
+def test_a_failure_is_reported_by_a_new_worker_each_time() -> None:
     with probing(_lost) as prober:
         assert len({prober.probe().driver for _ in range(3)}) == 3
 

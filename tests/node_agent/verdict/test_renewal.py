@@ -186,7 +186,7 @@ def test_started_after_the_partitioning_it_never_ends(machine: Callable[..., Mac
     assert (eks.ends, eks.told) == ([], ["PartitionsMatch"])
 
 
-def test_partitioned_anew_on_a_living_node(
+def test_partitioned_again_on_a_living_node(
     machine: Callable[..., Machine], right: Observation, empty: Observation
 ) -> None:
     eks = machine()
@@ -365,7 +365,7 @@ def test_a_container_that_loses_sight_of_all_gpus_at_once_ends(
     assert eks.told == ["PartitionsMatch", "DeviceNodesOutdated", "PartitionsMatch"]
 
 
-def test_patience_begins_anew_when_the_evidence_was_gone(
+def test_patience_begins_again_when_the_evidence_was_gone(
     machine: Callable[..., Machine], right: Observation, empty: Observation
 ) -> None:
     gke = machine(empty, partitioner="gke")

@@ -243,7 +243,7 @@ def test_cdi_leaves_out_a_gpu_in_mig_mode_without_instances(
     assert _evidence(operator, fewer, replace(node, mig_state="success")) == "advertised"
 
 
-def test_a_gpu_that_nobody_sees_is_no_evidence(
+def test_a_gpu_that_is_not_seen_is_not_evidence(
     desired: Desired, right: Observation, node: NodeState
 ) -> None:
     assert (

@@ -48,7 +48,7 @@ def test_a_command_without_hope_is_killed(pulumi: Callable[[str], Environment]) 
     assert time.monotonic() - began < 60
 
 
-def test_the_engine_writes_its_state_at_each_step_unless_told_otherwise(
+def test_the_engine_writes_its_state_at_each_step_by_default(
     pulumi: Callable[[str], Environment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(pulumi('echo "skips: $PULUMI_SKIP_CHECKPOINTS"'), "s0")

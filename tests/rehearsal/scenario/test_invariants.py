@@ -178,7 +178,7 @@ def test_a_cordon_of_people_stays(seen: Invariants) -> None:
     assert found(seen) == ""
 
 
-def test_a_reboot_that_nobody_holds(seen: Invariants) -> None:
+def test_a_reboot_of_a_node_that_is_not_held(seen: Invariants) -> None:
     seen.see_node(node("a", version=20, boot="b2"), 100)
     assert "a is open to pods" in found(seen)
 
@@ -189,7 +189,7 @@ def test_a_reboot_that_is_held_at_once(seen: Invariants) -> None:
     assert found(seen) == ""
 
 
-def test_while_no_controller_acts_nobody_is_blamed(seen: Invariants) -> None:
+def test_while_no_controller_acts_nothing_is_blamed(seen: Invariants) -> None:
     seen._renewed = [at for at in seen._renewed if not 98 < at < 120]
     seen.see_node(node("a", version=20, boot="b2"), 100)
     seen.see_node(node("a", version=21, boot="b2", held=True), 125)

@@ -163,14 +163,14 @@ def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not
     assert held()[0] is False
 
 
-def test_an_existing_cluster_that_is_not_as_it_was_is_told_with_the_first_difference() -> None:
+def test_an_existing_cluster_that_is_not_as_it_was_is_reported_with_the_first_difference() -> None:
     others = ("namespaces/left is new", "nodes/a is gone")
     check = proof.of_cluster_as_it_was("s4", Differences(of_operator=("x",), others=others))
     assert not check.holds
     assert check.found == "2 differences, such as namespaces/left is new"
 
 
-def test_what_the_gpu_operator_leaves_is_told_and_not_held_against_the_stack() -> None:
+def test_what_the_gpu_operator_leaves_is_listed_and_not_held_against_the_stack() -> None:
     check = proof.of_cluster_as_it_was("s4", Differences(of_operator=("x", "y"), others=()))
     assert check.holds
     assert check.found == "as it was, but for 2 labels, CRDs and pods of the GPU operator"
@@ -178,7 +178,7 @@ def test_what_the_gpu_operator_leaves_is_told_and_not_held_against_the_stack() -
     assert proof.of_cluster_as_it_was("s4", none).found == "as it was"
 
 
-def test_what_is_left_in_the_cloud_is_told_by_kind_and_name() -> None:
+def test_what_is_left_in_the_cloud_is_listed_by_kind_and_name() -> None:
     assert proof.of_empty_cloud("s0", {}).holds
     left = {"compute.disk": ["acme/us-central1-a/pvc-1"], "ec2.volume": ["a", "b", "c", "d"]}
     check = proof.of_empty_cloud("s0", left)

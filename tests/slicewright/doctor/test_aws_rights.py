@@ -89,7 +89,7 @@ def test_a_service_control_policy_that_takes_a_right_away_is_named(doctor: Docto
     assert "aws organizations list-policies-for-target --target-id 123456789012" in said
 
 
-def test_a_policy_that_denies_is_told_from_one_that_is_missing(doctor: Doctor) -> None:
+def test_a_policy_that_denies_differs_from_one_that_is_missing(doctor: Doctor) -> None:
     deny = {"Effect": "Deny", "Action": "iam:CreateRole", "Resource": "*"}
     call_as(doctor, policy(), {"Version": "2012-10-17", "Statement": [deny]})
     code, said = doctor("s1")

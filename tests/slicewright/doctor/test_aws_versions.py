@@ -32,7 +32,7 @@ def test_versions_that_are_there_pass(doctor: Doctor) -> None:
     assert f"machine image {RELEASE} (x86_64) of pool demo-gpu-workers: exists" in said
 
 
-def test_a_version_in_extended_support_is_told_as_such(doctor: Doctor) -> None:
+def test_a_version_in_extended_support_is_reported_as_such(doctor: Doctor) -> None:
     code, said = doctor("s1", (NAME, f'{NAME}\n      version: "1.32"'))
     assert code == PROVEN, said
     assert "Kubernetes 1.32 of EKS in eu-west-1: offered, in extended support, which" in said

@@ -138,7 +138,7 @@ def test_a_zone_by_its_id_is_the_same_zone() -> None:
     assert found.remedy == "write zones: [euw1-az1] for the pool"
 
 
-def test_a_block_that_has_not_begun_is_told_with_its_day() -> None:
+def test_a_block_that_has_not_begun_is_reported_with_its_day() -> None:
     later = dataclasses.replace(
         THERE, block=True, state="scheduled", start="2026-12-01 11:30 UTC", available=0
     )
@@ -226,7 +226,7 @@ def test_each_key_of_the_plan_is_asked_for_once_with_who_uses_it() -> None:
         (SILENT, "not asked", "could not be asked: the right ec2:Something is missing", ""),
     ],
 )
-def test_a_key_that_cannot_encrypt_is_told_with_the_command_that_mends_it(
+def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(
     key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies("eu-west-1"))

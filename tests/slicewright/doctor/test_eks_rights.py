@@ -197,7 +197,7 @@ def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None
     )
 
 
-def test_what_depends_on_a_condition_key_nobody_knows_is_no_pass_and_no_fault() -> None:
+def test_what_depends_on_an_unknown_condition_key_neither_passes_nor_fails() -> None:
     (found,) = of(
         Refused(
             right="eks:CreateCluster",

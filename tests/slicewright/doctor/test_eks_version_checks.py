@@ -59,7 +59,7 @@ def fleet_of(*, addons: Any = None, **pool: Any) -> EksFleetPlan:
         (SILENT, "not asked", "could not be asked: the right eks:Something is missing"),
     ],
 )
-def test_a_version_is_told_with_its_support(versions: Any, verdict: str, said: str) -> None:
+def test_a_version_is_shown_with_its_support(versions: Any, verdict: str, said: str) -> None:
     (found,) = cluster_version(fleet_of(), versions)
     assert (found.verdict, found.found) == (verdict, said)
 
@@ -75,7 +75,7 @@ def test_a_cluster_without_a_version_gets_the_default_one() -> None:
     assert version_of(fleet_of(), {"1.36": DEFAULT}) == "1.35"
 
 
-def test_addons_without_a_version_are_told_with_the_default_one() -> None:
+def test_addons_without_a_version_are_shown_with_the_default_one() -> None:
     found = list(addon_findings(fleet_of(), "1.35", ANSWERS))
     assert [f.asked.split(" in ")[0] for f in found] == [
         f"add-on {name} of Kubernetes 1.35" for name in ("coredns", "kube-proxy", "vpc-cni")
@@ -156,7 +156,7 @@ def test_only_pools_with_a_release_have_an_image_to_ask_for() -> None:
         (SILENT, "not asked", f"could not be asked: {SILENT.why}", ""),
     ],
 )
-def test_a_release_that_does_not_exist_is_told_with_one_that_does(
+def test_a_release_that_does_not_exist_is_reported_with_one_that_does(
     answer: Releases | NotAnswered, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = image_findings(fleet_of(release_version=RELEASE), {IMAGE: answer})

@@ -162,7 +162,7 @@ def test_pools_with_gpu_networks_need_dataplane_v2() -> None:
         assert found.found.startswith(said)
 
 
-def test_an_endpoint_of_which_nobody_knows_never_passes() -> None:
+def test_an_unknown_endpoint_never_passes() -> None:
     for (found,) in (of_eks(reach=SILENT), of_gke(reach=SILENT)):
         assert (found.verdict, found.found) == ("not asked", "could not be asked: nobody says")
 

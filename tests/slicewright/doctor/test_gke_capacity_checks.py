@@ -12,7 +12,7 @@ from infra import plan, spec
 from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import Finding, NotAnswered, Owned
 from slicewright.doctor.gke_capacity_checks import (
-    Place,
+    ReservationPath,
     Reserved,
     key_remedies,
     keys_needed,
@@ -21,7 +21,7 @@ from slicewright.doctor.gke_capacity_checks import (
 )
 from slicewright.doctor.key_checks import Key, key_findings
 
-HERE = Place(project="acme", zone="us-central1-a", name="week")
+HERE = ReservationPath(project="acme", zone="us-central1-a", name="week")
 KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
 SILENT = NotAnswered(why="the right x.y.get is missing")
 THERE = Reserved(
@@ -59,10 +59,10 @@ def fleet_of(reservation: str | None = "week", *, nodes: int = 2, **pool: Any) -
 def of(
     fleet: GkeFleetPlan,
     there: Reserved | NotAnswered | None,
-    place: Place = HERE,
+    path: ReservationPath = HERE,
     own: Owned = "no",
 ) -> list[Finding]:
-    return list(reservation_findings(fleet, {place: there}, own, project="acme"))
+    return list(reservation_findings(fleet, {path: there}, own, project="acme"))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def of(
     ],
 )
 def test_a_reservation_is_asked_for_where_it_is(reservation: str, project: str) -> None:
-    places = reservations_needed(fleet_of(reservation), "acme")
-    assert list(places) == [dataclasses.replace(HERE, project=project)]
+    paths = reservations_needed(fleet_of(reservation), "acme")
+    assert list(paths) == [dataclasses.replace(HERE, project=project)]
 
 
 def test_one_that_is_not_named_is_not_asked_for() -> None:
@@ -128,13 +128,13 @@ def test_what_this_stacks_own_nodes_use_is_not_counted_twice() -> None:
 
 def test_another_projects_reservation_must_be_shared_with_this_one() -> None:
     fleet = fleet_of("projects/shared/reservations/week")
-    place = dataclasses.replace(HERE, project="shared")
-    (found,) = of(fleet, THERE, place)
+    path = dataclasses.replace(HERE, project="shared")
+    (found,) = of(fleet, THERE, path)
     assert found.found == "is not shared with project acme"
     assert found.remedy.endswith("--project=shared --add-share-with=acme")
-    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=frozenset({"acme"})), place)
+    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=frozenset({"acme"})), path)
     assert found.verdict == "ok"
-    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=None), place)
+    (found,) = of(fleet, dataclasses.replace(THERE, shared_with=None), path)
     assert found.verdict == "ok"
 
 
@@ -181,7 +181,7 @@ def test_each_key_of_the_cluster_is_asked_for() -> None:
         (SILENT, "not asked", "could not be asked: the right x.y.get is missing", ""),
     ],
 )
-def test_a_key_that_cannot_encrypt_is_told_with_the_command_that_mends_it(
+def test_a_key_that_cannot_encrypt_is_reported_with_the_command_that_repairs_it(
     key: Key | NotAnswered | None, verdict: str, said: str, remedy: str
 ) -> None:
     (found,) = key_findings(keys_needed(fleet_of()), {KEY: key}, key_remedies)

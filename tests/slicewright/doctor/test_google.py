@@ -195,7 +195,7 @@ def test_without_credentials_the_one_message_says_how_to_log_in(
     assert said.count("\n") == 1
 
 
-def test_where_nobody_answers_it_says_whom_it_asked(
+def test_without_an_answer_it_says_whom_it_asked(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as closed:

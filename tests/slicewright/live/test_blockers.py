@@ -34,7 +34,7 @@ def _budget(name: str, app: str, allowed: int) -> dict[str, Any]:
     }
 
 
-def test_those_that_nobody_evicts_come_first_with_why() -> None:
+def test_those_that_cannot_be_evicted_come_first_with_why() -> None:
     pods = [
         _pod("a"),
         _pod("b", owner=""),
@@ -54,7 +54,7 @@ def test_those_that_nobody_evicts_come_first_with_why() -> None:
     )
 
 
-def test_a_pod_without_gpus_is_in_nobodys_way_unless_all_leave() -> None:
+def test_a_pod_without_gpus_blocks_nothing_unless_all_leave() -> None:
     plain = _pod("p")
     plain["spec"]["containers"] = [{}]
     assert blockers([plain], [], DrainPolicy()) == ()

@@ -97,7 +97,7 @@ def test_pods_are_asked_for_by_node_and_of_many_nodes_at_once() -> None:
     assert not any("spec.nodeName" in selector for _, selector in many.asked)
 
 
-def test_a_cluster_without_the_kind_is_told_from_one_without_pools() -> None:
+def test_a_cluster_without_the_kind_differs_from_one_without_pools() -> None:
     bare = Server()
     bare.refuses[POOLS] = 404
     with pytest.raises(NotInstalled):

@@ -208,7 +208,7 @@ def test_without_k6_it_says_how_to_get_it(
     assert "--k6 k7: there is no such program" in capsys.readouterr().err
 
 
-def test_a_program_that_is_not_k6_is_told_by_its_last_words(
+def test_a_program_that_is_not_k6_is_shown_by_its_last_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = tmp_path / "k6"
@@ -228,7 +228,7 @@ def test_a_program_that_is_not_k6_is_told_by_its_last_words(
         (["llm", "--url", "ftp://a"], "--url ftp://a: write it like http://203.0.113.7:8000"),
     ],
 )
-def test_wrong_use_is_told(
+def test_wrong_use_is_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["load", "-s", STACK, *arguments]) == BAD_INPUT

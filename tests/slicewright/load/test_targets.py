@@ -74,7 +74,7 @@ def test_a_load_balancer_has_an_address(ingress: dict[str, str], url: str) -> No
     ("kind", "why"),
     [("LoadBalancer", "has no address yet"), ("ClusterIP", "is reached from the cluster only")],
 )
-def test_without_an_address_the_other_ways_are_told(kind: str, why: str) -> None:
+def test_without_an_address_the_other_ways_are_named(kind: str, why: str) -> None:
     with pytest.raises(targets.NoAddress) as refused:
         targets.of_service(client(service=service(kind)), workload())
     said = str(refused.value)
@@ -83,7 +83,7 @@ def test_without_an_address_the_other_ways_are_told(kind: str, why: str) -> None
         assert way in said
 
 
-def test_a_service_that_is_not_there_is_told() -> None:
+def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(targets.NoAddress, match="no Service ai/llm; is `pulumi up` done"):
         targets.of_service(client(), workload())
 

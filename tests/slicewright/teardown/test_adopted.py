@@ -42,7 +42,7 @@ def said(spec: dict[str, Any] | None, *there: str, error: Exception | None = Non
 
 
 @pytest.mark.parametrize(("there", "when"), [((), "that are gone"), ((LAYOUTS,), "this destroys")])
-def test_files_that_it_names_are_told_with_the_command_that_sets_them_back(
+def test_files_that_it_names_are_listed_with_the_command_that_sets_them_back(
     there: tuple[str, ...], when: str
 ) -> None:
     (line,) = said(OURS, *there)
@@ -67,7 +67,7 @@ def test_files_that_it_names_are_told_with_the_command_that_sets_them_back(
     ],
     ids=["none", "empty", "their own", "no ClusterPolicy"],
 )
-def test_what_is_not_the_stacks_is_not_told(spec: dict[str, Any] | None) -> None:
+def test_what_is_not_the_stacks_is_not_listed(spec: dict[str, Any] | None) -> None:
     assert said(spec) == []
 
 

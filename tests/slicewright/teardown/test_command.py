@@ -182,7 +182,7 @@ def test_a_wrong_stack_file_is_refused(destroy: Command, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("minutes", ["-3", "nan", "inf", "soon"])
-def test_a_wait_that_is_no_time_is_told_so(
+def test_a_wait_that_is_not_a_time_is_refused(
     capsys: pytest.CaptureFixture[str], minutes: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:

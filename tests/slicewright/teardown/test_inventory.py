@@ -142,7 +142,7 @@ def test_what_others_have_where_the_stacks_deletion_reaches_is_in_the_inventory(
     )
 
 
-def test_it_is_told_and_can_be_written_as_json() -> None:
+def test_it_is_printed_and_can_be_written_as_json() -> None:
     report = Report(
         stack="dev",
         cluster="c",

@@ -26,6 +26,10 @@ from tests.infra.killed_engine import KilledEngine, killed_engine
 from tests.infra.test_killed_engine import FLEETS
 from tests.slicewright.teardown.chances import break_calls, leave
 
+pytestmark = pytest.mark.long(
+    "such lives without the engine: tests/slicewright/teardown/test_seeded_runs.py"
+)
+
 SEEDS: Final = range(20)
 """Half of them on each cloud."""
 FEW: Final = (0, 1)

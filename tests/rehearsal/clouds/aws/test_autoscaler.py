@@ -282,7 +282,7 @@ def test_a_pool_keeps_its_fewest_nodes(scaled: Scaled) -> None:
         "--scale-down-delay-after-add=10m",
     ],
 )
-def test_empty_nodes_stay_as_long_as_it_is_told(scaled: Scaled, argument: str) -> None:
+def test_empty_nodes_stay_as_long_as_configured(scaled: Scaled, argument: str) -> None:
     scaled.running = [deployment(argument)]
     scaled.pool()
     scaled.look(waiting("a"))

@@ -46,7 +46,7 @@ def test_a_denial_outweighs_whatever_allows() -> None:
     assert decided({}, {"Effect": "Deny", "Action": "ec2:Delete*"}) == "explicitDeny"
 
 
-def test_keys_that_a_request_does_not_have_are_told() -> None:
+def test_keys_that_a_request_does_not_have_are_reported() -> None:
     statement = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     condition = {"Bool": {"aws:MultiFactorAuthPresent": "true"}}
     found = evaluate([{"Statement": {**statement, "Condition": condition}}], "a:B", "*", REGION)

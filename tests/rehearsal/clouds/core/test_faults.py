@@ -144,7 +144,7 @@ def test_a_restart_of_the_clouds_forgets_no_use(tmp_path: Path) -> None:
     assert injected.met(3) == [1]
 
 
-def test_a_fault_that_was_removed_begins_anew_when_it_comes_back(tmp_path: Path) -> None:
+def test_a_fault_that_was_removed_begins_again_when_it_comes_back(tmp_path: Path) -> None:
     injected = Injected(tmp_path, throttling(times=1))
     assert injected.met(2) == [1]
     injected.write()

@@ -129,7 +129,7 @@ def test_an_event_waits_for_its_node(gcp) -> None:
     assert gcp.nodes("pool")[0]["status"]["nodeInfo"]["bootID"] != before
 
 
-def test_an_upgrade_creates_every_node_anew(gcp) -> None:
+def test_an_upgrade_recreates_every_node(gcp) -> None:
     gcp.make_cluster()
     gcp.make_pool(initialNodeCount=2)
     before = {n["metadata"]["name"] for n in gcp.nodes("pool")}

@@ -49,7 +49,7 @@ def test_another_default_counts_for_pools_made_from_then_on(gcp: Gcp) -> None:
     assert found["nodePools"][0]["networkConfig"]["enablePrivateNodes"] is False
 
 
-def test_nodes_are_created_anew_to_lose_their_external_addresses(gcp: Gcp) -> None:
+def test_nodes_are_recreated_to_lose_their_external_addresses(gcp: Gcp) -> None:
     gcp.make_cluster()
     before = {n["metadata"]["name"] for n in gcp.nodes("default-pool")}
     pools = client(gcp.cloud.call, "container")

@@ -27,7 +27,7 @@ def test_a_secret_has_a_certificate_for_the_names_that_is_its_own_authority() ->
     assert secret_of(CERTIFICATE)["data"]["tls.key"] != secret["data"]["tls.key"]
 
 
-def test_a_secret_is_made_anew_when_the_names_are_others() -> None:
+def test_a_secret_is_recreated_when_the_names_change() -> None:
     secret = secret_of(CERTIFICATE)
     assert serves(secret, CERTIFICATE)
     changed = copy.deepcopy(CERTIFICATE)

@@ -35,7 +35,7 @@ def test_vendors_of_network_and_display_devices_become_labels() -> None:
         ("Ubuntu 24.04.3 LTS", "ubuntu", "24.04"),
     ],
 )
-def test_the_operating_system_is_told_as_the_operator_reads_it(
+def test_the_operating_system_is_labelled_as_the_operator_reads_it(
     image: str, system: str, version: str | None
 ) -> None:
     found = labels([], os_release.os_release(image))

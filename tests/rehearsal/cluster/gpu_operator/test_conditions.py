@@ -138,7 +138,7 @@ def test_labels_that_a_conflict_refused_are_written_in_a_pass_that_follows_at_on
     assert operator._changed.is_set()
 
 
-def test_it_ends_when_it_is_told_to_and_not_with_its_next_look(
+def test_it_ends_when_it_is_asked_to_and_not_with_its_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else it still writes labels while Helm's post-delete hook takes them back."""

@@ -18,6 +18,9 @@ from rehearsal.cluster.silicon import device_nodes, state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 
+pytestmark = pytest.mark.long(
+    "what the agent makes of such a container: tests/node_agent/test_situations.py"
+)
 MACHINE = {"cloud": "eks", "gpu_model": "H100-80", "gpu_count": 2, "driver_version": "580.159.03"}
 HALVES = "nvidia.com/mig-3g.40gb"
 OPERANDS = {

@@ -70,6 +70,9 @@ def test_the_operands_wait_for_the_container_and_then_offer_the_gpus(
     cluster.until(POLICY, lambda p: ((p or {}).get("status") or {}).get("state") == "ready")
 
 
+@pytest.mark.long(
+    "the container's first start: tests/rehearsal/cluster/gpu_operator/test_driver_container.py"
+)
 def test_another_version_waits_until_the_pod_is_deleted(cluster: Any, node: str) -> None:
     layout = {"metadata": {"labels": {"nvidia.com/mig.config": "all-3g.40gb"}}}
     cluster.client.patch(node, layout)
@@ -88,6 +91,9 @@ def test_another_version_waits_until_the_pod_is_deleted(cluster: Any, node: str)
     assert driver_of(cluster.client.get(node)) == OLD
 
 
+@pytest.mark.long(
+    "the container's first start: tests/rehearsal/cluster/gpu_operator/test_driver_container.py"
+)
 def test_the_new_pod_evicts_what_has_gpus_loads_its_driver_and_the_partitions_come_again(
     cluster: Any, node: str
 ) -> None:

@@ -14,6 +14,11 @@ import yaml
 from rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
+pytestmark = pytest.mark.long(
+    "mig-manager without such services, in the whole run of S1: "
+    "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 MACHINE = {"cloud": "eks", "gpu_model": "H100-80", "gpu_count": 1, "driver_version": "570.133.20"}
 HOLDER = "nvidia-persistenced.service"
 HELD = {**MACHINE, "fault": {"kind": "host-service", "unit": HOLDER}}

@@ -21,6 +21,10 @@ from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     label,
 )
 
+pytestmark = pytest.mark.long(
+    "the same daemon, in the whole run of S1: tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DAEMON = "nvidia-device-plugin-mps-control-daemon"
 FOUR = """\
@@ -113,7 +117,7 @@ def test_gfd_labels_the_node_as_shared_by_mps(cluster: Any, node: str) -> None:
     assert label(found, "mps.capable") == "true"
 
 
-def test_of_five_pods_four_have_a_part_and_are_told_where_the_daemon_is(
+def test_of_five_pods_four_have_a_part_and_know_where_the_daemon_is(
     cluster: Any, node: str
 ) -> None:
     for number in range(5):

@@ -9,6 +9,11 @@ import pytest
 
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
+pytestmark = pytest.mark.long(
+    "the same programs on the same nodes, in the whole run of S1: "
+    "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 MACHINE = {"cloud": "eks", "gpu_model": "A100-40", "gpu_count": 8, "driver_version": "580.95.05"}
 FAULT = {"kind": "wrong-layout", "gpu": 3, "profile": "2g.10gb"}
 SMALL = "nvidia.com/mig-1g.5gb"

@@ -65,7 +65,7 @@ def test_none_of_nvidias_programs_runs(cluster: Any, nodes: dict[str, str]) -> N
                 assert (directory / "comm").read_text().strip() not in [p[:15] for p in programs]
 
 
-def test_held_partitioning_goes_on_when_it_is_let_go_though_mig_manager_was_made_anew(
+def test_held_partitioning_goes_on_when_it_is_let_go_though_mig_manager_was_recreated(
     cluster: Any,
 ) -> None:
     path = cluster.add_node("held", MACHINE, {VALIDATOR: "false"})

@@ -102,7 +102,7 @@ def test_vllms_server_is_the_stand_in_however_it_is_called() -> None:
         ("vllm/vllm-openai:latest", "latest"),
     ],
 )
-def test_it_is_told_the_release_of_the_image(image: str, release: str) -> None:
+def test_it_gets_the_release_of_the_image(image: str, release: str) -> None:
     assert environment(image)["SLICEWRIGHT_REHEARSAL_RELEASE"] == release
 
 
@@ -202,7 +202,7 @@ def test_tritons_own_command_line_starts_its_stand_in() -> None:
         ((), ("tritonserver", "--model-repository=/models")),
     ],
 )
-def test_with_triton_in_the_toolchain_the_stand_in_is_told_where_it_is(
+def test_with_triton_in_the_toolchain_the_stand_in_knows_where_it_is(
     command: tuple[str, ...], args: tuple[str, ...]
 ) -> None:
     server = Path("/t/triton") / triton.PROGRAM

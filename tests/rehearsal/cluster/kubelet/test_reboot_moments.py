@@ -13,6 +13,7 @@ import pytest
 
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.kubelet.pods.pod import PodRun
+from tests.properties import cases
 
 POD = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
@@ -127,7 +128,7 @@ async def comes_to(processes: Processes, since: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("since", ["its beginning", "the end of the init container"])
-def test_a_pod_is_lost_at_any_moment_and_starts_anew(tmp_path: Path, since: str) -> None:
+def test_a_pod_is_lost_at_any_moment_and_starts_again(tmp_path: Path, since: str) -> None:
     async def lose_at(moment: int) -> None:
         node, processes = NodeOfPod(tmp_path / str(moment)), Processes()
         run = pod_on(node, processes)
@@ -147,7 +148,7 @@ def test_a_pod_is_lost_at_any_moment_and_starts_anew(tmp_path: Path, since: str)
         await within_a_minute(living, "with a pod that runs")
         assert not processes.run("main")
 
-    for moment in range(MOMENTS):
+    for moment in cases(range(MOMENTS)):
         asyncio.run(lose_at(moment))
 
 
@@ -164,7 +165,7 @@ def test_a_pod_of_a_node_deleted_while_it_is_down_ends(tmp_path: Path, since: st
         assert not processes.run("first")
         assert not processes.run("main")
 
-    for moment in range(MOMENTS):
+    for moment in cases(range(MOMENTS)):
         asyncio.run(delete_at(moment))
 
 

@@ -49,7 +49,7 @@ def test_a_program_of_the_node_does_not(tmp_path: Path, text: str) -> None:
     assert _heard(tmp_path, ask) == [0.0]
 
 
-def test_a_node_that_nobody_runs_is_not_rebooted(tmp_path: Path) -> None:
+def test_a_node_that_does_not_run_is_not_rebooted(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         request(tmp_path)
     _heard(tmp_path, lambda: request(tmp_path))

@@ -58,7 +58,7 @@ def says(cluster: Any, path: str, text: str) -> None:
 ON_IT = {"nodeSelector": {"kubernetes.io/hostname": "reboots"}}
 
 
-def test_a_pod_starts_anew_in_place_with_the_files_of_its_disk(cluster: Any, node: str) -> None:
+def test_a_pod_restarts_in_place_with_the_files_of_its_disk(cluster: Any, node: str) -> None:
     path = cluster.run_python(
         "rebooted",
         TELLS_WHAT_IT_FINDS,

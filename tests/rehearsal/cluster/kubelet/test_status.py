@@ -121,6 +121,6 @@ def test_the_first_restart_is_immediate_and_later_ones_back_off() -> None:
     assert backoff.next(601.0) == 0
 
 
-def test_back_off_ends_where_the_kubelet_is_told_to_end_it() -> None:
+def test_back_off_ends_when_the_kubelet_is_asked_to_end_it() -> None:
     backoff = RestartBackoff(longest_s=2.0)
     assert [backoff.next(1.0) for _ in range(4)] == [0, 2, 2, 2]

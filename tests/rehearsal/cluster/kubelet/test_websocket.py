@@ -73,7 +73,7 @@ def test_the_first_protocol_that_is_known_is_spoken(offered: str, chosen: str | 
 
 
 @pytest.mark.parametrize(("code", "told"), [(3, "3"), (-9, "137"), (-15, "143")])
-def test_the_exit_code_is_told_as_kubelets_do(code: int, told: str) -> None:
+def test_the_exit_code_is_sent_as_kubelets_do(code: int, told: str) -> None:
     said = json.loads(session.status(code))
     assert (said["status"], said["reason"]) == ("Failure", "NonZeroExitCode")
     assert said["details"]["causes"] == [{"reason": "ExitCode", "message": told}]

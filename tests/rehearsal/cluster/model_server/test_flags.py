@@ -68,7 +68,7 @@ def test_and_is_only_reported_for_another_release() -> None:
         ("--tensor-parallel-size", "expected one argument"),
     ],
 )
-def test_a_wrong_value_is_told_as_by_vllm(argument: str, why: str) -> None:
+def test_a_wrong_value_is_refused_in_vllms_words(argument: str, why: str) -> None:
     with pytest.raises(WrongFlags, match=why):
         parse([argument], release="0.6.2")
 

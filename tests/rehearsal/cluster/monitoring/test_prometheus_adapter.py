@@ -24,7 +24,12 @@ from rehearsal.scenario.existing_cluster import certificates
 from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, apply
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [
+    pytest.mark.timeout(1200),
+    pytest.mark.long(
+        "replicas that follow a query, by KEDA: tests/rehearsal/cluster/monitoring/test_keda.py"
+    ),
+]
 GOLDEN = Path(__file__).parents[3] / "infra/golden/prometheus-adapter.yaml"
 API = "/apis/custom.metrics.k8s.io/v1beta1"
 METRIC = "avg_time_queue_us_tritonserver"

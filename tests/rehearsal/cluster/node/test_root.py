@@ -119,7 +119,7 @@ def test_a_node_whose_driver_comes_from_a_pod_has_none_before_and_after_a_reboot
     assert list(node.root.rglob("libnvidia-ml.so.1")), "/home survives"
 
 
-def test_without_a_driver_version_nobody_installs_one(tmp_path: Path, tools: Any) -> None:
+def test_without_a_driver_version_none_is_installed(tmp_path: Path, tools: Any) -> None:
     node = root.build(tmp_path / "n", {**_ANNOTATION, "driver_version": None}, tools)
     assert len(state.load(node.silicon).gpus) == 2
     assert not node.driver_loaded

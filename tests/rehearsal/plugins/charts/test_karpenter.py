@@ -28,7 +28,7 @@ def rendered() -> dict[str, dict[str, Any]]:
     return {f"{one['kind']} {one['metadata']['name']}": one for one in made}
 
 
-def test_the_simulated_cloud_finds_what_it_is_told() -> None:
+def test_the_simulated_cloud_finds_what_it_is_asked_for() -> None:
     deployment = rendered()["Deployment karpenter"] | {"status": {"availableReplicas": 1}}
     assert settings_of([deployment]) == Settings(
         identity=PodIdentity(namespace="kube-system", service_account="karpenter"),

@@ -177,7 +177,9 @@ def test_what_a_program_imports_of_the_project_is_imported_for_the_next(
 
 
 @pytest.mark.parametrize("changed", ["inner.py", "data.toml"])
-def test_with_a_changed_file_the_project_is_imported_anew(checkout: Programs, changed: str) -> None:
+def test_with_a_changed_file_the_project_is_imported_again(
+    checkout: Programs, changed: str
+) -> None:
     toy(checkout)
     assert toy(checkout) == "True 1"
     (checkout.directory.parent / "toy" / changed).write_text("answer = 'another'")

@@ -67,7 +67,7 @@ def test_starting_it_again_changes_nothing(environment: Environment) -> None:
     assert existing_cluster.differences(environment) == NONE
 
 
-def test_what_stays_in_it_is_told(
+def test_what_stays_in_it_is_listed(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "_SETTLED_S", 0)

@@ -23,7 +23,10 @@ from rehearsal.scenario.existing_cluster import record
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long("what an adopted operator must have: tests/infra/test_adopted_operator.py"),
+]
 NAMESPACE = "nvidia"
 A100, T4 = "a100-40gb", "tesla-t4"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"

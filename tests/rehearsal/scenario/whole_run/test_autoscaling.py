@@ -42,6 +42,10 @@ pytestmark = [
     pytest.mark.rehearsal,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(triton.why_not_here()), reason=str(triton.why_not_here())),
+    pytest.mark.long(
+        "replicas that follow a query, by the same KEDA and Prometheus: "
+        "tests/rehearsal/cluster/monitoring/test_keda.py"
+    ),
 ]
 STACK = "s4-autoscaling"
 NAME = "tritonserver"

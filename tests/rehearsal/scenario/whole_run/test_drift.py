@@ -28,7 +28,13 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from slicewright.exit_codes import NOT_PROVEN, PROVEN
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "drift of program and cloud, found and healed: tests/slicewright/drift/test_on_engine.py"
+    ),
+]
 POOL = "demo-gpu-workers"
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 CONFIGS = "/api/v1/namespaces/gpu-operator/configmaps"

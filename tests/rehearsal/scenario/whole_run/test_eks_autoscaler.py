@@ -25,7 +25,11 @@ from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import served_demand
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(1800),
+    pytest.mark.long("a pool that grows from zero: tests/infra/test_eks_autoscaler_on_engine.py"),
+]
 SLICE = "nvidia.com/mig-1g.10gb"
 DEPLOYMENT = "/apis/apps/v1/namespaces/ai/deployments/llm"
 PODS = "/api/v1/namespaces/ai/pods"
@@ -206,7 +210,7 @@ def test_the_next_up_keeps_the_node_and_the_replica(client: Client, engine: Engi
     assert replicas(client) == (1, 1)
 
 
-def test_when_nobody_asks_the_server_goes_and_then_the_node(
+def test_without_requests_the_server_goes_and_then_the_node(
     client: Client, gateway: Callable[[int], None]
 ) -> None:
     gateway(0)

@@ -233,7 +233,7 @@ def told(client: Client, pods: set[str]) -> dict[str, str]:
         time.sleep(0.5)
 
 
-def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
+def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
     client: Client, engine: Engine
 ) -> None:
     pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
@@ -250,7 +250,7 @@ def test_each_of_the_56_pods_is_told_with_a_partition_of_its_own(
     assert sorted(told(client, bound).values()) == sorted(partitions)
 
 
-def test_of_pods_that_are_gone_none_is_told(client: Client) -> None:
+def test_of_pods_that_are_gone_none_is_reported(client: Client) -> None:
     walkthrough.delete(client, S1)
     assert told(client, set()) == {}
 
@@ -578,6 +578,9 @@ def test_a_change_that_has_ended_is_undone_without_the_stack_file(
     assert report["observedHash"] != client.get(WORKERS)["spec"]["layoutHash"]
 
 
+@pytest.mark.long(
+    "a change that has ended is undone: tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
 def test_one_in_the_middle_is_undone_too_though_mig_manager_is_at_work(
     client: Client, engine: Engine
 ) -> None:
@@ -649,6 +652,7 @@ def test_with_strategy_single_the_same_56_partitions_are_gpus_by_name(
     inside.delete(client, path)
 
 
+@pytest.mark.long("a layout that has changed: tests/rehearsal/scenario/whole_run/test_eks_fleet.py")
 def test_then_an_own_layout_that_mig_manager_has_known_from_the_start(
     client: Client, engine: Engine
 ) -> None:  # S1-34
@@ -660,6 +664,7 @@ def test_then_an_own_layout_that_mig_manager_has_known_from_the_start(
     assert _mig_manager(client) == before
 
 
+@pytest.mark.long("a layout that has changed: tests/rehearsal/scenario/whole_run/test_eks_fleet.py")
 def test_then_one_by_gpu_index_and_from_that_to_another(client: Client, engine: Engine) -> None:
     """mig-manager's ConfigMap has such a layout only while the stack file does: `previous` keeps
     the one of before until every node has changed.

@@ -18,7 +18,10 @@ from rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.test_eks_autoscaler import SLICE
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long("Karpenter's pools on the engine: tests/infra/test_karpenter_on_engine.py"),
+]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 PODS = "/api/v1/namespaces/default/pods"

@@ -25,7 +25,14 @@ from tests.rehearsal.scenario.whole_run.orders import (
     check_said,
 )
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "S1 in the usual order; the others, with agents alone: "
+        "tests/rehearsal/scenario/whole_run/test_eks_fleet.py and "
+        "tests/node_agent/test_watch_renewal.py"
+    ),
+]
 A100, H100 = "demo-gpu-workers", "h100-workers"
 MIG_MANAGER = "nvidia-mig-manager"
 BEFORE_A100 = "A100: the agent reports before mig-manager starts, and starts again during its work"

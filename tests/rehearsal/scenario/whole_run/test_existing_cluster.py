@@ -31,7 +31,14 @@ from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import is_held, until, until_serving_again
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "NVIDIA's plugin that shares a GPU: "
+        "tests/rehearsal/cluster/gpu_operator/test_sharing.py and "
+        "tests/rehearsal/scenario/existing_cluster/test_making.py"
+    ),
+]
 S4 = WALKTHROUGHS["s4"]
 PODS = "/api/v1/namespaces/default/pods"
 PRODUCT = "nvidia.com/gpu.product"

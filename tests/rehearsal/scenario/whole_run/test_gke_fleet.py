@@ -335,6 +335,7 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
     inside.delete(run.client, *paths)
 
 
+@pytest.mark.long("a pool with too few nodes: tests/infra/test_program.py")
 def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run) -> None:
     """`up` waits for a pool only where it changes it. The Node comes back with its machine."""
     name = _node(run.environment)["metadata"]["name"]
@@ -370,6 +371,9 @@ def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> Non
     assert "Insufficient nvidia.com/gpu" in over.why_pending
 
 
+@pytest.mark.long(
+    "the report on such a preview: tests/slicewright/test_preview_report_on_engine.py"
+)
 def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -418,7 +422,13 @@ def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb"), "WrongLayout"),
+        pytest.param(
+            ("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb"),
+            "WrongLayout",
+            marks=pytest.mark.long(
+                "a GPU that needs a reset: tests/rehearsal/scenario/whole_run/test_gke_fleet.py"
+            ),
+        ),
         (("--fault", "xid", "--gpu", "1"), "GpuResetRequested"),
     ],
     ids=["repartition", "xid"],
@@ -441,6 +451,9 @@ def test_a_node_broken_in_service_is_held_until_it_is_repaired(
     until_serving_again(run.client, name, boot)
 
 
+@pytest.mark.long(
+    "a node that is held until it is repaired: tests/rehearsal/scenario/whole_run/test_gke_fleet.py"
+)
 def test_a_preempted_node_is_replaced_and_proven(run: Run) -> None:
     node = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"][0]
     name, boot = node["metadata"]["name"], node["status"]["nodeInfo"]["bootID"]

@@ -20,7 +20,12 @@ from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "NVIDIA's operator on GKE nodes: tests/rehearsal/cluster/gpu_operator/test_gke.py"
+    ),
+]
 STACK = """\
 config:
   gcp:project: slicewright-both

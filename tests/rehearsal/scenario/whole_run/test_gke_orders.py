@@ -19,7 +19,14 @@ from tests.rehearsal.scenario.whole_run.orders import (
     check_said,
 )
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "S0 in the usual order; the others, with agents alone: "
+        "tests/rehearsal/scenario/whole_run/test_gke_fleet.py and "
+        "tests/node_agent/test_watch_renewal.py"
+    ),
+]
 POOL = "h100-partition-3g"
 PLUGIN = "nvidia-gpu-device-plugin"
 """It partitions, then advertises."""

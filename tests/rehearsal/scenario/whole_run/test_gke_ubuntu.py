@@ -17,7 +17,14 @@ from rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.test_gke_operator import INSTALLER, PODS, pod
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "the operator on GKE nodes; its driver container: "
+        "tests/rehearsal/cluster/gpu_operator/test_gke.py and "
+        "tests/rehearsal/cluster/gpu_operator/test_driver_manager.py"
+    ),
+]
 STACK = """\
 config:
   gcp:project: slicewright-ubuntu

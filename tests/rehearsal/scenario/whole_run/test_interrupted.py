@@ -92,6 +92,9 @@ def test_on_sigterm_it_ends_everything_as_on_ctrl_c(
     _assert_it_ends_everything(process, signal.SIGTERM, confined / "told")
 
 
+@pytest.mark.long(
+    "a run that ends on SIGTERM: tests/rehearsal/scenario/whole_run/test_interrupted.py"
+)
 def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
     command: Callable[[Path], subprocess.Popen[str]],
     make_environment: Callable[[str], Environment],

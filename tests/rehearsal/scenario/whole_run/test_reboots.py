@@ -39,7 +39,14 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.long(
+        "a node that comes back from a reboot: "
+        "tests/rehearsal/cluster/kubelet/test_reboot_moments.py and "
+        "tests/fleet_controller/test_api_server.py"
+    ),
+]
 
 A100, H100 = "demo-gpu-workers", "h100"
 PARTITIONS = {A100: ("nvidia.com/mig-1g.5gb", 56), H100: ("nvidia.com/mig-3g.40gb", 16)}

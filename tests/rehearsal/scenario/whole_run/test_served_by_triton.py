@@ -30,7 +30,13 @@ from tests.rehearsal import kserve
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "Triton's own servers in pods: tests/rehearsal/cluster/kubelet/test_triton_servers.py"
+    ),
+]
 STACK = "s4-serving"
 PODS = "/api/v1/namespaces/default/pods"
 PARTITIONS, T4 = "tritonserver-timeslicing-mig", "tritonserver-teslat4"

@@ -33,7 +33,14 @@ from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with
 from tests.rehearsal.scenario.whole_run import inside
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "sixteen servers on sixteen partitions: "
+        "tests/rehearsal/plugins/providers/kubernetes/test_served_models.py"
+    ),
+]
 STACK = "s0-serving"
 PODS = "/api/v1/namespaces/ai/pods"
 MODEL = "mistralai/Mistral-Nemo-Instruct-2407"

@@ -265,7 +265,7 @@ def test_a_broken_connection_is_no_answer(over: OverHttp, tmp_path: Path) -> Non
     assert client.get_caller_identity()["Account"]
 
 
-def test_an_internal_error_is_told_in_the_services_form(
+def test_an_internal_error_is_answered_in_the_services_form(
     over: OverHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> Any:

@@ -100,7 +100,7 @@ def test_a_cloud_that_has_stopped_is_said_so_at_once(
 
 
 @pytest.mark.parametrize("missing", ["SLICEWRIGHT_REHEARSAL", "AWS_ENDPOINT_URL"])
-def test_outside_a_rehearsal_it_calls_nobody(
+def test_outside_a_rehearsal_it_calls_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     """Without the endpoint botocore would call the real AWS."""

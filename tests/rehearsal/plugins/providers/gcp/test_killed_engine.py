@@ -179,6 +179,7 @@ def test_what_a_killed_engine_was_making_is_taken_over(stack: Stack) -> None:
     stack.goes_on_after(stack.recover(), CLUSTER)
 
 
+@pytest.mark.long("a killed engine: tests/rehearsal/plugins/providers/gcp/test_killed_engine.py")
 def test_what_a_killed_provider_was_making_is_taken_over(stack: Stack) -> None:
     """The engine lives, reports the death, and forgets the pool: it waits for no id."""
     stack.slow(container_nodePools_converge=600)

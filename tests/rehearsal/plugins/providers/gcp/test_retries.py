@@ -55,14 +55,14 @@ def test_what_may_pass_is_tried_again(error: CloudError) -> None:
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 501, 504])
-def test_what_does_not_pass_is_told_at_once(code: int) -> None:
+def test_what_does_not_pass_is_reported_at_once(code: int) -> None:
     answers = Answers([CloudError(code, "X", "")])
     with pytest.raises(CloudError):
         retrying(answers).call("compute", "networks.get")
     assert answers.calls == 1
 
 
-def test_an_error_that_lasts_is_told_in_the_end() -> None:
+def test_an_error_that_lasts_is_reported_in_the_end() -> None:
     answers = Answers([BROKEN])
     with pytest.raises(CloudError):
         retrying(answers, for_s=0.05).call("compute", "networks.get")

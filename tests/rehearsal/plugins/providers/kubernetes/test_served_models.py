@@ -194,6 +194,9 @@ def test_sixteen_servers_come_up_each_on_a_partition_and_a_seventeenth_waits(
         cluster.admin.get(f"/api/v1/namespaces/{where}")
 
 
+@pytest.mark.long(
+    "servers with their share: tests/rehearsal/plugins/providers/kubernetes/test_served_models.py"
+)
 def test_another_share_takes_the_place_of_the_first_and_nothing_stays(
     new_stack: Callable[..., Any], attached: dict[str, str], cluster: Any
 ) -> None:
@@ -228,6 +231,9 @@ def test_another_share_takes_the_place_of_the_first_and_nothing_stays(
     assert shares() == set()
 
 
+@pytest.mark.long(
+    "a scaled workload: tests/rehearsal/plugins/providers/kubernetes/test_served_models.py"
+)
 def test_replicas_of_a_scaled_workload_are_never_changed_by_up(
     new_stack: Callable[..., Any],
     attached: dict[str, str],
