@@ -72,6 +72,7 @@ TOOL_FIXTURES = frozenset(
             "toolchain",
             "whole_toolchain",
             "triton_toolchain",
+            "monitoring_toolchain",
             "one_tool",
             "go",
             "cross_check",
@@ -383,6 +384,12 @@ def whole_toolchain(toolchain: Toolchain) -> Toolchain:
         return toolchain
     left_out = {workload_tools.TRITON} if triton.why_not_here() else set()
     return ensure(print, set(workload_tools.OF_TESTS) - left_out)
+
+
+@pytest.fixture(scope="session")
+def monitoring_toolchain(toolchain: Toolchain) -> Toolchain:
+    """With Prometheus, its operator and promtool."""
+    return toolchain if TOOLCHAIN_VARIABLE in os.environ else ensure(print, {"monitoring"})
 
 
 @pytest.fixture(scope="session")

@@ -231,6 +231,15 @@ def make_environment_with_triton(triton_toolchain: Toolchain, confined: Path) ->
 
 
 @pytest.fixture(scope="module")
+def make_environment_with_prometheus(
+    monitoring_toolchain: Toolchain, confined: Path
+) -> Iterator[Make]:
+    """As make_environment; Prometheus and its operator run in them."""
+    with _making(monitoring_toolchain, confined) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
 def make_environment_with_all_tools(whole_toolchain: Toolchain, confined: Path) -> Iterator[Make]:
     """As make_environment; Triton, Prometheus, its operator and KEDA run in them."""
     with _making(whole_toolchain, confined) as make:
