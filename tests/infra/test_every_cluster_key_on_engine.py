@@ -21,6 +21,10 @@ from tests.infra.google_project import make_network
 from tests.infra.test_every_key_on_engine import make_room
 from tests.infra.test_plan_change_keys import FLEETS, ROWS, Row, keys, planned, written
 
+pytestmark = pytest.mark.long(
+    "the same in the clouds without the engine: tests/infra/test_changes_in_clouds.py"
+)
+
 _PROGRAM = """\
 import json
 from pathlib import Path

@@ -158,7 +158,7 @@ def test_a_version_has_it_from_a_patch_of_its_minor_on(
     assert plan.offers_gpu_direct(mode, version) == offers
 
 
-def test_that_other_subnets_replace_the_pool_and_not_the_cluster_is_told() -> None:
+def test_the_plan_says_that_other_subnets_replace_the_pool_and_not_the_cluster() -> None:
     other = [*there(7), {"vpc": "gpu-9", "subnet": "nodes-9"}]
     before, after = (planned(fleet({"gpu_networks": one})) for one in (there(8), other))
     found = plan.compare(before, after)

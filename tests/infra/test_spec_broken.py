@@ -132,7 +132,7 @@ def refused(text: str, tmp_path: Path) -> spec.SpecError:
     return error.value
 
 
-@pytest.mark.parametrize("broken", cases(GENERATED), ids=lambda b: b.name)
+@pytest.mark.parametrize("broken", [*cases(GENERATED)], ids=lambda b: b.name)
 def test_a_mistake_is_reported_where_it_is(broken: Broken) -> None:
     error = broken.error
     message = str(error)

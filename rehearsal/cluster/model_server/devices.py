@@ -28,7 +28,7 @@ class Device:
     uuid: str
     name: str
     multiprocessors: int | None
-    """None: not known, of a whole GPU that cannot be partitioned."""
+    """None: not known, for a whole GPU that cannot be partitioned."""
     memory_mib: int | None
 
 

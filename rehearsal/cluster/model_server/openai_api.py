@@ -51,7 +51,7 @@ class Asked:
     """Why the answer ends: `length`, or `stop` where no length was given."""
     stream: bool
     usage: bool
-    """Whether a stream ends with a chunk that tells the numbers of tokens."""
+    """Whether a stream ends with a chunk with the numbers of tokens."""
 
 
 def read(kind: Kind, body: bytes, names: Sequence[str], max_model_len: int) -> Asked:

@@ -36,7 +36,7 @@ class Serving:
     engine: Engine
     measured: Measurements
     turns: Sequence[Turns] = ()
-    """On each of the devices; empty where they are no other's."""
+    """On each of the devices; empty where no other process uses them."""
     api_key: str | None = None
     """None: whoever reaches the server may ask."""
     created: int = field(default_factory=lambda: int(time.time()))

@@ -51,7 +51,7 @@ def _is_locked(file: Path) -> bool:
     except OSError:
         return False
     try:
-        # Shared: those who look at the same time do not take each other for one who computes.
+        # Shared, so that processes which only look do not count each other as computing.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
