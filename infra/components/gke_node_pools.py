@@ -10,6 +10,7 @@ import pulumi_gcp as gcp
 
 from infra.components.gke_gpu_networks import GpuVpc
 from infra.plan import (
+    GPU_NETWORK_LABEL,
     NETWORK_PROFILE_LABEL,
     SYSTEM_LABELS,
     GkePoolPlan,
@@ -38,8 +39,9 @@ REPLACE_ON_CHANGES = (
     # Of a placement policy the provider updates nothing: a change of its type alone would be shown
     # and have no effect (resource_container_node_pool.go).
     "placementPolicy",
-    # The provider keeps what network_config no longer states; this label goes with it.
+    # The provider keeps what network_config no longer states; these labels go with it.
     f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
+    f'nodeConfig.labels["{GPU_NETWORK_LABEL}"]',
 )
 """Inputs of a GPU pool whose change replaces it, beyond those of the provider."""
 

@@ -44,7 +44,7 @@ from infra.plan.fleet import (
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.gke_addresses import OWN as GKE_RANGES
 from infra.plan.gke_addresses import pod_addresses
-from infra.plan.gke_gpu_direct import GPU_MTU, offers_gpu_direct
+from infra.plan.gke_gpu_direct import GPU_MTU, GPU_NETWORK_LABEL, offers_gpu_direct
 from infra.plan.gke_gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.gke_node_counts import first_nodes
 from infra.plan.hosts import HostGpuPlan, HostPlan
@@ -58,6 +58,7 @@ __all__ = [
     "EVERYWHERE",
     "GKE_RANGES",
     "GPU_MTU",
+    "GPU_NETWORK_LABEL",
     "NETWORK_PROFILE_LABEL",
     "NODE_MONITORING",
     "NO_STARTUP_TAINT",

@@ -30,6 +30,10 @@ _ROOM: Final = 2 ** (32 - _PREFIX) - 4
 _VERSION: Final = re.compile(r"1\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")
 
 
+GPU_NETWORK_LABEL: Final = "slicewright.io/gpu-network"
+"""Of nodes with an interface for GPUs in each of their networks: `tcpx` or `tcpxo`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _GpuDirect:
     interconnect: str

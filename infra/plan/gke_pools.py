@@ -18,7 +18,7 @@ from infra.plan.gke_capacity import (
     gke_upgrade,
     repaired,
 )
-from infra.plan.gke_gpu_direct import check_gpu_direct, gpu_networks
+from infra.plan.gke_gpu_direct import GPU_NETWORK_LABEL, check_gpu_direct, gpu_networks
 from infra.plan.gke_gpu_network import DRANET_LABELS, check_dranet
 from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import machine_of
@@ -89,8 +89,11 @@ def gke_pool(
     if operator is not None and not by_operator:
         # GKE's driver and device plugin are on these nodes.
         parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
+    networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
     if pool.gpu_network == "dranet":
         parts["labels"] = {**parts["labels"], **DRANET_LABELS}
+    if networks:
+        parts["labels"] = {**parts["labels"], GPU_NETWORK_LABEL: str(pool.gpu_network)}
     yield from _check_label_length(parts["labels"], path)
     return GkePoolPlan(
         **parts,
@@ -115,7 +118,7 @@ def gke_pool(
         placement=pool.placement,
         placement_policy=pool.placement_policy,
         gpu_network=pool.gpu_network,
-        gpu_networks=gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks),
+        gpu_networks=networks,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infra import plan, spec
+from infra.components.gke_node_pools import REPLACE_ON_CHANGES
 from infra.plan import ChangeEffect
 from tests.recorder import Made
 
@@ -69,6 +70,9 @@ def test_the_nodes_have_an_interface_in_each_and_the_system_pool_has_none(record
     asked = pools["a"]["networkConfig"]["additionalNodeNetworkConfigs"]
     assert asked == [{"network": f"gpu-{i}", "subnetwork": f"nodes-{i}"} for i in range(8)]
     assert "networkConfig" not in pools["system"]
+    # The provider keeps networks that are no longer stated: the label that goes replaces the pool.
+    assert pools["a"]["nodeConfig"]["labels"][plan.GPU_NETWORK_LABEL] == "tcpxo"
+    assert f'nodeConfig.labels["{plan.GPU_NETWORK_LABEL}"]' in REPLACE_ON_CHANGES
     assert not inputs(made, "gcp:compute/firewall:Firewall")
 
 
