@@ -51,9 +51,12 @@ def _asked(question: Sought) -> list[str] | str:
     session = AwsSession(question.region, question.profile)
 
     def read() -> list[Mapping[str, Any]]:
-        pages = session.client(question.service).get_paginator(question.operation)
-        answers = pages.paginate(**question.parameters)
-        return [one for page in answers for one in page[question.listed]]
+        client = session.client(question.service)
+        if client.can_paginate(question.operation):
+            pages = client.get_paginator(question.operation).paginate(**question.parameters)
+        else:
+            pages = [getattr(client, question.operation)(**question.parameters)]
+        return [one for page in pages for one in page[question.listed]]
 
     answer = session.answer(question.right, read)
     if isinstance(answer, NotAnswered):
