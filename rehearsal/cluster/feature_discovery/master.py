@@ -10,6 +10,7 @@ import threading
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.feature_discovery import objects
+from rehearsal.cluster.node.operands import node_features
 
 _AGAIN_S = 1.0
 
@@ -22,7 +23,7 @@ class Master:
         self._features: dict[tuple[str, str], JsonObject] = {}
 
     def run(self, stop: threading.Event) -> None:
-        path = objects.path(None, None)
+        path = node_features.feature_path(None, None)
         for event in list_and_watch(self._client, path, stop=stop, backoff_max_s=5.0):
             for node in sorted(self.take(event)):
                 while not stop.is_set() and not self._label(node):

@@ -9,37 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubeapi import JsonObject
-from kubeapi.client import path_of
+from rehearsal.cluster.node.operands.node_features import OF_NODE
 
-VERSION: Final = "nfd.k8s-sigs.io/v1alpha1"
-OF_NODE: Final = "nfd.node.kubernetes.io/node-name"
-"""The label that says of which node a NodeFeature object is."""
 OWNED: Final = "nfd.node.kubernetes.io/feature-labels"
 """Annotation in which the master notes the labels that it wrote, in order to remove them."""
-
-
-def path(name: str | None, namespace: str | None) -> str:
-    return path_of(VERSION, "nodefeatures", name, namespace)
-
-
-def node_feature(node: str, pod: JsonObject, labels: Mapping[str, str]) -> JsonObject:
-    """What the worker writes. pod: its own; with it and its DaemonSet the object goes."""
-    metadata = pod["metadata"]
-    itself = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-    owners = [
-        {**owner, "blockOwnerDeletion": False} for owner in metadata.get("ownerReferences") or ()
-    ]
-    return {
-        "apiVersion": VERSION,
-        "kind": "NodeFeature",
-        "metadata": {
-            "name": node,
-            "namespace": metadata["namespace"],
-            "labels": {OF_NODE: node},
-            "ownerReferences": [*owners, itself],
-        },
-        "spec": {"labels": dict(labels)},
-    }
 
 
 def is_as_wanted(found: JsonObject, wanted: JsonObject) -> bool:

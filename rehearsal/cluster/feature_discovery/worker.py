@@ -19,7 +19,7 @@ _EVERY_S: Final = 60.0
 def publish(client: Client, wanted: JsonObject) -> None:
     """Raises ApiError, Unreachable."""
     metadata = wanted["metadata"]
-    path = objects.path(metadata["name"], metadata["namespace"])
+    path = node_features.feature_path(metadata["name"], metadata["namespace"])
     try:
         found = client.get(path)
     except ApiError as e:
@@ -49,7 +49,7 @@ def main() -> int:
                 # Containers share the kernel of this machine.
                 Path("/proc/sys/kernel/osrelease").read_text().strip(),
             )
-            publish(client, objects.node_feature(node, pod, found))
+            publish(client, node_features.node_feature(node, pod, found))
             if stop.wait(_EVERY_S):
                 return 0
     except (ApiError, Unreachable, OSError) as e:

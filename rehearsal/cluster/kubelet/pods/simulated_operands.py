@@ -39,6 +39,8 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 """Label `app` of a DaemonSet's pods -> the operand; NFD's worker has others."""
 _CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+_OF_GPUS: Final = "nvidia-features-for-"
+"""Beginning of the names of the objects that GPU feature discovery writes."""
 _CLIENTS_GONE_S: Final = 300.0
 """Then mig-manager returns without a state: the node stays pending."""
 _AGAIN_S: Final = 0.2
@@ -193,21 +195,14 @@ class SimulatedOperands:
         return str(text)
 
     def _publish(self, pod: JsonObject, features: Mapping[str, str]) -> None:
-        name = f"nvidia-features-for-{self._node.name}"
-        self._write_features(name, pod["metadata"]["namespace"], features)
+        self._write(node_features.node_feature(self._node.name, pod, features, prefix=_OF_GPUS))
 
-    def _write_features(self, name: str, namespace: str, features: Mapping[str, str]) -> None:
-        """A NodeFeature object, of which NFD's master makes labels of the node."""
-        feature = {
-            "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
-            "kind": "NodeFeature",
-            "metadata": {
-                "name": name,
-                "labels": {"nfd.node.kubernetes.io/node-name": self._node.name},
-            },
-            "spec": {"labels": dict(features)},
-        }
-        path = path_of("nfd.k8s-sigs.io/v1alpha1", "nodefeatures", name, namespace)
+    def _write(self, feature: JsonObject) -> None:
+        """A NodeFeature object, of which NFD's master makes labels of the node. Its owners change
+        when a node of the same name is made again, so the master looks at that, too.
+        """
+        metadata = feature["metadata"]
+        path = node_features.feature_path(metadata["name"], metadata["namespace"])
         self._api.client.patch(path, feature, kind="apply", fieldManager="nfd", force="true")
 
     # -- NFD's worker
@@ -220,9 +215,7 @@ class SimulatedOperands:
         identity, pod = process
         info = (self._node.object.get("status") or {}).get("nodeInfo") or {}
         found = await self._api.run(self._features_of_node, str(info.get("kernelVersion", "")))
-        await self._api.run(
-            self._write_features, self._node.name, pod["metadata"]["namespace"], found
-        )
+        await self._api.run(self._write, node_features.node_feature(self._node.name, pod, found))
         self._discovered = identity
 
     def _features_of_node(self, kernel: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What NFD's worker finds on a node, as the GPU operator's chart configures it.
+"""What NFD's worker finds on a node, as the GPU operator's chart configures it, and writes.
 
 Of NFD's labels only those that the GPU operator reads. Sources: kubernetes-sigs/
 node-feature-discovery v0.18.3, source/{pci,system,kernel}; NVIDIA/gpu-operator v26.7.0, values.yaml
@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from kubeapi import JsonObject
+from kubeapi.client import path_of
 from rehearsal.cluster.node import os_release
 
+_VERSION: Final = "nfd.k8s-sigs.io/v1alpha1"
+OF_NODE: Final = "nfd.node.kubernetes.io/node-name"
+"""The label that says of which node a NodeFeature object is."""
 PREFIX: Final = "feature.node.kubernetes.io/"
 _CLASSES: Final = ("02", "0200", "0207", "0300", "0302")
 """Beginnings of the PCI classes that the chart's worker looks for: network and display."""
@@ -38,6 +43,34 @@ def pci_devices(sys_directory: Path) -> Iterator[tuple[str, str]]:
     """Class and vendor of each."""
     for device in sorted((sys_directory / "bus/pci/devices").glob("*")):
         yield (device / "class").read_text().strip(), (device / "vendor").read_text().strip()
+
+
+def feature_path(name: str | None, namespace: str | None) -> str:
+    return path_of(_VERSION, "nodefeatures", name, namespace)
+
+
+def node_feature(
+    node: str, pod: JsonObject, labels: Mapping[str, str], *, prefix: str = ""
+) -> JsonObject:
+    """What NFD's worker writes, and GPU feature discovery with its prefix of the name. pod: its
+    own; with it and its DaemonSet the object goes.
+    """
+    metadata = pod["metadata"]
+    itself = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    owners = [
+        {**owner, "blockOwnerDeletion": False} for owner in metadata.get("ownerReferences") or ()
+    ]
+    return {
+        "apiVersion": _VERSION,
+        "kind": "NodeFeature",
+        "metadata": {
+            "name": f"{prefix}{node}",
+            "namespace": metadata["namespace"],
+            "labels": {OF_NODE: node},
+            "ownerReferences": [*owners, itself],
+        },
+        "spec": {"labels": dict(labels)},
+    }
 
 
 def _label_value(kernel: str) -> str:

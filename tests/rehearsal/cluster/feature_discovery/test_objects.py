@@ -10,6 +10,7 @@ from kubeapi.watch import Event
 from rehearsal.cluster.feature_discovery import objects
 from rehearsal.cluster.feature_discovery.master import Master
 from rehearsal.cluster.node import os_release
+from rehearsal.cluster.node.operands import node_features
 from rehearsal.cluster.node.operands.node_features import labels
 
 GPU, NETWORK, BRIDGE = ("0x030200", "0x10de"), ("0x020000", "0x1d0f"), ("0x060400", "0x8086")
@@ -18,7 +19,7 @@ SYSTEM = "feature.node.kubernetes.io/system-os_release"
 
 
 def feature(name: str, node: str, **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "gpu-operator", "labels": {objects.OF_NODE: node}}
+    metadata = {"name": name, "namespace": "gpu-operator", "labels": {node_features.OF_NODE: node}}
     return {"metadata": metadata, "spec": {"labels": labels}}
 
 
@@ -82,8 +83,8 @@ def test_the_master_looks_at_the_nodes_whose_objects_have_changed() -> None:
 def test_an_object_goes_with_its_pod_and_its_daemon_set() -> None:
     owner = {"kind": "DaemonSet", "name": "w", "uid": "d", "blockOwnerDeletion": True}
     metadata = {"name": "w-x", "namespace": "ns", "uid": "p", "ownerReferences": [owner]}
-    made = objects.node_feature("n1", {"metadata": metadata}, {"a": "1"})
+    made = node_features.node_feature("n1", {"metadata": metadata}, {"a": "1"})
     assert [one["uid"] for one in made["metadata"]["ownerReferences"]] == ["d", "p"]
     assert objects.is_as_wanted(made, made)
-    other = objects.node_feature("n1", {"metadata": {**metadata, "uid": "q"}}, {"a": "1"})
+    other = node_features.node_feature("n1", {"metadata": {**metadata, "uid": "q"}}, {"a": "1"})
     assert not objects.is_as_wanted(made, other), "of another pod"

@@ -65,6 +65,15 @@ def test_none_of_nvidias_programs_runs(cluster: Any, nodes: dict[str, str]) -> N
                 assert (directory / "comm").read_text().strip() not in [p[:15] for p in programs]
 
 
+def test_a_node_that_is_made_again_under_its_name_gets_operands_again(cluster: Any) -> None:
+    """NFD has written the same features of a node of that name before."""
+    for _ in range(2):
+        path = cluster.add_node("again", MACHINE)
+        cluster.until(path, lambda n: s1.label(n, "mig.config.state") == "success")
+        cluster.client.delete(path)
+        cluster.until(path, lambda n: n is None)
+
+
 def test_held_partitioning_goes_on_when_it_is_let_go_though_mig_manager_was_recreated(
     cluster: Any,
 ) -> None:
