@@ -9,6 +9,7 @@ from urllib.parse import quote
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.google_session import GoogleSession
 from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.ingresses import of_ingresses
 from slicewright.teardown.leftovers import (
     GoogleNetwork,
     Leftover,
@@ -19,16 +20,17 @@ from slicewright.teardown.leftovers import (
 
 _MISSING: Final = "the right "
 """What GoogleSession's refusal of a right begins with."""
-_RIGHTS: Final[Mapping[str, str]] = {
-    "disk": "compute.disks.delete",
-    "firewall rule": "compute.firewalls.delete",
-    "forwarding rule": "compute.forwardingRules.delete",
-    "target pool": "compute.targetPools.delete",
-    "backend service": "compute.regionBackendServices.delete",
-    "network endpoint group": "compute.networkEndpointGroups.delete",
-    "address": "compute.addresses.delete",
-    "snapshot": "compute.snapshots.delete",
+_IN_RIGHTS: Final[Mapping[str, str]] = {
+    "global/addresses": "globalAddresses",
+    "global/forwardingRules": "globalForwardingRules",
+    "regions/backendServices": "regionBackendServices",
+    "regions/healthChecks": "regionHealthChecks",
+    "regions/sslCertificates": "regionSslCertificates",
+    "regions/targetHttpProxies": "regionTargetHttpProxies",
+    "regions/targetHttpsProxies": "regionTargetHttpsProxies",
+    "regions/urlMaps": "regionUrlMaps",
 }
+"""Place and collection of a path, where rights name the collection otherwise."""
 
 
 class GoogleProject:
@@ -64,16 +66,21 @@ class GoogleProject:
             backend_services=listed("backendServices"),
             endpoint_groups=listed("networkEndpointGroups"),
             addresses=listed("addresses"),
+            target_proxies=[*listed("targetHttpProxies"), *listed("targetHttpsProxies")],
+            url_maps=listed("urlMaps"),
+            health_checks=listed("healthChecks"),
+            certificates=listed("sslCertificates"),
         )
         taken = self._name_taken()
         if isinstance(taken, NotAnswered):
             refused.append(taken)
         # Without an answer, a network tag proves nothing where others may have the same.
         found = of_network(network, self._cluster, own=networks, name_taken=taken is not False)
-        return Found(left=[*disks, *snapshots, *found], not_asked=refused)
+        ingresses = of_ingresses(network, found)
+        return Found(left=[*disks, *snapshots, *found, *ingresses], not_asked=refused)
 
     def delete(self, leftover: Leftover) -> Outcome:
-        said = self._session.delete("compute", leftover.id, _RIGHTS[leftover.kind])
+        said = self._session.delete("compute", leftover.id, _right_to_delete(leftover.id))
         if not isinstance(said, NotAnswered):
             return None
         return Refused(why=said.why) if said.why.startswith(_MISSING) else Held(why=said.why)
@@ -112,6 +119,12 @@ class GoogleProject:
 
 
 def _members(page: Mapping[str, Any], collection: str) -> Iterable[dict[str, Any]]:
-    """Of an aggregated list, which has them by zone or region."""
+    """Of an aggregated list, which has them by zone or region, or under `global`."""
     for place in page.get("items", {}).values():
         yield from place.get(collection, ())
+
+
+def _right_to_delete(path: str) -> str:
+    """path: projects/P/global/COLLECTION/NAME, or with zones/Z or regions/R instead."""
+    _, _, place, *_, collection, _ = path.split("/")
+    return f"compute.{_IN_RIGHTS.get(f'{place}/{collection}', collection)}.delete"

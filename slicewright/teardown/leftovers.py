@@ -20,10 +20,16 @@ ORDER: Final = (
     # In use as long as a load balancer forwards to it.
     "target group",
     "forwarding rule",
-    "target pool",
-    "backend service",
-    "network endpoint group",
     "address",
+    "target pool",
+    "target proxy",
+    "certificate",
+    "redirect map",
+    # Of an Ingress on GKE: what is before it has a name that only its URL map explains.
+    "URL map",
+    "backend service",
+    "health check",
+    "network endpoint group",
     "network interface",
     "security group",
     # Last of what hangs together: its network tag is the proof of the rest.
@@ -34,8 +40,13 @@ ORDER: Final = (
     "log group",
 )
 """In which kinds are deleted: what uses another goes before it."""
+_FRONTENDS: Final = frozenset(
+    {"forwarding rule", "address", "target proxy", "certificate", "redirect map"}
+)
 PROOFS: Final[Mapping[str, frozenset[str]]] = {
-    "firewall rule": frozenset({"forwarding rule", "target pool", "backend service", "address"}),
+    "URL map": _FRONTENDS,
+    "firewall rule": _FRONTENDS
+    | frozenset({"target pool", "URL map", "backend service", "health check"}),
     "disk": frozenset({"snapshot"}),
 }
 """Kind -> kinds that may be known by it only: it must not go before them, nor while it is not known
@@ -165,7 +176,7 @@ def of_snapshots(found: Iterable[Resource], disks: Iterable[Leftover]) -> list[L
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleNetwork:
-    """What a project shows of networks and load balancers."""
+    """What a project shows of networks and load balancers, global or of a region."""
 
     firewalls: Sequence[Resource]
     forwarding_rules: Sequence[Resource]
@@ -173,6 +184,11 @@ class GoogleNetwork:
     backend_services: Sequence[Resource]
     endpoint_groups: Sequence[Resource]
     addresses: Sequence[Resource]
+    target_proxies: Sequence[Resource] = ()
+    """Of HTTP and HTTPS."""
+    url_maps: Sequence[Resource] = ()
+    health_checks: Sequence[Resource] = ()
+    certificates: Sequence[Resource] = ()
 
 
 def of_network(

@@ -53,6 +53,7 @@ _PROFILES: Final[Mapping[str, Literal["read", "delete"]]] = {
 _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "compute.addresses.delete": "delete",
     "compute.addresses.list": "read",
+    "compute.backendServices.delete": "delete",
     "compute.backendServices.list": "read",
     "compute.disks.delete": "delete",
     "compute.disks.list": "read",
@@ -60,21 +61,56 @@ _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "compute.firewalls.list": "read",
     "compute.forwardingRules.delete": "delete",
     "compute.forwardingRules.list": "read",
+    "compute.globalAddresses.delete": "delete",
+    "compute.globalAddresses.list": "read",
+    "compute.globalForwardingRules.delete": "delete",
+    "compute.globalForwardingRules.list": "read",
+    "compute.healthChecks.delete": "delete",
+    "compute.healthChecks.list": "read",
     "compute.networkEndpointGroups.delete": "delete",
     "compute.networkEndpointGroups.list": "read",
     "compute.networks.updatePolicy": "delete",
     "compute.regionBackendServices.delete": "delete",
+    "compute.regionHealthChecks.delete": "delete",
+    "compute.regionSslCertificates.delete": "delete",
+    "compute.regionTargetHttpProxies.delete": "delete",
+    "compute.regionTargetHttpsProxies.delete": "delete",
+    "compute.regionUrlMaps.delete": "delete",
     "compute.snapshots.delete": "delete",
     "compute.snapshots.list": "read",
+    "compute.sslCertificates.delete": "delete",
+    "compute.sslCertificates.list": "read",
+    "compute.targetHttpProxies.delete": "delete",
+    "compute.targetHttpProxies.list": "read",
+    "compute.targetHttpsProxies.delete": "delete",
+    "compute.targetHttpsProxies.list": "read",
     "compute.targetPools.delete": "delete",
     "compute.targetPools.list": "read",
+    "compute.urlMaps.delete": "delete",
+    "compute.urlMaps.list": "read",
     "container.clusters.get": "read",
     "container.clusters.list": "read",
 }
 _WHY: Final = {
     "compute.networks.updatePolicy": "whoever deletes a firewall rule changes its network",
+    **dict.fromkeys(
+        ("compute.globalAddresses.list", "compute.globalForwardingRules.list"),
+        "lists of all places have global ones, too",
+    ),
+    **dict.fromkeys(
+        (
+            "compute.regionHealthChecks.delete",
+            "compute.regionSslCertificates.delete",
+            "compute.regionTargetHttpProxies.delete",
+            "compute.regionTargetHttpsProxies.delete",
+            "compute.regionUrlMaps.delete",
+        ),
+        "an internal Ingress has a load balancer of its region",
+    ),
 }
-"""Of rights that no call of their own shows. Source: Cloud NGFW, "Use VPC firewall rules"."""
+"""Of rights that no call of their own shows: of a firewall rule (source: Cloud NGFW, "Use VPC
+firewall rules"), and of what the rehearsed GKE does not leave.
+"""
 _ROLE_TITLE_MAX: Final = 100
 """Characters. Source: IAM REST reference, Role."""
 

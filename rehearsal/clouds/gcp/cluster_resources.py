@@ -1,4 +1,4 @@
-"""Compute Engine's resources that GKE's controllers make for Services and claims.
+"""Compute Engine's resources that GKE's controllers make for Services, Ingresses and claims.
 
 Only what a deleted cluster has left is simulated; it can be looked at and deleted.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Handler, Methods
@@ -22,10 +22,21 @@ from rehearsal.clouds.gcp.state import (
     DISKS,
     FIREWALLS,
     FORWARDING_RULES,
+    GLOBAL_ADDRESSES,
+    GLOBAL_BACKEND_SERVICES,
+    GLOBAL_FORWARDING_RULES,
+    HEALTH_CHECKS,
     NETWORK_ENDPOINT_GROUPS,
     SNAPSHOTS,
+    SSL_CERTIFICATES,
+    TARGET_HTTP_PROXIES,
+    TARGET_HTTPS_PROXIES,
     TARGET_POOLS,
+    URL_MAPS,
 )
+
+_NO_USE = ("selfLink", "sourceDisk")
+"""Fields whose links keep nothing from being deleted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +49,9 @@ class Collection:
     """Of a method, with the resource's name."""
     scope: Literal["zone", "region", "global"]
     aggregated: str | None
-    """In the name of the method that lists those of all zones or regions; None = there is none."""
+    """In the name of the method that lists those of all zones and regions, and the global ones;
+    None = there is none.
+    """
     in_links: str | None = None
     """If not `name`."""
 
@@ -83,6 +96,48 @@ COLLECTIONS: Mapping[Kind[JsonObject], Collection] = {
     ADDRESSES: Collection(
         name="addresses", parameter="address", scope="region", aggregated="addresses"
     ),
+    GLOBAL_FORWARDING_RULES: Collection(
+        name="globalForwardingRules",
+        parameter="forwardingRule",
+        scope="global",
+        aggregated="forwardingRules",
+        in_links="forwardingRules",
+    ),
+    GLOBAL_ADDRESSES: Collection(
+        name="globalAddresses",
+        parameter="address",
+        scope="global",
+        aggregated="addresses",
+        in_links="addresses",
+    ),
+    TARGET_HTTP_PROXIES: Collection(
+        name="targetHttpProxies",
+        parameter="targetHttpProxy",
+        scope="global",
+        aggregated="targetHttpProxies",
+    ),
+    TARGET_HTTPS_PROXIES: Collection(
+        name="targetHttpsProxies",
+        parameter="targetHttpsProxy",
+        scope="global",
+        aggregated="targetHttpsProxies",
+    ),
+    SSL_CERTIFICATES: Collection(
+        name="sslCertificates",
+        parameter="sslCertificate",
+        scope="global",
+        aggregated="sslCertificates",
+    ),
+    URL_MAPS: Collection(name="urlMaps", parameter="urlMap", scope="global", aggregated="urlMaps"),
+    GLOBAL_BACKEND_SERVICES: Collection(
+        name="backendServices",
+        parameter="backendService",
+        scope="global",
+        aggregated="backendServices",
+    ),
+    HEALTH_CHECKS: Collection(
+        name="healthChecks", parameter="healthCheck", scope="global", aggregated="healthChecks"
+    ),
 }
 
 
@@ -100,7 +155,7 @@ class ClusterResources:
                 f"{collection.name}.delete": self._delete(kind, collection),
             }
             if collection.aggregated is not None:
-                listed = self._aggregated(kind, collection)
+                listed = self._aggregated(collection.aggregated)
                 found[f"{collection.aggregated}.aggregatedList"] = listed
         return found
 
@@ -137,16 +192,20 @@ class ClusterResources:
 
         return list_
 
-    def _aggregated(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
-        member = collection.in_links or collection.name
+    def _aggregated(self, member: str) -> Handler:
+        """Of all places: of several kinds where the API has methods of their own for each."""
+        kinds = {k: c for k, c in COLLECTIONS.items() if c.aggregated == member}
 
         def aggregated(params: JsonObject, body: JsonObject) -> JsonObject:
             _refuse_filter(params)
             items: dict[str, JsonObject] = {}
-            for key, resource in there(self._context, kind, prefix=f"{params['project']}/"):
-                place = f"{collection.scope}s/{key.split('/')[1]}"
-                items.setdefault(place, {member: []})[member].append(shown(resource))
-            return {"kind": f"compute#{collection.parameter}AggregatedList", "items": items}
+            for kind, collection in kinds.items():
+                for key, resource in there(self._context, kind, prefix=f"{params['project']}/"):
+                    in_global = collection.scope == "global"
+                    place = "global" if in_global else f"{collection.scope}s/{key.split('/')[1]}"
+                    items.setdefault(place, {member: []})[member].append(shown(resource))
+            (of_member,) = {collection.parameter for collection in kinds.values()}
+            return {"kind": f"compute#{of_member}AggregatedList", "items": items}
 
         return aggregated
 
@@ -178,11 +237,22 @@ def users_of(context: Context, link: str) -> Iterator[str]:
     """Links of the resources that refer to this one."""
     for kind in COLLECTIONS:
         for _, resource in there(context, kind):
-            refers = (
-                resource.get(f) for f in ("network", "subnetwork", "target", "backendService")
-            )
-            if link in refers:
+            fields = {k: v for k, v in resource.items() if k not in _NO_USE}
+            if link in _strings(fields):
                 yield resource["selfLink"]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """In lists and objects, too: a URL map has its backend services in path matchers."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for inner in value.values():
+                yield from _strings(inner)
+        case list():
+            for inner in value:
+                yield from _strings(inner)
 
 
 def shown(resource: JsonObject) -> JsonObject:

@@ -41,7 +41,8 @@ def done(project: str, scope: str, target: str, kind: str) -> JsonObject:
 
 def in_use(link: str, by: str) -> CloudError:
     """Wording: hashicorp/terraform-provider-google #5948."""
-    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", link.split("/")[-2]).lower().removesuffix("s")
+    plural = re.sub(r"(?<!^)(?=[A-Z])", "_", link.split("/")[-2]).lower()
+    kind = re.sub("ies$", "y", plural).removesuffix("s")
     return google_error(
         400,
         f"The {kind} resource '{link.removeprefix(API + '/')}' is already being used by "

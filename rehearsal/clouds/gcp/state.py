@@ -40,6 +40,15 @@ SNAPSHOTS = Kind[JsonObject]("compute/snapshots")
 ADDRESSES = Kind[JsonObject]("compute/addresses")
 """By PROJECT/REGION/NAME."""
 """By PROJECT/ZONE/NAME. All in the API's form; fields that begin with `_` are not shown."""
+GLOBAL_FORWARDING_RULES = Kind[JsonObject]("compute/globalForwardingRules")
+GLOBAL_ADDRESSES = Kind[JsonObject]("compute/globalAddresses")
+TARGET_HTTP_PROXIES = Kind[JsonObject]("compute/targetHttpProxies")
+TARGET_HTTPS_PROXIES = Kind[JsonObject]("compute/targetHttpsProxies")
+SSL_CERTIFICATES = Kind[JsonObject]("compute/sslCertificates")
+URL_MAPS = Kind[JsonObject]("compute/urlMaps")
+GLOBAL_BACKEND_SERVICES = Kind[JsonObject]("compute/globalBackendServices")
+HEALTH_CHECKS = Kind[JsonObject]("compute/healthChecks")
+"""By PROJECT/NAME, like the seven above: what an Ingress of GKE consists of."""
 
 
 class ClusterRecord(TypedDict):

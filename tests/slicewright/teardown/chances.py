@@ -10,7 +10,7 @@ from typing import Final
 from rehearsal.clouds.core.fake_control_planes import FakeNodes
 from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from slicewright.teardown.subject import Cloud
-from tests.slicewright.teardown.stacks import claim, service, snapshot, volume
+from tests.slicewright.teardown.stacks import claim, ingress, service, snapshot, volume
 
 _FAULTS: Final = {
     "eks": (
@@ -41,7 +41,16 @@ _FAULTS: Final = {
         "compute.addresses.delete",
         "compute.firewalls.delete",
         "compute.firewalls.list",
+        "compute.backendServices.aggregatedList",
+        "compute.backendServices.delete",
         "compute.forwardingRules.delete",
+        "compute.globalAddresses.delete",
+        "compute.globalForwardingRules.delete",
+        "compute.sslCertificates.delete",
+        "compute.targetHttpProxies.aggregatedList",
+        "compute.targetHttpsProxies.delete",
+        "compute.urlMaps.aggregatedList",
+        "compute.urlMaps.delete",
         "compute.networkEndpointGroups.aggregatedList",
         "compute.networks.delete",
         "compute.subnetworks.delete",
@@ -83,6 +92,8 @@ def leave(
         # Of a disk that its cluster deletes, Google shows nothing that tells whose it was.
         for copy in range(chance.randint(0, 2) if on_eks or policy == "Retain" else 0):
             objects.add_object(VOLUME_SNAPSHOTS, snapshot(f"{name}-{copy}", source))
+    if not on_eks and chance.random() < 0.5:
+        objects.add_object("/apis/networking.k8s.io/v1/ingresses", ingress("web", "s0", "s1"))
 
 
 def break_calls(environment: Path, cloud: Cloud, chance: random.Random) -> None:

@@ -58,6 +58,17 @@ def service(name: str, **annotations: str) -> JsonObject:
     return {"metadata": meta, "spec": spec}
 
 
+def ingress(name: str, *services: str) -> JsonObject:
+    """With a certificate. services: those that it leads to, at port 8000."""
+    paths = [
+        {"path": f"/{s}", "backend": {"service": {"name": s, "port": {"number": 8000}}}}
+        for s in services
+    ]
+    meta = {"uid": name, "namespace": "ml", "name": name, "annotations": {}}
+    spec = {"rules": [{"http": {"paths": paths}}], "tls": [{"secretName": "web"}]}
+    return {"metadata": meta, "spec": spec}
+
+
 def volume(name: str, csi: Mapping[str, str], *, policy: str = "Delete") -> JsonObject:
     spec = {
         "csi": dict(csi),

@@ -13,8 +13,8 @@ from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
 from tests.rights_used import right_of
-from tests.slicewright.teardown.stacks import World, launch, service
-from tests.slicewright.teardown.test_teardown import FAST, use, use_more
+from tests.slicewright.teardown.stacks import World, ingress, launch, service
+from tests.slicewright.teardown.test_teardown import FAST, INGRESSES, use, use_more
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
@@ -41,6 +41,7 @@ def swept(
     else:
         internal = {"networking.gke.io/load-balancer-type": "Internal"}
         world.api.objects.add_object("/api/v1/services", service("inside", **internal))
+        world.api.objects.add_object(INGRESSES, ingress("web", "vllm"))
     world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
     before = len(call_log.read(tmp_path))
     sweep = world.teardown(FAST)._sweep(dry_run=False, disks_known=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from tests.slicewright.teardown.stacks import (
     Killed,
     World,
     claim,
+    ingress,
     keep_address,
     launch,
     service,
@@ -32,6 +34,7 @@ PD = {
 NLB = {"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}
 NEG = {"cloud.google.com/neg": '{"ingress": true}'}
 SERVICES = "/api/v1/services"
+INGRESSES = "/apis/networking.k8s.io/v1/ingresses"
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 
@@ -120,6 +123,32 @@ def test_a_stuck_finalizer_costs_time_and_leaves_nothing(world: World) -> None:
     assert "disk" in kinds
     assert {"load balancer", "forwarding rule"} & kinds
     assert ("target group" in kinds) is (world.subject.cloud == "eks")
+
+
+def test_what_an_ingress_of_gke_leaves_is_swept(on_gke: World) -> None:
+    use(on_gke)
+    on_gke.api.objects.add_object(INGRESSES, ingress("web", "vllm", "gone"))
+    on_gke.api.deaf = True
+    report = run(on_gke)
+    assert any("Ingress ml/web is still there" in line for line in report.stuck)
+    assert report.clean, report
+    assert on_gke.inventory() == {}
+    kinds = Counter(one.kind for one in report.deleted)
+    assert kinds == {
+        # Of two Services, and of HTTP and HTTPS of the Ingress.
+        "forwarding rule": 4,
+        "address": 3,
+        "target pool": 2,
+        "target proxy": 2,
+        "certificate": 1,
+        "URL map": 1,
+        # Of vllm, and of the default backend.
+        "backend service": 2,
+        "health check": 2,
+        "network endpoint group": 3,
+        "firewall rule": 4,
+        "disk": 1,
+    }
 
 
 def test_an_unreachable_cluster_is_no_reason_to_go_on_unasked(world: World) -> None:

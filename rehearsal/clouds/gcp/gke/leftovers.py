@@ -6,7 +6,8 @@ terraform-provider-google #5948 (firewall rules that hold the network), #7637 an
 pulumi/pulumi-kubernetes #1787 (network endpoint groups, removed by Google after a while). Labels of
 disks: GKE documentation, "Create and manage cluster and node pool labels"; network tags of firewall
 rules: the same, "Automatically created firewall rules"; descriptions of endpoint groups:
-kubernetes/ingress-gce, pkg/utils/description.go.
+kubernetes/ingress-gce, pkg/utils/description.go; names of what an Ingress consists of: the same,
+pkg/utils/namer (frontendnamer.go, namer.go).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context
@@ -31,13 +32,22 @@ from rehearsal.clouds.gcp.state import (
     DISKS,
     FIREWALLS,
     FORWARDING_RULES,
+    GLOBAL_ADDRESSES,
+    GLOBAL_BACKEND_SERVICES,
+    GLOBAL_FORWARDING_RULES,
+    HEALTH_CHECKS,
     NETWORK_ENDPOINT_GROUPS,
     SNAPSHOTS,
+    SSL_CERTIFICATES,
+    TARGET_HTTP_PROXIES,
+    TARGET_HTTPS_PROXIES,
     TARGET_POOLS,
+    URL_MAPS,
 )
 
 _INTERNAL = ("networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type")
 _NEG = "cloud.google.com/neg"
+_INGRESS_CLASS = "kubernetes.io/ingress.class"
 _DISK_DRIVER = "pd.csi.storage.gke.io"
 _HEALTH_CHECKS = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22")
 """From where Google probes. Source: Cloud Load Balancing, "Health checks overview"."""
@@ -45,10 +55,15 @@ _HEALTH_CHECKS = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.
 
 def leave_of_cluster(context: Context, project: str, cluster: JsonObject, api: NodeApi) -> None:
     left = _Left(context, project, cluster)
-    for service in api.listed("/api/v1/services"):
+    services = api.listed("/api/v1/services")
+    for service in services:
         if service["spec"].get("type") == "LoadBalancer":
             left.load_balancer(service)
         left.endpoint_groups(service)
+    by_name = {(s["metadata"]["namespace"], s["metadata"]["name"]): s for s in services}
+    for ingress in api.listed("/apis/networking.k8s.io/v1/ingresses"):
+        if _of_gke(ingress):
+            left.ingress(ingress, by_name)
     for volume in api.listed("/api/v1/persistentvolumes"):
         left.disk(volume)
     for content in api.listed(VOLUME_SNAPSHOTS):
@@ -121,8 +136,6 @@ class _Left:
         meta = service["metadata"]
         until = time.time() + account_of(self._context).leftovers_s
         for port, name in _exposed(service):
-            digest = hashlib.sha256(f"{self._id}/{meta['uid']}/{port}".encode()).hexdigest()[:8]
-            made = f"k8s1-{self._id[:8]}-{meta['namespace']}-{meta['name']}"[:46]
             group = {
                 "networkEndpointType": "GCE_VM_IP_PORT",
                 "network": self._network,
@@ -140,8 +153,80 @@ class _Left:
             }
             for zone in self._cluster["locations"]:
                 self._put(
-                    NETWORK_ENDPOINT_GROUPS, zone, name or f"{made}-{port}-{digest}", dict(group)
+                    NETWORK_ENDPOINT_GROUPS, zone, name or self._of_port(meta, port), dict(group)
                 )
+
+    def _of_port(self, meta: JsonObject, port: str) -> str:
+        """The name of what is made for a port of a Service. meta: the Service's."""
+        digest = hashlib.sha256(f"{self._id}/{meta['uid']}/{port}".encode()).hexdigest()[:8]
+        made = f"k8s1-{self._id[:8]}-{meta['namespace']}-{meta['name']}"[:46]
+        return f"{made}-{port}-{digest}"
+
+    def ingress(self, ingress: JsonObject, services: Mapping[tuple[str, str], JsonObject]) -> None:
+        """An external one, as GKE makes it today: frontends with names of the second scheme, which
+        have a hash of the UID of namespace kube-system; the rest has the cluster's own UID.
+        """
+        meta, spec = ingress["metadata"], ingress["spec"]
+        key = f"{meta['namespace']}/{meta['name']}"
+        about = json.dumps({"kubernetes.io/ingress-name": key})
+        of_cluster = hashlib.sha256(f"kube-system of {self._id}".encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{of_cluster};{key}".encode()).hexdigest()[:8]
+        name = f"{of_cluster}-{meta['namespace']}-{meta['name']}"[:45] + f"-{digest}"
+        default = {"uid": "default", "namespace": "kube-system", "name": "default-http-backend"}
+        url_map: JsonObject = {"defaultService": self._backend(default, "80")}
+        if routed := [
+            {"paths": ["/*"], "service": self._backend(services[found]["metadata"], port)}
+            for service, port in _behind(ingress)
+            if (found := (meta["namespace"], service)) in services
+        ]:
+            url_map["pathMatchers"] = [
+                {"name": "host", "defaultService": url_map["defaultService"], "pathRules": routed}
+            ]
+        map_ = self._put(URL_MAPS, None, f"k8s2-um-{name}", url_map)
+        proxy = self._put(TARGET_HTTP_PROXIES, None, f"k8s2-tp-{name}", {"urlMap": map_})
+        rule = {"description": about, "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL"}
+        http = {**rule, "portRange": "80-80", "target": proxy}
+        self._put(GLOBAL_FORWARDING_RULES, None, f"k8s2-fr-{name}", http)
+        if spec.get("tls"):
+            # Both frontends share an address, which is therefore reserved.
+            address = {"addressType": "EXTERNAL", "status": "RESERVED", "description": about}
+            self._put(GLOBAL_ADDRESSES, None, f"k8s2-fr-{name}", address)
+            named = f"k8s2-cr-{of_cluster}-{digest}{digest}-0123456789abcdef"
+            certificate = self._put(SSL_CERTIFICATES, None, named, {"type": "SELF_MANAGED"})
+            secure = {"urlMap": map_, "sslCertificates": [certificate]}
+            proxy = self._put(TARGET_HTTPS_PROXIES, None, f"k8s2-ts-{name}", secure)
+            https = {**rule, "portRange": "443-443", "target": proxy}
+            self._put(GLOBAL_FORWARDING_RULES, None, f"k8s2-fs-{name}", https)
+        self._firewall(f"k8s-fw-l7--{self._id}", list(_HEALTH_CHECKS[:2]), ["8000"], "")
+
+    def _backend(self, meta: JsonObject, port: str) -> str:
+        """The backend service for a port of a Service, and its health check. Endpoint groups that
+        are there are in use by it.
+        """
+        name = self._of_port(meta, port)
+        check = {"type": "HTTP", "description": "Default kubernetes L7 Loadbalancing health check"}
+        link = self._put(HEALTH_CHECKS, None, name, check)
+        collection = COLLECTIONS[NETWORK_ENDPOINT_GROUPS]
+        groups = []
+        for zone in self._cluster["locations"]:
+            key = f"{self._project}/{zone}/{name}"
+            if group := self._context.store.get(NETWORK_ENDPOINT_GROUPS, key):
+                # Google removes only what nothing uses.
+                kept = {k: v for k, v in group.items() if k != "_until"}
+                self._context.store.put(NETWORK_ENDPOINT_GROUPS, key, kept)
+                groups.append({"group": f"{API}/{collection.path(key)}", "balancingMode": "RATE"})
+        about = {
+            "kubernetes.io/service-name": f"{meta['namespace']}/{meta['name']}",
+            "kubernetes.io/service-port": port,
+        }
+        backend = {
+            "description": json.dumps(about),
+            "loadBalancingScheme": "EXTERNAL",
+            "protocol": "HTTP",
+            "healthChecks": [link],
+            "backends": groups,
+        }
+        return self._put(GLOBAL_BACKEND_SERVICES, None, name, backend)
 
     def disk(self, volume: JsonObject) -> None:
         source = volume["spec"].get("csi") or {}
@@ -188,6 +273,24 @@ class _Left:
             resource[collection.scope] = where
         self._context.store.put(kind, key, resource)
         return link
+
+
+def _of_gke(ingress: JsonObject) -> bool:
+    """Whether GKE makes an external load balancer for it. Source: GKE documentation, "GKE Ingress
+    for Application Load Balancers".
+    """
+    wanted = (ingress["metadata"].get("annotations") or {}).get(_INGRESS_CLASS, "gce")
+    return wanted == "gce" and not ingress["spec"].get("ingressClassName")
+
+
+def _behind(ingress: JsonObject) -> Iterator[tuple[str, str]]:
+    """Services that it leads to, and their ports."""
+    backends = [ingress["spec"].get("defaultBackend") or {}]
+    for rule in ingress["spec"].get("rules") or ():
+        backends += [path["backend"] for path in (rule.get("http") or {}).get("paths") or ()]
+    for backend in backends:
+        if service := backend.get("service"):
+            yield service["name"], str(service["port"].get("number", ""))
 
 
 def _exposed(service: JsonObject) -> Iterator[tuple[str, str | None]]:

@@ -85,6 +85,9 @@ class World:
         internal = {"networking.gke.io/load-balancer-type": "Internal"}
         meta = {"uid": "1", "namespace": "a", "name": "c", "annotations": internal}
         nodes.add_object("/api/v1/services", {"metadata": meta, "spec": spec})
+        meta = {"uid": "2", "namespace": "a", "name": "web", "annotations": {}}
+        entry = {"metadata": meta, "spec": {"tls": [{"secretName": "web"}]}}
+        nodes.add_object("/apis/networking.k8s.io/v1/ingresses", entry)
         handle = f"projects/{PROJECT}/zones/{REGION}-a/disks/left"
         source = {"driver": "pd.csi.storage.gke.io", "volumeHandle": handle}
         nodes.add_object("/api/v1/persistentvolumes", {"spec": {"csi": source}})
@@ -95,6 +98,23 @@ class World:
         nodes.add_object(VOLUME_SNAPSHOTS, snapshot)
         self.do("container", f"{_CLUSTERS}.delete", name=CLUSTER)
         assert self.gcp.cloud.tasks.wait(120)
+
+    def of_ingress(self, collection: str, *, unused: bool) -> str:
+        """The name of one that an Ingress left. unused: nothing leads to it any more."""
+        self.left_by_a_cluster()
+        names = {
+            name: [one["name"] for one in self._left(name)]
+            for name in (*_BEFORE, "healthChecks", "globalAddresses")
+        }
+        for before in _BEFORE[: _BEFORE.index(collection)] if collection in _BEFORE else _BEFORE:
+            for name in names[before] if unused else ():
+                where = {"project": PROJECT, _OF_INGRESS[before]: name}
+                self.do("compute", f"{before}.delete", **where)
+        return str(names[collection][0])
+
+    def _left(self, collection: str) -> list[JsonObject]:
+        found: list[JsonObject] = self.do("compute", f"{collection}.list", project=PROJECT)["items"]
+        return found
 
     def unused_backends(self) -> None:
         self.left_by_a_cluster()
@@ -339,6 +359,22 @@ _LEFT: Mapping[str, tuple[str, _Arguments, str]] = {
     "snapshots": ("snapshot", {}, "left"),
     "addresses": ("address", _REGION, BALANCER),
 }
+_OF_INGRESS: Mapping[str, str] = {
+    "globalForwardingRules": "forwardingRule",
+    "targetHttpProxies": "targetHttpProxy",
+    "targetHttpsProxies": "targetHttpsProxy",
+    "sslCertificates": "sslCertificate",
+    "urlMaps": "urlMap",
+    "backendServices": "backendService",
+    "healthChecks": "healthCheck",
+    "globalAddresses": "address",
+}
+"""Collection of global resources -> the parameter with a name."""
+_BEFORE = (
+    *("globalForwardingRules", "targetHttpProxies", "targetHttpsProxies"),
+    *("sslCertificates", "urlMaps", "backendServices"),
+)
+"""Each is used by one of those before it."""
 _USED = ("targetPools", "regionBackendServices")
 _LISTS_OF_LEFT: Mapping[str, _Arguments] = {
     **{f"{name}.list": place for name, (_, place, _) in _LEFT.items()},
@@ -351,8 +387,14 @@ _LISTS_OF_LEFT: Mapping[str, _Arguments] = {
             "networkEndpointGroups",
             "disks",
             "addresses",
+            "targetHttpProxies",
+            "targetHttpsProxies",
+            "sslCertificates",
+            "urlMaps",
+            "healthChecks",
         )
     },
+    **{f"{name}.list": {} for name in _OF_INGRESS},
 }
 
 _SUB_BODY = {"name": "sub", "ipCidrRange": "10.0.0.0/20"}
@@ -376,6 +418,12 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
                 "compute", f"{name}.{method}", {**where, parameter: existing}
             )
             wrong = {**where, parameter: "none"}
+            refused[key] = _with()("compute", f"{name}.{method}", wrong), 404
+    for name, parameter in _OF_INGRESS.items():
+        for method in ("get", "delete"):
+            key = f"compute {name}.{method}"
+            works[key] = _of_ingress(name, method, unused=method == "delete")
+            wrong = {"project": PROJECT, parameter: "none"}
             refused[key] = _with()("compute", f"{name}.{method}", wrong), 404
     for method, where in _LISTS_OF_LEFT.items():
         arguments = {"project": PROJECT, **where}
@@ -418,6 +466,15 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
     for key, arguments in lists.items():
         refused[key] = _refused_while_off(*key.split(" "), arguments), 403
     return works, refused
+
+
+def _of_ingress(collection: str, method: str, *, unused: bool) -> Case:
+    def run(world: World) -> Any:
+        name = world.of_ingress(collection, unused=unused)
+        where = {"project": PROJECT, _OF_INGRESS[collection]: name}
+        return world.do("compute", f"{collection}.{method}", **where)
+
+    return run
 
 
 def _refused_while_off(service: str, method: str, arguments: dict[str, Any]) -> Case:

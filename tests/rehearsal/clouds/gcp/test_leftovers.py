@@ -25,9 +25,16 @@ def service(kind: str, **annotations: str) -> JsonObject:
     return {"metadata": meta, "spec": {"type": kind, "ports": [{"port": 8000}]}}
 
 
-def delete_cluster(gcp, *services: JsonObject, volumes: tuple[JsonObject, ...] = ()) -> None:
+def delete_cluster(
+    gcp,
+    *services: JsonObject,
+    volumes: tuple[JsonObject, ...] = (),
+    ingresses: tuple[JsonObject, ...] = (),
+) -> None:
     gcp.make_cluster()
     nodes = fake_nodes(gcp.environment, "main")
+    for each in ingresses:
+        nodes.add_object("/apis/networking.k8s.io/v1/ingresses", each)
     for each in services:
         nodes.add_object("/api/v1/services", each)
     for each in volumes:
@@ -112,6 +119,57 @@ def test_endpoint_groups_hold_the_subnetwork_until_google_removes_them(
             }
             gcp.call("compute", "networkEndpointGroups.delete", where)
     gcp.call("compute", "subnetworks.delete", SUBNETWORK)
+
+
+def ingress(name: str, of_class: str | None = None) -> JsonObject:
+    notes = {} if of_class is None else {"kubernetes.io/ingress.class": of_class}
+    meta = {"uid": name, "namespace": "default", "name": name, "annotations": notes}
+    backend = {"service": {"name": "triton", "port": {"number": 8000}}}
+    return {"metadata": meta, "spec": {"defaultBackend": backend, "tls": [{"secretName": "w"}]}}
+
+
+def test_an_ingress_leaves_a_load_balancer_that_goes_from_the_front_only(gcp) -> None:
+    write_account(gcp.environment, {"leftovers_s": 0})
+    annotation = {"cloud.google.com/neg": '{"ingress": true}'}
+    delete_cluster(
+        gcp,
+        service("ClusterIP", **annotation),
+        ingresses=(ingress("web"), ingress("inside", "nginx")),
+    )
+    order = {
+        "forwardingRule": "globalForwardingRules",
+        "targetHttpProxy": "targetHttpProxies",
+        "targetHttpsProxy": "targetHttpsProxies",
+        "sslCertificate": "sslCertificates",
+        "urlMap": "urlMaps",
+        "backendService": "backendServices",
+        "healthCheck": "healthChecks",
+    }
+    left = {p: gcp.cloud.inventory()[f"compute.{p}"] for p in order}
+    counts = {parameter: len(found) for parameter, found in left.items()}
+    assert counts == {**dict.fromkeys(order, 1), **dict.fromkeys(
+        ("forwardingRule", "backendService", "healthCheck"), 2
+    )}  # fmt: skip
+    # In use by a backend service, Google does not remove them.
+    groups = gcp.cloud.inventory()["compute.networkEndpointGroup"]
+    assert len(groups) == 3
+    _, zone, group = groups[0].split("/")
+    where = {"project": "acme", "zone": zone, "networkEndpointGroup": group}
+    assert "/backendServices/k8s1-" in refused(gcp, "networkEndpointGroups.delete", where)
+
+    def deletions(parameter: str) -> list[dict[str, str]]:
+        return [{"project": "acme", parameter: key.split("/")[1]} for key in left[parameter]]
+
+    for parameter, collection in list(order.items())[1:]:
+        refused(gcp, f"{collection}.delete", deletions(parameter)[0])
+    for parameter, collection in order.items():
+        for where in deletions(parameter):
+            gcp.call("compute", f"{collection}.delete", where)
+    assert {*gcp.cloud.inventory()} & {f"compute.{parameter}" for parameter in order} == set()
+    (rule,) = gcp.call("compute", "firewalls.list", {"project": "acme"})["items"]
+    assert re.fullmatch("k8s-fw-l7--[0-9a-f]{16}", rule["name"])
+    (address,) = gcp.call("compute", "globalAddresses.list", {"project": "acme"})["items"]
+    assert f"acme/{address['name']}" in left["forwardingRule"]
 
 
 def test_endpoint_groups_go_by_themselves(gcp) -> None:
