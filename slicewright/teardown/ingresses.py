@@ -118,3 +118,5 @@ def _backends(value: Any) -> Iterator[str]:
         case list():
             for inner in value:
                 yield from _backends(inner)
+        case _:
+            pass

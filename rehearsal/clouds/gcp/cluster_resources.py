@@ -253,6 +253,8 @@ def _strings(value: Any) -> Iterator[str]:
         case list():
             for inner in value:
                 yield from _strings(inner)
+        case _:
+            pass
 
 
 def shown(resource: JsonObject) -> JsonObject:
