@@ -1,13 +1,13 @@
 """A pool whose nodes have pods, a driver pod, mig-manager, agents and a disruption budget, all
-simulated; the
-controller's actions as an API server takes them, and what must hold at each.
+simulated; the controller's actions as an API server takes them, and what must hold at each. A
+cluster of several pools is one `World` for each, with other names of nodes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleet_controller.actions import (
@@ -104,6 +104,7 @@ class World:
     was_open: set[str] = field(default_factory=set)
     """Uids of the nodes that this controller has seen without the taint."""
     made: int = 0
+    """Numbers of uids that are used; of two worlds, they must not overlap."""
     taken: dict[str, str] = field(default_factory=dict)
     """The layout that a node's mig-manager has read from the label, and is about to make."""
     behind: set[str] = field(default_factory=set)
@@ -357,59 +358,39 @@ class World:
         refused: Collection[int] = (),
         unanswered: Collection[int] = (),
     ) -> Decision:
-        """One pass. conflicts: nodes that somebody else writes after the decision. refused: places
-        of the actions that the API server answers with 429 or 500. unanswered: of those that it
-        carries out, and whose answer is lost.
-        """
-        known = self.nodes if self.view is None else self.view
-        self.was_open |= {node.uid for node in known.values() if not node.held}
-        inspected = to_inspect([self.pool], list(known.values()), self.now)
-        decision = decide(
-            [self.pool],
-            list(known.values()),
-            self.reports,
-            {name: self._known_pods(known[name]) for name in inspected},
-            self.warnings,
-            self.now,
-            refusals=self.refusals,
+        """One pass over this pool alone; see `pass_over`."""
+        return pass_over(
+            [self],
+            killed_after=killed_after,
+            conflicts=conflicts,
+            refused=refused,
+            unanswered=unanswered,
         )
-        self._stays_within_its_budget(decision, known)
-        limit = self.policy.limit(len(known))
-        for name in conflicts:
-            if name in self.nodes:
-                self.change(name)
-        failed = set()
-        for place, action in enumerate(decision.actions[:killed_after]):
-            if subject(action) in failed:
-                continue
-            try:
-                if place not in refused:
-                    # One that somebody has uncordoned in the middle of its change is no new one.
-                    begun = isinstance(action, CordonNode) and not self._changes(action.node)
-                    self._do(action)
-                    if begun:
-                        noted = [node for node in self.nodes.values() if node.change]
-                        assert len(noted) <= limit, "more nodes in a change than the policy allows"
-            except Conflict:
-                failed.add(subject(action))
-                continue
-            if place in refused or place in unanswered:
-                failed.add(subject(action))
-            elif self.view is not None and (name := getattr(action, "node", "")) in self.nodes:
-                self.view[name] = self.nodes[name]
-        if killed_after is not None:
-            # The next one lists everything before it acts.
-            self.view = self.pods_view = None
-            self.was_open.clear()
-            self.refusals.clear()
-        elif self.view is None:
-            # It is held before its device plugin is up: what is refused is tried again in seconds.
-            meant = {action.node for action in decision.actions if isinstance(action, HoldNode)}
-            open_still = {name for name in meant & set(self.nodes) if not self.nodes[name].held}
-            self.unseen &= {*conflicts, *open_still}
-        return decision
 
-    def _known_pods(self, node: Node) -> tuple[NodePod, ...]:
+    def seen(self) -> dict[str, Node]:
+        """Its nodes as the controller knows them."""
+        return self.nodes if self.view is None else self.view
+
+    def is_about(self, action: Action) -> bool:
+        """Whether it is about this pool or one of its nodes."""
+        match action:
+            case SetPoolStatus(pool=pool) | EmitEvent(pool=pool):
+                return pool == self.pool.name
+            case RetractEvent(name=name):
+                return name in self.warnings
+            case _:
+                return getattr(action, "node", "") in {*self.nodes, *self.seen()}
+
+    def carry_out(self, action: Action, limit: int) -> None:
+        """limit: nodes in a change, as the policy allowed them at the decision."""
+        # One that somebody has uncordoned in the middle of its change is no new one.
+        begun = isinstance(action, CordonNode) and not self._changes(action.node)
+        self._do(action)
+        if begun:
+            noted = [node for node in self.nodes.values() if node.change]
+            assert len(noted) <= limit, "more nodes in a change than the policy allows"
+
+    def known_pods(self, node: Node) -> tuple[NodePod, ...]:
         """As `Cluster.pods`."""
         there = self.pods if self.pods_view is None else self.pods_view
         watched = tuple(pod for pod in there.get(node.name, ()) if needed(pod))
@@ -451,18 +432,20 @@ class World:
     def policy(self) -> RolloutPolicy:
         return self.pool.policy
 
-    def _stays_within_its_budget(self, decision: Decision, known: Mapping[str, Node]) -> None:
+    def stays_within_its_budget(self, actions: Sequence[Action]) -> None:
+        """actions: those of a decision that are about this pool."""
+        known = self.seen()
         limit = self.policy.limit(len(known))
-        emptied = {a.node for a in decision.actions if isinstance(a, QuarantineNode)}
+        emptied = {a.node for a in actions if isinstance(a, QuarantineNode)}
         if emptied:
             emptied |= {node.name for node in known.values() if node.quarantine_at is not None}
             assert len(emptied) <= limit, "more nodes are emptied than the policy allows"
         # Whoever is held by this very decision is out, too, but for nodes of the rollout itself.
-        held = {a.node for a in decision.actions if isinstance(a, HoldNode)}
+        held = {a.node for a in actions if isinstance(a, HoldNode)}
         out = self.out(known) | held
         begin = {
             action.node
-            for action in decision.actions
+            for action in actions
             if isinstance(action, CordonNode) and not known[action.node].change
         }
         if not begin:
@@ -676,3 +659,82 @@ class World:
         del self.drivers[name]
         self.loaded.pop(name, None)
         self.cut[name] = "none"
+
+
+def pass_over(
+    worlds: Sequence[World],
+    *,
+    killed_after: int | None = None,
+    conflicts: Collection[str] = (),
+    refused: Collection[int] = (),
+    unanswered: Collection[int] = (),
+) -> Decision:
+    """One pass over the pools of a cluster. conflicts: nodes that somebody else writes after the
+    decision. refused: places of the actions that the API server answers with 429 or 500.
+    unanswered: of those that it carries out, and whose answer is lost.
+    """
+    for world in worlds:
+        world.was_open |= {node.uid for node in world.seen().values() if not node.held}
+    decision = _decided(worlds)
+    limits = {}
+    for world in worlds:
+        own = [action for action in decision.actions if world.is_about(action)]
+        world.stays_within_its_budget(own)
+        limits[world.pool.name] = world.policy.limit(len(world.seen()))
+        if len(worlds) > 1:
+            alone = _decided([world]).actions
+            assert _without_events(own) == _without_events(alone), "another pool matters to it"
+        for name in conflicts:
+            if name in world.nodes:
+                world.change(name)
+    failed = set()
+    for place, action in enumerate(decision.actions[:killed_after]):
+        if subject(action) in failed:
+            continue
+        (world,) = (one for one in worlds if one.is_about(action))
+        try:
+            if place not in refused:
+                world.carry_out(action, limits[world.pool.name])
+        except Conflict:
+            failed.add(subject(action))
+            continue
+        if place in refused or place in unanswered:
+            failed.add(subject(action))
+        elif world.view is not None and (name := getattr(action, "node", "")) in world.nodes:
+            world.view[name] = world.nodes[name]
+    for world in worlds:
+        if killed_after is not None:
+            # The next one lists everything before it acts.
+            world.view = world.pods_view = None
+            world.was_open.clear()
+            world.refusals.clear()
+        elif world.view is None:
+            # It is held before its device plugin is up: what is refused is tried again in seconds.
+            meant = {action.node for action in decision.actions if isinstance(action, HoldNode)}
+            open_still = {name for name in meant & set(world.nodes) if not world.nodes[name].held}
+            world.unseen &= {*conflicts, *open_still}
+    return decision
+
+
+def _decided(worlds: Sequence[World]) -> Decision:
+    now = worlds[0].now
+    assert all(world.now == now for world in worlds), "they have one clock"
+    pools = [world.pool for world in worlds]
+    nodes = [node for world in worlds for node in world.seen().values()]
+    inspected = set(to_inspect(pools, nodes, now))
+    reports: dict[str, Report] = {}
+    warnings: dict[str, WarningEvent] = {}
+    refusals: dict[str, Refusal] = {}
+    pods: dict[str, tuple[NodePod, ...]] = {}
+    for world in worlds:
+        reports |= world.reports
+        warnings |= world.warnings
+        refusals |= world.refusals
+        known = world.seen()
+        pods |= {name: world.known_pods(known[name]) for name in inspected & known.keys()}
+    return decide(pools, nodes, reports, pods, warnings, now, refusals=refusals)
+
+
+def _without_events(actions: Sequence[Action]) -> list[Action]:
+    """Of many pools that wait, each says so less often."""
+    return [action for action in actions if not isinstance(action, EmitEvent | RetractEvent)]

@@ -15,7 +15,8 @@ from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from fleet_controller.watchdog import HealNode
-from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World
+from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over
+from tests.fleet_controller.rollout_world import known as layout_of
 from tests.properties import examples
 
 policies = st.builds(
@@ -36,7 +37,10 @@ policies = st.builds(
     tolerate_unproven=st.sampled_from([0, 0, 1, "50%"]),
     quarantine=st.booleans(),
 )
-names = st.sampled_from([f"n{i}" for i in range(6)])
+names = st.sampled_from([*(f"n{i}" for i in range(6)), *(f"m{i}" for i in range(3))])
+"""Of nodes, which begin with the name of their pool."""
+pools = st.sampled_from(["n", "n", "m"])
+drivers = st.sampled_from([None, "1.0.0", "1.0.0"])
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -44,7 +48,7 @@ class AnyHistory(RuleBasedStateMachine):
         policy=policies,
         count=st.integers(1, 5),
         fewest=st.sampled_from([0, 0, 1, 3]),
-        driver=st.sampled_from([None, "1.0.0", "1.0.0"]),
+        driver=drivers,
         unloads_by_itself=st.booleans(),
     )
     def a_pool_in_service(
@@ -55,26 +59,31 @@ class AnyHistory(RuleBasedStateMachine):
         driver: str | None,
         unloads_by_itself: bool,
     ) -> None:
-        pool = Pool(
-            name="p",
-            uid="pool",
-            generation=1,
-            created=START,
-            selector={"slicewright.io/pool": "p"},
-            layout_hash="hash-old",
-            fewest=fewest,
-            mig_config="old",
-            status={},
-            policy=policy,
-            driver=driver,
-        )
-        self.world = World(pool, offered=driver or "", unloads_by_itself=unloads_by_itself)
+        self.world = _world("n", policy, driver, fewest=fewest, unloads_by_itself=unloads_by_itself)
         for i in range(count):
             self.world.make_node(f"n{i}", zone="ab"[i % 2])
         self.world.passes()
 
+    @initialize(policy=policies, count=st.integers(0, 3), driver=drivers, mig=st.booleans())
+    def another_pool_is_there(
+        self, policy: RolloutPolicy, count: int, driver: str | None, mig: bool
+    ) -> None:
+        """mig: whether mig-manager partitions its GPUs; otherwise it has whole ones."""
+        self.other = _world("m", policy, driver, layout="old" if mig else None)
+        for i in range(count):
+            self.other.make_node(f"m{i}", zone="ab"[i % 2], in_service=mig)
+        self.other.passes()
+
+    @property
+    def worlds(self) -> tuple[World, World]:
+        return self.world, self.other
+
+    def _of(self, name: str) -> World:
+        """name: of a pool, or of a node."""
+        return self.other if name.startswith("m") else self.world
+
     def _there(self, name: str) -> bool:
-        return name in self.world.nodes
+        return name in self._of(name).nodes
 
     @rule(
         killed_after=st.none() | st.integers(0, 12),
@@ -89,7 +98,8 @@ class AnyHistory(RuleBasedStateMachine):
         refused: set[int],
         unanswered: set[int],
     ) -> None:
-        self.world.passes(
+        pass_over(
+            self.worlds,
             killed_after=killed_after,
             conflicts=conflicts,
             refused=refused,
@@ -98,70 +108,73 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule()
     def the_watch_is_lost(self) -> None:
-        self.world.lose_watch()
+        for world in self.worlds:
+            world.lose_watch()
 
     @rule()
     def the_watch_is_there_again(self) -> None:
-        self.world.view = None
+        for world in self.worlds:
+            world.view = None
 
     @rule()
     def the_watch_of_pods_is_there_again(self) -> None:
-        self.world.pods_view = None
+        for world in self.worlds:
+            world.pods_view = None
 
     @rule()
     def all_is_well_for_a_while(self) -> None:
         for _ in range(4):
             self._minute(5.0)
 
-    @rule(layout=st.sampled_from(["old", "new", "new", "other", "bad"]))
-    def another_layout_is_wanted(self, layout: str) -> None:
-        self._wants(layout)
+    @rule(pool=pools, layout=st.sampled_from(["old", "new", "new", "other", "bad"]))
+    def another_layout_is_wanted(self, pool: str, layout: str) -> None:
+        self._wants(pool, layout)
 
-    def _wants(self, layout: str) -> None:
-        assert self.world.pool.declared is not None
-        if layout != self.world.pool.declared.mig_config:
-            self.world.wants(layout)
+    def _wants(self, pool: str, layout: str) -> None:
+        declared = self._of(pool).pool.declared
+        if declared is not None and layout != declared.mig_config:
+            self._of(pool).wants(layout)
 
-    @rule(version=st.sampled_from(["1.0.0", "2.0.0", "2.0.0", BAD_DRIVER]))
-    def another_driver_is_wanted(self, version: str) -> None:
-        if self.world.pool.driver not in (None, version):
-            self.world.wants_driver(version)
+    @rule(pool=pools, version=st.sampled_from(["1.0.0", "2.0.0", "2.0.0", BAD_DRIVER]))
+    def another_driver_is_wanted(self, pool: str, version: str) -> None:
+        if self._of(pool).pool.driver not in (None, version):
+            self._of(pool).wants_driver(version)
 
-    @rule(version=st.sampled_from(["1.0.0", "2.0.0", "3.0.0"]), late=st.booleans())
-    def a_driver_rolls(self, version: str, late: bool) -> None:
+    @rule(pool=pools, version=st.sampled_from(["1.0.0", "2.0.0", "3.0.0"]), late=st.booleans())
+    def a_driver_rolls(self, pool: str, version: str, late: bool) -> None:
         """late: whether the operator changes its DaemonSet when the first nodes are drained."""
-        world = self.world
+        world = self._of(pool)
         if world.pool.driver is None:
             return
         world.asks("")
-        self.another_driver_is_wanted(version)
+        self.another_driver_is_wanted(pool, version)
         for known in (not late, True):
             if known:
-                self.the_operators_daemonset_has_the_driver()
+                self.the_operators_daemonset_has_the_driver(pool)
             self._passes_with_room()
         for name in (*world.nodes, *world.nodes):
             world.driver_pod_works(name)
         self._passes_with_room()
 
-    @rule()
-    def the_operators_daemonset_has_the_driver(self) -> None:
-        self.world.offered = self.world.pool.driver or ""
+    @rule(pool=pools)
+    def the_operators_daemonset_has_the_driver(self, pool: str) -> None:
+        self._of(pool).offered = self._of(pool).pool.driver or ""
 
     @rule(name=names)
     def a_driver_pod_works(self, name: str) -> None:
         if self._there(name):
-            self.world.driver_pod_works(name)
+            self._of(name).driver_pod_works(name)
 
-    @rule(asked=st.sampled_from(["", "", "paused", "aborted"]))
-    def people_ask(self, asked: str) -> None:
-        self.world.asks(asked)
+    @rule(pool=pools, asked=st.sampled_from(["", "", "paused", "aborted"]))
+    def people_ask(self, pool: str, asked: str) -> None:
+        self._of(pool).asks(asked)
 
-    @rule(then=st.sampled_from(["", "", "", "paused", "aborted"]))
-    def people_undo(self, then: str) -> None:
+    @rule(pool=pools, then=st.sampled_from(["", "", "", "paused", "aborted"]))
+    def people_undo(self, pool: str, then: str) -> None:
         """Of whatever is declared, as far as it is gone, and whether or not it can be undone."""
-        assert self.world.pool.declared is not None
-        of = self.world.pool.declared.mig_config
-        self.world.asks(Asked(undoes=of, suspended=then).dump())
+        declared = self._of(pool).pool.declared
+        if declared is not None:
+            self._of(pool).asks(Asked(undoes=declared.mig_config, suspended=then).dump())
 
     @rule(layout=st.sampled_from(["new", "other"]))
     def a_change_is_undone_while_agents_are_silent(self, layout: str) -> None:
@@ -170,7 +183,7 @@ class AnyHistory(RuleBasedStateMachine):
         """
         world = self.world
         world.asks("")
-        self._wants(layout)
+        self._wants("n", layout)
         self._passes_with_room()
         for name in world.nodes:
             world.mig_manager_takes_up(name)
@@ -178,27 +191,28 @@ class AnyHistory(RuleBasedStateMachine):
         self._passes_with_room()
         for name in (*world.nodes, *world.nodes):
             world.mig_manager_works(name)
-            world.passes()
+            pass_over(self.worlds)
 
     def _passes_with_room(self) -> None:
         for _ in range(4):
-            self.world.disruptions = 9
-            self.world.pods_end()
-            self.world.passes()
+            for world in self.worlds:
+                world.disruptions = 9
+                world.pods_end()
+            pass_over(self.worlds)
 
     @rule(name=names)
     def mig_manager_takes_up_a_layout(self, name: str) -> None:
         if self._there(name):
-            self.world.mig_manager_takes_up(name)
+            self._of(name).mig_manager_takes_up(name)
 
     @rule(name=names)
     def an_agent_reports_that_has_not_read_its_node(self, name: str) -> None:
         if self._there(name):
-            self.world.agent_reports(name, reads=False)
+            self._of(name).agent_reports(name, reads=False)
 
-    @rule(policy=policies)
-    def another_policy(self, policy: RolloutPolicy) -> None:
-        self.world.pool = replace(self.world.pool, policy=policy)
+    @rule(pool=pools, policy=policies)
+    def another_policy(self, pool: str, policy: RolloutPolicy) -> None:
+        self._of(pool).pool = replace(self._of(pool).pool, policy=policy)
 
     @rule(name=names, kind=st.sampled_from(["job", "job", "job", "bare", "data", "cpu", "daemon"]))
     def a_pod_is_bound(self, name: str, kind: str) -> None:
@@ -210,113 +224,116 @@ class AnyHistory(RuleBasedStateMachine):
             "daemon": {"daemon_set": True},
         }[kind]
         if self._there(name):
-            self.world.bind(name, **facts)
+            self._of(name).bind(name, **facts)
 
     @rule(name=names, layout=st.sampled_from(["old", "new"]))
     def a_pod_comes_that_no_watch_shows(self, name: str, layout: str) -> None:
         """Just before the node's layout is to change."""
-        self.world.lose_watch_of_pods()
+        for world in self.worlds:
+            world.lose_watch_of_pods()
         if self._there(name):
-            self.world.bind(name)
-        self._wants(layout)
+            self._of(name).bind(name)
+        self._wants(name, layout)
         for _ in range(4):
             self._minute(5.0)
 
     @rule()
     def pods_end(self) -> None:
-        self.world.pods_end()
+        for world in self.worlds:
+            world.pods_end()
 
     @rule(name=names)
     def a_job_ends(self, name: str) -> None:
         if self._there(name):
-            self.world.pods[name] = []
+            self._of(name).pods[name] = []
 
-    @rule(count=st.integers(0, 3))
-    def the_budget_allows(self, count: int) -> None:
-        self.world.disruptions = count
+    @rule(pool=pools, count=st.integers(0, 3))
+    def the_budget_allows(self, pool: str, count: int) -> None:
+        self._of(pool).disruptions = count
 
     @rule(name=names)
     def mig_manager_works(self, name: str) -> None:
         if self._there(name):
-            self.world.mig_manager_works(name)
+            self._of(name).mig_manager_works(name)
 
     @rule(name=names)
     def an_agent_reports(self, name: str) -> None:
         if self._there(name):
-            self.world.agent_reports(name)
+            self._of(name).agent_reports(name)
 
     @rule(name=names, zone=st.sampled_from("ab"))
     def a_node_joins_or_is_made_anew(self, name: str, zone: str) -> None:
-        self.world.make_node(name, zone=zone, in_service=False)
+        self._of(name).make_node(name, zone=zone, in_service=False)
 
     @rule(name=names)
     def a_node_is_lost(self, name: str) -> None:
-        self.world.delete_node(name)
+        self._of(name).delete_node(name)
 
     @rule(name=names)
     def a_node_reboots(self, name: str) -> None:
         if self._there(name):
-            self.world.reboot(name)
+            self._of(name).reboot(name)
 
     @rule(name=names, ready=st.booleans())
     def a_kubelet_is_heard_or_not(self, name: str, ready: bool) -> None:
         if self._there(name):
-            self.world.change(name, ready=ready)
+            self._of(name).change(name, ready=ready)
 
     @rule(name=names)
     def a_node_breaks(self, name: str) -> None:
-        self.world.broken.add(name)
+        self._of(name).broken.add(name)
 
     @rule(name=names, for_good=st.booleans())
     def mig_manager_hangs(self, name: str, for_good: bool) -> None:
         if self._there(name):
-            self.world.hung.add(name)
+            self._of(name).hung.add(name)
             if for_good:
-                self.world.cursed.add(name)
+                self._of(name).cursed.add(name)
 
     @rule(name=names, layout=st.sampled_from(["old", "new", "other", "bad"]))
     def somebody_relabels_a_node(self, name: str, layout: str) -> None:
         if self._there(name):
-            self.world.somebody_relabels(name, layout)
+            self._of(name).somebody_relabels(name, layout)
 
     @rule(name=names)
     def operands_stay_paused(self, name: str) -> None:
         if self._there(name):
-            self.world.operands_stay_paused(name)
+            self._of(name).operands_stay_paused(name)
 
     @rule(name=names)
     def an_admin_cordons(self, name: str) -> None:
-        if self._there(name) and not self.world.nodes[name].unschedulable:
-            change = change_of(self.world.nodes[name])
-            self.world.change(name, unschedulable=True)
+        if self._there(name) and not self._of(name).nodes[name].unschedulable:
+            change = change_of(self._of(name).nodes[name])
+            self._of(name).change(name, unschedulable=True)
             if change is None or not change.cordoned:
-                self.world.by_admin.add(name)
+                self._of(name).by_admin.add(name)
 
     @rule(name=names)
     def an_admin_uncordons(self, name: str) -> None:
-        if self._there(name) and self.world.nodes[name].unschedulable:
-            self.world.change(name, unschedulable=False)
-            self.world.by_admin.discard(name)
+        if self._there(name) and self._of(name).nodes[name].unschedulable:
+            self._of(name).change(name, unschedulable=False)
+            self._of(name).by_admin.discard(name)
 
     @rule(seconds=st.sampled_from([5.0, 60.0, 700.0, 2000.0]))
     def time_passes(self, seconds: float) -> None:
-        self.world.now += seconds
+        for world in self.worlds:
+            world.now += seconds
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
+        if hasattr(self, "world") and hasattr(self, "other"):
             self.settle()
 
     def _minute(self, seconds: float = 60.0) -> None:
-        world = self.world
-        world.now += seconds
-        world.disruptions = max(1, world.disruptions)
-        world.pods_end()
-        world.offered = world.pool.driver or ""
-        for name in list(world.nodes):
-            world.driver_pod_works(name)
-            world.mig_manager_works(name)
-            world.agent_reports(name)
-        decision = world.passes()
+        for world in self.worlds:
+            world.now += seconds
+            world.disruptions = max(1, world.disruptions)
+            world.pods_end()
+            world.offered = world.pool.driver or ""
+            for name in list(world.nodes):
+                world.driver_pod_works(name)
+                world.mig_manager_works(name)
+                world.agent_reports(name)
+        decision = pass_over(self.worlds)
         # Reports grow old and `up` is told something, however quiet it is; and where pods keep a
         # stuck node from being healed, that is looked at again for ever.
         self.acted = any(
@@ -327,11 +344,11 @@ class AnyHistory(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """Everybody does his part for hours, and nothing else happens."""
-        world = self.world
-        world.view = world.pods_view = None
-        for name, node in list(world.nodes.items()):
-            if not node.ready:
-                world.change(name, ready=True)
+        for world in self.worlds:
+            world.view = world.pods_view = None
+            for name, node in list(world.nodes.items()):
+                if not node.ready:
+                    world.change(name, ready=True)
         quiet = 0
         for _ in range(90):
             # Where nothing happens any more, all deadlines pass.
@@ -340,56 +357,93 @@ class AnyHistory(RuleBasedStateMachine):
             if quiet == 4:
                 break
         assert quiet == 4, "it does not come to rest"
-        status = {c["type"]: c for c in world.pool.status["conditions"]}
-        noted = {n.name: c for n in world.nodes.values() if (c := change_of(n))}
-        for name, change in noted.items():
-            if change.phase == "Paused":
-                assert world.pool.suspended == "paused"
-            elif change.phase == "Draining" and world.nodes[name].mig_state == "pending":
-                # mig-manager hangs for good, and nothing may be asked of it. The node says so.
-                said = world.nodes[name].condition
-                assert said is not None
-                assert (said.status, said.reason) == ("False", "PartitioningStuck")
-                assert status["Degraded"]["status"] == "True"
-            else:
-                assert change.phase == "Failed", (name, change)
-        for node in world.nodes.values():
-            if node.unschedulable and node.name not in noted:
-                assert node.name in world.by_admin, "a cordon of ours is left behind"
-            assert node.name not in world.by_admin or node.unschedulable
-        if not world.policy.quarantine:
-            assert all(node.quarantine_at is None for node in world.nodes.values())
-        if status["Verified"]["reason"] == "EnoughNodesProven":
-            told = {one["name"] for one in world.pool.status["failingNodes"]}
-            assert 0 < len(told) <= world.policy.tolerated(len(world.nodes))
-            for name, node in world.nodes.items():
-                if name not in told:
-                    assert world.cut[name] == world.pool.mig_config
-                    assert world.loaded.get(name) == world.pool.driver
-                    assert not node.held
+        for world in self.worlds:
+            _ended_well(world)
+
+
+def _world(
+    name: str,
+    policy: RolloutPolicy,
+    driver: str | None,
+    *,
+    layout: str | None = "old",
+    fewest: int = 0,
+    unloads_by_itself: bool = False,
+) -> World:
+    """A pool without nodes. layout: None for whole GPUs."""
+    pool = Pool(
+        name=name,
+        uid=f"pool-{name}",
+        generation=1,
+        created=START,
+        selector={"slicewright.io/pool": name},
+        layout_hash=layout_of(layout or "none").layout_hash,
+        fewest=fewest,
+        mig_config=layout,
+        status={},
+        policy=policy,
+        driver=driver,
+    )
+    return World(
+        pool,
+        offered=driver or "",
+        unloads_by_itself=unloads_by_itself,
+        # Uids are those of one cluster.
+        made=0 if name == "n" else 1000,
+    )
+
+
+def _ended_well(world: World) -> None:
+    status = {c["type"]: c for c in world.pool.status["conditions"]}
+    noted = {n.name: c for n in world.nodes.values() if (c := change_of(n))}
+    for name, change in noted.items():
+        if change.phase == "Paused":
+            assert world.pool.suspended == "paused"
+        elif change.phase == "Draining" and world.nodes[name].mig_state == "pending":
+            # mig-manager hangs for good, and nothing may be asked of it. The node says so.
+            said = world.nodes[name].condition
+            assert said is not None
+            assert (said.status, said.reason) == ("False", "PartitioningStuck")
             assert status["Degraded"]["status"] == "True"
-        elif status["Verified"]["status"] == "True" or status["Verified"]["reason"] == UNDONE:
-            assert (status["Verified"]["status"] == "False") == world.pool.undone
-            assert status["Settled"]["status"] == "True"
-            # Of an undone pool, too, some may stay wrong.
-            failing = {one["name"] for one in world.pool.status.get("failingNodes") or ()}
-            assert len(failing) <= (world.policy.tolerated(len(world.nodes)) if failing else 0)
-            assert not failing or world.pool.undone
-            assert noted.keys() <= failing
-            for name, node in world.nodes.items():
-                if name not in failing:
-                    assert world.cut[name] == world.pool.mig_config
-                    assert world.loaded.get(name) == world.pool.driver
-                    assert not node.held
-        elif status["Verified"]["reason"] in ("RolloutPaused", "RolloutAborted"):
-            assert world.pool.suspended
-            assert status["Settled"]["status"] == "True"
         else:
-            assert status["Degraded"]["status"] == "True", status
-            if status["Degraded"]["reason"] == "TooFewNodes":
-                assert len(world.nodes) < world.pool.fewest
-            else:
-                assert world.pool.status["failingNodes"][0]["reason"]
+            assert change.phase == "Failed", (name, change)
+    for node in world.nodes.values():
+        if node.unschedulable and node.name not in noted:
+            assert node.name in world.by_admin, "a cordon of ours is left behind"
+        assert node.name not in world.by_admin or node.unschedulable
+    if not world.policy.quarantine:
+        assert all(node.quarantine_at is None for node in world.nodes.values())
+    if status["Verified"]["reason"] == "EnoughNodesProven":
+        told = {one["name"] for one in world.pool.status["failingNodes"]}
+        assert 0 < len(told) <= world.policy.tolerated(len(world.nodes))
+        for name, node in world.nodes.items():
+            if name not in told:
+                assert world.cut[name] == (world.pool.mig_config or "none")
+                assert world.loaded.get(name) == world.pool.driver
+                assert not node.held
+        assert status["Degraded"]["status"] == "True"
+    elif status["Verified"]["status"] == "True" or status["Verified"]["reason"] == UNDONE:
+        assert (status["Verified"]["status"] == "False") == world.pool.undone
+        assert status["Settled"]["status"] == "True"
+        # Of an undone pool, too, some may stay wrong.
+        failing = {one["name"] for one in world.pool.status.get("failingNodes") or ()}
+        assert len(failing) <= (world.policy.tolerated(len(world.nodes)) if failing else 0)
+        assert not failing or world.pool.undone
+        assert noted.keys() <= failing
+        for name, node in world.nodes.items():
+            if name not in failing:
+                assert world.cut[name] == (world.pool.mig_config or "none")
+                assert world.loaded.get(name) == world.pool.driver
+                assert not node.held
+    elif status["Verified"]["reason"] in ("RolloutPaused", "RolloutAborted"):
+        assert world.pool.suspended
+        assert status["Settled"]["status"] == "True"
+    else:
+        assert status["Degraded"]["status"] == "True", status
+        if status["Degraded"]["reason"] == "TooFewNodes":
+            assert len(world.nodes) < world.pool.fewest
+        else:
+            assert world.pool.status["failingNodes"][0]["reason"]
 
 
 TestAnyHistory = AnyHistory.TestCase
