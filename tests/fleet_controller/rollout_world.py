@@ -546,6 +546,9 @@ class World:
             case FinishChange(node=name, version=version, uncordon=uncordon):
                 node = self._versioned(name, version)
                 assert not (uncordon and name in self.by_admin), "an admin's cordon is taken away"
+                begun = change_of(node)
+                if self.pool.driver and begun and begun.phase == "Upgrading":
+                    assert self.loaded.get(name), "it goes back into service without a driver"
                 self.change(name, change="", unschedulable=node.unschedulable and not uncordon)
             case EvictPod():
                 self._evict(action)
