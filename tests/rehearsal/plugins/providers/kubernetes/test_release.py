@@ -330,3 +330,43 @@ def test_deleting_a_release_needs_the_cluster_even_with_the_flag(
     assert provider.read(RELEASE, "op", old) is None
     with pytest.raises(refused, match=r"cluster is unreachable"):
         provider.delete(RELEASE, "op", old)
+
+
+WAITS = """
+    import pulumi
+    import pulumi_kubernetes as k8s
+
+    from infra.components import helm_release
+
+    helm_release._SAID_EVERY_S = 1.0
+    config = pulumi.Config()
+    provider = k8s.Provider("cluster", kubeconfig=config.require("kubeconfig"))
+    opts = pulumi.ResourceOptions(provider=provider)
+    namespace = k8s.core.v1.Namespace("system", metadata={"name": config.require("namespace")},
+        opts=opts)
+    helm_release.helm_release(
+        "operator",
+        release="gpu-operator",
+        namespace=namespace.metadata["name"],
+        address=("gpu-operator", "https://helm.ngc.nvidia.com/nvidia"),
+        version="v26.7.0",
+        settings={"operator": {"nodeSelector": {"never": "there"}}},
+        timeout_s=6,
+        opts=pulumi.ResourceOptions(provider=provider, depends_on=[namespace]),
+    )
+"""
+
+
+@pytest.mark.usefixtures("clean", "hooks")
+def test_while_a_release_waits_the_program_says_how_to_see_for_what(
+    new_stack: Callable[..., Any], attached: dict[str, str]
+) -> None:
+    stack = new_stack(WAITS, **attached)
+    namespace = stack.run("config", "get", "namespace")[1].strip()
+    code, output = stack.act("preview")
+    assert (code, "is not ready after" in output) == (0, False), output
+    code, output = stack.act("up")
+    assert code != 0
+    assert "Helm release gpu-operator is not ready after 2 s, and has 6 s: " in output, output
+    assert f"`kubectl --namespace {namespace} get pods,events` shows what it waits for" in output
+    assert "Task was destroyed" not in output
