@@ -88,12 +88,16 @@ TOOL_FIXTURES = frozenset(
 CLOUDS_FIXTURE = "clouds_over_http"
 # Whole runs, the longest first: no worker begins one when the others are nearly done.
 WHOLE_RUNS = "tests/rehearsal/scenario/whole_run/"
-LONGEST = tuple(
-    f"{WHOLE_RUNS}test_{name}.py"
-    for name in (
-        *("eks_fleet", "gke_fleet", "served_models", "autoscaling", "served_by_triton"),
-        *("drift", "eks_orders", "existing_cluster", "adopted_operator"),
-    )
+LONGEST = (
+    # It waits for Prometheus to forget what it scraped, five minutes at a time.
+    "tests/rehearsal/cluster/monitoring/test_keda.py",
+    *(
+        f"{WHOLE_RUNS}test_{name}.py"
+        for name in (
+            *("eks_fleet", "gke_fleet", "served_models", "autoscaling", "served_by_triton"),
+            *("drift", "eks_orders", "existing_cluster", "adopted_operator"),
+        )
+    ),
 )
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
 # on one worker.
@@ -213,11 +217,13 @@ def problem_of_long(mark: pytest.Mark, all_long: Set[str]) -> str:
 
 
 def _rank(item: pytest.Item, file: str) -> tuple[int, int]:
-    """Whole runs, then what starts engines and clusters, both of which mostly wait; last the many
-    small files that only compute, and fill up whichever worker is done.
+    """The longest and whole runs, then what starts engines and clusters: these mostly wait. Last
+    the many small files that only compute, and fill up whichever worker is done.
     """
+    if file in LONGEST:
+        return 0, LONGEST.index(file)
     if file.startswith(WHOLE_RUNS):
-        return 0, LONGEST.index(file) if file in LONGEST else len(LONGEST)
+        return 0, len(LONGEST)
     if item.get_closest_marker("toolchain"):
         return 1, 0
     # One worker takes them all.

@@ -30,6 +30,9 @@ from tests.rehearsal.cluster.monitoring.queued import (
 )
 
 pytestmark = pytest.mark.timeout(1800)
+ANOTHER_ABSENCE = pytest.mark.long(
+    "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
+)
 STACK = Path(__file__).parents[4] / "stacks/Pulumi.s4-autoscaling.yaml"
 APPS = "/apis/apps/v1/namespaces/default/deployments"
 SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
@@ -174,6 +177,7 @@ def test_without_prometheus_the_replicas_stay_though_a_server_is_not_ready(
     cluster.until(f"{APPS}/{NAME}", replicas(1), _LONG_S)
 
 
+@ANOTHER_ABSENCE
 def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
@@ -243,6 +247,7 @@ def failures(count: int) -> Any:
     return holds
 
 
+@ANOTHER_ABSENCE
 def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wakes_it(
     cluster: Any, woken: Source, prometheus: Prometheus
 ) -> None:
@@ -263,6 +268,7 @@ def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wake
     cluster.until(f"{APPS}/{SLEEPER}", replicas(1), _LONG_S)
 
 
+@ANOTHER_ABSENCE
 def test_replicas_that_may_sleep_stay_while_prometheus_has_lost_the_servers_only(
     cluster: Any, woken: Source, prometheus: Prometheus
 ) -> None:
