@@ -26,7 +26,7 @@ def holder_of(lock: Lock, proc: Path = Path("/proc")) -> Holder:
         return Holder.LIVES if _answers(lock.pid) else Holder.GONE
     booted = _booted(proc)
     for entry in proc.iterdir():
-        if entry.name.isdigit() and _has_number(entry, lock.pid):
+        if entry.name.isdigit() and _has_number(entry, lock.pid) and not _is_dead(entry):
             started = _started(entry, booted)
             if started is None or started <= lock.since.timestamp() + _LATE_S:
                 return Holder.LIVES
@@ -65,11 +65,24 @@ def _booted(proc: Path) -> float:
 def _started(entry: Path, booted: float) -> float | None:
     """Seconds since the epoch; None where it has ended meanwhile, or is not known."""
     try:
-        # The name may hold spaces and parentheses; what follows it does not.
-        fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        return booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return booted + int(_fields(entry)[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return None
+
+
+def _is_dead(entry: Path) -> bool:
+    """Whether nothing is left but its exit status, which its parent has not asked for: in a
+    container without an init process, for as long as that runs.
+    """
+    try:
+        return _fields(entry)[0] in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
+def _fields(entry: Path) -> list[str]:
+    """Of its `stat`, from the state on. The name before may hold spaces and parentheses."""
+    return (entry / "stat").read_text().rpartition(")")[2].split()
 
 
 def _answers(pid: int) -> bool:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ class Killer:
     _calls: int = 0
     """That are being answered."""
     _quiet: threading.Condition = field(default_factory=threading.Condition)
+    _killed: list[int] = field(default_factory=list)
 
     def arm(self, at: int | None = None, *, carried_out: bool = False) -> None:
         """at: the number of the call, from 1; None: never. carried_out: whether the cloud does what
@@ -87,14 +89,30 @@ class Killer:
         return watched
 
     def settle(self) -> None:
-        """Waits until every call has been answered, also those of clients that are dead."""
+        """Waits until every call has been answered, also those of clients that are dead, and until
+        these have ended: an engine is its command's child, and may outlive that for a moment.
+        """
         with self._quiet:
             assert self._quiet.wait_for(lambda: not self._calls, timeout=120)
+        deadline = time.monotonic() + 120
+        while any(map(_lives, self._killed)):
+            assert time.monotonic() < deadline, "a killed process does not end"
+            time.sleep(0.05)
 
     def _kill(self) -> None:
         for seen in marked(self.root, _MARK):
             with suppress(ProcessLookupError):
                 os.kill(seen.pid, signal.SIGKILL)
+                self._killed.append(seen.pid)
+
+
+def _lives(pid: int) -> bool:
+    """Not as a zombie, which waits for its parent only."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def test_a_process_that_has_ended_is_gone() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert holder_of(lock(ended.pid)) is Holder.GONE
+
+
+def test_a_killed_process_that_its_parent_has_not_waited_for_is_gone() -> None:
+    killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert holder_of(lock(killed.pid)) is Holder.LIVES
+    killed.kill()
+    state = Path(f"/proc/{killed.pid}/stat")
+    while state.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    assert holder_of(lock(killed.pid)) is Holder.GONE
+    killed.communicate()
 
 
 def test_another_process_with_the_same_number_is_not_the_one_that_took_the_lock() -> None:
