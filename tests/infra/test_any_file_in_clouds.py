@@ -184,8 +184,8 @@ def test_what_check_accepts_for_a_cluster_that_exists_the_cloud_accepts(
         stack.up(brought)
         stack.up(brought)
         now = stack.nodes(new.cluster.name)
-        # What was there before is left alone.
-        assert {pool: now[pool] for pool in there} == there
+        # What was there before is left alone. A pool of the stack may have the label of another.
+        assert all(nodes <= now[pool] for pool, nodes in there.items()), (there, now)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

