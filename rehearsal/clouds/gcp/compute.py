@@ -11,7 +11,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
 from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.cluster_resources import ClusterResources, users_of
-from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use
+from rehearsal.clouds.gcp.compute_answers import API, common, done, in_use, referenced_network
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.firewalls import Firewalls
 from rehearsal.clouds.gcp.gke.node_networks import pools_in
@@ -116,15 +116,8 @@ class Compute:
         _check_name(name)
         key = f"{project}/{region}/{name}"
         link = f"{API}/projects/{project}/regions/{region}/subnetworks/{name}"
-        network_name = str(body.get("network", "")).rpartition("/")[2]
         with self._store.lock:
-            network = self._store.get(NETWORKS, f"{project}/{network_name}")
-            if network is None:
-                raise google_error(
-                    400,
-                    "The referenced network resource "
-                    f"'projects/{project}/global/networks/{network_name}' cannot be found.",
-                )
+            network = referenced_network(self._store, project, body)
             if self._store.get(SUBNETWORKS, key):
                 raise google_error(
                     409,

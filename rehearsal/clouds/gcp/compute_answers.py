@@ -1,4 +1,6 @@
-"""What Compute Engine's answers share: links, operations, and the refusal of what is in use."""
+"""What Compute Engine's answers share: links, operations, and the refusals of what is in use and of
+a network that is not there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import secrets
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import now
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.gcp.errors import google_error
+from rehearsal.clouds.gcp.state import NETWORKS
 
 API = "https://www.googleapis.com/compute/v1"
 
@@ -37,6 +41,19 @@ def done(project: str, scope: str, target: str, kind: str) -> JsonObject:
         "targetLink": target,
         "selfLink": f"{API}/projects/{project}/{scope}/operations/{name}",
     }
+
+
+def referenced_network(store: Store, project: str, body: JsonObject) -> JsonObject:
+    """The network that a new resource names, in whatever way. The store's lock is held."""
+    name = str(body.get("network", "")).rpartition("/")[2]
+    found = store.get(NETWORKS, f"{project}/{name}")
+    if found is None:
+        raise google_error(
+            400,
+            "The referenced network resource "
+            f"'projects/{project}/global/networks/{name}' cannot be found.",
+        )
+    return found
 
 
 def in_use(link: str, by: str) -> CloudError:

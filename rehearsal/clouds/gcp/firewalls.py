@@ -10,9 +10,9 @@ import ipaddress
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, common, done
+from rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
 from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import FIREWALLS, NETWORKS
+from rehearsal.clouds.gcp.state import FIREWALLS
 
 
 class Firewalls:
@@ -25,15 +25,8 @@ class Firewalls:
     def _insert(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, name = params["project"], str(body.get("name", ""))
         key, path = f"{project}/{name}", f"projects/{project}/global/firewalls/{name}"
-        network = str(body.get("network", "")).rpartition("/")[2]
         with self._store.lock:
-            found = self._store.get(NETWORKS, f"{project}/{network}")
-            if found is None:
-                raise google_error(
-                    400,
-                    "The referenced network resource "
-                    f"'projects/{project}/global/networks/{network}' cannot be found.",
-                )
+            found = referenced_network(self._store, project, body)
             if self._store.get(FIREWALLS, key):
                 raise google_error(409, f"The resource '{path}' already exists")
             rule = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Methods
-from rehearsal.clouds.gcp.compute_answers import API, common, done
+from rehearsal.clouds.gcp.compute_answers import API, common, done, referenced_network
 from rehearsal.clouds.gcp.errors import google_error
-from rehearsal.clouds.gcp.state import NETWORKS, ROUTERS
+from rehearsal.clouds.gcp.state import ROUTERS
 
 
 class Routers:
@@ -34,16 +34,9 @@ class Routers:
     def _insert(self, params: JsonObject, body: JsonObject) -> JsonObject:
         project, region = params["project"], params["region"]
         key = f"{project}/{region}/{body.get('name', '')}"
-        network = str(body.get("network", "")).rpartition("/")[2]
         link = f"{API}/{_path(key)}"
         with self._store.lock:
-            found = self._store.get(NETWORKS, f"{project}/{network}")
-            if found is None:
-                raise google_error(
-                    400,
-                    "The referenced network resource "
-                    f"'projects/{project}/global/networks/{network}' cannot be found.",
-                )
+            found = referenced_network(self._store, project, body)
             if self._store.get(ROUTERS, key):
                 raise google_error(409, f"The resource '{_path(key)}' already exists")
             router = {
