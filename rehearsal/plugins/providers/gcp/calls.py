@@ -1,4 +1,4 @@
-"""Shared by the resources: project, location and region, and waiting for an operation."""
+"""Shared by the resources: project, location, region and network, and waiting for an operation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rehearsal.clouds.core.errors import CloudError
 from rehearsal.plugins.bridge.resources import Session
 from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import ProviderError
+from rehearsal.plugins.engine.properties import Properties
 
 
 def project_of(session: Session, inputs: Mapping[str, Any]) -> str:
@@ -48,6 +49,15 @@ def region_of(session: Session, inputs: Mapping[str, Any]) -> str:
 def last(path: str) -> str:
     """The last segment of a path or self link."""
     return path.rpartition("/")[2]
+
+
+def network_as_given(inputs: Properties, found: JsonObject) -> Properties:
+    """The network of a resource as the program wrote it, where that is still the one: a name, a
+    partial path and a full self link name the same. Empty where it is not.
+    """
+    if last(str(inputs.get("network", ""))) != last(found["network"]):
+        return {}
+    return {"network": inputs["network"]}
 
 
 def or_none(session: Session, service: str, method: str, params: JsonObject) -> JsonObject | None:

@@ -18,7 +18,7 @@ from rehearsal.plugins.bridge.resources import (
     kept,
 )
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of
+from rehearsal.plugins.providers.gcp.calls import last, network_as_given, or_none, project_of
 
 _TRAFFIC: Fields = {"protocol": Field(api="IPProtocol"), "ports": Field()}
 _FIREWALL: Fields = {
@@ -54,9 +54,7 @@ class Firewall(Resource):
         if found is None:
             return None
         seen = from_api(_FIREWALL, found, inputs or None)
-        if last(str(inputs.get("network", ""))) == last(found["network"]):
-            # A name, a partial path and a full self link name the same network.
-            seen["network"] = inputs["network"]
+        seen.update(network_as_given(inputs, found))
         outputs = {
             **from_api(_FIREWALL, found, None),
             "project": where["project"],

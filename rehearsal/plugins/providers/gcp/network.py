@@ -19,7 +19,13 @@ from rehearsal.plugins.bridge.resources import (
     kept,
 )
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
+from rehearsal.plugins.providers.gcp.calls import (
+    last,
+    network_as_given,
+    or_none,
+    project_of,
+    region_of,
+)
 
 _NETWORK = {
     **same("name", "description", "autoCreateSubnetworks", "mtu"),
@@ -130,9 +136,7 @@ class Subnetwork(Resource):
         if found is None:
             return None
         seen = from_api(_SUBNETWORK, found, inputs or None)
-        if last(str(inputs.get("network", ""))) == last(found["network"]):
-            # A name, a partial path and a full self link name the same network.
-            seen["network"] = inputs["network"]
+        seen.update(network_as_given(inputs, found))
         unread = kept(inputs, "project", "region")
         outputs = {
             **from_api(_SUBNETWORK, found, None),

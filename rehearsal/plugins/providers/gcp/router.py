@@ -18,7 +18,13 @@ from rehearsal.plugins.bridge.resources import (
 )
 from rehearsal.plugins.engine.plugin import ProviderError
 from rehearsal.plugins.engine.properties import Properties
-from rehearsal.plugins.providers.gcp.calls import last, or_none, project_of, region_of
+from rehearsal.plugins.providers.gcp.calls import (
+    last,
+    network_as_given,
+    or_none,
+    project_of,
+    region_of,
+)
 
 _ROUTER: Fields = {**same("name", "description"), "network": Field()}
 _NAT: Fields = {
@@ -48,9 +54,7 @@ class Router(Resource):
         if found is None:
             return None
         seen = from_api(_ROUTER, found, inputs or None)
-        if last(str(inputs.get("network", ""))) == last(found["network"]):
-            # A name, a partial path and a full self link name the same network.
-            seen["network"] = inputs["network"]
+        seen.update(network_as_given(inputs, found))
         outputs = {
             **from_api(_ROUTER, found, None),
             "project": where["project"],
