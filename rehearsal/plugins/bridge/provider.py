@@ -54,11 +54,6 @@ class BridgedProvider(ProviderPlugin):
     resources: Mapping[str, Resource]
     functions: Mapping[str, Function] = {}
     retry_pause_s = 0.5
-    busy_reasons: Collection[str] = ()
-    """Refusals that the real provider takes for `not yet`: it tries until the resource's timeout.
-
-    What it sends again for less long, such as after a server error, is its client's matter.
-    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,6 +132,7 @@ class BridgedProvider(ProviderPlugin):
         made = self._with_retries(
             request.type,
             lambda: resource.create(session, unwrap(inputs)),
+            busy=resource.busy_reasons,
             retry_until=_deadline(session),
         )
         outputs = self._new_outputs(session, resource, made.id, inputs)
@@ -171,6 +167,7 @@ class BridgedProvider(ProviderPlugin):
         reasons = self._with_retries(
             request.type,
             lambda: resource.update(session, request.id, old, new),
+            busy=resource.busy_reasons,
             retry_until=_deadline(session),
         )
         outputs = self._outputs(session, resource, request.id, request.new_inputs)
@@ -188,6 +185,7 @@ class BridgedProvider(ProviderPlugin):
         self._with_retries(
             request.type,
             lambda: resource.delete(session, request.id, unwrap(request.inputs)),
+            busy=resource.busy_reasons,
             retry_until=_deadline(session),
         )
 
@@ -208,7 +206,6 @@ class BridgedProvider(ProviderPlugin):
         return self._with_retries(
             request.token,
             lambda: function(session, unwrap(request.args)),
-            retry_until=_deadline(session),
         )
 
     def _new_outputs(
@@ -231,6 +228,7 @@ class BridgedProvider(ProviderPlugin):
         state = self._with_retries(
             resource.kind,
             lambda: resource.read(session, resource_id, unwrap(inputs)),
+            busy=resource.busy_reasons,
             retry_until=_deadline(session),
         )
         if state is None:
@@ -264,11 +262,16 @@ class BridgedProvider(ProviderPlugin):
         )
 
     def _with_retries(
-        self, token: str, step: Callable[[], T], *, retry_until: float | None = None
+        self,
+        token: str,
+        step: Callable[[], T],
+        *,
+        busy: Collection[str] = (),
+        retry_until: float = 0,
     ) -> T:
         """The step's result, tried again until the deadline while the cloud is busy.
 
-        Raises ProviderError with the cloud's message.
+        busy: reasons of its refusal. Raises ProviderError with the cloud's message.
         """
         pause = self.retry_pause_s
         cancelled = self.cancelled
@@ -279,8 +282,7 @@ class BridgedProvider(ProviderPlugin):
                 raise ProviderError(str(e)) from e
             except CloudError as e:
                 if (
-                    e.reason not in self.busy_reasons
-                    or retry_until is None
+                    e.reason not in busy
                     or time.monotonic() + pause > retry_until
                     or cancelled.wait(pause)
                 ):

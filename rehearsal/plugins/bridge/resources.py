@@ -90,6 +90,11 @@ class Resource(ABC):
     """The same of these alone, and not of what is below them."""
     autoname: Autoname | None = None
     default_timeout_s: float = 1800.0
+    busy_reasons: Collection[str] = ()
+    """Refusals that the real provider takes for `not yet`: it tries until the timeout.
+
+    What it sends again for less long, such as after a server error, is its client's matter.
+    """
     update_unknowns: Mapping[str, Sequence[str]] = {}
     """Output -> the inputs whose change makes the output unknown in a preview."""
 

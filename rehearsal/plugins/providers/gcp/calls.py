@@ -12,6 +12,12 @@ from rehearsal.plugins.bridge.waiting import wait_until
 from rehearsal.plugins.engine.plugin import ProviderError
 from rehearsal.plugins.engine.properties import Properties
 
+BUSY_REASONS = frozenset({"FAILED_PRECONDITION"})
+"""Of clusters and node pools: another operation runs.
+
+Source: hashicorp/terraform-provider-google, services/container (retryWhileIncompatibleOperation).
+"""
+
 
 def project_of(session: Session, inputs: Mapping[str, Any]) -> str:
     """The resource's project, else the provider's."""

@@ -22,6 +22,7 @@ from rehearsal.plugins.bridge.resources import (
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
+    BUSY_REASONS,
     complete,
     last,
     location_of,
@@ -211,6 +212,7 @@ class Cluster(Resource):
         "maintenancePolicy.dailyMaintenanceWindow.duration",
     )
     autoname = Autoname("name", 40, lower=True)
+    busy_reasons = BUSY_REASONS
 
     def defaults(self, inputs: Properties, settings: Mapping[str, str]) -> Properties:
         # As in the provider's schema: deletion protection is on unless it is set to false.

@@ -25,6 +25,7 @@ from rehearsal.plugins.bridge.resources import (
 from rehearsal.plugins.engine.plugin import CheckFailure, ProviderError
 from rehearsal.plugins.engine.properties import Properties
 from rehearsal.plugins.providers.gcp.calls import (
+    BUSY_REASONS,
     last,
     location_of,
     operation_error,
@@ -138,6 +139,7 @@ class NodePool(Resource):
         *KEEPS,
     )
     keeps_whole = ("nodeConfig", "nodeConfig.labels")
+    busy_reasons = BUSY_REASONS
     autoname = Autoname("name", 40, lower=True, prefix_property="namePrefix")
 
     def rules(self, inputs: Properties) -> Sequence[CheckFailure]:

@@ -36,9 +36,5 @@ class GcpProvider(BridgedProvider):
         )
     }
 
-    # Source: hashicorp/terraform-provider-google, services/container, which tries again while
-    # another operation runs (retryWhileIncompatibleOperation).
-    busy_reasons = frozenset({"FAILED_PRECONDITION"})
-
     def connect(self) -> Calls:
         return Retrying(client.connect(), self.cancelled, self.retry_pause_s)
