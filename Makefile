@@ -9,7 +9,7 @@ test test-all soak: WORKERS ?= 4
 # Of the run with faults: its length, and the choices of an earlier one.
 soak: export SLICEWRIGHT_SOAK_MINUTES := $(or $(MINUTES),$(SLICEWRIGHT_SOAK_MINUTES),30)
 soak: export SLICEWRIGHT_SOAK_SEED := $(or $(SEED),$(SLICEWRIGHT_SOAK_SEED))
-unit: WORKERS ?= 2
+unit: WORKERS ?= 3
 SETUP := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-12)
 
 POLICY := policy/.venv

@@ -99,6 +99,8 @@ LONGEST = (
         )
     ),
 )
+# Of the quick tests: while it waits for servers to start, another worker has the processor.
+WAITS_MOST = "tests/rehearsal/cluster/model_server/test_serving.py"
 # Directories whose tests share one cluster, or the machine's lock of `slicewright-agent apply`: all
 # on one worker.
 ONE_WORKER = (
@@ -224,7 +226,7 @@ def _rank(item: pytest.Item, file: str) -> tuple[int, int]:
         return 0, LONGEST.index(file)
     if file.startswith(WHOLE_RUNS):
         return 0, len(LONGEST)
-    if item.get_closest_marker("toolchain"):
+    if item.get_closest_marker("toolchain") or file == WAITS_MOST:
         return 1, 0
     # One worker takes them all.
     return (2, 0) if file in SDK_FILES else (3, 0)
