@@ -1,6 +1,6 @@
 """A fleet's plan: one frozen value, a pure function of stack file and catalog, without a cloud."""
 
-from infra.plan.autoscaling import AutoscalingPlan
+from infra.plan.autoscaling import KEDA_POLL_S, AutoscalingPlan
 from infra.plan.build import build, read, read_file, read_source, source_of
 from infra.plan.buildable import deployable, unbuildable
 from infra.plan.change_rules import ChangeEffect, Rule
@@ -59,6 +59,7 @@ __all__ = [
     "GKE_RANGES",
     "GPU_MTU",
     "GPU_NETWORK_LABEL",
+    "KEDA_POLL_S",
     "NETWORK_PROFILE_LABEL",
     "NODE_MONITORING",
     "NO_STARTUP_TAINT",

@@ -11,6 +11,8 @@ from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 
 _HPA: Final = "Kubernetes docs, horizontal pod autoscaling"
 _KEDA: Final = "keda.sh docs, ScaledObject specification"
+KEDA_POLL_S: Final = 15
+"""How often KEDA asks for each metric: as often as Kubernetes' own controller."""
 _STABILIZATION_S: Final = 3600
 _PERIOD_S: Final = 1800
 """The longest that HorizontalPodAutoscalerBehavior allows (Kubernetes API, autoscaling/v2)."""
@@ -84,6 +86,8 @@ def check_autoscaling(asked: spec.ServedWorkload, path: spec.Path, stated: State
     at = (*path, "autoscaling")
     yield from _check_metric(asked, scaled, at, stated)
     yield from _check_wake(scaled, at, stated)
+    if stated.has((*at, "min"), (*at, "cooldown"), (*at, "fallback")) and scaled.min == 0:
+        yield from _check_cooldown(scaled, at)
     if stated.has((*at, "min"), (*at, "max")) and scaled.max != "partitions":
         if scaled.max < scaled.min:
             yield refuse(
@@ -178,6 +182,24 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
                 _KEDA,
                 in_key=True,
             )
+
+
+def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
+    """Between the last answer and the fallback, KEDA may take what it does not know for nothing:
+    a trigger whose connection another one's failure has just closed is `not active, no error`
+    (kedacore/keda v2.21.0, pkg/scaling/scale_handler.go, getScalerState). The cooldown begins at
+    the last answer, so it keeps the last replica if it is longer.
+    """
+    failures = scaled.fallback.failures
+    least = (failures + 2) * KEDA_POLL_S
+    if spec.seconds(scaled.cooldown) < least:
+        yield refuse(
+            (*at, "cooldown"),
+            f"{scaled.cooldown} is over before KEDA falls back, after {failures} failed answers: "
+            "the last replica could go while nobody knows what is asked",
+            f"write {least}s or more" + (", or fewer fallback.failures" if failures > 1 else ""),
+            _KEDA,
+        )
 
 
 def _check_pace(pace: spec.Pace, at: spec.Path) -> Checked[None]:

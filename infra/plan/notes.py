@@ -67,7 +67,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _shared_memory(pool)
     found += workload_notes(fleet.deployments, fleet.pools)
     found += monitoring_notes(fleet)
-    found += pod_autoscaling_notes(fleet.deployments)
+    found += pod_autoscaling_notes(fleet.deployments, fleet.monitoring)
     return tuple(found)
 
 

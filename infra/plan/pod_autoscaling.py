@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra import spec
+from infra.plan.autoscaling import KEDA_POLL_S
 from infra.plan.deployments import DeploymentPlan
 from infra.plan.findings import Checked, Finding, Stated, refuse
 from infra.plan.monitoring import MonitoringPlan
@@ -143,12 +144,14 @@ def _check_window(
     )
 
 
-def pod_autoscaling_notes(deployments: Sequence[DeploymentPlan]) -> list[str]:
+def pod_autoscaling_notes(
+    deployments: Sequence[DeploymentPlan], monitoring: MonitoringPlan | None
+) -> list[str]:
     """One sentence each, starting with the workload's name."""
-    return [note for one in deployments for note in _of(one)]
+    return [note for one in deployments for note in _of(one, monitoring)]
 
 
-def _of(plan: DeploymentPlan) -> list[str]:
+def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
     scaling, at, found = plan.autoscaling, f"workload {plan.name}:", []
     if scaling is None:
         return []
@@ -161,4 +164,14 @@ def _of(plan: DeploymentPlan) -> list[str]:
             f"{at} whether its query has one value, and what of, is not known before Prometheus "
             "is asked; without a value the replicas stay as they are"
         )
+    down = scaling.asked.scale_down.stabilization
+    if down is not None and monitoring is not None:
+        # Of servers that Prometheus loses together, each ends at its own scrape.
+        least = monitoring.interval_s + KEDA_POLL_S
+        if spec.seconds(down) < least:
+            found.append(
+                f"{at} scale_down.stabilization {down} is shorter than a scrape and a decision, "
+                f"{least}s: where Prometheus loses the servers, replicas may go while it still "
+                "knows some of them"
+            )
     return found

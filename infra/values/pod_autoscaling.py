@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.plan import (
+    KEDA_POLL_S,
     AutoscalingPlan,
     DeploymentPlan,
     FleetPlan,
@@ -22,8 +23,6 @@ from infra.values.text import JsonObject
 from infra.values.workload_heads import head
 
 _CHART: Final = "keda"
-_POLL_S: Final = 15
-"""As often as Kubernetes' own controller asks."""
 _DOWN_S: Final = 300
 """Kubernetes' default of scaleDown.stabilizationWindowSeconds."""
 
@@ -72,7 +71,7 @@ def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
     made = head(plan, "keda.sh/v1alpha1", "ScaledObject")
     spec: JsonObject = {
         "scaleTargetRef": {"name": plan.name},
-        "pollingInterval": _POLL_S,
+        "pollingInterval": KEDA_POLL_S,
         "minReplicaCount": scaling.min,
         "maxReplicaCount": scaling.max,
         # Without restoreToOriginalReplicaCount: by default replicas stay as they are when it goes.

@@ -239,6 +239,8 @@ def test_fewest_replicas_beyond_all_partitions_are_refused() -> None:
         ([("wake", None)], VLLM, "without a replica nothing measures this metric"),
         ([("wake", "sum(a)")], TRITON, "there are always 1 replicas or more"),
         ([("cooldown", "5m")], TRITON, "there are always 1 replicas or more"),
+        ([("cooldown", "104s")], VLLM, "write 105s or more, or fewer fallback.failures"),
+        ([("cooldown", "44s"), ("fallback.failures", 1)], VLLM, "write 45s or more [source"),
         ([("min", 7), ("max", 3)], TRITON, "3 is less than min, 7"),
         ([("fallback.replicas", 8)], TRITON, "8 is more than max, 7"),
         ([("scale_up.stabilization", "61m")], TRITON, "61m is more than Kubernetes allows"),
@@ -253,6 +255,16 @@ def test_what_cannot_be_meant_is_refused(
     changes: list[tuple[str, Any]], of: int, said: str
 ) -> None:
     assert said in refusal(written(*changes, of=of))
+
+
+def test_replicas_that_may_go_before_prometheus_has_lost_all_servers_are_noted() -> None:
+    def noted(stabilization: str) -> bool:
+        raw = written(("scale_down.stabilization", stabilization))
+        raw["monitoring"] = {"prometheus": "existing", "url": URL, "scrape_interval": "20s"}
+        return "knows some of them" in "\n".join(plan.notes(planned(raw)))
+
+    assert noted("34s")
+    assert not noted("35s")
 
 
 def test_a_model_that_is_not_loaded_is_refused() -> None:

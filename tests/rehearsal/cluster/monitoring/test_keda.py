@@ -30,9 +30,6 @@ from tests.rehearsal.cluster.monitoring.queued import (
 )
 
 pytestmark = pytest.mark.timeout(1800)
-# The series of the servers end at different scrapes, and with the short times of these tests the
-# autoscaler may decide in between: not yet sure enough for every push.
-NOT_YET_SURE = pytest.mark.soak
 ANOTHER_ABSENCE = pytest.mark.long(
     "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
 )
@@ -43,6 +40,8 @@ AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 OPERATOR = "/apis/apps/v1/namespaces/keda/deployments/keda-operator"
 NAME, SLEEPER = "queued", "sleeper"
 _LONG_S = 300
+# The shortest cooldown that `check` accepts with one failure.
+WAKES = {"min": 0, "wake": "max(demand{pod='gateway'})", "cooldown": "45s"}
 
 
 def planned(name: str, **autoscaling: Any) -> plan.FleetPlan:
@@ -51,8 +50,9 @@ def planned(name: str, **autoscaling: Any) -> plan.FleetPlan:
     raw["monitoring"]["scrape_interval"] = "5s"
     server = raw["workloads"][0]
     server["name"] = name
-    server["autoscaling"] |= {"window": "10s", "scale_down": {"stabilization": "0s"}}
-    server["autoscaling"] |= autoscaling
+    # Replicas go two decisions after a value, in which all servers are read again.
+    server["autoscaling"] |= {"window": "10s", "scale_down": {"stabilization": "30s"}}
+    server["autoscaling"] |= {"fallback": {"failures": 1}, **autoscaling}
     return plan.read(json.dumps(raw), spec.Source("test", raw))
 
 
@@ -180,7 +180,6 @@ def test_without_prometheus_the_replicas_stay_though_a_server_is_not_ready(
     cluster.until(f"{APPS}/{NAME}", replicas(1), _LONG_S)
 
 
-@NOT_YET_SURE
 def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
@@ -221,8 +220,7 @@ def woken(cluster: Any, prometheus: Prometheus, keda: None) -> Source:
     """What wakes the Deployment `sleeper`, which serves."""
     source = Source(cluster, "gateway", 1)
     prometheus.until("demand{pod='gateway'}", {"gateway": 1})
-    fleet = planned(SLEEPER, min=0, wake="max(demand{pod='gateway'})", cooldown="0s")
-    make(cluster, prometheus, fleet)
+    make(cluster, prometheus, planned(SLEEPER, **WAKES))
     return source
 
 
@@ -259,8 +257,7 @@ def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wake
     cluster.until(scaled, condition("Fallback", "False"), _LONG_S)
     with not_selected(cluster, woken.name), unchanged(cluster, SLEEPER):
         prometheus.until(f"demand{{pod='{woken.name}'}}", {})
-        # KEDA calls it inactive until it falls back, and does not end it though there is no
-        # cooldown; with the fallback it calls it active.
+        # KEDA calls it inactive until it falls back, and with the fallback active.
         falls_back(cluster, SLEEPER)
         cluster.until(scaled, failures(8), _LONG_S)
         cluster.until(scaled, condition("Active", "True"), _LONG_S)
@@ -271,7 +268,7 @@ def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wake
     cluster.until(f"{APPS}/{SLEEPER}", replicas(1), _LONG_S)
 
 
-@NOT_YET_SURE
+@ANOTHER_ABSENCE
 def test_replicas_that_may_sleep_stay_while_prometheus_has_lost_the_servers_only(
     cluster: Any, woken: Source, prometheus: Prometheus
 ) -> None:

@@ -6,7 +6,6 @@ those of Triton, are stand-ins.
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Iterator
@@ -21,8 +20,8 @@ from infra.values.monitoring.scrapes import monitors
 from kubeapi import ApiError
 from rehearsal.cluster.cert_manager.certificates import secret_of
 from rehearsal.scenario.existing_cluster import certificates
-from tests.rehearsal.cluster.kubelet.simulated_cluster import PYTHON
 from tests.rehearsal.cluster.monitoring.installed import Prometheus, apply
+from tests.rehearsal.cluster.monitoring.queued import replicas, serve, waits
 
 pytestmark = [
     pytest.mark.timeout(1200),
@@ -34,40 +33,13 @@ GOLDEN = Path(__file__).parents[3] / "infra/golden/prometheus-adapter.yaml"
 API = "/apis/custom.metrics.k8s.io/v1beta1"
 METRIC = "avg_time_queue_us_tritonserver"
 VALUES = f"{API}/namespaces/default/pods/*/{METRIC}"
-DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/tritonserver"
+NAME = "tritonserver"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/default/deployments/{NAME}"
 NAMESPACE = "prometheus-adapter"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/prometheus-adapter-tls"
 INJECT = "cert-manager.io/inject-ca-from"
 OTHER = {"secretName": "o", "dnsNames": ["prometheus-adapter.prometheus-adapter.svc"]}
 _LONG_S = 300
-# A request a second, and what each of them waits: told by POST, and nothing at first.
-_SERVED = """
-import http.server, os, time
-began = told = time.monotonic()
-wait, waited = 0, 0.0
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        now = time.monotonic()
-        labels = '{model="densenet_onnx",version="1"}'
-        text = (
-            f"nv_inference_request_success{labels} {now - began}\\n"
-            f"nv_inference_queue_duration_us{labels} {waited + (now - told) * wait}\\n"
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-    def do_POST(self):
-        global wait, waited, told
-        now = time.monotonic()
-        wait, waited, told = int(self.path.strip("/")), waited + (now - told) * wait, now
-        self.send_response(204)
-        self.end_headers()
-    def log_message(self, *_):
-        pass
-http.server.HTTPServer((os.environ["POD_IP"], 8002), Handler).serve_forever()
-"""
 
 
 def planned() -> plan.FleetPlan:
@@ -86,7 +58,7 @@ def adapter(cluster: Any, prometheus: Prometheus) -> Iterator[None]:
     assert prometheus.url == fleet.pod_autoscaling.prometheus_url
     (monitor,) = (one for one in monitors(fleet) if "tritonserver" in one["metadata"]["name"])
     apply(cluster, monitor)
-    _serve(cluster, dict(monitor["spec"]["selector"]["matchLabels"]))
+    serve(cluster, NAME, monitor["spec"]["selector"]["matchLabels"])
     made = values.adapter_objects(fleet)
     for manifest in (*made, values.pod_autoscaler(workload)):
         apply(cluster, dict(manifest))
@@ -101,69 +73,23 @@ def adapter(cluster: Any, prometheus: Prometheus) -> Iterator[None]:
     )
 
 
-def _serve(cluster: Any, labels: dict[str, str]) -> None:
-    apply(
-        cluster,
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "queue", "namespace": "default"},
-            "data": {"main.py": _SERVED},
-        },
-    )
-    container = {
-        "name": "main",
-        "image": PYTHON,
-        "command": ["python", "/code/main.py"],
-        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
-        "ports": [{"name": "metrics", "containerPort": 8002}],
-        "readinessProbe": {"tcpSocket": {"port": "metrics"}, "periodSeconds": 1},
-    }
-    pod = {
-        "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"kubernetes.io/hostname": "n1"},
-        "containers": [container],
-        "volumes": [{"name": "code", "configMap": {"name": "queue"}}],
-    }
-    apply(
-        cluster,
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "tritonserver", "namespace": "default"},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        },
-    )
-
-
 def _available(found: dict[str, Any] | None) -> bool:
     conditions = ((found or {}).get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
 
-def waits(cluster: Any, microseconds: int) -> None:
-    """All that waits is told by the oldest server, so the mean falls as replicas come."""
-    found = cluster.client.get("/api/v1/namespaces/default/pods")["items"]
-    servers = [one for one in found if one["metadata"]["name"].startswith("tritonserver-")]
-    oldest = min(servers, key=lambda one: one["metadata"]["creationTimestamp"])
-    connection = http.client.HTTPConnection(oldest["status"]["podIP"], 8002, timeout=30)
-    connection.request("POST", f"/{microseconds}")
-    assert connection.getresponse().status == 204
-
-
 def measured(cluster: Any) -> dict[str, int]:
-    """Microseconds by pod; empty while the adapter knows of none."""
+    """Microseconds by pod of these servers, beside which other tests have theirs; empty while the
+    adapter knows of none.
+    """
     try:
         items = cluster.client.get(VALUES)["items"]
     except ApiError as e:
         if e.status != 404:
             raise
         return {}
-    return {one["describedObject"]["name"]: _milli(one["value"]) // 1000 for one in items}
+    found = {one["describedObject"]["name"]: _milli(one["value"]) // 1000 for one in items}
+    return {name: value for name, value in found.items() if name.startswith(f"{NAME}-")}
 
 
 def _milli(quantity: str) -> int:
@@ -175,14 +101,6 @@ def until_measured(cluster: Any, wanted: list[int]) -> None:
     while sorted((found := measured(cluster)).values()) != wanted:
         assert time.monotonic() < deadline, found
         time.sleep(0.5)
-
-
-def replicas(count: int) -> Any:
-    def holds(found: dict[str, Any] | None) -> bool:
-        status = (found or {}).get("status") or {}
-        return bool(status.get("readyReplicas") == status.get("replicas") == count)
-
-    return holds
 
 
 def test_the_metric_is_listed_for_pods_and_namespaces(cluster: Any, adapter: None) -> None:  # S4-43
@@ -200,20 +118,20 @@ def test_values_can_be_read_for_all_pods_and_replicas_follow_their_mean(
     cluster: Any, adapter: None
 ) -> None:  # S4-44, -45, -47
     until_measured(cluster, [0])
-    waits(cluster, 190)
+    waits(cluster, NAME, 190)
     # ceil(190 us in all / 50 us a pod): there the mean is within a tenth of the target, and stays.
     cluster.until(DEPLOYMENT, replicas(4), _LONG_S)
     until_measured(cluster, [0, 0, 0, 190])
-    waits(cluster, 10_000)
+    waits(cluster, NAME, 10_000)
     cluster.until(DEPLOYMENT, replicas(7), _LONG_S)
-    waits(cluster, 0)
+    waits(cluster, NAME, 0)
     cluster.until(DEPLOYMENT, replicas(1), _LONG_S)
 
 
 def test_without_prometheus_the_replicas_stay(
     cluster: Any, adapter: None, prometheus: Prometheus
 ) -> None:
-    waits(cluster, 190)
+    waits(cluster, NAME, 190)
     cluster.until(DEPLOYMENT, replicas(4), _LONG_S)
     path = f"/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheuses/{prometheus.name}"
     cluster.client.patch(path, {"spec": {"replicas": 0}})
@@ -229,7 +147,7 @@ def test_without_prometheus_the_replicas_stay(
 
         cluster.until(autoscaler, has_no_metric, _LONG_S)
         # Meanwhile nobody waits any more, which nobody can measure.
-        waits(cluster, 0)
+        waits(cluster, NAME, 0)
         assert cluster.client.get(DEPLOYMENT)["spec"]["replicas"] == 4
     finally:
         cluster.client.patch(path, {"spec": {"replicas": 1}})

@@ -47,7 +47,8 @@ SERVER: dict[str, Any] = {
         "metric": "requests-waiting",
         "target": 1,
         "wake": "max(demand) or vector(0)",
-        "cooldown": "5s",
+        "cooldown": "45s",
+        "fallback": {"failures": 1},
         "scale_down": {"stabilization": "0s"},
     },
 }
