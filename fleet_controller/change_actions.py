@@ -40,8 +40,8 @@ class EvictPod:
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeDriver:
-    """Notes that the node's driver pod is to be replaced, and that what its agent has reported so
-    far is about the driver before.
+    """Notes that the node's driver pod is to be replaced, or has been, and that what its agent has
+    reported so far is about the driver before.
     """
 
     node: str

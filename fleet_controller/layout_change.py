@@ -37,6 +37,10 @@ class Change:
     """Why it has failed."""
     driver: str = ""
     """Version of the driver that the node is to have; empty: the rollout changes no driver."""
+    driver_pod: str | None = None
+    """Where the driver that is wanted may be the one before, as after an undo: uid of the pod that
+    brings it, without which no report counts; empty: not seen yet. Else None.
+    """
 
     def dump(self) -> str:
         said = {"reason": self.reason, "message": self.message} if self.reason else {}
@@ -44,6 +48,7 @@ class Change:
             "nodeUid": self.node_uid,
             "target": self.target,
             **({"driver": self.driver} if self.driver else {}),
+            **({"driverPod": self.driver_pod} if self.driver_pod is not None else {}),
             "phase": self.phase,
             "since": stamp(self.since),
             "started": stamp(self.started),
@@ -71,6 +76,7 @@ def change_of(node: Node) -> Change | None:
             reason=str(raw.get("reason", "")),
             message=str(raw.get("message", "")),
             driver=str(raw.get("driver", "")),
+            driver_pod=str(raw["driverPod"]) if "driverPod" in raw else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

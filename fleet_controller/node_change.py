@@ -29,6 +29,7 @@ from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.state import Node, Pool
 from fleet_controller.wanted import (
+    brings,
     changes,
     has_driver,
     has_layout,
@@ -104,18 +105,24 @@ def go_on(
     """
     if pool.mig_config is None and pool.driver is None:
         return Turn(actions=(finished(node, change),))
+    target, driver = pool.mig_config or "", pool.driver or ""
+    others = (change.target, change.driver) != (target, driver)
+    no_way_back = change.phase == "Upgrading" or (change.reason == NOT_UPGRADED and others)
+    if base.status == "True" and no_way_back and (others or change.driver_pod is not None):
+        # Its driver may have been taken away since.
+        message = f"driver {base.driver} was reported before its pod was to be replaced"
+        base = replace(base, status="Unknown", reason="DriverUpgrade", message=message)
+        base = replace(base, settles=True, planned=True)
     if base.status == "True":
         message = f"{wanted(pool)} is verified; the node goes back into service"
         return Turn(actions=(finished(node, change),), said=_planned(base, "InChange", message))
     has_all = has_layout(node, pool) and has_driver(pool, base)
-    target, driver = pool.mig_config or "", pool.driver or ""
-    if (change.target, change.driver) != (target, driver):
+    if others:
         # The pool wants something else by now, its old layout for example.
         again = replace(change, target=target, driver=driver, since=now, reason="", message="")
-        begun = change.phase == "Upgrading" or change.reason == NOT_UPGRADED
-        if begun and node.unschedulable and node.held:
-            # It may have no driver, so that there is no way back.
-            return Turn(actions=(_upgrade(node, again, base),), said=replace(base, planned=True))
+        if no_way_back:
+            unseen = replace(again, driver_pod="" if driver else None)
+            return Turn(actions=(_upgrade(node, unseen, base),), said=replace(base, planned=True))
         phase: Phase = "Applying" if has_all else "Draining"
         noted = _note(node, replace(again, phase=phase))
         return Turn(actions=(noted,), said=replace(base, planned=True))
@@ -275,7 +282,13 @@ def _upgraded(
     driver, limit = change.driver, change.since + UPGRADE_LIMIT_S
     idle = node.ready and node.mig_state not in BUSY_STATES
     stale = older_than_driver(MIG_MANAGER, driver, pods or ()) if pool.mig_config else []
-    if has_driver(pool, base) and idle and pods is not None and not stale:
+    pod = brings(driver, pods or ()) if change.driver_pod is not None else None
+    if pod is not None and pod.uid != change.driver_pod:
+        noted = _upgrade(node, replace(change, driver_pod=pod.uid), base)
+        message = f"the driver changes to {driver}: pod {pod.path} brings it"
+        return Turn(actions=(noted,), said=_planned(base, "DriverUpgrade", message))
+    loaded = has_driver(pool, base) and (change.driver_pod is None or pod is not None)
+    if loaded and idle and pods is not None and not stale:
         # Its layout may still have to change, and somebody may have uncordoned it meanwhile.
         phase: Phase = "Applying" if has_layout(node, pool) else "Draining"
         moved = _moved(node, change, phase, now)
@@ -294,7 +307,7 @@ def _upgraded(
     again = (limit, now + DRAIN_POLL_S)
     if pods is None or not idle:
         return Turn(said=said, again=again)
-    if has_driver(pool, base):
+    if loaded:
         # The partitions are gone with the driver before, and mig-manager makes them at its start.
         return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
     if not old:

@@ -52,6 +52,11 @@ def outdated(driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
     return [pod for pod in pods if pod.driver and not is_version(pod.driver, driver)]
 
 
+def brings(driver: str, pods: Sequence[NodePod]) -> NodePod | None:
+    """The pod that brings this driver, or has brought it."""
+    return next((pod for pod in pods if is_version(pod.driver, driver) and not pod.leaving), None)
+
+
 def older_than_driver(app: str, driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
     """Pods of an operand that came before the pod that has brought this driver. NVIDIA's driver
     manager ends the operands only where it finds a driver loaded, and the driver container unloads

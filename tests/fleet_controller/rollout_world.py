@@ -534,8 +534,10 @@ class World:
                 self.change(name, change=change.dump())
             case UpgradeDriver(node=name, version=version, change=change):
                 node = self._versioned(name, version)
-                assert node.unschedulable
-                assert node.held
+                begun = change_of(node)
+                if begun and begun.phase not in ("Upgrading", "Failed"):
+                    assert node.unschedulable
+                    assert node.held
                 after = action.reports_after
                 self.change(name, change=change.dump(), reports_after=after)
             case ApplyLayout(node=name, version=version, change=change):

@@ -77,6 +77,15 @@ def comes_up(of: World, name: str = "n0") -> None:
     of.agent_reports(name)
 
 
+def comes_up_and_is_seen(of: World) -> None:
+    """Until the controller has noted the new driver pod, no report of its driver counts."""
+    comes_up(of)
+    of.passes()
+    assert of.nodes["n0"].unschedulable
+    of.now += 60
+    of.agent_reports("n0")
+
+
 def test_a_node_is_drained_its_driver_pod_evicted_and_the_new_driver_proven() -> None:
     of = world()
     of.bind("n0")
@@ -197,9 +206,9 @@ def test_a_driver_that_cannot_be_loaded_stops_the_rollout_and_another_one_ends_t
     of.offered = OLD
     until_upgrading(of)
     assert steps(of.passes()) == [("EvictPod", "nvidia-driver")]
-    comes_up(of)
-    of.passes()
-    of.passes()
+    comes_up_and_is_seen(of)
+    for _ in range(3):
+        of.passes()
     assert condition(of, "Verified")[0] == "True"
 
 
@@ -216,7 +225,29 @@ def test_what_was_reported_before_the_driver_pod_goes_proves_nothing_after() -> 
     assert phase(of) == "Upgrading"
     assert steps(of.passes()) == [("EvictPod", "nvidia-driver")], "the one with the new driver"
     assert TAINT in of.nodes["n0"].taint_keys
-    comes_up(of)
+    comes_up_and_is_seen(of)
+    assert steps(of.passes()) == [("NoteChange", "n0")]
+    assert steps(of.passes()) == [("FinishChange", "n0")]
+
+
+def test_a_driver_that_is_wanted_again_is_proven_by_what_is_reported_of_its_new_pod_only() -> None:
+    """The stack file goes back while the pod of the old driver is gone and its agent's report,
+    made just before, is not.
+    """
+    of = world()
+    until_upgrading(of)
+    of.now += 5
+    of.agent_reports("n0")
+    assert steps(of.passes()) == [("EvictPod", "nvidia-driver")]
+    assert "n0" not in of.loaded
+    of.wants_driver(OLD)
+    of.offered = OLD
+    for _ in range(3):
+        assert "FinishChange" not in dict(steps(of.passes()))
+        assert of.nodes["n0"].unschedulable
+        assert TAINT in of.nodes["n0"].taint_keys
+    comes_up_and_is_seen(of)
+    assert steps(of.passes()) == [("NoteChange", "n0")]
     assert steps(of.passes()) == [("FinishChange", "n0")]
 
 
