@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
@@ -57,7 +57,11 @@ gc.disable()
 # An example that a busy machine was slow at says nothing about the code; pytest's own limit ends
 # what hangs.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # To say which parts of a counterexample matter took longer than to find it.
+    phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 # A tenth of the examples: `make unit`. See tests/properties.py.
 settings.register_profile("quick", settings.get_profile("any machine"), max_examples=10)
