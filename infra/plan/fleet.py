@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, TypedDict
 
 from infra.catalog import Gpu, Machine
@@ -45,6 +46,7 @@ from infra.spec import (
     Spot,
     Upgrade,
 )
+from node_agent.desired import Desired, digest, dump
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 CloudTaintEffect = Literal["NO_SCHEDULE", "PREFER_NO_SCHEDULE", "NO_EXECUTE"]
@@ -145,16 +147,26 @@ class Offer:
     """Empty where no device is shared."""
     resources: Mapping[str, int]
     """Extended resource -> allocatable per node, once partitioned and shared."""
-    desired: str
-    """The agent's desired-state file (`node_agent.desired`), canonical JSON."""
-    layout_hash: str
-    """SHA-256 of `desired`; every node's report must have it."""
+    expected: Desired
+    """What the agent must find on each node."""
     mig_config: str | None
     """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
     without mig-manager.
     """
     previous: tuple[tuple[Layout, ...], ...] = ()
     """Earlier `layouts` by GPU index that nodes may still have."""
+
+    @cached_property
+    def desired(self) -> str:
+        """The agent's desired-state file, canonical JSON. Not made before somebody asks: of the
+        time to plan a pool it was a fifth.
+        """
+        return dump(self.expected)
+
+    @cached_property
+    def layout_hash(self) -> str:
+        """SHA-256 of `desired`; every node's report must have it."""
+        return digest(self.desired)
 
     @property
     def layout(self) -> Layout | None:
@@ -212,8 +224,7 @@ class PoolPlan(Offer):
             "devices": self.devices,
             "sharing": self.sharing,
             "resources": self.resources,
-            "desired": self.desired,
-            "layout_hash": self.layout_hash,
+            "expected": self.expected,
             "mig_config": self.mig_config,
             "previous": self.previous,
             "name": self.name,
@@ -233,8 +244,7 @@ class PoolParts(TypedDict):
     devices: Mapping[str, int]
     sharing: tuple[ReplicatedResource, ...]
     resources: Mapping[str, int]
-    desired: str
-    layout_hash: str
+    expected: Desired
     mig_config: str | None
     previous: tuple[tuple[Layout, ...], ...]
     name: str

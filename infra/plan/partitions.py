@@ -27,7 +27,7 @@ from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.resource_names import resource_of
 from infra.plan.sharing import allocatable
 from infra.spec import Path
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner, digest, dump
+from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ def offer(
             for i, layout in enumerate(partitioning.layouts)
         )
     )
-    desired = Desired(
+    expected = Desired(
         pool=pool,
         partitioner=partitioning.partitioner,
         gpu_count=found.count,
@@ -187,14 +187,12 @@ def offer(
         ),
         labels=labels or {},
     )
-    text = dump(desired)
     return Offer(
         layouts=partitioning.layouts,
         devices=partitioning.devices,
         sharing=sharing,
         resources=offered,
-        desired=text,
-        layout_hash=digest(text),
+        expected=expected,
         mig_config=partitioning.mig_config,
         previous=partitioning.previous,
     )
