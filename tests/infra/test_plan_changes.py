@@ -239,8 +239,7 @@ _FOLLOWS = {
     "gpu",  # follows from the machine
     "layouts",  # GKE: partition_size; else mig_config, which has its hash
     "devices",  # before sharing
-    "desired",
-    "layout_hash",
+    "expected",
 }
 
 

@@ -122,7 +122,8 @@ def test_another_driver_names_the_nodes_that_have_not_got_it(
         world.change(name, labels={**world.nodes[name].labels, **labels})
         world.cut[name] = "old"
         world.agent_reports(name)
-    pinned = replace(planned, driver_version="2.0.0", layout_hash=world.reports["n0"].layout_hash)
+        world.reports[name] = replace(world.reports[name], layout_hash=planned.layout_hash)
+    pinned = replace(planned, driver_version="2.0.0")
     assert affected([pinned], [world.pool], list(world.nodes.values())) == ["n0", "n1", "n2"]
     ahead = coming([pinned], _found(world, {}), world.now)
     (rolling,) = ahead.rolling
