@@ -37,6 +37,11 @@ from telemetry import log
 
 DEBOUNCE_S = 0.1
 """Pause after a change, because changes come in bursts."""
+_DECISIONS_SHARE = 0.1
+"""Of a processor, that the loop's decisions may take: each is about all nodes, and where 2,000 join
+at once they took half of the controller's processor time.
+"""
+_LONGEST_DEBOUNCE_S = 1.0
 RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
@@ -109,6 +114,8 @@ class Loop:
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
         self._failures = 0
+        self._decision_s = 0.0
+        """Processor time of the last one."""
         self._retry_after = 0.0
         """Seconds for which the API server wants to be left alone; asked in the last pass."""
 
@@ -143,7 +150,8 @@ class Loop:
                 pause = max(pause, self._retry_after)
                 stop.wait(pause)
             elif changed.wait(pause):
-                stop.wait(DEBOUNCE_S)
+                paced = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_DEBOUNCE_S)
+                stop.wait(max(DEBOUNCE_S, paced))
             changed.clear()
         self._lanes.close()
 
@@ -161,8 +169,10 @@ class Loop:
     def turn(self) -> float | None:
         """One pass. Returns when the next one is due without a change: seconds since the epoch."""
         started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
+        began = time.thread_time()
         try:
             decision = self._decide()
+            self._decision_s = time.thread_time() - began
         except (ApiError, Unreachable) as e:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
