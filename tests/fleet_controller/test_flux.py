@@ -1,22 +1,18 @@
-"""Flux's own kustomize-controller applies a repository with `gitops/flux/models.yaml`: the models
-wait until the fleet controller has found the pool Verified, and do not follow while it is not.
-
-Simulated: the source. A commit is served as `git archive` makes it, over HTTP, and this test writes
-the status of the GitRepository; its definition has no fields but status.
+"""Flux's own controllers apply what is pushed to a bare repository, with `gitops/flux/models.yaml`:
+the models wait until the fleet controller has found the pool Verified, and do not follow while it
+is not.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import http.server
 import json
 import os
+import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,21 +27,15 @@ from fleet_controller.members import DAMPING_S
 from fleet_controller.state import stamp
 from kubeapi import ApiError
 from rehearsal.host.toolchain.go_sdk import Sdk
-from tests.fleet_controller import objects
+from tests.fleet_controller import git_over_http, objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 from tests.fleet_controller.test_api_server import Clock, running
 
 pytestmark = [pytest.mark.soak]
 _ROOT = Path(__file__).resolve().parents[2]
-_MODULE = _ROOT / "rehearsal" / "host" / "toolchain" / "go" / "kustomize_controller"
-_CONTROLLER = "github.com/fluxcd/kustomize-controller"
+_MODULES = _ROOT / "rehearsal" / "host" / "toolchain" / "go"
+_CONTROLLERS = ("source", "kustomize")
 _SOURCES = "source.toolkit.fluxcd.io"
-_WATCHED = {
-    "GitRepository": "gitrepositories",
-    "OCIRepository": "ocirepositories",
-    "Bucket": "buckets",
-    "ExternalArtifact": "externalartifacts",
-}
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _FLUX = "flux-system"
 _KUSTOMIZATIONS = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{_FLUX}/kustomizations"
@@ -57,7 +47,7 @@ _POOL, _NODE = "h100-partition-3g", "flux-n1"
 
 def test_models_follow_the_repository_only_while_the_pool_is_verified(flux: Flux) -> None:
     """Each commit changes the namespace, which is before the gate, and the models behind it."""
-    flux.commit("small")
+    flux.push("small")
     flux.wait(lambda: flux.applied(_NAMESPACE) == "small", "what is before the gate is applied")
     flux.wait(lambda: flux.ready("models") == ("False", "DependencyNotReady"), "models wait")
     assert flux.ready("gpu-pools")[0] == "Unknown", "Flux waits for a pool without nodes"
@@ -71,7 +61,7 @@ def test_models_follow_the_repository_only_while_the_pool_is_verified(flux: Flux
     flux.wait(lambda: flux.node_is("WrongLayout"), "the fleet controller has seen it")
     flux.later(DAMPING_S + 1)
     flux.wait(lambda: flux.pool_is("Stalled"), "the fleet controller calls the pool wrong")
-    flux.commit("large")
+    flux.push("large")
     flux.wait(lambda: flux.applied(_NAMESPACE) == "large", "the commit is before the gate")
     # Long before its timeout, an hour: a pool that has failed is not waited for.
     flux.wait(lambda: flux.ready("gpu-pools") == ("False", "HealthCheckFailed"), "it fails")
@@ -80,26 +70,24 @@ def test_models_follow_the_repository_only_while_the_pool_is_verified(flux: Flux
 
     flux.node_reports(verdict="Match")
     flux.wait(lambda: flux.pool_is("Ready"), "the pool is verified again")
-    flux.reconcile("gpu-pools")
+    flux.reconcile(f"{_KUSTOMIZATIONS}/gpu-pools")
     flux.wait(lambda: flux.applied(_SETTINGS) == "large", "the models follow")
 
 
 @dataclass(frozen=True)
 class Flux:
-    """kustomize-controller at work beside the fleet controller, and a repository."""
+    """Its controllers at work beside the fleet controller, and a clone of the repository."""
 
     server: Any
     clock: Clock
     loop: Loop
     repository: Path
-    served: Path
-    url: str
-    """Of `served`."""
-    controller: subprocess.Popen[bytes]
+    controllers: Mapping[str, subprocess.Popen[bytes]]
 
     def wait(self, holds: Callable[[], bool], what: str) -> None:
         def held() -> bool:
-            assert self.controller.poll() is None, "kustomize-controller has ended"
+            for name, process in self.controllers.items():
+                assert process.poll() is None, f"{name}-controller has ended"
             return holds()
 
         self.server.wait(held, what, timeout_s=300)
@@ -109,8 +97,8 @@ class Flux:
         self.clock.ahead_s += seconds
         self.loop._cluster.changed.set()
 
-    def commit(self, size: str) -> None:
-        """As source-controller does after a push."""
+    def push(self, size: str) -> None:
+        """As a merge, and then `flux reconcile source git fleet`, instead of waiting a minute."""
         label = f"labels: {{ size: {size} }}"
         settings = f"metadata: {{ name: llm, namespace: models-of-flux, {label} }}"
         for file, text in {
@@ -123,31 +111,14 @@ class Flux:
             path.write_text(text)
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", f"Models are {size}")
-        revision = self._git("rev-parse", "HEAD").strip()
-        archive = self.served / f"{revision}.tar.gz"
-        self._git("archive", "--format=tar.gz", f"--output={archive}", "HEAD")
-        content = archive.read_bytes()
-        found = self.server.admin.get(f"{_REPOSITORIES}/fleet")
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        generation = found["metadata"]["generation"]
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Succeeded",
-            "message": "stored",
-            "observedGeneration": generation,
-            "lastTransitionTime": now,
-        }
-        artifact = {
-            "url": f"{self.url}/{archive.name}",
-            "path": archive.name,
-            "revision": f"main@sha1:{revision}",
-            "digest": f"sha256:{hashlib.sha256(content).hexdigest()}",
-            "size": len(content),
-            "lastUpdateTime": now,
-        }
-        status = {"artifact": artifact, "conditions": [ready], "observedGeneration": generation}
-        self.server.admin.patch(f"{_REPOSITORIES}/fleet/status", {"status": status}, kind="merge")
+        self._git("push", "--quiet", "origin", "main")
+        self.reconcile(f"{_REPOSITORIES}/fleet")
+        wanted = f"main@sha1:{self._git('rev-parse', 'HEAD').strip()}"
+        self.wait(lambda: self._fetched() == wanted, f"source-controller has fetched {size}")
+
+    def _fetched(self) -> str:
+        status = self.server.admin.get(f"{_REPOSITORIES}/fleet").get("status") or {}
+        return str((status.get("artifact") or {}).get("revision", ""))
 
     def _git(self, *arguments: str) -> str:
         who = {
@@ -199,12 +170,10 @@ class Flux:
         conditions = self.server.admin.get(f"/api/v1/nodes/{_NODE}")["status"]["conditions"]
         return any(one["type"] == NODE_CONDITION and one["reason"] == reason for one in conditions)
 
-    def reconcile(self, kustomization: str) -> None:
-        """As `flux reconcile kustomization NAME`, instead of waiting for its next interval."""
+    def reconcile(self, path: str) -> None:
+        """As `flux reconcile`, instead of waiting for the next interval."""
         asked = {"reconcile.fluxcd.io/requestedAt": datetime.now(UTC).isoformat()}
-        self.server.admin.patch(
-            f"{_KUSTOMIZATIONS}/{kustomization}", {"metadata": {"annotations": asked}}, kind="merge"
-        )
+        self.server.admin.patch(path, {"metadata": {"annotations": asked}}, kind="merge")
 
 
 @pytest.fixture
@@ -214,92 +183,120 @@ def flux(
     go: tuple[Sdk, dict[str, str]],
     tmp_path: Path,
 ) -> Iterator[Flux]:
-    program = one_tool("kustomize_controller")
-    _define(api_server, go)
-    for name in ("repository", "served"):
-        (tmp_path / name).mkdir()
-    clock = Clock()
-    with _serving(tmp_path / "served") as url, running(api_server, clock) as loop:
+    programs = {name: one_tool(f"{name}_controller") for name in _CONTROLLERS}
+    for name in _CONTROLLERS:
+        _define(api_server, go, name)
+    for path in (_KUSTOMIZATIONS, _REPOSITORIES):
+        api_server.wait(functools.partial(_is_served, api_server, path), f"{path} is served")
+    clock, port = Clock(), _free_port()
+    artifacts = tmp_path / "artifacts"
+    artifacts.mkdir()
+    flags = {
+        "source": (
+            f"--storage-path={artifacts}",
+            f"--storage-addr=127.0.0.1:{port}",
+            f"--storage-adv-addr=127.0.0.1:{port}",
+        ),
+        "kustomize": ("--requeue-dependency=1s",),
+    }
+    with ExitStack() as ends:
+        url = ends.enter_context(git_over_http.served(tmp_path / "repositories"))
+        loop = ends.enter_context(running(api_server, clock))
         api_server.apply("/api/v1/namespaces", _namespace(_FLUX))
         api_server.make_node(_NODE, _POOL)
         api_server.apply(POOLS, objects.pool(_POOL))
+        made = Flux(
+            server=api_server,
+            clock=clock,
+            loop=loop,
+            repository=tmp_path / "clone",
+            controllers={
+                name: ends.enter_context(_controller(api_server, program, flags[name], tmp_path))
+                for name, program in programs.items()
+            },
+        )
+        bare = tmp_path / "repositories" / "fleet.git"
+        for path in (bare, made.repository):
+            path.mkdir(parents=True)
+        made._git("init", "--quiet", "--bare", "--initial-branch=main", str(bare))
+        made._git("init", "--quiet", "--initial-branch=main")
+        made._git("remote", "add", "origin", str(bare))
+        source = {"interval": "1m", "url": f"{url}/fleet.git", "ref": {"branch": "main"}}
         api_server.apply(
             _REPOSITORIES,
             {
                 "apiVersion": f"{_SOURCES}/v1",
                 "kind": "GitRepository",
                 "metadata": {"name": "fleet", "namespace": _FLUX},
-                "spec": {"interval": "1m", "url": "https://github.com/ORG/REPO"},
+                "spec": source,
             },
         )
-        log = tmp_path / "log"
-        with log.open("w") as output:
-            controller = subprocess.Popen(
-                [
-                    str(program),
-                    *("--metrics-addr=0", "--health-addr=127.0.0.1:0", "--requeue-dependency=1s"),
-                ],
-                env={
-                    **os.environ,
-                    "KUBECONFIG": str(api_server.endpoint.kubeconfig),
-                    "RUNTIME_NAMESPACE": _FLUX,
-                },
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        made = Flux(
-            server=api_server,
-            clock=clock,
-            loop=loop,
-            repository=tmp_path / "repository",
-            served=tmp_path / "served",
-            url=url,
-            controller=controller,
-        )
-        made._git("init", "--quiet", "--initial-branch=main")
         for one in yaml.safe_load_all((_ROOT / "gitops" / "flux" / "models.yaml").read_text()):
             api_server.apply(_KUSTOMIZATIONS, one)
         try:
             yield made
         finally:
             _take_back(made)
-            print(log.read_text()[-6000:])
+
+
+@contextmanager
+def _controller(
+    api_server: Any, program: Path, flags: tuple[str, ...], directory: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    log = directory / f"{program.name}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [str(program), "--metrics-addr=0", "--health-addr=127.0.0.1:0", *flags],
+            env={
+                **os.environ,
+                "KUBECONFIG": str(api_server.endpoint.kubeconfig),
+                "RUNTIME_NAMESPACE": _FLUX,
+            },
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        print(program.name, log.read_text()[-6000:])
 
 
 def _take_back(flux: Flux) -> None:
     """Deleted Kustomizations prune what they have applied, which a later test must not find."""
     admin = flux.server.admin
-    try:
-        for name in ("models", "gpu-pools"):
-            admin.delete(f"{_KUSTOMIZATIONS}/{name}")
-        if flux.controller.poll() is None:
-            flux.wait(lambda: not admin.get(_KUSTOMIZATIONS)["items"], "Flux has pruned")
-    finally:
-        flux.controller.terminate()
-        flux.controller.wait(timeout=60)
+    for collection, names in (
+        (_KUSTOMIZATIONS, ("models", "gpu-pools")),
+        (_REPOSITORIES, ("fleet",)),
+    ):
+        for name in names:
+            admin.delete(f"{collection}/{name}")
+        flux.wait(functools.partial(_is_empty, admin, collection), f"{collection} is empty")
     for path in (f"{REPORTS}/{_NODE}", f"{POOLS}/{_POOL}", f"/api/v1/nodes/{_NODE}"):
         with suppress(ApiError):
             admin.patch(path, {"metadata": {"finalizers": None}}, kind="merge")
             admin.delete(path)
 
 
-def _define(api_server: Any, go: tuple[Sdk, dict[str, str]]) -> None:
-    """Kustomization as kustomize-controller's module has it, and the sources that it watches."""
+def _is_empty(admin: Any, collection: str) -> bool:
+    return not admin.get(collection)["items"]
+
+
+def _define(api_server: Any, go: tuple[Sdk, dict[str, str]], name: str) -> None:
+    """What the controller's own module defines."""
     sdk, environment = go
     found = subprocess.run(
-        [sdk.program, "mod", "download", "-json", _CONTROLLER],
-        cwd=_MODULE,
+        [sdk.program, "mod", "download", "-json", f"github.com/fluxcd/{name}-controller"],
+        cwd=_MODULES / f"{name}_controller",
         env=environment,
         check=True,
         capture_output=True,
         text=True,
     )
     bases = Path(json.loads(found.stdout)["Dir"], "config", "crd", "bases")
-    (kustomization,) = (yaml.safe_load(file.read_text()) for file in bases.glob("*.yaml"))
-    for definition in (kustomization, *(_source(k, p) for k, p in _WATCHED.items())):
-        api_server.apply(_CRDS, definition)
-    for path in (_KUSTOMIZATIONS, _REPOSITORIES):
-        api_server.wait(functools.partial(_is_served, api_server, path), f"{path} is served")
+    for file in bases.glob("*.yaml"):
+        api_server.apply(_CRDS, yaml.safe_load(file.read_text()))
 
 
 def _is_served(api_server: Any, path: str) -> bool:
@@ -310,49 +307,11 @@ def _is_served(api_server: Any, path: str) -> bool:
     return True
 
 
-def _source(kind: str, plural: str) -> dict[str, Any]:
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {
-            "openAPIV3Schema": {
-                "type": "object",
-                "properties": {"spec": anything, "status": anything},
-            }
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{_SOURCES}"},
-        "spec": {
-            "group": _SOURCES,
-            "names": {"kind": kind, "plural": plural, "listKind": f"{kind}List"},
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
-
-
 def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-@contextmanager
-def _serving(directory: Path) -> Iterator[str]:
-    handler = functools.partial(_Quiet, directory=str(directory))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        pass
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rehearsal.clouds.core.errors import ConnectionLost
-from rehearsal.host.processes import marks
+from rehearsal.host.processes import kernel, marks
 from rehearsal.host.processes.marks import marked
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import plugins_and_commands
@@ -45,7 +45,7 @@ class Killer:
     _calls: int = 0
     """That are being answered."""
     _quiet: threading.Condition = field(default_factory=threading.Condition)
-    _killed: list[int] = field(default_factory=list)
+    _killed: list[kernel.Seen] = field(default_factory=list)
 
     def arm(self, at: int | None = None, *, carried_out: bool = False) -> None:
         """at: the number of the call, from 1; None: never. carried_out: whether the cloud does what
@@ -98,21 +98,19 @@ class Killer:
         while any(map(_lives, self._killed)):
             assert time.monotonic() < deadline, "a killed process does not end"
             time.sleep(0.05)
+        self._killed.clear()
 
     def _kill(self) -> None:
         for seen in marked(self.root, _MARK):
             with suppress(ProcessLookupError):
                 os.kill(seen.pid, signal.SIGKILL)
-                self._killed.append(seen.pid)
+                self._killed.append(seen)
 
 
-def _lives(pid: int) -> bool:
-    """Not as a zombie, which waits for its parent only."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
+def _lives(killed: kernel.Seen) -> bool:
+    """Not as a zombie, which waits for its parent only; nor another one that has its number now."""
+    now = kernel.see(killed.pid)
+    return now is not None and now.start_ticks == killed.start_ticks and not now.ended
 
 
 @dataclass(frozen=True)

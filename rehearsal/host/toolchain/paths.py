@@ -50,6 +50,8 @@ class Toolchain:
     """Of tests only: Pulumi's own kubernetes provider."""
     kustomize_controller: Path | None = None
     """Flux's, of tests only: it applies what is in a repository."""
+    source_controller: Path | None = None
+    """Flux's, of tests only: it fetches that repository."""
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

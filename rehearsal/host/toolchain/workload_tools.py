@@ -26,7 +26,7 @@ _ACTIONLINT = "1.7.12"
 _PULUMI_KUBERNETES = "4.0.0-20260115033456-f47bc2d6f199"
 _PULUMI_KUBERNETES_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 _EMBEDDED = "cmd/pulumi-resource-kubernetes"
-_KUSTOMIZE_CONTROLLER = "1.9.3"
+_FLUX = "1.9.3"
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -62,6 +62,19 @@ def _of_keda(name: str, *, field: str, package: str, expected_s: float) -> Tool:
             directory=_GO / "keda",
             ldflags=f"-s -w -X github.com/kedacore/keda/v2/version.Version=v{_KEDA}",
         ),
+        expected_s=expected_s,
+    )
+
+
+def _of_flux(name: str, *, field: str, expected_s: float) -> Tool:
+    return Tool(
+        name=name,
+        # Of 1.10 and later the Go modules need a newer Go than this toolchain's.
+        version=_FLUX,
+        group="gitops",
+        # They have no flag that only reports a version.
+        binaries=(Binary(field=field, name=name, package=f"github.com/fluxcd/{name}"),),
+        source=GoModule(directory=_GO / field),
         expected_s=expected_s,
     )
 
@@ -166,34 +179,20 @@ TOOLS: tuple[Tool, ...] = (
         ),
         expected_s=400,
     ),
-    Tool(
-        name="kustomize-controller",
-        # Of 1.10 and later the Go module needs a newer Go than this toolchain's.
-        version=_KUSTOMIZE_CONTROLLER,
-        group="gitops",
-        # It has no flag that only reports a version.
-        binaries=(
-            Binary(
-                field="kustomize_controller",
-                name="kustomize-controller",
-                package="github.com/fluxcd/kustomize-controller",
-            ),
-        ),
-        source=GoModule(directory=_GO / "kustomize_controller"),
-        expected_s=300,
-    ),
+    _of_flux("kustomize-controller", field="kustomize_controller", expected_s=300),
+    _of_flux("source-controller", field="source_controller", expected_s=600),
 )
 
 PROVIDER = "provider"
 """The group of Pulumi's own kubernetes provider, which only a test of `make soak` runs."""
 FLUX = "gitops"
-"""The group of Flux's kustomize-controller, likewise."""
+"""The group of Flux's source-controller and kustomize-controller, likewise."""
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
 custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider and gitops:
-Pulumi's kubernetes provider and Flux's kustomize-controller, for tests of `make soak` only; triton.
+Pulumi's kubernetes provider and Flux's two controllers, for tests of `make soak` only; triton.
 """
 OF_TESTS: tuple[str, ...] = tuple(group for group in GROUPS if group not in (PROVIDER, FLUX))
 """Those that `make test-all` needs, and `--with all` obtains."""

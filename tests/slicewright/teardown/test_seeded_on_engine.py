@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,7 @@ FEW: Final = (0, 13)
 CLOUDS: Final[tuple[Cloud, ...]] = ("eks", "gke")
 _ATTEMPTS: Final = 25
 """Faults, of which each ends after four calls at most, and kills leave a good one among these."""
+_KILLED: Final = "killed by this test: "
 _SWEPT: Final = ("load balancer", "forwarding rule", "disk", "snapshot")
 _LEFTOVERS_S: Final = 2.0
 """How long interfaces of load balancers, which nobody but the cloud can delete, hold a network."""
@@ -59,10 +61,15 @@ def test_nothing_is_left_of_a_life_whatever_fails_on_the_way(
         directory = tmp_path / str(seed)
         directory.mkdir()
         with killed_engine(directory, toolchain, FLEETS[cloud]) as stack:
+            began = time.monotonic()
             said.append(_life(stack, cloud, random.Random(f"{cloud} {seed}")))
+            attempts, kills = (said[-1].count(f"{_KILLED}{only}") for only in ("", "True"))
+            took_s = time.monotonic() - began
+            # Shown by pytest -s: a life waits for clouds, and takes half a minute.
+            print(f"{cloud} {seed}: {attempts} runs, {kills} of them killed, in {took_s:.0f} s")
     # Else the seeds would show nothing.
     assert any(f"deleted {kind}" in one for one in said for kind in _SWEPT), said
-    assert any("killed by this test: True" in one for one in said), said
+    assert any(f"{_KILLED}True" in one for one in said), said
 
 
 def _life(stack: KilledEngine, cloud: Cloud, chance: random.Random) -> str:
@@ -81,7 +88,7 @@ def _life(stack: KilledEngine, cloud: Cloud, chance: random.Random) -> str:
         ran = _destroy(stack, file)
         stack.killer.settle()
         killed = stack.killer.struck
-        said.append(f"killed by this test: {killed}, exit code {ran.code}\n{ran.output}")
+        said.append(f"{_KILLED}{killed}, exit code {ran.code}\n{ran.output}")
         stack.killer.arm()
         if killed:
             # Its own process has the mark of the engine's, as it is one command to its user.

@@ -43,7 +43,7 @@ def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
     assert fields_of["custom-metrics"] == {"prometheus_adapter"}
     assert fields_of["pipelines"] == {"actionlint"}
     assert fields_of["provider"] == {"pulumi_kubernetes"}
-    assert fields_of["gitops"] == {"kustomize_controller"}
+    assert fields_of["gitops"] == {"kustomize_controller", "source_controller"}
     assert {*workload_tools.GROUPS} - {*workload_tools.OF_TESTS} == {"provider", "gitops"}
     with pytest.raises(ToolchainError, match="no group of tools is called loads; there are"):
         workload_tools.of(["load", "loads"])
