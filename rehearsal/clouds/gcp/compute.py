@@ -1,4 +1,6 @@
-"""The simulated Compute Engine: networks, subnetworks, routers, and what clusters leave in them."""
+"""The simulated Compute Engine: networks, subnetworks, routers, and what clusters have and leave in
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.firewalls import Firewalls
 from rehearsal.clouds.gcp.gke.node_networks import pools_in
 from rehearsal.clouds.gcp.gke.quotas import check_networks
+from rehearsal.clouds.gcp.instances import Instances
 from rehearsal.clouds.gcp.routers import Routers
 from rehearsal.clouds.gcp.shared_vpcs import SharedVpcs
 from rehearsal.clouds.gcp.state import CLUSTERS, NETWORKS, ROUTERS, SUBNETWORKS
@@ -31,6 +34,7 @@ class Compute:
         self._shared = SharedVpcs(context)
         self._routers = Routers(context)
         self._firewalls = Firewalls(context)
+        self._instances = Instances(context)
 
     def methods(self) -> Methods:
         return {
@@ -47,6 +51,7 @@ class Compute:
             **self._shared.methods(),
             **self._routers.methods(),
             **self._firewalls.methods(),
+            **self._instances.methods(),
         }
 
     def inventory(self) -> list[JsonObject]:

@@ -104,6 +104,21 @@ def test_the_pool_is_completed_when_there_is_stock_again(gcp) -> None:
     assert "conditions" not in gcp.pool()
 
 
+def test_an_instance_that_is_deleted_by_hand_comes_back_under_its_name(gcp) -> None:
+    gcp.make_cluster()
+    gcp.make_pool(initialNodeCount=2)
+    before = {n["metadata"]["name"]: n["status"]["nodeInfo"]["bootID"] for n in gcp.nodes("pool")}
+    gone = gcp.nodes("pool")[0]["metadata"]
+    zone = gone["labels"]["topology.kubernetes.io/zone"]
+    wrong = {"project": "acme", "zone": "us-east1-b", "instance": gone["name"]}
+    with pytest.raises(CloudError, match="was not found"):
+        gcp.call("compute", "instances.delete", wrong)
+    gcp.call("compute", "instances.delete", {**wrong, "zone": zone})
+    assert gcp.cloud.tasks.wait(120)
+    after = {n["metadata"]["name"]: n["status"]["nodeInfo"]["bootID"] for n in gcp.nodes("pool")}
+    assert {name for name in before if after[name] != before[name]} == {gone["name"]}
+
+
 @pytest.mark.parametrize("fault", ["spot-preemption", "node-repair"])
 def test_a_machine_that_goes_comes_back_under_its_name(gcp, fault: str) -> None:
     gcp.make_cluster()

@@ -200,6 +200,17 @@ def _operation_of_service(world: World) -> Any:
     return world.do("serviceusage", "operations.get", name=done["name"])
 
 
+def _delete_instance(world: World) -> Any:
+    world.cluster()
+    node = fake_nodes(world.gcp.environment, "main").read()[0]
+    zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+    return world.do("compute", "instances.delete", **_machine(zone, node["metadata"]["name"]))
+
+
+def _machine(zone: str, name: str) -> dict[str, str]:
+    return {"project": PROJECT, "zone": zone, "instance": name}
+
+
 def _create_cluster(world: World) -> Any:
     world.network()
     world.subnetwork()
@@ -404,6 +415,7 @@ _NO_PARENT = {"parent": f"projects/{PROJECT}", "pageSize": -1}
 def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
     works: dict[str, Case] = {
         "compute subnetworks.insert": _with_network,
+        "compute instances.delete": _delete_instance,
         f"container {_CLUSTERS}.create": _create_cluster,
         "container projects.locations.operations.get": _operation_of_cluster,
         "serviceusage operations.get": _operation_of_service,
@@ -449,6 +461,7 @@ def _cases() -> tuple[dict[str, Case], dict[str, tuple[Case, int]]]:
             {"project": PROJECT, "region": REGION, "body": _SUB_BODY},
             400,
         ),
+        "compute instances.delete": (_machine(f"{REGION}-a", "none"), 404),
         f"container {_CLUSTERS}.create": (
             {"parent": PARENT, "body": {"cluster": {"name": "main"}}},
             400,

@@ -419,24 +419,15 @@ def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run:
     walkthrough.delete(run.client, S0)
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        pytest.param(
-            ("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb"),
-            "WrongLayout",
-            marks=pytest.mark.long(
-                "a GPU that needs a reset: tests/rehearsal/scenario/whole_run/test_gke_fleet.py"
-            ),
-        ),
-        (("--fault", "xid", "--gpu", "1"), "GpuResetRequested"),
-    ],
-    ids=["repartition", "xid"],
-)
-def test_a_node_broken_in_service_is_held_until_it_is_repaired(
-    run: Run, fault: tuple[str, ...], reason: str
-) -> None:
+def test_a_node_broken_in_service_is_held_until_it_is_repaired(run: Run) -> None:
     """By the commands that people type."""
+    name, boot = break_one(run, "GpuResetRequested", "--fault", "xid", "--gpu", "1")
+    rehearse(run, "repair")
+    until_serving_again(run.client, name, boot)
+
+
+def break_one(run: Run, reason: str, *fault: str) -> tuple[str, str]:
+    """A node and its boot, once it is held for the reason."""
     node = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"][0]
     name, boot = node["metadata"]["name"], node["status"]["nodeInfo"]["bootID"]
 
@@ -447,8 +438,42 @@ def test_a_node_broken_in_service_is_held_until_it_is_repaired(
 
     rehearse(run, "break", "--node", name, *fault)
     until(held, f"{name} is held: {reason}")
-    rehearse(run, "repair")
+    return name, boot
+
+
+@pytest.mark.long(
+    "a node that is held until it is repaired: tests/rehearsal/scenario/whole_run/test_gke_fleet.py"
+)
+def test_a_gpu_that_was_partitioned_by_hand_is_drift_and_healed_by_another_machine(
+    run: Run,
+) -> None:
+    """What `gcloud` asks Google for is asked here: there is no gcloud."""
+    fault = ("--fault", "repartition", "--gpu", "3", "--profile", "1g.10gb")
+    name, boot = break_one(run, "WrongLayout", *fault)
+    code, found = silicon_drift(run)
+    assert (code, set(found)) == (NOT_PROVEN, {f"node {name}"})
+    assert "GPU 3" in found[f"node {name}"]["what"]
+    heal = found[f"node {name}"]["heal"].split()
+    assert (heal[:5], heal[5:6]) == (["gcloud", "compute", "instances", "delete", name], ["--zone"])
+    (pool,) = (
+        one for one in run.environment.inventory()["container.nodePool"] if one.endswith(f"/{POOL}")
+    )
+    machine = {"project": pool.split("/")[1], "zone": heal[6], "instance": heal[4]}
+    google(run.environment.root).call("compute", "instances.delete", machine)
     until_serving_again(run.client, name, boot)
+    _, found = silicon_drift(run)
+    assert found == {}
+
+
+def silicon_drift(run: Run) -> tuple[int, Mapping[str, Any]]:
+    """Of `slicewright drift`: the exit code, and by where what it finds of the silicon. The pool,
+    which is autoscaled by hand, has drifted as well.
+    """
+    done = slicewright(run.environment, "drift", "-s", "s0", "--json")
+    said = json.loads(done.stdout)
+    assert "layout and silicon" in said["compared"], done.stdout + done.stderr
+    between = [one for one in said["findings"] if one["between"] == "layout and silicon"]
+    return done.returncode, {one["where"]: one for one in between}
 
 
 @pytest.mark.long(
