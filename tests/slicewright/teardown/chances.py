@@ -58,6 +58,25 @@ _FAULTS: Final = {
         "container.projects.locations.clusters.delete",
     ),
 }
+_ALWAYS: Final = {
+    "eks": (
+        "ec2.DeleteSubnet",
+        "ec2.DeleteVpc",
+        "ec2.DescribeNetworkInterfaces",
+        "ec2.DescribeSecurityGroups",
+        "eks.DeleteCluster",
+        "eks.DescribeCluster",
+    ),
+    "gke": (
+        "compute.addresses.aggregatedList",
+        "compute.disks.aggregatedList",
+        "compute.firewalls.list",
+        "compute.networks.delete",
+        "compute.subnetworks.delete",
+        "container.projects.locations.clusters.delete",
+    ),
+}
+"""Of these: those that every destruction calls, whatever there is to delete."""
 _KINDS: Final = ("throttling", "connection-reset", "api-error")
 
 
@@ -97,8 +116,12 @@ def leave(
 
 
 def break_calls(environment: Path, cloud: Cloud, chance: random.Random) -> None:
+    """At least one of them is met."""
+    methods = chance.sample(_FAULTS[cloud], chance.randint(1, 5))
+    if not set(methods) & set(_ALWAYS[cloud]):
+        methods.append(chance.choice(_ALWAYS[cloud]))
     faults = []
-    for method in chance.sample(_FAULTS[cloud], chance.randint(1, 5)):
+    for method in methods:
         kind = chance.choice(_KINDS)
         fault = {"fault": kind, "method": method, "times": chance.randint(1, 4)}
         if kind == "connection-reset":

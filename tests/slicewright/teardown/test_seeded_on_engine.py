@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.core import call_log
+from rehearsal.clouds.core.call_log import LoggedCall
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 from rehearsal.clouds.gcp.account import write_account as write_google_account
 from rehearsal.host.toolchain import Toolchain
@@ -65,11 +67,22 @@ def test_nothing_is_left_of_a_life_whatever_fails_on_the_way(
             said.append(_life(stack, cloud, random.Random(f"{cloud} {seed}")))
             attempts, kills = (said[-1].count(f"{_KILLED}{only}") for only in ("", "True"))
             took_s = time.monotonic() - began
-            # Shown by pytest -s: a life waits for clouds, and takes half a minute.
-            print(f"{cloud} {seed}: {attempts} runs, {kills} of them killed, in {took_s:.0f} s")
-    # Else the seeds would show nothing.
+            faults = sum(map(_is_fault, call_log.read(directory)))
+            # Shown by pytest -s: a life waits for its cloud, and takes half a minute.
+            print(
+                f"{cloud} {seed}: {attempts} runs, {kills} of them killed, {faults} calls failed, "
+                f"{took_s:.0f} s"
+            )
+            # Else the seed would show nothing.
+            assert faults
+    # Nor would all of them together.
     assert any(f"deleted {kind}" in one for one in said for kind in _SWEPT), said
     assert any(f"{_KILLED}True" in one for one in said), said
+
+
+def _is_fault(call: LoggedCall) -> bool:
+    """None: the connection broke, by a fault, or as the engine was killed."""
+    return call.code in (None, 429, 500, 503) or "Throttling" in (call.error or "")
 
 
 def _life(stack: KilledEngine, cloud: Cloud, chance: random.Random) -> str:

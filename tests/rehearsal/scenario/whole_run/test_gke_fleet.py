@@ -558,7 +558,9 @@ def test_the_rights_that_are_listed_are_those_that_were_used(run: Run) -> None:
     fleet = plan.read_file(run.environment.stack_file("s0"))
     assert isinstance(fleet, plan.GkeFleetPlan)
     calls = without_sweep(fleet, call_log.read(run.environment.root))
-    assert differences(fleet, calls) == []
+    # Who heals a node by another machine is a person, with a right of their own.
+    own = [call for call in calls if call.operation != "instances.delete"]
+    assert differences(fleet, own) == []
 
 
 def _processes_of(environment: Environment) -> list[str]:
