@@ -111,8 +111,9 @@ def go_on(
     if base.status == "True" and no_way_back and (others or change.driver_pod is not None):
         # Its driver may have been taken away since.
         message = f"driver {base.driver} was reported before its pod was to be replaced"
-        base = replace(base, status="Unknown", reason="DriverUpgrade", message=message)
-        base = replace(base, settles=True, planned=True)
+        base = replace(
+            base, status="Unknown", reason="DriverUpgrade", message=message, settles=True
+        )
     if base.status == "True":
         message = f"{wanted(pool)} is verified; the node goes back into service"
         return Turn(actions=(finished(node, change),), said=_planned(base, "InChange", message))

@@ -198,6 +198,7 @@ class TestTheNewDriver:
         assert turn.actions == note(replace(at, phase="Applying", since=NOW))
 
     def test_without_it_the_change_has_failed_at_the_limit(self) -> None:
+        assert UPGRADE_LIMIT_S == 30 * 60
         base = replace(SILENT, message="x" * 500)
         late = change(since=NOW - UPGRADE_LIMIT_S)
         (action,) = step(late, base).actions
@@ -251,9 +252,10 @@ class TestAnotherWish:
         assert step(at, MATCH, replace(NEW_POD, leaving=True)).actions == ()
 
     def test_one_that_came_late_after_a_failure_ends_the_change(self) -> None:
-        at = change("Failed", reason=NOT_UPGRADED)
         done = FinishChange(node="n", version="7", uncordon=True)
-        assert step(at, MATCH, NEW_POD).actions == (done,)
+        for driver_pod in (None, "", NEW_POD.uid):
+            at = change("Failed", reason=NOT_UPGRADED, driver_pod=driver_pod)
+            assert step(at, MATCH, NEW_POD).actions == (done,)
 
 
 class TestAborted:

@@ -14,6 +14,7 @@ from fleet_controller.wanted import (
     changes,
     has_layout,
     has_until_its_turn,
+    is_version,
     lacks_driver,
     may_lack_driver,
     older_than_driver,
@@ -72,6 +73,12 @@ def test_pods_are_asked_for_only_where_the_driver_was_said_to_be_silent() -> Non
     assert not may_lack_driver(silent, LAYOUT)
     assert not may_lack_driver(node(condition=said("WrongLayout")), BOTH)
     assert not may_lack_driver(node(), BOTH)
+
+
+def test_an_image_has_a_driver_with_or_without_the_nodes_system_after_it() -> None:
+    assert is_version(NEW, NEW)
+    assert is_version(f"{NEW}-ubuntu22.04", NEW)
+    assert not is_version(f"{NEW}1", NEW)
 
 
 def test_only_a_driver_pod_of_another_version_is_outdated() -> None:
