@@ -64,11 +64,11 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
     if fleet.monitoring is None:
         return
     match fleet.monitoring.asked:
-        case spec.ManagedPrometheus():
+        case spec.ManagedPrometheus() if fleet.pod_autoscaling is not None:
             yield spec.Problem(
                 path=("monitoring", "prometheus"),
-                reason=f"{_CANNOT} the simulated GKE has no managed collection, and none of its "
-                "kinds",
+                reason=f"{_CANNOT} the simulated GKE collects nothing, and replicas follow what is "
+                "collected",
                 instead="for a rehearsal write stack: `up` then installs a Prometheus",
                 source=_GKE,
             )
@@ -88,7 +88,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 "with at most 26 characters",
                 source=_EXISTING,
             )
-        case spec.ExistingPrometheus() | spec.PrometheusStack():
+        case spec.ManagedPrometheus() | spec.ExistingPrometheus() | spec.PrometheusStack():
             pass
 
 
