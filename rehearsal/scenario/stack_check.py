@@ -116,6 +116,14 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
     match fleet.pod_autoscaling:
+        case plan.AdapterPlan(existing=True):
+            yield spec.Problem(
+                path=("pod_autoscaling", "existing"),
+                reason=f"{_CANNOT} its cluster is new and has no adapter",
+                instead="for a rehearsal leave it out, with cloud: byo: an adapter with the same "
+                "rules is then made",
+                source=_EXISTING,
+            )
         case plan.AdapterPlan() if not isinstance(fleet, ByoFleetPlan):
             yield spec.Problem(
                 path=("pod_autoscaling", "by"),

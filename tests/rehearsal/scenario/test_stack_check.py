@@ -199,6 +199,8 @@ def test_autoscalers_that_cannot_be_had_are_refused() -> None:
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
     assert refused(by="prometheus-adapter") == []
+    there = {"by": "prometheus-adapter", "existing": True}
+    assert refused(**there) == [("pod_autoscaling", "existing")]
     assert refused(by="keda", existing=True) == [("pod_autoscaling", "existing")]
     assert refused(by="keda") == []
 
