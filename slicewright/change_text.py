@@ -96,6 +96,8 @@ def value_text(value: Any) -> str:
         case plan.KedaPlan():
             return "the cluster's KEDA" if value.existing else f"KEDA {value.chart_version}"
         case plan.AdapterPlan():
+            if value.existing:
+                return "the cluster's prometheus-adapter"
             return f"prometheus-adapter ({value.image})"
         case plan.MonitoringPlan():
             return whose(value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from infra import plan, values
 
 
-def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
-    """The formula, why the largest number is what it is, what happens without an answer, and the
-    query. Empty where replicas are fixed.
+def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | None) -> list[str]:
+    """The formula, why the largest number is what it is, what happens without an answer, the query,
+    and the rule that an adapter of the cluster's needs. Empty where replicas are fixed.
     """
     scaling = one.autoscaling
     if scaling is None:
@@ -24,6 +24,7 @@ def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
         if asked.max == "partitions"
         else f"stated; there is room for {scaling.places}"
     )
+    by_keda = isinstance(scaler, plan.KedaPlan)
     query = values.scaling_query(one) if by_keda else values.pod_metric(one).query
     span = f"{scaling.min} to {scaling.max} replicas ({most})"
     found = [
@@ -33,7 +34,11 @@ def scaling_lines(one: plan.DeploymentPlan, *, by_keda: bool) -> list[str]:
     if asked.wake is not None:
         found.append(f"  wakes while     {asked.wake} is above 0; sleeps {asked.cooldown} after")
     if not by_keda:
-        return [*found, "  without answer  nothing changes"]
+        found.append("  without answer  nothing changes")
+        if isinstance(scaler, plan.AdapterPlan) and scaler.existing:
+            found.append("  adapter's rule  for the configuration of the cluster's adapter:")
+            found += [f"    {line}" for line in values.adapter_rules([one]).splitlines()]
+        return found
     found.append(f"  without answer  {_fallback(scaling)}")
     return found
 

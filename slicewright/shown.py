@@ -58,8 +58,7 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
         )
     for deployment in fleet.deployments:
         console.print()
-        by_keda = isinstance(fleet.pod_autoscaling, plan.KedaPlan)
-        _deployment(deployment, landed[deployment.asked.pool], console, by_keda=by_keda)
+        _deployment(deployment, landed[deployment.asked.pool], fleet.pod_autoscaling, console)
     if lines := monitoring_lines(fleet):
         console.print()
         for line in lines:
@@ -71,7 +70,10 @@ def show_plan(name: str, fleet: plan.FleetPlan, console: Console) -> None:
 
 
 def _deployment(
-    one: plan.DeploymentPlan, landing: Landing, console: Console, *, by_keda: bool
+    one: plan.DeploymentPlan,
+    landing: Landing,
+    scaler: plan.PodAutoscalingPlan | None,
+    console: Console,
 ) -> None:
     asked = one.asked
     behind = f" ({' or '.join(one.profiles)})" if one.profiles else ""
@@ -108,7 +110,7 @@ def _deployment(
             f"{one.memory.weights_mib}, context {one.memory.context_mib or 'not known'}, about "
             f"{one.memory.overhead_mib} of the server's own",
         )
-    for line in scaling_lines(one, by_keda=by_keda):
+    for line in scaling_lines(one, scaler):
         _line(console, line)
 
 

@@ -11,6 +11,7 @@ import pulumi_gcp as gcp
 from infra import values
 from infra.components.gke_control_plane import reached_at
 from infra.plan import GkeFleetPlan
+from infra.spec import ManagedPrometheus
 
 
 class UnfitCluster(pulumi.RunError):
@@ -40,8 +41,11 @@ def existing_gke_cluster(
         opts=pulumi.ResourceOptions(parent=parent),
     )
 
+    monitoring = plan.monitoring
+    managed_prometheus = monitoring is not None and isinstance(monitoring.asked, ManagedPrometheus)
+
     def judged(known: list[Any]) -> str:
-        id_, version, autopilot, workload_pool, datapath, multi_networking = known
+        id_, version, autopilot, workload_pool, datapath, multi_networking, collectors = known
         wrong = values.unfit_gke_cluster(
             cluster,
             project=project,
@@ -51,6 +55,8 @@ def existing_gke_cluster(
             gpu_networks=plan.gpu_networks,
             dataplane_v2=datapath == "ADVANCED_DATAPATH",
             multi_networking=bool(multi_networking),
+            managed_prometheus=managed_prometheus,
+            collectors=collectors,
         )
         if wrong:
             raise UnfitCluster(wrong)
@@ -59,6 +65,11 @@ def existing_gke_cluster(
     # One by one: Output.all makes plain dictionaries of what has members.
     workload_pool = found.workload_identity_config.apply(
         lambda config: config.workload_pool if config else None
+    )
+    collectors = found.monitoring_config.apply(
+        lambda config: bool(
+            config and config.managed_prometheus and config.managed_prometheus.enabled
+        )
     )
     dns_name = pulumi.Output.all(
         found.control_plane_endpoints_config.apply(_dns_name),
@@ -77,6 +88,7 @@ def existing_gke_cluster(
             workload_pool,
             found.datapath_provider,
             found.enable_multi_networking,
+            collectors,
         ).apply(judged),
         server=pulumi.Output.all(dns_name, address).apply(lambda known: str(known[0] or known[1])),
         ca_data=pulumi.Output.all(dns_name, ca_data).apply(

@@ -1,4 +1,6 @@
-"""prometheus-adapter with its narrow rights, and an autoscaler for each workload that is scaled."""
+"""prometheus-adapter with its narrow rights, unless the cluster has one, and an autoscaler for each
+workload that is scaled.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ class PrometheusAdapter(pulumi.ComponentResource):
             one.name: _declare(
                 f"{name}-{one.name}",
                 values.pod_autoscaler(one),
-                pulumi.ResourceOptions(parent=self, depends_on=[made[-1], deployments[one.name]]),
+                pulumi.ResourceOptions(parent=self, depends_on=[*made[-1:], deployments[one.name]]),
             )
             for one in fleet.deployments
             if one.autoscaling is not None

@@ -31,9 +31,12 @@ class KedaPlan:
 class AdapterPlan:
     """prometheus-adapter, and the Prometheus that it asks."""
 
+    existing: bool
+    """The cluster has one: only HorizontalPodAutoscalers are made."""
     namespace: str
     image: str
     prometheus_url: str
+    """Of one that exists, its owner's business and empty."""
 
 
 PodAutoscalingPlan = KedaPlan | AdapterPlan
@@ -47,6 +50,7 @@ def plan_pod_autoscaling(
 ) -> Checked[PodAutoscalingPlan | None]:
     """None where no workload is scaled."""
     asked, scaled = fleet.pod_autoscaling, False
+    has_adapter = isinstance(asked, spec.PrometheusAdapter) and asked.existing
     url = (asked.prometheus_url or "").rstrip("/")
     url = url or (monitoring.prometheus_url if monitoring is not None else "")
     for i, workload in enumerate(fleet.workloads):
@@ -54,27 +58,40 @@ def plan_pod_autoscaling(
         if isinstance(workload, spec.Workload) or workload.autoscaling is None:
             continue
         scaled = True
-        if not url and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
+        if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
             yield _without_prometheus(at, monitoring)
         if monitoring is not None and asked.prometheus_url is None and stated.has(at):
             yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
         if isinstance(asked, spec.PrometheusAdapter) and stated.has(at):
             yield from _check_for_adapter(workload.autoscaling, at)
+    if has_adapter:
+        for key in ("namespace", "image", "prometheus_url"):
+            if key in asked.model_fields_set and stated.has(("pod_autoscaling", key)):
+                yield refuse(
+                    ("pod_autoscaling", key),
+                    "is of an adapter that the stack makes, and the cluster has one",
+                    "leave it out, or write existing: false",
+                    in_key=True,
+                )
     taken = {one.namespace for one in deployments} | {"default"}
     if monitoring is not None and monitoring.namespace is not None:
         taken.add(monitoring.namespace)
-    existing = isinstance(asked, spec.Keda) and asked.existing
-    if scaled and not existing and asked.namespace in taken:
+    if scaled and not asked.existing and asked.namespace in taken:
         yield refuse(
             ("pod_autoscaling", "namespace"),
             f"{asked.namespace} is a namespace of others, and the autoscaler's is made and deleted "
             "with it",
             f"write another, for example {asked.by}",
         )
-    if not scaled or not url:
+    if not scaled or not (url or has_adapter):
         return None
     if isinstance(asked, spec.PrometheusAdapter):
-        return AdapterPlan(namespace=asked.namespace, image=asked.image, prometheus_url=url)
+        return AdapterPlan(
+            existing=asked.existing,
+            namespace=asked.namespace,
+            image=asked.image,
+            prometheus_url="" if asked.existing else url,
+        )
     return KedaPlan(
         existing=asked.existing,
         namespace=asked.namespace,

@@ -58,7 +58,7 @@ from infra.values.placement import system_labels
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
 from infra.values.pods import pod_request, tolerations
-from infra.values.prometheus_adapter import adapter_objects, pod_autoscaler
+from infra.values.prometheus_adapter import adapter_objects, adapter_rules, pod_autoscaler
 from infra.values.rights import (
     READING,
     Need,
@@ -108,6 +108,7 @@ __all__ = [
     "OperatorFiles",
     "WorkloadObjects",
     "adapter_objects",
+    "adapter_rules",
     "as_flow_yaml",
     "as_yaml",
     "autoscaler_chart",

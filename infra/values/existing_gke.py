@@ -24,12 +24,15 @@ def unfit_gke_cluster(
     gpu_networks: Collection[str],
     dataplane_v2: bool,
     multi_networking: bool,
+    managed_prometheus: bool,
+    collectors: bool,
 ) -> str:
     """Every reason with its remedy, one a line; empty where it is fit.
 
     version: of the control plane, as `1.34.1-gke.1431000`. workload_pool: None without one.
     gpu_networks: the kinds of networks that pools have between their GPUs. dataplane_v2,
-    multi_networking: whether the cluster has them.
+    multi_networking: whether the cluster has them. managed_prometheus: whether the fleet's metrics
+    go to Managed Service for Prometheus. collectors: whether the cluster has those of it.
     """
     reasons = []
     if autopilot:
@@ -66,14 +69,22 @@ def unfit_gke_cluster(
                 f"its control plane is {version}, which is too old for gpu_network: {mode}: "
                 "upgrade it"
             )
+    update = (
+        f"gcloud container clusters update {cluster.name} --location {cluster.location} --project "
+        f"{project}"
+    )
+    if managed_prometheus and not collectors:
+        reasons.append(
+            "its managed collection is off, and monitoring.prometheus is managed: "
+            f"{update} --enable-managed-prometheus"
+        )
     wanted = f"{project}.svc.id.goog"
     if workload_pool != wanted and not autopilot:
         has = (
             f"its workload pool is {workload_pool}" if workload_pool else "it has no workload pool"
         )
         reasons.append(
-            f"{has}, and the pools' nodes need Workload Identity (GKE_METADATA): gcloud container "
-            f"clusters update {cluster.name} --location {cluster.location} --project {project} "
+            f"{has}, and the pools' nodes need Workload Identity (GKE_METADATA): {update} "
             f"--workload-pool={wanted}"
         )
     if not reasons:

@@ -28,9 +28,11 @@ _CERTIFICATE: Final = "prometheus-adapter-tls"
 
 
 def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
-    """In the order in which they are made."""
+    """In the order in which they are made; none where the cluster has an adapter."""
     plan = fleet.pod_autoscaling
     assert isinstance(plan, AdapterPlan)
+    if plan.existing:
+        return []
     scaled = [one for one in fleet.deployments if one.autoscaling is not None]
     rules = adapter_rules(scaled)
     # With its content in its name, so that another one is another pod.

@@ -64,11 +64,11 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
     if fleet.monitoring is None:
         return
     match fleet.monitoring.asked:
-        case spec.ManagedPrometheus():
+        case spec.ManagedPrometheus() if fleet.pod_autoscaling is not None:
             yield spec.Problem(
                 path=("monitoring", "prometheus"),
-                reason=f"{_CANNOT} the simulated GKE has no managed collection, and none of its "
-                "kinds",
+                reason=f"{_CANNOT} the simulated GKE collects nothing, and replicas follow what is "
+                "collected",
                 instead="for a rehearsal write stack: `up` then installs a Prometheus",
                 source=_GKE,
             )
@@ -88,7 +88,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[spec.Problem]:
                 "with at most 26 characters",
                 source=_EXISTING,
             )
-        case spec.ExistingPrometheus() | spec.PrometheusStack():
+        case spec.ManagedPrometheus() | spec.ExistingPrometheus() | spec.PrometheusStack():
             pass
 
 
@@ -116,6 +116,14 @@ def _new_volumes(fleet: FleetPlan) -> Iterator[spec.Problem]:
 
 def _autoscalers(fleet: FleetPlan) -> Iterator[spec.Problem]:
     match fleet.pod_autoscaling:
+        case plan.AdapterPlan(existing=True):
+            yield spec.Problem(
+                path=("pod_autoscaling", "existing"),
+                reason=f"{_CANNOT} its cluster is new and has no adapter",
+                instead="for a rehearsal leave it out, with cloud: byo: an adapter with the same "
+                "rules is then made",
+                source=_EXISTING,
+            )
         case plan.AdapterPlan() if not isinstance(fleet, ByoFleetPlan):
             yield spec.Problem(
                 path=("pod_autoscaling", "by"),

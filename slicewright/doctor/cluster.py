@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from infra.plan import ByoFleetPlan
@@ -12,6 +12,7 @@ from slicewright.doctor.cluster_checks import (
     DaemonSet,
     GpuOperator,
     Node,
+    wanted_apis,
     wanted_definitions,
     wanted_namespaces,
 )
@@ -63,6 +64,7 @@ def ask(fleet: ByoFleetPlan) -> ClusterAnswers:
                 if _exists(c, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
             )
         ),
+        apis=answer(lambda c: dict(_served(c, wanted_apis(fleet)))),
     )
 
 
@@ -119,6 +121,18 @@ def _daemonset(raw: JsonObject) -> Iterator[DaemonSet]:
             owner.get("kind") == "ClusterPolicy" for owner in metadata.get("ownerReferences") or ()
         ),
     )
+
+
+def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """APIServices that are there, with the namespace of their Service."""
+    for name in names:
+        try:
+            found = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            continue
+        yield name, ((found.get("spec") or {}).get("service") or {}).get("namespace", "")
 
 
 def _operators(client: Client) -> tuple[GpuOperator, ...]:

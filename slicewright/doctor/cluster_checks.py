@@ -8,7 +8,7 @@ from typing import Final
 
 from fleet_controller.api import NAMESPACE
 from infra import spec, values
-from infra.plan import ByoFleetPlan, ByoPoolPlan, KedaPlan
+from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
@@ -20,6 +20,10 @@ _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
 _MONITORS: Final = "podmonitors.monitoring.coreos.com"
 _SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
+_CERTIFICATES: Final = "certificates.cert-manager.io"
+_OF_KEDA: Final = "v1beta1.external.metrics.k8s.io"
+_OF_ADAPTERS: Final = "v1beta1.custom.metrics.k8s.io"
+"""APIServices: one server at a time has each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,8 @@ class ClusterAnswers:
     """Those of `wanted_namespaces` that are there."""
     definitions: Answer[frozenset[str]]
     """Those of `wanted_definitions` that are there."""
+    apis: Answer[Mapping[str, str]]
+    """Those of `wanted_apis` that are there -> the namespace of what serves them."""
 
 
 def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
@@ -94,7 +100,22 @@ def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
         found[_MONITORS] = "monitoring.prometheus: existing"
     if isinstance(fleet.pod_autoscaling, KedaPlan) and fleet.pod_autoscaling.existing:
         found[_SCALED_OBJECTS] = "pod_autoscaling.existing: true"
+    if isinstance(fleet.pod_autoscaling, AdapterPlan) and not fleet.pod_autoscaling.existing:
+        found[_CERTIFICATES] = "pod_autoscaling.by: prometheus-adapter, whose certificate it makes"
     return found
+
+
+def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
+    """APIServices of metrics -> the namespace in which the stack makes what serves them; None: what
+    is in the cluster must.
+    """
+    match fleet.pod_autoscaling:
+        case KedaPlan(existing=False, namespace=namespace):
+            return {_OF_KEDA: namespace}
+        case AdapterPlan(existing=existing, namespace=namespace):
+            return {_OF_ADAPTERS: None if existing else namespace}
+        case KedaPlan() | None:
+            return {}
 
 
 def findings(
@@ -110,6 +131,7 @@ def findings(
     yield from _feature_discovery(fleet, answers.daemonsets)
     yield from _namespaces(fleet, answers.namespaces, owned)
     yield from _definitions(fleet, answers.definitions)
+    yield from _apis(fleet, answers.apis)
 
 
 def _version(fleet: ByoFleetPlan, version: tuple[int, int]) -> Iterator[Finding]:
@@ -331,7 +353,31 @@ def _definitions(fleet: ByoFleetPlan, answer: Answer[frozenset[str]]) -> Iterato
             yield fails(
                 asked,
                 f"is not there, and the stack file says {key}",
-                "install what brings it first, or let the stack install it",
+                "install what brings it first"
+                + ("" if name == _CERTIFICATES else ", or let the stack install it"),
+            )
+
+
+def _apis(fleet: ByoFleetPlan, answer: Answer[Mapping[str, str]]) -> Iterator[Finding]:
+    for name, ours in wanted_apis(fleet).items():
+        asked = f"APIService {name}"
+        if isinstance(answer, NotAnswered):
+            yield not_asked(asked, answer)
+            continue
+        has = answer.get(name)
+        if ours is None and has is None:
+            yield fails(
+                asked,
+                "is not there, and the stack file says pod_autoscaling.existing: true",
+                "leave existing out, and the stack makes an adapter",
+            )
+        elif ours is None or has in (None, ours):
+            yield ok(asked, "the name is free" if has is None else f"is served from {has}")
+        else:
+            yield fails(
+                asked,
+                f"is served from namespace {has} already, and only one can serve it",
+                "write pod_autoscaling.existing: true and use that one, or take it away",
             )
 
 

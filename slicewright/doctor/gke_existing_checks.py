@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra import values
+from infra import spec, values
 from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import (
     Answer,
@@ -28,6 +28,8 @@ class ExistingGkeCluster:
     workload_pool: str | None
     dataplane_v2: bool
     multi_networking: bool
+    collectors: bool
+    """Of Managed Service for Prometheus."""
     private: bool
     """Whether its address is one of its VPC."""
     reach: Answer[Reach]
@@ -62,6 +64,9 @@ def existing_cluster(
         gpu_networks=fleet.gpu_networks,
         dataplane_v2=answer.dataplane_v2,
         multi_networking=answer.multi_networking,
+        managed_prometheus=fleet.monitoring is not None
+        and isinstance(fleet.monitoring.asked, spec.ManagedPrometheus),
+        collectors=answer.collectors,
     )
     reasons = [line.removeprefix("  - ") for line in said.splitlines()[1:]]
     for reason in reasons:

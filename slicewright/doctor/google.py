@@ -82,6 +82,9 @@ def _existing(found: Mapping[str, Any] | NotAnswered | None) -> ExistingGkeClust
         workload_pool=found.get("workloadIdentityConfig", {}).get("workloadPool"),
         dataplane_v2=found.get("networkConfig", {}).get("datapathProvider") == "ADVANCED_DATAPATH",
         multi_networking=bool(found.get("networkConfig", {}).get("enableMultiNetworking")),
+        collectors=bool(
+            found.get("monitoringConfig", {}).get("managedPrometheusConfig", {}).get("enabled")
+        ),
         private=private and not by_name,
         pools=frozenset(pool["name"] for pool in found.get("nodePools", ())),
         reach=reach(f"https://{server}") if server else NotAnswered(why="it has no endpoint yet"),

@@ -36,6 +36,8 @@ def unfit(
     gpu_networks: Collection[str] = (),
     dataplane_v2: bool = True,
     multi_networking: bool = True,
+    managed_prometheus: bool = False,
+    collectors: bool = True,
 ) -> str:
     return values.unfit_gke_cluster(
         planned(FLEET).cluster,
@@ -46,6 +48,8 @@ def unfit(
         gpu_networks=gpu_networks,
         dataplane_v2=dataplane_v2,
         multi_networking=multi_networking,
+        managed_prometheus=managed_prometheus,
+        collectors=collectors,
     )
 
 
@@ -116,6 +120,15 @@ def test_networks_between_gpus_need_dataplane_v2_and_a_late_version() -> None:
     assert "it has no GKE Dataplane V2, which gpu_network needs" in old
     assert "gpu_network: dranet needs 1.34.1-gke.1829001" in old
     assert unfit(version="1.34.1-gke.1829001", gpu_networks={"dranet"}) == ""
+
+
+def test_managed_prometheus_needs_the_clusters_collectors() -> None:
+    said = unfit(managed_prometheus=True, collectors=False)
+    assert "its managed collection is off, and monitoring.prometheus is managed: gcloud " in said
+    assert said.endswith(
+        "update main --location us-central1-c --project p --enable-managed-prometheus"
+    )
+    assert unfit(managed_prometheus=True) == unfit(collectors=False) == ""
 
 
 def test_a_vpc_for_each_interface_needs_multi_networking() -> None:

@@ -385,17 +385,28 @@ def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: Cl
         "network": "corporate",
         "subnetwork": "gpu",
         "nodeConfig": {"machineType": "e2-standard-4"},
+        "monitoringConfig": {"componentConfig": {}},
     }
     wait_for(engine, "create", {"parent": CLUSTER.rpartition("/clusters/")[0]}, {"cluster": made})
     before, nodes = engine.cloud.inventory(), engine.nodes("main")
     asked = fleet(pool("one", "c"))
     asked["cluster"]["existing"] = True
+    asked["monitoring"] = {"prometheus": "managed"}
+    collection = {"managedPrometheusConfig": {"enabled": False}}
+    wait_for(
+        engine, "update", {"name": CLUSTER}, {"update": {"desiredMonitoringConfig": collection}}
+    )
     refused = engine.up(asked)
     assert refused.code != 0
     assert "it has no workload pool" in refused.output
+    assert "its managed collection is off" in refused.output
     assert engine.cloud.inventory()["container.nodePool"] == before["container.nodePool"]
     identity = {"desiredWorkloadIdentityConfig": {"workloadPool": "slicewright-test.svc.id.goog"}}
     wait_for(engine, "update", {"name": CLUSTER}, {"update": identity})
+    collection["managedPrometheusConfig"]["enabled"] = True
+    wait_for(
+        engine, "update", {"name": CLUSTER}, {"update": {"desiredMonitoringConfig": collection}}
+    )
     up = engine.up(asked)
     assert up.code == 0, up.output
     again = engine.up(asked, "--expect-no-changes")

@@ -18,6 +18,7 @@ import yaml
 from infra import values
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
+from rehearsal.clouds.gcp.gke import managed_prometheus
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
 from rehearsal.host.toolchain.go_sdk import Sdk
@@ -103,6 +104,26 @@ def tried(client: Client, body: dict[str, Any]) -> dict[str, Any]:
 
 def one_of(kind: str) -> dict[str, Any]:
     return copy.deepcopy(next(one for one in objects() if one["kind"] == kind))
+
+
+def without_descriptions(value: Any) -> Any:
+    """Of a schema."""
+    match value:
+        case dict():
+            return {
+                key: without_descriptions(one)
+                for key, one in value.items()
+                if key != "description" or not isinstance(one, str)
+            }
+        case list():
+            return [without_descriptions(one) for one in value]
+        case _:
+            return value
+
+
+def test_the_kinds_of_a_simulated_gke_are_googles(definitions: list[dict[str, Any]]) -> None:
+    simulated = {one["metadata"]["name"]: one for one in managed_prometheus.definitions()}
+    assert simulated == {one["metadata"]["name"]: without_descriptions(one) for one in definitions}
 
 
 def test_both_kinds_are_written_and_dcgms_exporter_is_among_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pulumi_kubernetes as k8s
@@ -203,3 +204,54 @@ def test_the_plan_draws_the_metric_of_each_pod(capsys: pytest.CaptureFixture[str
     assert "is scaled       1 to 7 replicas (stated; there is room for 7): replicas x mean" in out
     assert "without answer  nothing changes\n" in out
     assert "<<.LabelMatchers>>" in out
+
+
+def of_the_cluster() -> dict[str, Any]:
+    raw = copy.deepcopy(FLEET)
+    raw["pod_autoscaling"]["existing"] = True
+    return raw
+
+
+def test_beside_the_clusters_own_adapter_only_the_autoscaler_is_made(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(existing_cluster, "provider", lambda *_: k8s.Provider("kubernetes"))
+    made = record("adapter", fleet=yaml.safe_dump(of_the_cluster()))
+    kinds = {m.inputs.get("kind") for m in made}
+    assert "HorizontalPodAutoscaler" in kinds
+    assert not {"APIService", "Certificate", "Issuer"} & kinds
+    names = {m.inputs.get("metadata", {}).get("name") for m in made if "metadata" in m.inputs}
+    assert "prometheus-adapter" not in names
+    (there,), (own,) = planned(of_the_cluster()).deployments, planned(FLEET).deployments
+    assert values.pod_autoscaler(there) == values.pod_autoscaler(own)
+
+
+def test_the_plan_shows_the_rule_that_the_clusters_own_adapter_needs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stack_file = tmp_path / "Pulumi.dev.yaml"
+    stack_file.write_text(yaml.safe_dump({"config": {"slicewright:fleet": of_the_cluster()}}))
+    assert main(["plan", "-s", str(stack_file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("  adapter's rule  for the configuration of the cluster's adapter:")
+    rule = [line for line in lines[start + 1 :] if line.startswith("    ")]
+    shown = yaml.safe_load("\n".join(rule))
+    # The same as in the adapter that a stack makes, and a rehearsal runs.
+    assert shown == yaml.safe_load(only("ConfigMap")["data"]["config.yaml"])
+
+
+def test_the_clusters_own_adapter_has_its_own_prometheus_and_image() -> None:
+    raw = of_the_cluster()
+    del raw["monitoring"]
+    assert planned(raw).pod_autoscaling is not None
+    for key, value in (
+        ("image", "registry.example.com/adapter:v0.12.0"),
+        ("namespace", "other"),
+        ("prometheus_url", "http://prometheus:9090"),
+    ):
+        wrong = copy.deepcopy(raw)
+        wrong["pod_autoscaling"][key] = value
+        with pytest.raises(spec.SpecError, match=f"{key}: is of an adapter that the stack makes"):
+            planned(wrong)
+    (change,) = plan.compare(planned(FLEET), planned(of_the_cluster())).fleet
+    assert "existing" in step_text(change.before, change.after)

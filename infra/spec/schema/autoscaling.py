@@ -185,6 +185,10 @@ class PrometheusAdapter(SpecModel):
     """
 
     by: Literal["prometheus-adapter"]
+    existing: bool = False
+    """The cluster has an adapter, whose owner adds the rules that `slicewright plan` shows: only
+    HorizontalPodAutoscalers are made.
+    """
     namespace: NamespaceName = "prometheus-adapter"
     image: Image = "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
     prometheus_url: PrometheusUrl | None = None

@@ -199,6 +199,8 @@ def test_autoscalers_that_cannot_be_had_are_refused() -> None:
         return [p.path for p in stack_check.unrehearsable(fleet)]
 
     assert refused(by="prometheus-adapter") == []
+    there = {"by": "prometheus-adapter", "existing": True}
+    assert refused(**there) == [("pod_autoscaling", "existing")]
     assert refused(by="keda", existing=True) == [("pod_autoscaling", "existing")]
     assert refused(by="keda") == []
 
@@ -233,7 +235,7 @@ def monitored(cloud: dict[str, Any], **monitoring: Any) -> list[tuple[spec.Path,
     return [(p.path, p.reason) for p in stack_check.unrehearsable(fleet)]
 
 
-def test_managed_collection_is_refused_because_the_simulated_gke_has_none_of_its_kinds() -> None:
+def test_managed_collection_is_rehearsed_where_no_replicas_follow_what_it_collects() -> None:
     gke: dict[str, Any] = {
         "cloud": "gke",
         "cluster": {"name": "dev", "location": "us-central1-a"},
@@ -241,10 +243,22 @@ def test_managed_collection_is_refused_because_the_simulated_gke_has_none_of_its
             {"name": "p", "machine_type": "a2-highgpu-1g", "nodes": {"count": 1}},
         ],
     }
-    ((path, reason),) = monitored(gke, prometheus="managed")
+    assert monitored(gke, prometheus="managed") == []
+    server: dict[str, Any] = {
+        "name": "llm",
+        "kind": "vllm",
+        "namespace": "ai",
+        "pool": "p",
+        "image": "vllm/vllm-openai:v0.6.2",
+        "model": {"name": "org/small", "parameters": "500M"},
+    }
+    asked = {"prometheus": "managed", "url": "http://frontend.monitoring.svc:9090"}
+    assert monitored({**gke, "workloads": [server]}, **asked) == []
+    scaled = {**server, "autoscaling": {"max": 1, "metric": "cache-usage", "target": 80}}
+    ((path, reason),) = monitored({**gke, "workloads": [scaled]}, **asked)
     assert path == ("monitoring", "prometheus")
-    assert "has no managed collection" in reason
-    assert monitored(gke, prometheus="stack") == []
+    assert "collects nothing" in reason
+    assert monitored({**gke, "workloads": [scaled]}, prometheus="stack") == []
 
 
 def test_an_existing_prometheus_is_rehearsed_in_an_existing_cluster_only() -> None:

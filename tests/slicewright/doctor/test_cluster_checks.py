@@ -68,6 +68,7 @@ def answers(**changed: Any) -> ClusterAnswers:
         "operators": (),
         "namespaces": frozenset(),
         "definitions": frozenset(),
+        "apis": {},
     }
     return ClusterAnswers(**everything | changed)
 
@@ -193,3 +194,50 @@ def test_kinds_of_a_prometheus_that_exists_must_be_there() -> None:
     (finding,) = wrong(watched)
     assert finding.asked == f"CustomResourceDefinition {name}"
     assert wrong(watched, definitions=frozenset({name})) == []
+
+
+SCALED = {
+    "monitoring": {"prometheus": "stack"},
+    "workloads": [
+        {
+            "name": "triton",
+            "kind": "triton",
+            "pool": "a100",
+            "resource": "mig-1g.5gb",
+            "image": "nvcr.io/nvidia/tritonserver:24.10-py3",
+            "model_repository": {"server": "10.0.0.1", "path": "/models"},
+            "autoscaling": {"metric": "queue-time", "target": "50ms", "max": 1},
+        }
+    ],
+}
+KEDAS, ADAPTERS = "v1beta1.external.metrics.k8s.io", "v1beta1.custom.metrics.k8s.io"
+CERT_MANAGER = frozenset({"certificates.cert-manager.io"})
+
+
+def test_an_api_of_metrics_that_another_serves_is_named_before_it_is_taken() -> None:
+    by_keda = fleet(**SCALED)
+    assert wrong(by_keda) == []
+    assert wrong(by_keda, apis={KEDAS: "keda"}) == [], "this stack's own"
+    (finding,) = wrong(by_keda, apis={KEDAS: "datadog"})
+    assert finding.asked == f"APIService {KEDAS}"
+    assert "is served from namespace datadog already" in finding.found
+    adapter = {"by": "prometheus-adapter"}
+    by_adapter = fleet(**SCALED, pod_autoscaling=adapter)
+    assert wrong(by_adapter, definitions=CERT_MANAGER) == []
+    (finding,) = wrong(by_adapter, definitions=CERT_MANAGER, apis={ADAPTERS: "monitoring"})
+    assert "pod_autoscaling.existing: true" in finding.remedy
+
+
+def test_an_adapter_that_the_stack_makes_needs_cert_manager_and_one_that_exists_must_be_there() -> (
+    None
+):
+    by_adapter = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter"})
+    (finding,) = wrong(by_adapter)
+    assert finding.asked == "CustomResourceDefinition certificates.cert-manager.io"
+    there = fleet(**SCALED, pod_autoscaling={"by": "prometheus-adapter", "existing": True})
+    assert wrong(there, apis={ADAPTERS: "monitoring"}) == []
+    (finding,) = wrong(there)
+    assert finding.asked == f"APIService {ADAPTERS}"
+    assert "is not there" in finding.found
+    (unknown,) = wrong(there, apis=SILENT)
+    assert unknown.verdict == "not asked"

@@ -39,6 +39,7 @@ GKE = ExistingGkeCluster(
     workload_pool="acme.svc.id.goog",
     dataplane_v2=False,
     multi_networking=False,
+    collectors=False,
     private=False,
     reach=REACHED,
     pools=frozenset(),

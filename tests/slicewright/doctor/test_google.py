@@ -338,6 +338,25 @@ def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None
     assert "--workload-pool=acme.svc.id.goog" in said
 
 
+def test_managed_prometheus_needs_the_collectors_of_a_cluster_that_exists(doctor: Doctor) -> None:
+    gcp = Gcp(doctor.cloud, doctor.environment)
+    gcp.make_cluster(
+        workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"},
+        monitoringConfig={"componentConfig": {}, "managedPrometheusConfig": {}},
+    )
+    managed = ("node_pools:", "monitoring: {prometheus: managed}\n    node_pools:")
+    code, said = doctor("s0", PROJECT, EXISTING, managed)
+    assert code == NOT_PROVEN, said
+    assert "1 would fail, 0 could not be asked" in said
+    assert "existing cluster main in us-central1: its managed collection is off" in said
+    assert "--enable-managed-prometheus" in said
+    clusters = "projects.locations.clusters.update"
+    on = {"desiredMonitoringConfig": {"managedPrometheusConfig": {"enabled": True}}}
+    gcp.wait(gcp.call("container", clusters, {"name": gcp.cluster}, update=on))
+    code, said = doctor("s0", PROJECT, EXISTING, managed)
+    assert code == PROVEN, said
+
+
 def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
     """The system pool's name is the same in all stacks."""
     gcp = Gcp(doctor.cloud, doctor.environment)

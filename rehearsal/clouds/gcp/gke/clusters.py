@@ -33,6 +33,7 @@ from rehearsal.clouds.gcp.gke.encryption import (
 )
 from rehearsal.clouds.gcp.gke.leftovers import leave_of_cluster
 from rehearsal.clouds.gcp.gke.maintenance import changed_policy
+from rehearsal.clouds.gcp.gke.managed_prometheus import install_managed_collection
 from rehearsal.clouds.gcp.gke.monitoring import OBSERVED, check_services, observed
 from rehearsal.clouds.gcp.gke.networks import check_network, check_subnetwork_rights
 from rehearsal.clouds.gcp.gke.node_networks import (
@@ -196,6 +197,7 @@ class Clusters:
             address = self._start(name)
             addons.install(self._planes.nodes(name))
             install_kinds(self._planes.nodes(name), cluster)
+            install_managed_collection(self._planes.nodes(name), cluster)
             for pool in pools_of(self._store, key):
                 self._pools.converge(pool["key"])
             self._set_running(key, address)
@@ -262,6 +264,8 @@ class Clusters:
         answer = self._change(params["name"], change, kind)
         if desired == "desiredEnableMultiNetworking":
             install_kinds(self._planes.nodes(cluster["name"]), {**cluster, **change})
+        if desired == "desiredMonitoringConfig":
+            install_managed_collection(self._planes.nodes(cluster["name"]), {**cluster, **change})
         return answer
 
     def _set_maintenance(self, params: JsonObject, body: JsonObject) -> JsonObject:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.clouds.core.errors import CloudError
+from rehearsal.clouds.core.fake_control_planes import FakeNodes
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.rehearsal.clouds.gcp.google_client import HttpError, client
 
@@ -71,3 +73,26 @@ def test_gke_refuses_what_its_collectors_cannot_gather(
 def test_services_of_old_do_not_go_with_components(gcp: Gcp) -> None:
     with pytest.raises(CloudError, match="Cannot specify logging_config or monitoring_config tog"):
         gcp.make_cluster(monitoringConfig=SYSTEM, loggingService="none")
+
+
+def test_a_cluster_has_the_kinds_of_managed_prometheus_once_that_is_on(
+    gcp: Gcp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: set[str] = set()
+
+    def install(self: FakeNodes, path: str, manifest: JsonObject) -> None:
+        if path.endswith("/customresourcedefinitions"):
+            installed.add(manifest["metadata"]["name"])
+
+    monkeypatch.setattr(FakeNodes, "install", install)
+    gcp.make_cluster(monitoringConfig={"componentConfig": {}, "managedPrometheusConfig": {}})
+    assert installed == set()
+    update(gcp, desiredMonitoringConfig={"managedPrometheusConfig": {"enabled": True}})
+    kinds = {
+        "podmonitorings.monitoring.googleapis.com",
+        "clusterrules.monitoring.googleapis.com",
+    }
+    assert installed == kinds
+    installed.clear()
+    gcp.make_cluster(network_exists=True, name="other", monitoringConfig=SYSTEM)
+    assert installed == kinds

@@ -43,6 +43,7 @@ pytestmark = [
 ]
 STACK = "s0-serving"
 PODS = "/api/v1/namespaces/ai/pods"
+COLLECTION = "/apis/monitoring.googleapis.com/v1"
 MODEL = "mistralai/Mistral-Nemo-Instruct-2407"
 WHOLE_H100 = Device(uuid="GPU-1", name="H100", multiprocessors=132, memory_mib=81559)
 
@@ -78,6 +79,15 @@ def k6(one_tool: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="module")
 def run(k6: Path, make_environment: Callable[[str], Environment]) -> Run:
     environment = make_environment(STACK)
+    stack_file = environment.stack_file(STACK)
+    text, changed = re.subn(
+        r"^( +)node_pools:\n",
+        r"\1monitoring: { prometheus: managed, scrape_interval: 30s }\n\g<0>",
+        stack_file.read_text(),
+        flags=re.M,
+    )
+    assert changed == 1
+    stack_file.write_text(text)
     engine, said = Engine(environment, STACK, print), list[str]()
     assert engine.init().code == 0
     fleet = plan.read_file(environment.stack_file(STACK))
@@ -229,6 +239,33 @@ def test_k6_tells_what_each_partition_carries(
     assert [one["partition"] for one in found["replicas"]] == ["3g.40gb"] * 16
     assert all(one["answered"] > 0 and one["failed"] == 0 for one in found["replicas"])
     assert found["whole"]["tokens"] == 50 * found["whole"]["answered"]
+
+
+def test_gkes_managed_collection_is_told_of_agents_controller_and_servers(run: Run) -> None:
+    """By Google's own definitions; nothing is collected here."""
+    found = run.client.get(f"{COLLECTION}/podmonitorings")["items"]
+    monitors = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found}
+    assert monitors.keys() == {
+        ("slicewright-system", "node-agent"),
+        ("slicewright-system", "fleet-controller"),
+        ("ai", "workload-ai-llm-deployment"),
+    }
+    for (namespace, name), one in monitors.items():
+        labels = one["spec"]["selector"]["matchLabels"]
+        pods = run.client.get(
+            f"/api/v1/namespaces/{namespace}/pods",
+            labelSelector=",".join(f"{key}={value}" for key, value in labels.items()),
+        )["items"]
+        assert pods, name
+        (endpoint,) = one["spec"]["endpoints"]
+        for pod in pods:
+            ports = [port for c in pod["spec"]["containers"] for port in c.get("ports") or ()]
+            assert endpoint["port"] in {port["name"] for port in ports}, name
+    (rules,) = run.client.get(f"{COLLECTION}/clusterrules")["items"]
+    names = {rule.get("alert") for group in rules["spec"]["groups"] for rule in group["rules"]}
+    assert "SlicewrightNodeMismatch" in names
+    # It asks for labels of nodes, which the managed collection does not have.
+    assert "SlicewrightAgentAbsent" not in names
 
 
 def test_a_killed_server_comes_back_and_no_other_notices(run: Run) -> None:
