@@ -180,6 +180,7 @@ def test_without_prometheus_the_replicas_stay_though_a_server_is_not_ready(
     cluster.until(f"{APPS}/{NAME}", replicas(1), _LONG_S)
 
 
+@ANOTHER_ABSENCE
 def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
