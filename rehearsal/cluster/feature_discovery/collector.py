@@ -42,8 +42,12 @@ def main() -> int:
         print("simulated nfd-gc", flush=True)
         for event in list_and_watch(client, path_of("v1", "nodes"), stop=stop, backoff_max_s=5.0):
             if event.type in ("LISTED", "DELETED"):
-                collect(client)
-    except (ApiError, Unreachable, OSError) as e:
+                try:
+                    collect(client)
+                except (ApiError, Unreachable) as e:
+                    # As NFD's own, it says so and goes on: they are found with the next node.
+                    print(f"nfd-gc: {e}", file=sys.stderr)
+    except (Unreachable, OSError) as e:
         print(f"nfd-gc: {e}", file=sys.stderr)
         return 1
     return 0

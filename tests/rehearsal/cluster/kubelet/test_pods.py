@@ -342,12 +342,10 @@ def test_a_mount_inside_another_is_there_in_whatever_order_they_are_listed(clust
     """As Node Feature Discovery's chart lists a directory of the node, and then around it its own
     settings.
     """
-    (cluster.directory / "nodes" / "n1" / "root/etc/inner").mkdir(parents=True)
-    (cluster.directory / "nodes" / "n1" / "root/etc/inner/of-node").touch()
     path = cluster.run_python(
         "nested",
         "import os; print(sorted(os.listdir('/code')), os.listdir('/code/inner'))",
-        volumes=[{"name": "inner", "hostPath": {"path": "/etc/inner"}}],
+        volumes=[{"name": "inner", "hostPath": {"path": "/sys/class/dmi/id"}}],
         container={
             "volumeMounts": [
                 {"name": "inner", "mountPath": "/code/inner", "readOnly": True},
@@ -357,7 +355,7 @@ def test_a_mount_inside_another_is_there_in_whatever_order_they_are_listed(clust
         restartPolicy="Never",
     )
     cluster.until(path, lambda p: p and p["status"].get("phase") == "Succeeded")
-    assert cluster.log(path) == "['inner', 'main.py'] ['of-node']\n"
+    assert cluster.log(path) == "['inner', 'main.py'] ['product_name']\n"
 
 
 def test_a_container_that_exits_is_restarted_with_growing_back_off(cluster: Any) -> None:

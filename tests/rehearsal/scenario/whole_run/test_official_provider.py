@@ -1,8 +1,8 @@
 """S1 with Pulumi's own kubernetes provider in place of the rehearsal's, and by it Helm's own code.
 
 The chart is the stand-in's, written out for Helm; then with the chart of Node Feature Discovery
-inside it, as published, and NFD's own programs. NVIDIA's own is run where a machine has it: its
-path is in SLICEWRIGHT_TEST_GPU_OPERATOR_CHART.
+inside it, as published, with the stand-ins in its pods and with NFD's own programs. NVIDIA's own is
+run where a machine has it: its path is in SLICEWRIGHT_TEST_GPU_OPERATOR_CHART.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.soak, pytest.mark.timeout(3600)]
 CHART_VARIABLE = "SLICEWRIGHT_TEST_GPU_OPERATOR_CHART"
-WRITTEN_OUT, WITH_NFDS, NVIDIAS = "written-out", "with-nfds-own", "nvidias"
+WRITTEN_OUT, NFDS_CHART, NFDS_OWN, NVIDIAS = "written-out", "nfds-chart", "nfds-own", "nvidias"
 ADDRESS = {"repository": "https://helm.ngc.nvidia.com/nvidia", "version": None}
 (PROVIDER,) = workload_tools.of([workload_tools.PROVIDER])
 (NFD,) = workload_tools.of([workload_tools.FEATURES])
@@ -118,7 +118,8 @@ def provider(built: Path, feature_discovery: FeatureDiscovery, confined: Path) -
     scope="module",
     params=[
         WRITTEN_OUT,
-        WITH_NFDS,
+        NFDS_CHART,
+        NFDS_OWN,
         pytest.param(
             NVIDIAS,
             marks=pytest.mark.skipif(
@@ -136,7 +137,7 @@ def engine(
 ) -> Engine:
     environment = make_environment(f"s1-{request.param}")
     assert (environment.root / "bin" / "pulumi-resource-kubernetes").resolve() == provider.resolve()
-    if request.param == WITH_NFDS:
+    if request.param == NFDS_OWN:
         # Read when the cluster is made.
         tools = environment.root / "toolchain.json"
         replace(Toolchain.load(tools), **feature_discovery.programs).dump(tools)
@@ -159,7 +160,7 @@ def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> No
     fleet["gpu_operator"]["chart_path"] = str(chart)
     file.write_text(yaml.safe_dump(stack, sort_keys=False))
     if not given:
-        write_out(file, own, nfd if environment.stack.endswith(WITH_NFDS) else None)
+        write_out(file, own, nfd if "nfds" in environment.stack else None)
 
 
 def write_out(file: Path, directory: Path, part: packaged.Part | None) -> None:
@@ -198,14 +199,19 @@ def test_the_release_is_helms_own(client: Client) -> None:
     assert [one["metadata"]["labels"]["status"] for one in releases] == ["deployed"]
 
 
-def test_node_feature_discovery_runs_without_a_restart(client: Client, engine: Engine) -> None:
-    """Its chart ends containers that do not answer, and has one more than the stand-in."""
-    pods = client.get("/api/v1/namespaces/gpu-operator/pods", labelSelector=NFDS_PODS)["items"]
-    parts = {"master", "worker"} | ({"gc"} if "written" not in engine.environment.stack else set())
-    assert {pod["metadata"]["labels"]["role"] for pod in pods} == parts
-    for pod in pods:
+def test_node_feature_discovery_is_started_again_by_the_reboot_only(
+    client: Client, engine: Engine
+) -> None:
+    """Its own chart ends containers that do not answer, and has one more than the stand-in."""
+    listed = client.get("/api/v1/namespaces/gpu-operator/pods", labelSelector=NFDS_PODS)["items"]
+    pods = [(pod["metadata"]["labels"]["role"], pod) for pod in listed]
+    collectors = {"gc"} - ({"gc"} if WRITTEN_OUT in engine.environment.stack else set())
+    assert {role for role, _ in pods} == {"master", "worker"} | collectors
+    for role, pod in pods:
         (status,) = pod["status"]["containerStatuses"]
-        assert (status["ready"], status["restartCount"]) == (True, 0), pod["metadata"]["name"]
+        node = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+        rebooted = "nvidia.com/mig.config" in node["metadata"]["labels"]
+        assert (status["ready"], status["restartCount"]) == (True, int(rebooted)), role
 
 
 def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
