@@ -9,7 +9,7 @@ import threading
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
-from rehearsal.cluster.feature_discovery import objects
+from rehearsal.cluster.feature_discovery import health, objects
 from rehearsal.cluster.node.operands import node_features
 
 _AGAIN_S = 1.0
@@ -72,6 +72,7 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         client = Client.in_cluster(user_agent="slicewright-nfd-master")
+        health.answer(sys.argv[1:])
     except (Unreachable, OSError) as e:
         print(f"nfd-master: {e}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, JsonObject, Unreachable
-from rehearsal.cluster.feature_discovery import objects
+from rehearsal.cluster.feature_discovery import health, objects
 from rehearsal.cluster.node.operands import node_features
 
 _EVERY_S: Final = 60.0
@@ -37,6 +37,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     node = os.environ["NODE_NAME"]
+    serves = False
     try:
         client = Client.in_cluster(user_agent="slicewright-nfd-worker")
         namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
@@ -50,6 +51,9 @@ def main() -> int:
                 Path("/proc/sys/kernel/osrelease").read_text().strip(),
             )
             publish(client, node_features.node_feature(node, pod, found))
+            if not serves:
+                health.answer(sys.argv[1:])
+                serves = True
             if stop.wait(_EVERY_S):
                 return 0
     except (ApiError, Unreachable, OSError) as e:

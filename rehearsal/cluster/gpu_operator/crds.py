@@ -1,4 +1,4 @@
-"""The CRDs of the chart that the rehearsal needs: ClusterPolicy, and NFD's NodeFeature.
+"""The CRDs of the chart that the rehearsal needs: ClusterPolicy, and those of NFD.
 
 ClusterPolicy's schema validates the fields that users set, and accepts all others. Source:
 NVIDIA/gpu-operator `api/nvidia/v1`, kubernetes-sigs/node-feature-discovery `api/nfd/v1alpha1`.
@@ -11,7 +11,12 @@ from kubeapi import JsonObject
 
 def crds() -> list[JsonObject]:
     """The CRDs' manifests, new at each call."""
-    return [_cluster_policies(), _node_features()]
+    return [
+        _cluster_policies(),
+        _node_features(),
+        # NFD's own master waits until it can list both kinds; here there are none of them.
+        *(_of_labels(kind, scope) for kind, scope in _OF_LABELS.items()),
+    ]
 
 
 def _cluster_policies() -> JsonObject:
@@ -69,6 +74,22 @@ def _node_features() -> JsonObject:
         properties={"spec": spec},
         columns=[],
         has_status=False,
+    )
+
+
+_OF_LABELS = {"NodeFeatureRule": "Cluster", "NodeFeatureGroup": "Namespaced"}
+
+
+def _of_labels(kind: str, scope: str) -> JsonObject:
+    return _crd(
+        "nfd.k8s-sigs.io",
+        "v1alpha1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        scope=scope,
+        properties={"spec": _open(), "status": _open()},
+        columns=[],
+        has_status=True,
     )
 
 

@@ -226,6 +226,8 @@ _OS_RELEASE = {
 
 _NO_DRIVER = "overlay 151552 12 - Live 0x0000000000000000\n"
 """/proc/modules."""
+_NO_SWAP = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+"""/proc/swaps, which Node Feature Discovery's pods mount."""
 
 
 def _make_turns(node: NodeFiles) -> None:
@@ -256,6 +258,7 @@ def _bare(node_dir: Path, product_name: str, os_release: str) -> NodeFiles:
     _write(node.root / "sys/class/dmi/id/product_name", product_name)
     # Not empty: some programs crash when /proc/modules is empty.
     _write(node.root / "proc/modules", _NO_DRIVER)
+    _write(node.root / "proc/swaps", _NO_SWAP)
     return node
 
 
@@ -303,6 +306,9 @@ def _write_pci(root: Path, silicon: NodeSilicon) -> None:
         numa = gpu.index * 2 // max(len(silicon.gpus), 2)
         _write(device / "vendor", "0x10de\n")
         _write(device / "device", f"0x{gpu.model.pci_id:04x}\n")
+        # Node Feature Discovery passes over a device without these two.
+        _write(device / "subsystem_vendor", "0x10de\n")
+        _write(device / "subsystem_device", "0x0000\n")
         _write(device / "class", "0x030200\n")
         _write(device / "numa_node", f"{numa}\n")
         _write(device / "resource", _regions(gpu.index))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
 from rehearsal.host.toolchain.go_sdk import Sdk
 from rehearsal.host.toolchain.reporting import LINKING, Step
 from rehearsal.host.toolchain.settings import Settings
-from rehearsal.host.toolchain.tools import CLibrary, GoModule, Tool, machine
+from rehearsal.host.toolchain.tools import CLibrary, GoModule, Module, Tool, machine
 from rehearsal.host.toolchain.versions import Answers
 
 _SOURCES: Mapping[type, tuple[str, ...]] = {
@@ -57,6 +58,8 @@ def key(tool: Tool, settings: Settings, answers: Answers) -> str:
     match source:
         case GoModule():
             made_with = f"go {go_sdk.series(settings, answers)} {source.tags!r} {source.ldflags!r}"
+            if source.changed:
+                made_with += f" {source.changed.path} {source.changed.changes!r}"
         case CLibrary():
             made_with = f"{c_compiler.version(settings, answers)} {source.flags!r}"
     digest = hashlib.sha256(
@@ -125,6 +128,9 @@ def build(
             ]
             if module.embedded:
                 argv.append(f"-overlay={_overlay(tool, module, sdk, environment, work, log)}")
+            if module.changed:
+                changed = _with_changes(tool, module.changed, sdk, environment, work, log)
+                argv.append(f"-modfile={changed}")
             # -o is a file for one package, and a directory for several.
             one = len(tool.binaries) == 1
             argv += [
@@ -186,23 +192,70 @@ def _overlay(
     log: Path,
 ) -> Path:
     """What `go build` takes for the files that are embedded. Raises ToolchainError."""
-    replaced = {}
-    for name, (path, inner) in module.embedded.items():
-        asked = subprocess.run(
-            [sdk.program, "mod", "download", "-json", path],
-            cwd=module.directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+    replaced = {
+        str(module.directory / name): str(
+            _downloaded(tool, path, module.directory, sdk, environment, log) / inner
         )
-        if asked.returncode != 0:
-            log.write_text(asked.stdout + asked.stderr)
-            raise ToolchainError(f"{tool.title}: Go module {path} cannot be downloaded: see {log}")
-        replaced[str(module.directory / name)] = f"{json.loads(asked.stdout)['Dir']}/{inner}"
+        for name, (path, inner) in module.embedded.items()
+    }
     overlay = work / "overlay.json"
     overlay.write_text(json.dumps({"Replace": replaced}))
     return overlay
+
+
+def _with_changes(
+    tool: Tool,
+    changed: Module,
+    sdk: Sdk,
+    environment: Mapping[str, str],
+    work: Path,
+    log: Path,
+) -> Path:
+    """A go.mod by which a copy of the module is built. Raises ToolchainError.
+
+    Go refuses to overlay what is in its module cache. The module was verified by go.sum when it was
+    downloaded.
+    """
+    own = tool.source.directory
+    copy = work / "changed"
+    found = _downloaded(tool, changed.path, own, sdk, environment, log)
+    shutil.copytree(found, copy, ignore=shutil.ignore_patterns("*_test.go"))
+    for directory in (copy, *(d for d in copy.rglob("*") if d.is_dir())):
+        directory.chmod(0o755)  # those of the cache are read-only
+    for name, before, after in changed.changes:
+        file = copy / name
+        text = file.read_text()
+        if text.count(before) != 1:
+            raise ToolchainError(
+                f"{tool.title}: {changed.path} {name} has {before!r} {text.count(before)} times, "
+                "where it is to be changed; see the table of tools"
+            )
+        file.chmod(0o644)
+        file.write_text(text.replace(before, after))
+    go_mod = work / "go.mod"
+    go_mod.write_text(
+        f"{(own / 'go.mod').read_text()}\nreplace {changed.path} => {json.dumps(str(copy))}\n"
+    )
+    shutil.copy(own / "go.sum", work / "go.sum")
+    return go_mod
+
+
+def _downloaded(
+    tool: Tool, path: str, directory: Path, sdk: Sdk, environment: Mapping[str, str], log: Path
+) -> Path:
+    """Where a module of `directory`'s go.mod is in Go's cache. Raises ToolchainError."""
+    asked = subprocess.run(
+        [sdk.program, "mod", "download", "-json", path],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        log.write_text(asked.stdout + asked.stderr)
+        raise ToolchainError(f"{tool.title}: Go module {path} cannot be downloaded: see {log}")
+    return Path(json.loads(asked.stdout)["Dir"])
 
 
 def _state(session: int, log: Path) -> str:

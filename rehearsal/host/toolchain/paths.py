@@ -52,6 +52,10 @@ class Toolchain:
     """Flux's, of tests only: it applies what is in a repository."""
     source_controller: Path | None = None
     """Flux's, of tests only: it fetches that repository."""
+    nfd_worker: Path | None = None
+    """Node Feature Discovery's own; without it, stand-ins are in its pods."""
+    nfd_master: Path | None = None
+    nfd_gc: Path | None = None
     triton: Path | None = None
     """NVIDIA's tritonserver, in the tree of its wheel."""
 

@@ -56,6 +56,15 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Module:
+    """A module of somebody else's, and what is to be otherwise in it."""
+
+    path: str
+    changes: tuple[tuple[str, str, str], ...]
+    """(file in it, a text that the file has exactly once, the text in its place)"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GoModule:
     """Built by `go build` in `directory`, whose go.mod and go.sum pin every dependency."""
 
@@ -64,6 +73,8 @@ class GoModule:
     ldflags: str = "-s -w"
     embedded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Files that the sources embed and the checkout has not -> module in go.mod, and path in it."""
+    changed: Module | None = None
+    """Of one module in go.mod, built from a copy with these changes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from rehearsal.host.toolchain.errors import ToolchainError
-from rehearsal.host.toolchain.tools import Binary, GoModule, Tool
+from rehearsal.host.toolchain.tools import Binary, GoModule, Module, Tool
 
 _GO = Path(__file__).resolve().parent / "go"
 _PROMETHEUS = "3.13.5"
@@ -27,6 +27,20 @@ _PULUMI_KUBERNETES = "4.0.0-20260115033456-f47bc2d6f199"
 _PULUMI_KUBERNETES_MODULE = "github.com/pulumi/pulumi-kubernetes/provider/v4"
 _EMBEDDED = "cmd/pulumi-resource-kubernetes"
 _FLUX = "1.9.3"
+_NFD = "0.19.0"
+_NFD_MODULE = "sigs.k8s.io/node-feature-discovery"
+_ANYWHERE = 'Addr: fmt.Sprintf(":%d", '
+_POD_ADDRESS = 'Addr: fmt.Sprintf("%s:%d", os.Getenv("SLICEWRIGHT_REHEARSAL_POD_ADDRESS"), '
+_LISTENS_ON_THE_PODS_ADDRESS = (
+    *(
+        (f"pkg/{name}/{name}.go", _ANYWHERE, _POD_ADDRESS)
+        for name in ("nfd-worker", "nfd-master", "nfd-gc")
+    ),
+    ("pkg/nfd-gc/nfd-gc.go", '"net/http"', '"net/http"\n\t"os"'),
+)
+"""All pods share this machine's network, and NFD's programs have no flag for an address: all would
+want port 8080, where others can reach it. The variable is of kubelet/pods/launching.py.
+"""
 _REPORTED_VERSION = "github.com/prometheus/common/version.Version"
 
 
@@ -181,20 +195,47 @@ TOOLS: tuple[Tool, ...] = (
     ),
     _of_flux("kustomize-controller", field="kustomize_controller", expected_s=300),
     _of_flux("source-controller", field="source_controller", expected_s=600),
+    Tool(
+        # That of NVIDIA's chart v26.7.0.
+        name="node-feature-discovery",
+        version=_NFD,
+        group="feature-discovery",
+        # They can report a version, but none on PATH is like these: see the changes.
+        binaries=tuple(
+            Binary(field=name.replace("-", "_"), name=name, package=f"{_NFD_MODULE}/cmd/{name}")
+            for name in ("nfd-worker", "nfd-master", "nfd-gc")
+        ),
+        source=GoModule(
+            directory=_GO / "node_feature_discovery",
+            # As in its Makefile: where its pods mount directories of their node.
+            ldflags=f"-s -w -X {_NFD_MODULE}/pkg/version.version=v{_NFD}"
+            f" -X {_NFD_MODULE}/pkg/utils/hostpath.pathPrefix=/host-",
+            changed=Module(
+                path=_NFD_MODULE,
+                changes=_LISTENS_ON_THE_PODS_ADDRESS,
+            ),
+        ),
+        expected_s=130,
+    ),
 )
 
 PROVIDER = "provider"
 """The group of Pulumi's own kubernetes provider, which only a test of `make soak` runs."""
 FLUX = "gitops"
 """The group of Flux's source-controller and kustomize-controller, likewise."""
+FEATURES = "feature-discovery"
+"""The group of Node Feature Discovery's own programs, likewise."""
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
 """monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
-custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider and gitops:
-Pulumi's kubernetes provider and Flux's two controllers, for tests of `make soak` only; triton.
+custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider, gitops and
+feature-discovery: Pulumi's kubernetes provider, Flux's two controllers and the programs of Node
+Feature Discovery, for tests of `make soak` only; triton.
 """
-OF_TESTS: tuple[str, ...] = tuple(group for group in GROUPS if group not in (PROVIDER, FLUX))
+OF_TESTS: tuple[str, ...] = tuple(
+    group for group in GROUPS if group not in (PROVIDER, FLUX, FEATURES)
+)
 """Those that `make test-all` needs, and `--with all` obtains."""
 
 

@@ -113,11 +113,7 @@ def program(
     last = name.rsplit("/", 1)[-1]
     called = Path(command[0]).name if command else ""
     if name.startswith("registry.k8s.io/nfd/"):
-        if called == "nfd-master" and "-prune" in (*command, *args):
-            return _module("rehearsal.cluster.feature_discovery.prune")
-        if called in ("nfd-master", "nfd-worker"):
-            return _module(f"rehearsal.cluster.feature_discovery.{called.removeprefix('nfd-')}")
-        return _sleeper(last, "of Node Feature Discovery there are worker and master")
+        return _feature_discovery(called, (*command[1:], *args), toolchain)
     if name.startswith("gke.gcr.io/nvidia-gpu-device-plugin"):
         return _own(toolchain.gke_device_plugin)
     if name == "quay.io/jetstack/cert-manager-controller":
@@ -187,6 +183,22 @@ def program(
                 "operator and adapter, KEDA, and cert-manager; kwok simulates pods of other "
                 "registries"
             )
+
+
+def _feature_discovery(called: str, args: tuple[str, ...], toolchain: Toolchain) -> Program:
+    """NFD's own programs, where the environment was made with them; else the stand-ins."""
+    known = {
+        "nfd-worker": (toolchain.nfd_worker, "worker"),
+        "nfd-master": (toolchain.nfd_master, "prune" if "-prune" in args else "master"),
+        "nfd-gc": (toolchain.nfd_gc, "collector"),
+    }
+    if called not in known:
+        return _sleeper(called, "of Node Feature Discovery there are worker, master and nfd-gc")
+    path, part = known[called]
+    if path is not None:
+        return _own(path, args)
+    stand_in = _module(f"rehearsal.cluster.feature_discovery.{part}")
+    return replace(stand_in, argv=(*stand_in.argv, *args))
 
 
 def _in_place(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -196,6 +196,9 @@ class Launching:
         named = self._hosts.of(pod["metadata"]["namespace"])
         binds.append(launcher.Bind(source=named, target=_HOSTS))
         mounts = [m for m in container.get("volumeMounts") or () if not _is_kernels(pod, m)]
+        # As containerd: what is mounted inside another mount comes after it (internal/cri/opts,
+        # orderedMounts).
+        mounts.sort(key=lambda mount: len(PurePosixPath(mount["mountPath"]).parts))
         binds += [_bind(wanted.volumes, mount) for mount in mounts]
         if wanted.devices:
             binds += _allocated_mounts(run.node.files.root, wanted.devices)

@@ -1,12 +1,14 @@
 """Node Feature Discovery, which is part of the chart: its worker on every node, and its master.
 
-Left out: the garbage collector, probes, and mounts that no feature of here needs. Sources:
-NVIDIA/gpu-operator v26.7.0, Chart.yaml; kubernetes-sigs/node-feature-discovery,
+Left out: the garbage collector, probes, and mounts that no feature of here needs. A test of
+`make soak` installs NFD's own chart in its place (packaged.py). Sources: NVIDIA/gpu-operator
+v26.7.0, Chart.yaml; kubernetes-sigs/node-feature-discovery,
 deployment/helm/node-feature-discovery/templates.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ _IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery"
 _VERSION: Final = "v0.19.0"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _FEATURES: Final = "nfd.k8s-sigs.io"
+_SETTINGS: Final = "/etc/kubernetes/node-feature-discovery"
+_LEASES: Final = "coordination.k8s.io"
 
 
 def full_name(full: Mapping[str, Any], release: str) -> str:
@@ -47,6 +51,12 @@ def feature_discovery(full: Mapping[str, Any], release: str, namespace: str) -> 
                     ["nodefeatures", "nodefeaturerules", "nodefeaturegroups"],
                     *("get", "list", "watch"),
                 ),
+                _rule(_FEATURES, ["nodefeaturegroups/status"], "patch", "update"),
+                _rule(_LEASES, ["leases"], "create"),
+                {
+                    **_rule(_LEASES, ["leases"], "get", "update"),
+                    "resourceNames": ["nfd-master.nfd.kubernetes.io"],
+                },
             ],
         ),
         _binding("ClusterRole", name, namespace),
@@ -61,9 +71,18 @@ def feature_discovery(full: Mapping[str, Any], release: str, namespace: str) -> 
             ],
         ),
         _binding("Role", worker, namespace),
+        _settings("master", full, release, namespace),
+        _settings("worker", full, release, namespace),
         _workload("Deployment", "master", full, release, namespace),
         _workload("DaemonSet", "worker", full, release, namespace),
     ]
+
+
+def _settings(part: str, full: Mapping[str, Any], release: str, namespace: str) -> JsonObject:
+    name = f"{full_name(full, release)}-{part}-conf"
+    # JSON is YAML, too.
+    data = {f"nfd-{part}.conf": json.dumps(full[_NFD][part]["config"])}
+    return _object("v1", "ConfigMap", name, namespace, data=data)
 
 
 def _workload(
@@ -86,8 +105,9 @@ def _workload(
             _field("POD_UID", "metadata.uid"),
             *own["extraEnvs"],
         ],
-        "args": list(own["extraArgs"]),
+        "args": [*(["-enable-leader-election"] if part == "master" else []), *own["extraArgs"]],
         "resources": own["resources"],
+        "volumeMounts": [{"name": f"nfd-{part}-conf", "mountPath": _SETTINGS, "readOnly": True}],
     }
     pod: JsonObject = {
         "serviceAccountName": name if part == "master" else f"{name}-worker",
@@ -97,14 +117,15 @@ def _workload(
         "nodeSelector": own["nodeSelector"],
         "affinity": own["affinity"],
         "tolerations": own["tolerations"],
+        "volumes": [{"name": f"nfd-{part}-conf", "configMap": {"name": f"{name}-{part}-conf"}}],
     }
     if part == "worker":
         of_host = {"host-sys": "/sys", "host-os-release": "/etc/os-release"}
-        container["volumeMounts"] = [
+        container["volumeMounts"] += [
             {"name": "host-sys", "mountPath": "/host-sys", "readOnly": True},
             {"name": "host-os-release", "mountPath": "/host-etc/os-release", "readOnly": True},
         ]
-        pod["volumes"] = [{"name": n, "hostPath": {"path": p}} for n, p in of_host.items()]
+        pod["volumes"] += [{"name": n, "hostPath": {"path": p}} for n, p in of_host.items()]
     spec: JsonObject = {
         "selector": {"matchLabels": selector},
         "template": {

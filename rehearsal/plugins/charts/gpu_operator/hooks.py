@@ -130,6 +130,8 @@ def _hook(
         "helm.sh/hook-delete-policy": "hook-succeeded,before-hook-creation",
     }
     metadata: JsonObject = {"name": name, "annotations": annotations}
+    if when == "post-delete":
+        metadata["labels"] = {"app.kubernetes.io/name": _NFD}
     if namespace is not None:
         metadata["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}

@@ -285,6 +285,14 @@ DEFAULTS: Final[JsonObject] = {
         "worker": {
             **_SCHEDULING,
             "tolerations": [_CONTROL_PLANE, _GPU],
+            "config": {
+                "sources": {
+                    "pci": {
+                        "deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"],
+                        "deviceLabelFields": ["vendor"],
+                    }
+                }
+            },
             "daemonsetAnnotations": {},
             "mountUsrSrc": False,
         },

@@ -43,6 +43,7 @@ PLURALS = {
     "CustomResourceDefinition": "customresourcedefinitions",
     "ClusterPolicy": "clusterpolicies",
     "NodeFeature": "nodefeatures",
+    "Job": "jobs",
 }
 
 

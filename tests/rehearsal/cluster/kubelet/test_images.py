@@ -110,10 +110,46 @@ def test_vllms_image_finds_the_driver_where_gke_mounts_it() -> None:
     assert "/usr/local/nvidia/lib64" in environment(VLLM)["LD_LIBRARY_PATH"].split(":")
 
 
+NFD = "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"
+NFDS_OWN = replace(
+    TOOLS, nfd_worker=Path("/t/nfd-worker"), nfd_master=Path("/t/nfd-master"), nfd_gc=Path("/t/gc")
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "module"),
+    [
+        ("nfd-worker", ("-port=8080",), "worker"),
+        ("nfd-master", ("-enable-leader-election",), "master"),
+        ("nfd-master", ("-prune",), "prune"),
+        ("nfd-gc", ("-gc-interval=1h",), "collector"),
+    ],
+)
+def test_programs_of_node_feature_discovery_are_stand_ins_with_the_same_arguments(
+    command: str, args: tuple[str, ...], module: str
+) -> None:
+    stand_in = f"rehearsal.cluster.feature_discovery.{module}"
+    assert argv(NFD, command, args=args) == (sys.executable, "-m", stand_in, *args)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "path"),
+    [
+        ("nfd-worker", ("-port=8080",), "/t/nfd-worker"),
+        ("nfd-master", ("-prune",), "/t/nfd-master"),
+        ("nfd-gc", (), "/t/gc"),
+    ],
+)
+def test_or_its_own_where_the_environment_has_them(
+    command: str, args: tuple[str, ...], path: str
+) -> None:
+    assert program(NFD, (command,), args, NFDS_OWN, Path("/shims")).argv == (path, *args)
+
+
 @pytest.mark.parametrize(
     ("image", "uid"),
     [
-        ("registry.k8s.io/nfd/node-feature-discovery:v0.19.0", 65534),
+        (NFD, 65534),
         ("nvcr.io/nvidia/gpu-operator:v26.7.0", 65532),
         (PLUGIN, 0),
     ],

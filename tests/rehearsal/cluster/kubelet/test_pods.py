@@ -338,6 +338,26 @@ def test_environment_and_files_follow_the_spec(cluster: Any) -> None:
     assert rest.endswith("False")
 
 
+def test_a_mount_inside_another_is_there_in_whatever_order_they_are_listed(cluster: Any) -> None:
+    """As Node Feature Discovery's chart lists a directory of the node, and then around it its own
+    settings.
+    """
+    path = cluster.run_python(
+        "nested",
+        "import os; print(sorted(os.listdir('/code')), os.listdir('/code/inner'))",
+        volumes=[{"name": "inner", "hostPath": {"path": "/sys/class/dmi/id"}}],
+        container={
+            "volumeMounts": [
+                {"name": "inner", "mountPath": "/code/inner", "readOnly": True},
+                {"name": "code", "mountPath": "/code", "readOnly": True},
+            ]
+        },
+        restartPolicy="Never",
+    )
+    cluster.until(path, lambda p: p and p["status"].get("phase") == "Succeeded")
+    assert cluster.log(path) == "['inner', 'main.py'] ['product_name']\n"
+
+
 def test_a_container_that_exits_is_restarted_with_growing_back_off(cluster: Any) -> None:
     path = cluster.run_python("crash", "import sys; print('no', flush=True); sys.exit(7)")
     waiting = cluster.until(

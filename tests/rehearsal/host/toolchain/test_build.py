@@ -23,7 +23,7 @@ import pytest
 from rehearsal.host.toolchain import cache as caching
 from rehearsal.host.toolchain import disk, go_sdk, reporting
 from rehearsal.host.toolchain.errors import MissingPrerequisite, ToolchainError
-from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule
+from rehearsal.host.toolchain.tools import Binary, CLibrary, GoModule, Module
 
 # Another process of the same user that obtains the same tool. Prints its report; exits like the
 # command.
@@ -466,33 +466,69 @@ def test_the_real_go_builds_a_module_with_its_version(bench: Any, tmp_path: Path
     assert bench.staged() == []
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
-def test_a_file_that_is_embedded_comes_from_the_module_that_has_it(
-    bench: Any, tmp_path: Path
-) -> None:
+def module_that_needs(tmp_path: Path, files: dict[str, str]) -> tuple[Path, dict[str, str]]:
+    """A directory with a go.mod that requires example.test/dep v1.0.0, which has these files, and
+    an environment in which Go finds that.
+    """
     module, versions = tmp_path / "module", tmp_path / "proxy" / "example.test" / "dep" / "@v"
     module.mkdir()
     versions.mkdir(parents=True)
     (versions / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
     (versions / "v1.0.0.mod").write_text("module example.test/dep\n")
     with zipfile.ZipFile(versions / "v1.0.0.zip", "w") as archive:
-        archive.writestr("example.test/dep@v1.0.0/go.mod", "module example.test/dep\n")
-        archive.writestr("example.test/dep@v1.0.0/dep.go", "package dep\n")
-        archive.writestr("example.test/dep@v1.0.0/cmd/data.txt", "from the module")
+        for name, text in {"go.mod": "module example.test/dep\n", **files}.items():
+            archive.writestr(f"example.test/dep@v1.0.0/{name}", text)
     (module / "go.mod").write_text(
         "module example.test/tool\n\ngo 1.26\n\nrequire example.test/dep v1.0.0\n"
     )
-    (module / "main.go").write_text(
-        'package main\n\nimport (\n\t_ "embed"\n\t"os"\n\n\t_ "example.test/dep"\n)\n\n'
-        "//go:embed data.txt\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n"
-    )
-    environment = {
+    return module, {
         **os.environ,
         "GOPROXY": (tmp_path / "proxy").as_uri(),
         "GOSUMDB": "off",
         "GOMODCACHE": str(tmp_path / "modules"),
         "GOFLAGS": "-modcacherw",
     }
+
+
+PRINTS = 'package main\n\nimport (\n\t"os"\n\n\t"example.test/dep"\n)\n\n'
+PRINTS += "func main() { os.Stdout.WriteString(dep.Said) }\n"
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
+def test_a_module_is_built_with_the_changes_of_the_table_and_stays_as_it_is(
+    bench: Any, tmp_path: Path
+) -> None:
+    files = {"dep.go": 'package dep\n\nconst Said = "as published"\n'}
+    module, environment = module_that_needs(tmp_path, files)
+    (module / "main.go").write_text(PRINTS)
+    subprocess.run(["go", "mod", "tidy"], cwd=module, env=environment, check=True)
+    settings = replace(bench.settings, environment=environment)
+
+    def built(*changes: tuple[str, str, str]) -> str:
+        changed = Module(path="example.test/dep", changes=changes) if changes else None
+        tool = bench.tool(
+            binaries=(Binary(field="tool", name="tool", package="."),),
+            source=GoModule(directory=module, changed=changed),
+        )
+        (found,) = bench.get(tool, settings=settings)
+        return subprocess.check_output([found.paths["tool"]], text=True)
+
+    assert built(("dep.go", "published", "changed")) == "as changed"
+    assert built() == "as published"
+    with pytest.raises(ToolchainError, match="has 'nowhere' 0 times, where it is to be changed"):
+        built(("dep.go", "nowhere", "changed"))
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
+def test_a_file_that_is_embedded_comes_from_the_module_that_has_it(
+    bench: Any, tmp_path: Path
+) -> None:
+    files = {"dep.go": "package dep\n", "cmd/data.txt": "from the module"}
+    module, environment = module_that_needs(tmp_path, files)
+    (module / "main.go").write_text(
+        'package main\n\nimport (\n\t_ "embed"\n\t"os"\n\n\t_ "example.test/dep"\n)\n\n'
+        "//go:embed data.txt\nvar v string\n\nfunc main() { os.Stdout.WriteString(v) }\n"
+    )
     subprocess.run(["go", "mod", "tidy"], cwd=module, env=environment, check=True)
     tool = bench.tool(
         binaries=(Binary(field="tool", name="tool", package="."),),

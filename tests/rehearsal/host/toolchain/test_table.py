@@ -44,7 +44,12 @@ def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
     assert fields_of["pipelines"] == {"actionlint"}
     assert fields_of["provider"] == {"pulumi_kubernetes"}
     assert fields_of["gitops"] == {"kustomize_controller", "source_controller"}
-    assert {*workload_tools.GROUPS} - {*workload_tools.OF_TESTS} == {"provider", "gitops"}
+    assert fields_of["feature-discovery"] == {"nfd_worker", "nfd_master", "nfd_gc"}
+    assert {*workload_tools.GROUPS} - {*workload_tools.OF_TESTS} == {
+        "provider",
+        "gitops",
+        "feature-discovery",
+    }
     with pytest.raises(ToolchainError, match="no group of tools is called loads; there are"):
         workload_tools.of(["load", "loads"])
 

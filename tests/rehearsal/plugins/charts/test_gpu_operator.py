@@ -153,7 +153,10 @@ def test_the_operators_deployment_follows_the_values() -> None:
 
 
 def test_a_config_map_is_created_only_if_the_values_say_so() -> None:
-    assert not [kind for kind, _ in _render({}) if kind == "ConfigMap"]
+    assert {name for kind, name in _render({}) if kind == "ConfigMap"} == {
+        "gpu-operator-node-feature-discovery-worker-conf",
+        "gpu-operator-node-feature-discovery-master-conf",
+    }
     data = {"config.yaml": "version: v1"}
     made = _render({"migManager": {"config": {"create": True, "name": "layouts", "data": data}}})
     assert made[("ConfigMap", "layouts")]["data"] == data
@@ -168,7 +171,12 @@ def test_cleanup_crd_removes_nfds_crds_only_where_nfd_came_with_the_chart() -> N
         found = CHART.removed_crds({"operator": {"cleanupCRD": True}, **values})
         return [crd["metadata"]["name"] for crd in found]
 
-    assert removed() == ["clusterpolicies.nvidia.com", "nodefeatures.nfd.k8s-sigs.io"]
+    assert removed() == [
+        "clusterpolicies.nvidia.com",
+        "nodefeatures.nfd.k8s-sigs.io",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+        "nodefeaturegroups.nfd.k8s-sigs.io",
+    ]
     assert removed(nfd={"enabled": False}) == ["clusterpolicies.nvidia.com"]
 
 

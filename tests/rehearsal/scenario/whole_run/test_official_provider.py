@@ -1,13 +1,17 @@
 """S1 with Pulumi's own kubernetes provider in place of the rehearsal's, and by it Helm's own code.
 
-The chart is the stand-in's, written out for Helm. NVIDIA's own is run where a machine has it: its
-path is in SLICEWRIGHT_TEST_GPU_OPERATOR_CHART.
+The chart is the stand-in's, written out for Helm; then with the chart of Node Feature Discovery
+inside it, as published, with the stand-ins in its pods and with NFD's own programs. NVIDIA's own is
+run where a machine has it: its path is in SLICEWRIGHT_TEST_GPU_OPERATOR_CHART.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,18 +20,50 @@ import yaml
 from infra import plan, values
 from infra.plan import EksFleetPlan
 from kubeapi import Client
-from rehearsal.host.toolchain import workload_tools
+from rehearsal.host.toolchain import Toolchain, workload_tools
+from rehearsal.host.toolchain.go_sdk import Sdk
+from rehearsal.host.toolchain.tools import GoModule
 from rehearsal.plugins import charts
 from rehearsal.plugins.charts import packaged
+from rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
 from rehearsal.scenario import official_plugins, proof
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.soak, pytest.mark.timeout(3600)]
 CHART_VARIABLE = "SLICEWRIGHT_TEST_GPU_OPERATOR_CHART"
-WRITTEN_OUT, NVIDIAS = "written-out", "nvidias"
+WRITTEN_OUT, NFDS_CHART, NFDS_OWN, NVIDIAS = "written-out", "nfds-chart", "nfds-own", "nvidias"
 ADDRESS = {"repository": "https://helm.ngc.nvidia.com/nvidia", "version": None}
 (PROVIDER,) = workload_tools.of([workload_tools.PROVIDER])
+(NFD,) = workload_tools.of([workload_tools.FEATURES])
+NFDS_PODS = "app.kubernetes.io/name=node-feature-discovery"
+_ACCOUNT = "node-feature-discovery"
+_DEFAULTS = DEFAULTS["node-feature-discovery"]
+SETTINGS = {
+    "priorityClassName": _DEFAULTS["priorityClassName"],
+    "master": {
+        "serviceAccount": {"name": _ACCOUNT, "create": True},
+        "config": _DEFAULTS["master"]["config"],
+    },
+    "worker": {
+        "serviceAccount": {"name": _ACCOUNT, "create": False},
+        "tolerations": _DEFAULTS["worker"]["tolerations"],
+        "config": _DEFAULTS["worker"]["config"],
+    },
+    "gc": {"enable": True, "serviceAccount": {"name": _ACCOUNT, "create": False}},
+}
+"""What NVIDIA's chart sets for the chart inside it. Source: NVIDIA/gpu-operator,
+deployments/gpu-operator/values.yaml.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureDiscovery:
+    """As its project publishes it."""
+
+    programs: dict[str, Path]
+    """By their fields of Toolchain."""
+    part: packaged.Part
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +73,35 @@ def built(one_tool: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def provider(built: Path, confined: Path) -> Iterator[Path]:
+def feature_discovery(
+    one_tool: Callable[[str], Path], go: tuple[Sdk, dict[str, str]]
+) -> FeatureDiscovery:
+    """Its chart is in the Go module of its programs."""
+    sdk, environment = go
+    assert isinstance(NFD.source, GoModule)
+    assert NFD.source.changed is not None
+    asked = subprocess.run(
+        [sdk.program, "mod", "download", "-json", NFD.source.changed.path],
+        cwd=NFD.source.directory,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    chart = Path(json.loads(asked.stdout)["Dir"], "deployment/helm/node-feature-discovery")
+    return FeatureDiscovery(
+        programs={one.field: one_tool(one.field) for one in NFD.binaries},
+        part=packaged.Part(
+            name="node-feature-discovery",
+            chart=chart,
+            version=yaml.safe_load((chart / "Chart.yaml").read_text())["version"],
+            enabled_by="nfd.enabled",
+            settings=SETTINGS,
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def provider(built: Path, feature_discovery: FeatureDiscovery, confined: Path) -> Iterator[Path]:
     """Installed for the user of the rehearsal, as `pulumi plugin install` does."""
     plugin = Path(
         os.environ["HOME"], ".pulumi", "plugins", f"resource-kubernetes-v{PROVIDER.version}"
@@ -54,6 +118,8 @@ def provider(built: Path, confined: Path) -> Iterator[Path]:
     scope="module",
     params=[
         WRITTEN_OUT,
+        NFDS_CHART,
+        NFDS_OWN,
         pytest.param(
             NVIDIAS,
             marks=pytest.mark.skipif(
@@ -64,17 +130,24 @@ def provider(built: Path, confined: Path) -> Iterator[Path]:
     ],
 )
 def engine(
-    request: pytest.FixtureRequest, provider: Path, make_environment: Callable[[str], Environment]
+    request: pytest.FixtureRequest,
+    provider: Path,
+    feature_discovery: FeatureDiscovery,
+    make_environment: Callable[[str], Environment],
 ) -> Engine:
     environment = make_environment(f"s1-{request.param}")
     assert (environment.root / "bin" / "pulumi-resource-kubernetes").resolve() == provider.resolve()
-    write_stack(environment, "all-1g.5gb")
+    if request.param == NFDS_OWN:
+        # Read when the cluster is made.
+        tools = environment.root / "toolchain.json"
+        replace(Toolchain.load(tools), **feature_discovery.programs).dump(tools)
+    write_stack(environment, "all-1g.5gb", feature_discovery.part)
     engine = Engine(environment, "s1", print)
     assert engine.init().code == 0
     return engine
 
 
-def write_stack(environment: Environment, layout: str) -> None:
+def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> None:
     """S1 with this layout, and the chart as a file or directory."""
     file = environment.stack_file("s1")
     stack = yaml.safe_load(file.read_text())
@@ -87,10 +160,10 @@ def write_stack(environment: Environment, layout: str) -> None:
     fleet["gpu_operator"]["chart_path"] = str(chart)
     file.write_text(yaml.safe_dump(stack, sort_keys=False))
     if not given:
-        write_out(file, own)
+        write_out(file, own, nfd if "nfds" in environment.stack else None)
 
 
-def write_out(file: Path, directory: Path) -> None:
+def write_out(file: Path, directory: Path, part: packaged.Part | None) -> None:
     """The chart that a stack file names, with its values."""
     planned = plan.read_file(file)
     assert isinstance(planned, EksFleetPlan)
@@ -103,6 +176,7 @@ def write_out(file: Path, directory: Path) -> None:
         release=planned.operator.release,
         namespace=planned.operator.namespace,
         directory=directory,
+        part=part,
     )
 
 
@@ -125,6 +199,21 @@ def test_the_release_is_helms_own(client: Client) -> None:
     assert [one["metadata"]["labels"]["status"] for one in releases] == ["deployed"]
 
 
+def test_node_feature_discovery_is_started_again_by_the_reboot_only(
+    client: Client, engine: Engine
+) -> None:
+    """Its own chart ends containers that do not answer, and has one more than the stand-in."""
+    listed = client.get("/api/v1/namespaces/gpu-operator/pods", labelSelector=NFDS_PODS)["items"]
+    pods = [(pod["metadata"]["labels"]["role"], pod) for pod in listed]
+    collectors = {"gc"} - ({"gc"} if WRITTEN_OUT in engine.environment.stack else set())
+    assert {role for role, _ in pods} == {"master", "worker"} | collectors
+    for role, pod in pods:
+        (status,) = pod["status"]["containerStatuses"]
+        node = client.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+        rebooted = "nvidia.com/mig.config" in node["metadata"]["labels"]
+        assert (status["ready"], status["restartCount"]) == (True, int(rebooted)), role
+
+
 def test_a_second_up_reports_no_changes(client: Client, engine: Engine) -> None:
     again = engine.up("--expect-no-changes")
     assert again.code == 0, again.output
@@ -135,8 +224,10 @@ def test_nor_does_one_that_reads_everything_first(client: Client, engine: Engine
     assert again.code == 0, again.output
 
 
-def test_another_layout_makes_16_8_and_8(client: Client, engine: Engine) -> None:
-    write_stack(engine.environment, "all-balanced")
+def test_another_layout_makes_16_8_and_8(
+    client: Client, engine: Engine, feature_discovery: FeatureDiscovery
+) -> None:
+    write_stack(engine.environment, "all-balanced", feature_discovery.part)
     up = engine.up()
     assert up.code == 0, up.output
     (node,) = proof.read_released_fleet(client)
