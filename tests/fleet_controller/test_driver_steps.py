@@ -12,7 +12,7 @@ from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assess import Assessment
 from fleet_controller.change_actions import EvictPod, FinishChange, NoteChange, UpgradeDriver
 from fleet_controller.drain import NodePod, Refusal
-from fleet_controller.layout_change import Change, Phase
+from fleet_controller.layout_change import UNDER_WAY, Change, Phase, change_of
 from fleet_controller.node_change import (
     DRAIN_POLL_S,
     NOT_UPGRADED,
@@ -105,6 +105,21 @@ def upgrading(message: str) -> tuple[str, str, str]:
 
 def test_a_change_of_the_layout_alone_names_no_driver() -> None:
     assert started(HELD, "new", NOW).change.driver == ""
+
+
+@pytest.mark.parametrize("driver_pod", [None, "", "u"])
+def test_the_note_on_the_node_is_read_as_it_was_written(driver_pod: str | None) -> None:
+    at = change(driver_pod=driver_pod)
+    assert change_of(node(change=at.dump())) == at
+    without = replace(at, driver="", driver_pod=None)
+    assert change_of(node(change=without.dump())) == without
+    assert "driver" not in without.dump()
+    assert ('"driverPod":' in at.dump()) == (driver_pod is not None)
+    assert f'"driver":"{NEW}"' in at.dump()
+
+
+def test_there_is_no_way_back_from_the_moment_at_which_a_driver_or_a_layout_may_be_gone() -> None:
+    assert UNDER_WAY == {"Upgrading", "Applying"}
 
 
 class TestTheDriverPod:
