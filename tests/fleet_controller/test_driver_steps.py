@@ -119,7 +119,7 @@ def test_the_note_on_the_node_is_read_as_it_was_written(driver_pod: str | None) 
 
 
 def test_there_is_no_way_back_from_the_moment_at_which_a_driver_or_a_layout_may_be_gone() -> None:
-    assert UNDER_WAY == {"Upgrading", "Applying"}
+    assert {"Upgrading", "Applying"} == UNDER_WAY
 
 
 class TestTheDriverPod:
