@@ -256,6 +256,11 @@ class TestWhoBegins:
         nodes = [node("a", phase="Draining"), *named("b", "c", "d")]
         assert begun(decided(pool(max_unavailable=2, canary=0), nodes)) == ["a", "b"]
 
+    def test_those_that_change_take_the_places_of_nodes_that_are_out_as_well(self) -> None:
+        nodes = [node("a", phase="Draining"), node("b", unschedulable=True)]
+        found = decided(pool(max_unavailable=1, canary=0), nodes)
+        assert (found.changing, found.failed) == (("a",), ())
+
     def test_one_that_is_out_proves_nothing_so_the_canary_is_in_service(self) -> None:
         nodes = [node("a", unschedulable=True), node("b")]
         assert decided(pool(max_unavailable=2), nodes).changing == ("b",)
