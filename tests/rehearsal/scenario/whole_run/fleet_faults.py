@@ -105,10 +105,13 @@ class Fleet:
 
     # -- the controller and the API server
 
+    def holder(self) -> str:
+        """Which run of which pod holds the lease; empty: none."""
+        return str(self.client.get(_LEASE)["spec"].get("holderIdentity") or "")
+
     def leader(self) -> str:
         """The pod that holds the lease; empty: none."""
-        holder = self.client.get(_LEASE)["spec"].get("holderIdentity") or ""
-        return str(holder).partition("_")[0]
+        return self.holder().partition("_")[0]
 
     def kill(self, pod: str) -> bool:
         """SIGKILL to all processes of a pod of ours; whether there was one."""
