@@ -24,21 +24,29 @@ _COUNTERS: Final = ("resourceVersion", "managedFields", "generation")
 _LEFT_OUT: Final = frozenset({"events", "componentstatuses"})
 _LEASES: Final = "leases"
 _EVERY_S: Final = 0.5
+_NOT_YET: Final = (429, 503)
+"""`storage is (re)initializing`: 429 (k8s.io/apiserver, storage/cacher). 503: an aggregated API."""
 
 
 def settled(client: Client, *, timeout_s: float) -> JsonObject:
     """The record of a cluster that was just made, once two in a row are the same.
 
     Controllers fill a new cluster for a second or two: ServiceAccounts, the root CA's ConfigMaps.
+    And the API server answers for a kind that is new once it has read what there is of it.
     """
     deadline = time.monotonic() + timeout_s
-    found = read(client)
-    while time.monotonic() < deadline:
+    found: JsonObject | None = None
+    while True:
+        before = found
+        try:
+            found = read(client)
+        except ApiError as e:
+            if e.status not in _NOT_YET or time.monotonic() >= deadline:
+                raise
+            found = None
+        if found is not None and (found == before or time.monotonic() >= deadline):
+            return found
         time.sleep(_EVERY_S)
-        before, found = found, read(client)
-        if found == before:
-            break
-    return found
 
 
 def read(client: Client) -> JsonObject:

@@ -133,3 +133,44 @@ def test_a_lease_that_stayed_is_a_difference(cluster: Cluster) -> None:
 def test_a_kind_whose_definition_is_just_going_has_no_objects(cluster: Cluster) -> None:
     cluster.kinds["gpupools"] = None
     assert changes(cluster) == ()
+
+
+class Starting(Cluster):
+    """Some kinds cannot be listed yet; then a controller makes another object."""
+
+    def __init__(self, *refusals: int) -> None:
+        super().__init__()
+        self.refusals = [*refusals]
+        self.lists = 0
+
+    def get(self, path: str) -> dict[str, Any]:
+        if path == "/api/v1/configmaps":
+            self.lists += 1
+            if self.refusals:
+                raise ApiError(self.refusals.pop(0), {"message": "storage is (re)initializing"})
+            if self.lists == 4:
+                self.kinds["configmaps"] = [CONFIG, {**CONFIG, "metadata": {"name": "later"}}]
+        return super().get(path)
+
+
+def test_a_cluster_has_settled_once_all_kinds_are_listed_twice_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record, "_EVERY_S", 0.0)
+    starting: Any = Starting(429, 503)
+    found = record.settled(starting, timeout_s=60)
+    assert {key for key in found if key.startswith("configmaps")} == {
+        "configmaps/default/mine",
+        "configmaps/later",
+    }
+    assert starting.lists == 5
+
+
+def test_what_cannot_be_listed_in_time_or_for_another_reason_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record, "_EVERY_S", 0.0)
+    for refusals, timeout_s in (([429] * 9, 0.0), ([403], 60.0)):
+        starting: Any = Starting(*refusals)
+        with pytest.raises(ApiError, match="initializing"):
+            record.settled(starting, timeout_s=timeout_s)
