@@ -107,7 +107,7 @@ def joining(draw: st.DrawFn, cloud: Cloud) -> tuple[dict[str, Any], dict[str, An
     # Nodes join it in the subnets that it has.
     zones = {zone for pool in there.pools for zone in pool.zones}
     name = {key: raw["cluster"][key] for key in ("name", "region")}
-    name["zones"] = sorted({*zones, *there.cluster.zones})
+    name["zones"] = sorted({*zones, *there.cluster.zones, *there.system.zones})
     kept = ("machine_type", "zones", "capacity")
     first = {key: value for key, value in raw["node_pools"][0].items() if key in kept}
     own = {**copy.deepcopy(first), "name": "own", "nodes": {"count": 1}}
