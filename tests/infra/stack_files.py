@@ -99,9 +99,6 @@ def joining(draw: st.DrawFn, cloud: Cloud) -> tuple[dict[str, Any], dict[str, An
         pool.pop("release_version", None)
     joined = accepted({**raw, "cluster": brought, "node_pools": pools})
     there = _planned(raw)
-    for one in _planned(joined).pools:
-        # Google has machine types before the catalog does: `check` only notes that one is new.
-        assume(one.machine.zones is None or {*one.zones} <= {*one.machine.zones})
     if not isinstance(there, plan.EksFleetPlan):
         return raw, joined
     # Nodes join it in the subnets that it has.
@@ -177,6 +174,9 @@ def accepted(raw: dict[str, Any]) -> dict[str, Any]:
     while problems := refusals(raw):
         rounds += 1
         assume(rounds <= _ROUNDS and all(_taken_out(raw, one.path) for one in problems))
+    for pool in _planned(raw).pools:
+        # Google has machine types before the catalog does: `check` only notes that one is new.
+        assume(pool.machine.zones is None or {*pool.zones} <= {*pool.machine.zones})
     return raw
 
 
