@@ -21,8 +21,8 @@ from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     label,
 )
 
-# It has failed once, in a whole run on a busy machine, and passed alone: the cause is not known yet.
-# What it shows is in the whole run of S1, too: tests/rehearsal/scenario/whole_run/test_eks_fleet.py.
+# It failed once in a whole run on a busy machine, and passed alone: the cause is not known yet.
+# The whole run of S1 shows MPS at each push: tests/rehearsal/scenario/whole_run/test_eks_fleet.py.
 pytestmark = pytest.mark.soak
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
