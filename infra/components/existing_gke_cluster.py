@@ -11,7 +11,6 @@ import pulumi_gcp as gcp
 from infra import values
 from infra.components.gke_control_plane import reached_at
 from infra.plan import GkeFleetPlan
-from infra.spec import ManagedPrometheus
 
 
 class UnfitCluster(pulumi.RunError):
@@ -41,9 +40,6 @@ def existing_gke_cluster(
         opts=pulumi.ResourceOptions(parent=parent),
     )
 
-    monitoring = plan.monitoring
-    managed_prometheus = monitoring is not None and isinstance(monitoring.asked, ManagedPrometheus)
-
     def judged(known: list[Any]) -> str:
         id_, version, autopilot, workload_pool, datapath, multi_networking, collectors = known
         wrong = values.unfit_gke_cluster(
@@ -55,7 +51,7 @@ def existing_gke_cluster(
             gpu_networks=plan.gpu_networks,
             dataplane_v2=datapath == "ADVANCED_DATAPATH",
             multi_networking=bool(multi_networking),
-            managed_prometheus=managed_prometheus,
+            managed_prometheus=plan.monitoring is not None and plan.monitoring.managed,
             collectors=collectors,
         )
         if wrong:

@@ -48,7 +48,7 @@ class Monitoring(pulumi.ComponentResource):
                 self.ready = self._kinds()
             case ManagedPrometheus():
                 self.ready = []
-        before = scraped if isinstance(fleet.monitoring.asked, ManagedPrometheus) else self.ready
+        before = scraped if fleet.monitoring.managed else self.ready
         for one in values.monitoring_objects(fleet):
             self._object(one, before)
         self.register_outputs({})

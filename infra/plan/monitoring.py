@@ -34,6 +34,11 @@ class MonitoringPlan:
                 return (url or "").rstrip("/")
 
     @property
+    def managed(self) -> bool:
+        """Whether GKE's own collectors send the metrics to Managed Service for Prometheus."""
+        return isinstance(self.asked, ManagedPrometheus)
+
+    @property
     def namespace(self) -> str | None:
         """Of Prometheus and of the objects for it; None: each in the namespace of its pods."""
         return None if isinstance(self.asked, ManagedPrometheus) else self.asked.namespace

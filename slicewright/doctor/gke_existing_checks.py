@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra import spec, values
+from infra import values
 from infra.plan import GkeFleetPlan
 from slicewright.doctor.findings import (
     Answer,
@@ -64,8 +64,7 @@ def existing_cluster(
         gpu_networks=fleet.gpu_networks,
         dataplane_v2=answer.dataplane_v2,
         multi_networking=answer.multi_networking,
-        managed_prometheus=fleet.monitoring is not None
-        and isinstance(fleet.monitoring.asked, spec.ManagedPrometheus),
+        managed_prometheus=fleet.monitoring is not None and fleet.monitoring.managed,
         collectors=answer.collectors,
     )
     reasons = [line.removeprefix("  - ") for line in said.splitlines()[1:]]
