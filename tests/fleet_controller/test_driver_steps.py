@@ -22,9 +22,9 @@ from fleet_controller.node_change import (
     started,
 )
 from fleet_controller.state import Node, Pool
+from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool
 
-OLD, NEW = "580.95.05", "590.48.01"
 POOL = replace(pool(), driver=NEW)
 WITHOUT_MIG = replace(pool(config=None), driver=NEW)
 HELD = node("new", taint_keys=(TAINT,))

@@ -6,7 +6,6 @@ is not.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import socket
 import subprocess
@@ -30,6 +29,7 @@ from rehearsal.host.toolchain.go_sdk import Sdk
 from tests.fleet_controller import git_over_http, objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 from tests.fleet_controller.test_api_server import Clock, running
+from tests.infra import go_module
 
 pytestmark = [pytest.mark.soak]
 _ROOT = Path(__file__).resolve().parents[2]
@@ -285,17 +285,8 @@ def _is_empty(admin: Any, collection: str) -> bool:
 
 def _define(api_server: Any, go: tuple[Sdk, dict[str, str]], name: str) -> None:
     """What the controller's own module defines."""
-    sdk, environment = go
-    found = subprocess.run(
-        [sdk.program, "mod", "download", "-json", f"github.com/fluxcd/{name}-controller"],
-        cwd=_MODULES / f"{name}_controller",
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    bases = Path(json.loads(found.stdout)["Dir"], "config", "crd", "bases")
-    for file in bases.glob("*.yaml"):
+    own, module = _MODULES / f"{name}_controller", f"github.com/fluxcd/{name}-controller"
+    for file in (go_module.directory(go, own, module) / "config" / "crd" / "bases").glob("*.yaml"):
         api_server.apply(_CRDS, yaml.safe_load(file.read_text()))
 
 

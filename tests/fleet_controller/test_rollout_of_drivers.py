@@ -15,18 +15,11 @@ from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.layout_change import Phase
 from fleet_controller.rollout import Rollout, decide_rollout, how_far, needs_pods
 from fleet_controller.state import Condition, Node
+from tests.fleet_controller.test_driver_steps import OLD_POD
+from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_rollout_decision import NOW, begun, node, pool
 
-OLD, NEW = "580.95.05", "590.48.01"
 POOL = replace(pool(config="old"), driver=NEW)
-DRIVER_POD = NodePod(
-    namespace="gpu-operator",
-    name="d",
-    uid="d",
-    gpus=False,
-    daemon_set=True,
-    driver=f"{OLD}-ubuntu22.04",
-)
 
 
 def found(driver: str, *, reason: str = "R", status: Any = "Unknown") -> Assessment:
@@ -71,7 +64,7 @@ def test_without_a_layout_or_a_driver_to_change_to_there_is_none_in_the_note() -
 
 def test_a_driver_that_is_silent_changes_where_its_pod_brings_another_one() -> None:
     nobody = found("", reason="DriverNotLoaded")
-    assert begun(decided((silent(), nobody), pods={"a": (DRIVER_POD,)})) == ["a"]
+    assert begun(decided((silent(), nobody), pods={"a": (OLD_POD,)})) == ["a"]
     assert begun(decided((silent(), nobody), pods={"a": ()})) == []
 
 

@@ -21,9 +21,9 @@ from fleet_controller.wanted import (
     outdated,
     shown,
 )
+from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool
 
-OLD, NEW = "580.95.05", "590.48.01"
 LAYOUT = pool()
 DRIVER = replace(pool(config=None), driver=NEW)
 BOTH = replace(pool(), driver=NEW)

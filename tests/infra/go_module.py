@@ -1,4 +1,4 @@
-"""Files that a Go module publishes, checked by its sum."""
+"""Files that a Go module publishes: checked by its sum, or by the go.sum of a module of ours."""
 
 from __future__ import annotations
 
@@ -29,3 +29,17 @@ def files(
     with zipfile.ZipFile(found["Zip"]) as archive:
         begins = f"{module}/{within}"
         return [archive.read(name) for name in archive.namelist() if name.startswith(begins)]
+
+
+def directory(go: tuple[Sdk, dict[str, str]], of: Path, module: str) -> Path:
+    """Where a module is that the go.mod in `of` requires; its go.sum is what it is checked by."""
+    sdk, environment = go
+    done = subprocess.run(
+        [str(sdk.program), "mod", "download", "-json", module],
+        cwd=of,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Path(json.loads(done.stdout)["Dir"])

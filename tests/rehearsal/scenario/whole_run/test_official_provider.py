@@ -7,9 +7,7 @@ run where a machine has it: its path is in SLICEWRIGHT_TEST_GPU_OPERATOR_CHART.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +27,7 @@ from rehearsal.plugins.charts.gpu_operator.values import DEFAULTS
 from rehearsal.scenario import official_plugins, proof
 from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
+from tests.infra import go_module
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.soak, pytest.mark.timeout(3600)]
 CHART_VARIABLE = "SLICEWRIGHT_TEST_GPU_OPERATOR_CHART"
@@ -77,17 +76,10 @@ def feature_discovery(
     one_tool: Callable[[str], Path], go: tuple[Sdk, dict[str, str]]
 ) -> FeatureDiscovery:
     """Its chart is in the Go module of its programs."""
-    sdk, environment = go
     assert isinstance(NFD.source, GoModule)
     assert NFD.source.changed is not None
-    asked = subprocess.run(
-        [sdk.program, "mod", "download", "-json", NFD.source.changed.path],
-        cwd=NFD.source.directory,
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
-    chart = Path(json.loads(asked.stdout)["Dir"], "deployment/helm/node-feature-discovery")
+    module = go_module.directory(go, NFD.source.directory, NFD.source.changed.path)
+    chart = module / "deployment/helm/node-feature-discovery"
     return FeatureDiscovery(
         programs={one.field: one_tool(one.field) for one in NFD.binaries},
         part=packaged.Part(
