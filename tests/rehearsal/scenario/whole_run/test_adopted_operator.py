@@ -19,7 +19,7 @@ from kubeapi.client import path_of
 from rehearsal.scenario import existing_cluster
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
-from rehearsal.scenario.existing_cluster import record
+from rehearsal.scenario.existing_cluster import operator_to_adopt, record
 from tests.rehearsal.scenario.whole_run.from_git import slicewright
 from tests.rehearsal.scenario.whole_run.waiting import until
 
@@ -183,9 +183,7 @@ def test_with_its_settings_of_before_the_cluster_is_as_it_was_object_by_object(
     """But for the pods of the operator itself, which are others since its settings changed, what
     belongs to them, and when feature discovery last looked.
     """
-    key = "clusterpolicies.nvidia.com/cluster-policy"
-    kept = client.get(POLICY)
-    client.replace(POLICY, {**kept, "spec": before[key]["spec"]})
+    operator_to_adopt.set_back(client, before)
 
     def others() -> list[str]:
         found = record.compare(before, record.read(client))
