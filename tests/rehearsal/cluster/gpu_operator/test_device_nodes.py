@@ -5,6 +5,7 @@ creation.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,12 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def node(cluster: Any) -> str:
+def node(cluster: Any) -> Iterator[str]:
     """With whole GPUs, advertised."""
     path = cluster.add_node("gpu-nodes", MACHINE)
     cluster.until(path, lambda n: _allocatable(n) == {"nvidia.com/gpu": "2"})
-    return path
+    yield path
+    cluster.client.delete(path)
 
 
 @pytest.fixture(scope="module")

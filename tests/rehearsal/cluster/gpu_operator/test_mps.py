@@ -21,10 +21,6 @@ from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     label,
 )
 
-# It failed once in a whole run on a busy machine, and passed alone: the cause is not known yet.
-# The whole run of S1 shows MPS at each push: tests/rehearsal/scenario/whole_run/test_eks_fleet.py.
-pytestmark = pytest.mark.soak
-
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DAEMON = "nvidia-device-plugin-mps-control-daemon"
 FOUR = """\

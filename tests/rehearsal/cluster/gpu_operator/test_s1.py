@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,11 +22,14 @@ POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
 @pytest.fixture(scope="module")
-def nodes(cluster: Any) -> dict[str, str]:
-    return {
+def nodes(cluster: Any) -> Iterator[dict[str, str]]:
+    made = {
         "good": cluster.add_node("gpu-0", MACHINE),
         "faulty": cluster.add_node("gpu-1", {**MACHINE, "fault": FAULT}),
     }
+    yield made
+    for path in made.values():
+        cluster.client.delete(path)
 
 
 def label(node: dict[str, Any] | None, name: str) -> str | None:
