@@ -20,6 +20,7 @@ from rehearsal.cluster.kubelet.containers import stand_ins
 from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
 from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
 from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
+from rehearsal.cluster.kubelet.nodes.joining import Joining
 from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode, devices_asked, is_simulated
 from rehearsal.cluster.kubelet.nodes.reboots import write_shims
@@ -91,8 +92,10 @@ class ClusterKubelet:
             port=str(address.port or 443),
             runtime=runtime,
             hosts=self._services.hosts,
-            is_forked=lambda pod: is_forked(pod, self._gpu_nodes(), starts),
+            is_forked=self._is_forked,
         )
+        self._starts = starts
+        self._joining = Joining()
         self._bus = SystemBus()
         self._nodes: dict[str, SimulatedNode] = {}
         self._faults: dict[str, LayoutFault] = {}
@@ -197,6 +200,7 @@ class ClusterKubelet:
         known = self._nodes.get(name)
         if known is not None and known.uid == uid:
             known.update(node)
+            self._joining.see(node)
             self._faults[name].look(node)
             if operands := self._operands.get(name):
                 operands.look()
@@ -204,6 +208,7 @@ class ClusterKubelet:
         if known is not None:
             self._drop_node(name)
         assert self._logs is not None
+        self._joining.begin(node)
         fresh = SimulatedNode(
             node,
             self._directory / "nodes" / name,
@@ -226,13 +231,15 @@ class ClusterKubelet:
 
     def _on_reboot(self, node: SimulatedNode, down_s: float) -> None:
         earlier = self._rebooting.get(node.name)
-        if earlier is None or node.up:  # one that is down hears nothing
+        # One that is down hears nothing, and one that is going down anyway has heard it.
+        if earlier is None or (node.up and not node.stopping_services):
             self._rebooting[node.name] = self._spawn(self._reboot(node, down_s, earlier))
 
     def _drop_node(self, name: str) -> None:
         node = self._nodes.pop(name, None)
         if node is None:
             return
+        self._joining.end(node.uid)
         self._faults.pop(name).stop()
         if operands := self._operands.pop(name, None):
             operands.stop()
@@ -275,6 +282,7 @@ class ClusterKubelet:
         """
         if earlier is not None:
             await earlier
+        await node.stop_services()
         runs = [run for run in self._pods.values() if run.node is node]
         # A pod that comes later starts after the boot, so it has nothing to restart.
         simulated = [uid for uid in self._simulated if self._placed.get(uid) is node]
@@ -358,6 +366,7 @@ class ClusterKubelet:
             self._addresses,
             self._launching,
             longest_back_off_s=self._longest_back_off_s,
+            after=self._joining.over if self._is_forked(pod) else None,
         )
         self._pods[uid] = run
         task = asyncio.create_task(run.run(), name=f"run {run.name}")
@@ -446,8 +455,9 @@ class ClusterKubelet:
     # -- the rest
     # ----------------------------------------------------------------------------------------------
 
-    def _gpu_nodes(self) -> int:
-        return sum(node.machine.gpu_model is not None for node in self._nodes.values())
+    def _is_forked(self, pod: JsonObject) -> bool:
+        gpu_nodes = sum(node.machine.gpu_model is not None for node in self._nodes.values())
+        return is_forked(pod, gpu_nodes, self._starts)
 
     def _find_log(self, namespace: str, name: str) -> PodLogs | None:
         """Called by the log server's threads; copying a dictionary's values needs no lock."""

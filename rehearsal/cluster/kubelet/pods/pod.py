@@ -58,9 +58,12 @@ class PodRun:
         launching: Launching,
         *,
         longest_back_off_s: float = LONGEST_S,
+        after: asyncio.Event | None = None,
     ) -> None:
+        """after: what its first start waits for, besides its node."""
         self.pod = pod
         self._longest_back_off_s = longest_back_off_s
+        self._after = after
         self.node = node
         self._api = api
         self._sources = sources
@@ -259,6 +262,8 @@ class PodRun:
         spec = self.pod["spec"]
         _refuse_unsupported(spec)
         await self.node.ready.wait()
+        if self._after is not None and self._first:
+            await self._after.wait()
         if self._pod_ip is None:
             earlier = (self.pod.get("status") or {}).get("podIP") if self._first else None
             self._pod_ip = self._addresses.take(earlier)
