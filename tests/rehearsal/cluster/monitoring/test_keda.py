@@ -30,7 +30,7 @@ from tests.rehearsal.cluster.monitoring.queued import (
 )
 
 pytestmark = pytest.mark.timeout(1800)
-# It has failed in one of two runs beside much other work.
+# It has failed in one of two runs, before `losing_servers`, and was not run often since.
 NOT_YET_SURE = pytest.mark.soak
 ANOTHER_ABSENCE = pytest.mark.long(
     "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
@@ -130,6 +130,32 @@ def condition(kind: str, status: str, reason: str | None = None) -> Any:
     return holds
 
 
+@contextmanager
+def losing_servers(
+    cluster: Any, prometheus: Prometheus, name: str, **autoscaling: Any
+) -> Iterator[None]:
+    """Replicas also come two decisions after a value only: their servers' series end one after
+    another, and the mean of those that are left may be higher, too.
+    """
+    slow = {"scale_up": {"stabilization": "30s"}, **autoscaling}
+    _scale(cluster, prometheus, planned(name, **slow), wait_s=30)
+    try:
+        yield
+    finally:
+        _scale(cluster, prometheus, planned(name, **autoscaling), wait_s=0)
+
+
+def _scale(cluster: Any, prometheus: Prometheus, fleet: plan.FleetPlan, *, wait_s: int) -> None:
+    (workload,) = fleet.deployments
+    apply(cluster, values.scaled_object(workload, prometheus.url))
+
+    def holds(found: dict[str, Any] | None) -> bool:
+        behavior = ((found or {}).get("spec") or {}).get("behavior") or {}
+        return bool(behavior["scaleUp"]["stabilizationWindowSeconds"] == wait_s)
+
+    cluster.until(f"{AUTOSCALERS}/keda-hpa-{workload.name}", holds, _LONG_S)
+
+
 def falls_back(cluster: Any, name: str) -> None:
     """Waits until KEDA has put its fallback in the place of a value."""
     cluster.until(f"{SCALED}/{name}", condition("Fallback", "True"), _LONG_S)
@@ -187,17 +213,18 @@ def test_where_prometheus_has_lost_the_servers_the_replicas_stay(
     cluster: Any, monitor: dict[str, Any], prometheus: Prometheus
 ) -> None:
     four(cluster)
-    cluster.client.delete(monitor_path(monitor))
-    try:
-        with unchanged(cluster, NAME):
-            falls_back(cluster, NAME)
-            # Prometheus answers, and has no value for what KEDA asks.
-            (workload,) = planned(NAME).deployments
-            assert prometheus.query(values.scaling_query(workload)) == {}
-            assert prometheus.query("vector(1)") == {"": 1}
-            asked_for(cluster, NAME, "50")
-    finally:
-        apply(cluster, monitor)
+    with losing_servers(cluster, prometheus, NAME):
+        cluster.client.delete(monitor_path(monitor))
+        try:
+            with unchanged(cluster, NAME):
+                falls_back(cluster, NAME)
+                # Prometheus answers, and has no value for what KEDA asks.
+                (workload,) = planned(NAME).deployments
+                assert prometheus.query(values.scaling_query(workload)) == {}
+                assert prometheus.query("vector(1)") == {"": 1}
+                asked_for(cluster, NAME, "50")
+        finally:
+            apply(cluster, monitor)
     waits(cluster, NAME, 0)
     cluster.until(f"{APPS}/{NAME}", replicas(1), _LONG_S)
 
@@ -279,12 +306,13 @@ def test_replicas_that_may_sleep_stay_while_prometheus_has_lost_the_servers_only
     waits(cluster, SLEEPER, 190)
     cluster.until(f"{APPS}/{SLEEPER}", replicas(4), _LONG_S)
     (lost,) = (one for one in monitors(planned(SLEEPER)) if SLEEPER in one["metadata"]["name"])
-    cluster.client.delete(monitor_path(lost))
-    try:
-        with unchanged(cluster, SLEEPER):
-            falls_back(cluster, SLEEPER)
-            asked_for(cluster, SLEEPER, "50")
-    finally:
-        apply(cluster, dict(lost))
+    with losing_servers(cluster, prometheus, SLEEPER, **WAKES):
+        cluster.client.delete(monitor_path(lost))
+        try:
+            with unchanged(cluster, SLEEPER):
+                falls_back(cluster, SLEEPER)
+                asked_for(cluster, SLEEPER, "50")
+        finally:
+            apply(cluster, dict(lost))
     waits(cluster, SLEEPER, 0)
     cluster.until(f"{APPS}/{SLEEPER}", replicas(1), _LONG_S)
