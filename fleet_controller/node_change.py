@@ -53,6 +53,12 @@ it 21 minutes. Source: NVIDIA/gpu-operator, assets/state-driver (startupProbe).
 NOT_UPGRADED = "DriverUpgradeFailed"
 LASTING_S = 60.0
 """How long a finding that does not pass must last before the change has failed."""
+FAILED_S = 90.0
+"""How long mig-manager must say `failed` before the change has failed. A mig-manager that is
+restarted between its label `rebooting` and the reboot calls that a failure, and takes it back after
+the reboot. The node is not Ready 50 s after its kubelet has ended. Source: NVIDIA/mig-parted,
+pkg/mig/reconfigure; kube-controller-manager, --node-monitor-grace-period.
+"""
 DRAIN_POLL_S = 3.0
 """Between two looks at the pods of a node that is drained."""
 
@@ -355,12 +361,8 @@ def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: floa
         "The node stays cordoned. Repair it, or delete its instance in the cloud; or `slicewright "
         f"rollout undo {pool.name}`"
     )
-    if node.mig_state == "failed":
-        message = (
-            f"mig-manager could not apply layout {change.target} (nvidia.com/mig.config.state is "
-            f"failed); see the log of the mig-manager pod on the node. {way_out}"
-        )
-        return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+    if node.mig_state == "failed" and node.ready:
+        return _mig_manager_failed(node, change, base, now, limit, way_out)
     lasts = _since(node, base)
     if now >= limit or (lasts is not None and now >= lasts + LASTING_S):
         message = (
@@ -372,13 +374,35 @@ def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: floa
     return Turn(said=replace(base, planned=base.settles), again=again)
 
 
+def _mig_manager_failed(
+    node: Node, change: Change, base: Assessment, now: float, limit: float, way_out: str
+) -> Turn:
+    could_not = (
+        f"mig-manager could not apply layout {change.target} (nvidia.com/mig.config.state is "
+        "failed)"
+    )
+    said = _planned(base, "RebootMayFollow", f"{could_not}, perhaps just before a reboot")
+    since = _said_since(node, said)
+    end = min(limit, (now if since is None else since) + FAILED_S)
+    if now < end:
+        return Turn(said=said, again=(end,))
+    message = f"{could_not}; see the log of the mig-manager pod on the node. {way_out}"
+    return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+
+
 def _since(node: Node, base: Assessment) -> float | None:
     """Since when the agent has found what does not pass; None where it may still pass."""
-    known = node.condition
-    if base.status != "False" or base.settles or known is None:
+    if base.status != "False" or base.settles:
         return None
-    same = (known.status, known.reason) == (base.status, base.reason)
-    return known.written if same else None
+    return _said_since(node, base)
+
+
+def _said_since(node: Node, said: Assessment) -> float | None:
+    """Since when the node's condition has this status and reason; None where it has others."""
+    known = node.condition
+    if known is None or (known.status, known.reason) != (said.status, said.reason):
+        return None
+    return known.written
 
 
 def _failed(

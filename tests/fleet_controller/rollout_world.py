@@ -279,6 +279,13 @@ class World:
             assert wanted == self.cut[name] or not in_use, "GPUs are cut under a running pod"
             self.change(name, labels={**labels, STATE: "pending"})
 
+    def mig_manager_restarts_before_the_reboot(self, name: str) -> None:
+        """It has asked for the reboot: the new one takes the mode as it is for a failure."""
+        self._mig_manager_forgets(name)
+        labels = self.nodes[name].labels
+        assert labels[STATE] == "rebooting"
+        self.change(name, labels={**labels, STATE: "failed"})
+
     def _mig_manager_forgets(self, name: str) -> None:
         self.taken.pop(name, None)
         self.behind.discard(name)

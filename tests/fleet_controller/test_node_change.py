@@ -329,9 +329,37 @@ class TestApplied:
         assert f": {'x' * 399}y. " in failed.change.message
         assert turn.said is long
 
-    def test_so_it_does_where_mig_manager_has_failed(self) -> None:
-        turn = step(node("new", state="failed"), pool(), change("Applying"))
+    FAILED = Assessment(status="Unknown", reason="RebootMayFollow", message="")
+
+    def mig_manager_failed(self, condition: Condition | None, **facts: Any) -> Turn:
+        of = node("new", state="failed", condition=condition, **facts)
+        return step(of, pool(), change("Applying", since=NOW - 100))
+
+    def test_mig_manager_may_say_failed_for_90_seconds_as_a_reboot_may_follow(self) -> None:
+        first = self.mig_manager_failed(self.found(WRONG, NOW - 95))
+        assert (first.actions, first.again) == ((), (NOW + 90,))
+        assert first.said is not None
+        assert (first.said.status, first.said.reason) == ("Unknown", "RebootMayFollow")
+        assert first.said.planned, "the pool waits for it"
+        later = self.mig_manager_failed(self.found(self.FAILED, NOW - 89.5))
+        assert (later.actions, later.again) == ((), (NOW + 0.5,))
+
+    def test_then_the_change_has_failed(self) -> None:
+        turn = self.mig_manager_failed(self.found(self.FAILED, NOW - 90))
         (failed,) = turn.actions
         assert isinstance(failed, NoteChange)
-        assert failed.change.reason == "ChangeFailed"
+        assert (failed.change.phase, failed.change.reason) == ("Failed", "ChangeFailed")
+        assert "mig-manager could not apply layout new" in failed.change.message
         assert turn.said is WRONG
+
+    def test_so_it_has_with_the_half_hour_in_any_case(self) -> None:
+        of = node("new", state="failed", condition=self.found(WRONG, NOW - 5))
+        turn = step(of, pool(), change("Applying", since=NOW - 1799))
+        assert (turn.actions, turn.again) == ((), (NOW + 1,))
+        assert step(of, pool(), change("Applying", since=NOW - 1800)).actions
+
+    def test_while_the_node_is_down_only_the_half_hour_counts(self) -> None:
+        away = Assessment(status="Unknown", reason="NodeNotReady", message="m", settles=True)
+        of = node("new", state="failed", ready=False, condition=self.found(self.FAILED, NOW - 900))
+        turn = step(of, pool(), change("Applying", since=NOW - 1000), away)
+        assert (turn.actions, turn.again) == ((), (NOW + 800,))

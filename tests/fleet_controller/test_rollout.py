@@ -21,7 +21,7 @@ from fleet_controller.change_actions import (
 from fleet_controller.decide import Decision
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.layout_change import Change, change_of
-from fleet_controller.node_change import APPLY_LIMIT_S, LASTING_S
+from fleet_controller.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.state import Pool
 from tests.fleet_controller.rollout_world import START, World
@@ -306,6 +306,9 @@ class TestFailures:
         of = self.applying(max_unavailable=2)
         of.broken.add("n0")
         cut_and_report(of, "n0")
+        assert steps(of.passes()) == []
+        of.now += FAILED_S
+        of.agent_reports("n0")
         assert steps(of.passes()) == [("NoteChange", "n0")]
         for _ in range(3):
             of.now += 100
@@ -316,6 +319,23 @@ class TestFailures:
         (degraded,) = (c for c in of.pool.status["conditions"] if c["type"] == "Degraded")
         assert degraded["status"] == "True"
         assert "n0 ChangeFailed: mig-manager could not apply layout new" in degraded["message"]
+
+    def test_a_mig_manager_that_starts_between_its_label_and_the_reboot_stops_nothing(self) -> None:
+        of = self.applying()
+        of.change("n0", labels={**of.nodes["n0"].labels, STATE: "rebooting"})
+        of.passes()
+        of.mig_manager_restarts_before_the_reboot("n0")
+        of.agent_reports("n0")
+        for _ in range(2):
+            assert steps(of.passes()) == []
+            of.now += FAILED_S - 1
+        of.now -= FAILED_S - 1
+        assert reason(of) == "RebootMayFollow"
+        assert condition(of, "Degraded")[0] == "False"
+        of.reboot("n0")
+        assert steps(of.passes()) == []
+        cut_and_report(of, "n0")
+        assert steps(of.passes())[0] == ("FinishChange", "n0")
 
     def test_a_layout_that_verifiably_is_another_has_failed_after_a_minute(self) -> None:
         of = self.applying()
@@ -356,6 +376,8 @@ class TestFailures:
             of.passes()
         of.broken.add("n0")
         cut_and_report(of, "n0", "n1")
+        of.passes()
+        of.now += FAILED_S
         for _ in range(3):
             of.passes()
         assert change(of).phase == "Failed"

@@ -175,6 +175,7 @@ class Hold(Strict):
     pods: tuple[str, ...] = ()
     driver: bool = False
     toolkit: bool = False
+    reboot: bool = False
     partitioning_from: _Index | None = None
 
 

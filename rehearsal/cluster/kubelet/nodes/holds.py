@@ -32,6 +32,8 @@ class Holds:
     """containerd is not configured for NVIDIA's runtime: before NVIDIA's toolkit has done so, or
     while it restarts.
     """
+    reboot: bool = False
+    """A reboot does not begin, as while the host stops its services."""
     partitioning_from: int | None = None
     """Index of the first GPU on which the driver does not finish making a GPU instance."""
 
@@ -63,6 +65,7 @@ def holds_of(node: JsonObject) -> Holds:
                 pods=tuple(fault.get("pods") or ()),
                 driver=bool(fault.get("driver")),
                 toolkit=bool(fault.get("toolkit")),
+                reboot=bool(fault.get("reboot")),
                 partitioning_from=None if first is None else int(first),
             )
     except (ValueError, TypeError, KeyError):

@@ -109,6 +109,7 @@ class SimulatedNode:
         """What the operating system itself makes of the GPUs; None: nothing."""
         self.fault: WrongLayout | None = wrong_layout_of(node)
         self.held = holds_of(node)
+        self.stopping_services = False
         self._services = host_services.host_services_of(node)
         self.ready = asyncio.Event()
         self._posting = asyncio.Event()
@@ -239,6 +240,15 @@ class SimulatedNode:
         self._posting.set()
         self._dirty.set()
         await asyncio.gather(self._report(), self._keep_software())
+
+    async def stop_services(self) -> None:
+        """The host's, before a reboot: its pods still run, until it is done with that."""
+        self.stopping_services = True
+        try:
+            while self.held.reboot:
+                await asyncio.sleep(_RETRY_S[0])
+        finally:
+            self.stopping_services = False
 
     async def reboot(self, ended: Awaitable[object], down_s: float) -> None:
         """ended: awaits the end of the node's processes. None starts until this returns.

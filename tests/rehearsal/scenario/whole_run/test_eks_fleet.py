@@ -25,8 +25,9 @@ from infra import plan
 from kubeapi import Client
 from node_agent.desired import digest
 from rehearsal.clouds.core import call_log
+from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.silicon import state
-from rehearsal.scenario import proof, walkthrough
+from rehearsal.scenario import faults, proof, walkthrough
 from rehearsal.scenario.engine_runs import Engine, Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
@@ -632,6 +633,11 @@ def _bring_up(engine: Engine, strategy: str, **pools: Mapping[str, Any]) -> None
     assert up.code == 0, up.output
 
 
+def _mig_state(client: Client) -> str | None:
+    labels: dict[str, str] = _node(client)["metadata"]["labels"]
+    return labels.get("nvidia.com/mig.config.state")
+
+
 def _layout(client: Client) -> str:
     """Its name, once mig-manager has succeeded with it."""
     labels = _node(client)["metadata"]["labels"]
@@ -687,7 +693,22 @@ def test_then_one_by_gpu_index_and_from_that_to_another(client: Client, engine: 
 
 
 def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engine) -> None:
-    _bring_up(engine, "mixed", demo={"partition": "none"})
+    """Though mig-manager is restarted between its label `rebooting` and the reboot, which the new
+    one calls `failed`.
+    """
+    node = _node(client)["metadata"]["name"]
+    faults.hold(client, node, Holds(reboot=True))
+    with ThreadPoolExecutor() as pool:
+        up = pool.submit(_bring_up, engine, "mixed", demo={"partition": "none"})
+        try:
+            until(lambda: _mig_state(client) == "rebooting", "mig-manager asks for the reboot")
+            mig_managers = {"labelSelector": "app=nvidia-mig-manager"}
+            client.delete("/api/v1/namespaces/gpu-operator/pods", **mig_managers)
+            until(lambda: _mig_state(client) == "failed", "the new one calls that a failure")
+            until(lambda: _verdict(client) == "RebootMayFollow", "the controller waits")
+        finally:
+            faults.hold(client, node, None)
+        up.result()
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
     assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
     path = inside.pod_of(client, S1, "whole", wants="nvidia.com/gpu")  # S1-22
