@@ -25,6 +25,7 @@ Occasion = Literal[
     "autoscaled",
     "autoscaler",
     "by-dns",
+    "cluster-tags",
     "existing-cluster",
     "existing-subnets",
     "gpu-networks",
@@ -39,12 +40,12 @@ Occasion = Literal[
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those that install an autoscaler; those whose EKS cluster exists, or is in
-subnets that do; those that make Cloud NAT or NAT gateways, or networks for the GPUs of GKE's nodes;
-those that make their cluster, and those that make a network; those whose cluster has a KMS key for
-its secrets; those with tags on a node group, with a launch template, and with a placement group;
-those with access entries, and with policies in them; those with add-ons that have IAM roles, and
-with associations of other pods with theirs.
+its DNS name; those with `cluster.tags`; those that install an autoscaler; those whose EKS cluster
+exists, or is in subnets that do; those that make Cloud NAT or NAT gateways, or networks for the
+GPUs of GKE's nodes; those that make their cluster, and those that make a network; those whose
+cluster has a KMS key for its secrets; those with tags on a node group, with a launch template, and
+with a placement group; those with access entries, and with policies in them; those with add-ons
+that have IAM roles, and with associations of other pods with theirs.
 """
 
 

@@ -57,7 +57,7 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         self._region = catalog.aws_region(plan.cluster.region)
-        self._roles = Roles(self._region.partition, parent=self)
+        self._roles = Roles(self._region.partition, plan.cluster.tags, parent=self)
         if plan.cluster.existing:
             there = existing_eks_cluster.find(plan.cluster, provider)
             network, plan = there.network, _of_version(plan, there.version)
@@ -69,8 +69,8 @@ class EksCluster(pulumi.ComponentResource):
             network = network_of(name, plan.cluster, parent=self, provider=provider)
             self.cluster = self._made(name, plan.cluster, network)
             addons = addons_before_nodes(name, plan.cluster, cluster=self.cluster, parent=self)
-        self.access = access_entries(name, plan.cluster.access, cluster=self.cluster, parent=self)
-        pod_identities(name, plan.cluster.pod_identities, cluster=self.cluster, parent=self)
+        self.access = access_entries(name, plan.cluster, cluster=self.cluster, parent=self)
+        pod_identities(name, plan.cluster, cluster=self.cluster, parent=self)
         node_role, node_rights = self._roles.of_service(
             f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
@@ -155,6 +155,7 @@ class EksCluster(pulumi.ComponentResource):
                 authentication_mode="API_AND_CONFIG_MAP",
                 bootstrap_cluster_creator_admin_permissions=cluster.creator_admin,
             ),
+            tags=dict(cluster.tags) or None,
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=cluster_rights,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import AccessEntryPlan, AccessPolicyPlan
+from infra.plan import AccessPolicyPlan, EksClusterPlan
 
 
 def access_entries(
     name: str,
-    entries: Sequence[AccessEntryPlan],
+    plan: EksClusterPlan,
     *,
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
@@ -21,7 +19,7 @@ def access_entries(
     entry of another owner is neither changed nor, later, deleted.
     """
     found: list[pulumi.Resource] = []
-    for entry in entries:
+    for entry in plan.access:
         made = aws.eks.AccessEntry(
             f"{name}-{entry.name}",
             cluster_name=cluster.name,
@@ -29,6 +27,7 @@ def access_entries(
             type="STANDARD",
             # Stated even where there are none: the provider keeps what is not stated.
             kubernetes_groups=list(entry.groups),
+            tags=dict(plan.tags) or None,
             # EKS has one entry for each principal.
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
         )

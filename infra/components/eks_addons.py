@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_aws as aws
@@ -22,7 +22,7 @@ def addons_before_nodes(
     name: str, plan: EksClusterPlan, *, cluster: aws.eks.Cluster, parent: pulumi.Resource
 ) -> list[pulumi.Resource]:
     planned = {addon.name: addon for addon in plan.addons}
-    return [_addon(name, planned[addon], cluster, parent, []) for addon in _BEFORE_NODES]
+    return [_addon(name, planned[addon], plan.tags, cluster, parent, []) for addon in _BEFORE_NODES]
 
 
 def other_addons(
@@ -48,13 +48,14 @@ def other_addons(
             association = aws.eks.AddonPodIdentityAssociationArgs(
                 role_arn=role.arn, service_account=addon.identity.service_account
             )
-        made[addon.name] = _addon(name, addon, cluster, parent, after, association)
+        made[addon.name] = _addon(name, addon, plan.tags, cluster, parent, after, association)
     return [*made.values()]
 
 
 def _addon(
     name: str,
     addon: EksAddonPlan,
+    tags: Mapping[str, str],
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
     after: Sequence[pulumi.Resource],
@@ -70,5 +71,6 @@ def _addon(
         # A new cluster has unmanaged copies of some of them already.
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
+        tags=dict(tags) or None,
         opts=pulumi.ResourceOptions(parent=parent, depends_on=list(after)),
     )

@@ -41,7 +41,10 @@ def autoscaler_identity(
     account = values.KARPENTER_NAME if by_karpenter else values.AUTOSCALER_NAME
     child = pulumi.ResourceOptions(parent=parent)
     role = aws.iam.Role(
-        f"{name}-autoscaler", assume_role_policy=json.dumps(values.autoscaler_trust()), opts=child
+        f"{name}-autoscaler",
+        assume_role_policy=json.dumps(values.autoscaler_trust()),
+        tags=dict(plan.tags) or None,
+        opts=child,
     )
     rights = aws.iam.RolePolicy(
         f"{name}-autoscaler-rights",
@@ -56,6 +59,7 @@ def autoscaler_identity(
         namespace=values.AUTOSCALER_NAMESPACE,
         service_account=account,
         role_arn=role.arn,
+        tags=dict(plan.tags) or None,
         opts=child,
     )
     return [rights, identity]

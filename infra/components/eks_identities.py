@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pulumi
 import pulumi_aws as aws
 
-from infra.spec import PodIdentity
+from infra.plan import EksClusterPlan
 
 
 def pod_identities(
     name: str,
-    identities: Sequence[PodIdentity],
+    plan: EksClusterPlan,
     *,
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
 ) -> None:
     """EKS asks for neither the namespace nor the account to be there."""
-    for one in identities:
+    for one in plan.pod_identities:
         aws.eks.PodIdentityAssociation(
             # A namespace has no dots.
             f"{name}-pods-{one.namespace}.{one.service_account}",
@@ -26,6 +24,7 @@ def pod_identities(
             namespace=one.namespace,
             service_account=one.service_account,
             role_arn=one.role,
+            tags=dict(plan.tags) or None,
             # EKS has one association for each service account.
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
         )

@@ -37,11 +37,12 @@ class Network:
     """Of subnets that exist; None: the stack's own."""
 
 
-def stack_tag() -> Mapping[str, str]:
-    """On what EC2 gives an id of its own: whose it is, where a creation was cut off before Pulumi
-    learnt the id (`slicewright recover`).
+def ec2_tags(cluster: EksClusterPlan, name: str) -> Mapping[str, str]:
+    """Of what EC2 gives an id of its own: the stack file's, its name, and whose it is, where a
+    creation was cut off before Pulumi learnt the id (`slicewright recover`).
     """
-    return {STACK_TAG: f"{pulumi.get_project()}/{pulumi.get_stack()}"}
+    stack = f"{pulumi.get_project()}/{pulumi.get_stack()}"
+    return {**cluster.tags, "Name": name, STACK_TAG: stack}
 
 
 def network_of(
@@ -92,7 +93,7 @@ class _Made:
         self._cluster = cluster
         self._zones = (*cluster.zones, *cluster.pool_zones)
         self._child = pulumi.ResourceOptions(parent=parent)
-        self._tags = {"Name": cluster.name, **stack_tag()}
+        self._tags = ec2_tags(cluster, cluster.name)
         self._vpc = aws.ec2.Vpc(
             f"{name}-network",
             cidr_block=_VPC_RANGE,
@@ -152,7 +153,7 @@ class _Made:
                 aws.ec2.RouteTableRouteArgs(
                     cidr_block=_INTERNET, nat_gateway_id=nats.get(zone, first).id
                 ),
-                {"Name": f"{self._cluster.name}-{zone}-private", **stack_tag()},
+                ec2_tags(self._cluster, f"{self._cluster.name}-{zone}-private"),
             )
             associated.append(self._associate(zone, "-private", private[zone], table))
         return private, associated
@@ -160,7 +161,7 @@ class _Made:
     def _nat(
         self, zone: str, subnet: aws.ec2.Subnet, after: Sequence[pulumi.Resource]
     ) -> aws.ec2.NatGateway:
-        tags = {"Name": f"{self._cluster.name}-{zone}", **stack_tag()}
+        tags = ec2_tags(self._cluster, f"{self._cluster.name}-{zone}")
         # Neither works without the way to the internet, nor can that go before them. Source: VPC
         # user guide, NAT gateways; EC2 API, DetachInternetGateway.
         options = pulumi.ResourceOptions.merge(
@@ -194,9 +195,8 @@ class _Made:
             cidr_block=block,
             map_public_ip_on_launch=not kind,
             tags={
-                "Name": f"{self._cluster.name}-{zone}{kind}",
+                **ec2_tags(self._cluster, f"{self._cluster.name}-{zone}{kind}"),
                 f"kubernetes.io/role/{balancers}": "1",
-                **stack_tag(),
             },
             opts=self._child,
         )

@@ -9,8 +9,15 @@ import pulumi_aws as aws
 
 from infra.components import node_counts
 from infra.components.eks_launch_template import launch_template
-from infra.components.eks_network import stack_tag
-from infra.plan import SYSTEM_LABELS, EksFleetPlan, EksPoolPlan, NodeCount
+from infra.components.eks_network import ec2_tags
+from infra.plan import (
+    SYSTEM_LABELS,
+    EksFleetPlan,
+    EksPoolPlan,
+    EksTemplate,
+    NodeCount,
+    SystemPoolPlan,
+)
 from infra.spec import EksRepair
 
 
@@ -41,7 +48,8 @@ class NodeGroups:
         self._subnets = subnet_ids
         self._before = before
         self._parent = parent
-        self._tags = {"Name": plan.cluster.name, **stack_tag()}
+        self._tags = ec2_tags(plan.cluster, plan.cluster.name)
+        self._of_groups = plan.cluster.tags
         self._live = node_counts.live(
             plan.cluster.name,
             {
@@ -67,6 +75,8 @@ class NodeGroups:
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
+            launch_template=self._template(plan.system, plan.system.template),
+            tags=dict(self._of_groups) or None,
             opts=options,
         )
 
@@ -101,22 +111,24 @@ class NodeGroups:
                 update_strategy=pool.update.strategy.upper(),
             ),
             node_repair_config=_repair(pool.repair),
-            launch_template=self._template(pool),
-            tags=dict(pool.tags) or None,
+            launch_template=self._template(pool, pool.template),
+            tags={**self._of_groups, **pool.tags} or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
         )
 
-    def _template(self, pool: EksPoolPlan) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
-        if pool.template is None:
+    def _template(
+        self, pool: EksPoolPlan | SystemPoolPlan, template: EksTemplate | None
+    ) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
+        if template is None:
             return None
         made = launch_template(
             f"{self._name}-{pool.name}",
-            pool.template,
+            template,
             machine_type=pool.machine.name,
             security_group=self._cluster.vpc_config.cluster_security_group_id,
-            placement_group=self._placement_group(pool),
+            placement_group=self._placement_group(pool.name, template),
             tags=self._tags,
             opts=pulumi.ResourceOptions(parent=self._parent),
         )
@@ -124,13 +136,13 @@ class NodeGroups:
             id=made.id, version=made.latest_version.apply(str)
         )
 
-    def _placement_group(self, pool: EksPoolPlan) -> pulumi.Output[str] | None:
-        """The name of the pool's own."""
-        if pool.template is None or pool.template.placement is None:
+    def _placement_group(self, pool: str, template: EksTemplate) -> pulumi.Output[str] | None:
+        """The name of the pool's own. pool: its name."""
+        if template.placement is None:
             return None
         made = aws.ec2.PlacementGroup(
-            f"{self._name}-{pool.name}",
-            strategy=pool.template.placement,
+            f"{self._name}-{pool}",
+            strategy=template.placement,
             tags=dict(self._tags),
             opts=pulumi.ResourceOptions(parent=self._parent),
         )

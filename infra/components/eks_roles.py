@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_aws as aws
@@ -15,8 +15,9 @@ _PODS = "pods.eks.amazonaws.com"
 class Roles:
     """Children of `parent`; each comes with the attachments that give it its rights."""
 
-    def __init__(self, partition: str, *, parent: pulumi.Resource) -> None:
+    def __init__(self, partition: str, tags: Mapping[str, str], *, parent: pulumi.Resource) -> None:
         self._partition = partition
+        self._tags = tags
         self._parent = parent
 
     def of_service(
@@ -42,7 +43,9 @@ class Roles:
             ],
         }
         opts = pulumi.ResourceOptions(parent=self._parent)
-        role = aws.iam.Role(name, assume_role_policy=json.dumps(trust), opts=opts)
+        role = aws.iam.Role(
+            name, assume_role_policy=json.dumps(trust), tags=dict(self._tags) or None, opts=opts
+        )
         rights: list[pulumi.Resource] = [
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy}",

@@ -136,6 +136,7 @@ def _new_cluster(
             if cluster.secrets_key is not None
             else None
         ),
+        resource_labels=dict(cluster.resource_labels) or None,
         release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
         min_master_version=cluster.version,
         workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(

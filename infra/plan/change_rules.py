@@ -455,6 +455,13 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
         {"cluster.secrets_key": "database_encryption"},
     ),
     *_rules(
+        ChangeEffect.IN_PLACE,
+        "nodes and pods stay; GKE gives the labels to nodes and disks that are there within an "
+        "hour",
+        "google-beta: SetLabels; hashicorp/terraform-provider-google #1758",
+        {"cluster.resource_labels": "resource_labels"},
+    ),
+    *_rules(
         ChangeEffect.ROLL,
         _ONE_BY_ONE,
         "google-beta: updated in place, GKE recreates the nodes",
@@ -554,6 +561,12 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        f"{_LIVE}; instances and disks have those of `instance_tags`",
+        "aws: TagResource, CreateTags, TagRole",
+        {"cluster.tags": "tags of every resource"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "it says what a new cluster gets, and this one stays as it is: `aws eks "
         "create-access-entry` and `delete-access-entry` change its creator's entry",
         "EKS API, CreateAccessConfigRequest; the provider would replace the cluster, so the "
@@ -586,7 +599,17 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
         ChangeEffect.REPLACE,
         "its nodes are deleted, then new ones are created; controller and add-ons wait for them",
         "aws: ForceNew",
-        {"system.machine.name": _SYSTEM, "system.zones": _SYSTEM},
+        {
+            "system.machine.name": _SYSTEM,
+            "system.zones": _SYSTEM,
+            "system.templated": "launch_template.id of the system pool",
+        },
+    ),
+    *_rules(
+        ChangeEffect.ROLL,
+        _ONE_BY_ONE,
+        "aws: a new version of the launch template, UpdateNodegroupVersion",
+        {"system.template.tags": "tag_specifications of the system pool"},
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

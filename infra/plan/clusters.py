@@ -17,7 +17,7 @@ _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"
 _NOT_OF_EXISTING = (
     *("version", "release_channel", "network", "private_nodes", "control_plane", "maintenance"),
     *("monitoring", "logging", "endpoint", "logs", "addons", "autoscaler", "kms_key"),
-    "secrets_key",
+    *("secrets_key", "resource_labels"),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from infra import spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin, with_one_config
@@ -12,6 +14,8 @@ from infra.plan.eks_autoscaler import autoscaler_of
 from infra.plan.eks_cluster import check_endpoint, check_secrets_key
 from infra.plan.eks_identities import identities_of
 from infra.plan.eks_pools import check_one_kubernetes, eks_pool
+from infra.plan.eks_tags import instance_tags_of, tags_of
+from infra.plan.eks_templates import check_instance_tags, system_template
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fleet import EksClusterPlan, EksFleetPlan
 from infra.plan.monitoring_checks import monitoring_of, readers
@@ -49,6 +53,9 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     yield from check_one_kubernetes(fleet)
     yield from check_endpoint(fleet.cluster.endpoint)
     yield from check_secrets_key(fleet.cluster.secrets_key, known)
+    tags = yield from tags_of(fleet.cluster)
+    of_instances = yield from instance_tags_of(fleet.cluster)
+    yield from check_instance_tags(of_instances, ("cluster", "instance_tags"))
     addons = yield from addons_of(fleet.cluster)
     autoscaler = yield from autoscaler_of(fleet)
     access = yield from access_of(fleet.cluster, known)
@@ -89,10 +96,11 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             autoscaler=autoscaler,
             pod_identities=identities,
             access=access,
+            tags=tags,
             creator_admin=fleet.cluster.access.creator_admin,
             existing=fleet.cluster.existing,
         ),
-        system=system,
+        system=dataclasses.replace(system, template=system_template(of_instances)),
         pools=built,
         operator=resolved(fleet.gpu_operator, "eks")
         if any(not pool.bottlerocket for pool in built)

@@ -14,6 +14,7 @@ from infra.plan.drivers import image_driver
 from infra.plan.eks_efa import interfaces_of
 from infra.plan.eks_machine_types import other_machines
 from infra.plan.eks_placement import check_placement
+from infra.plan.eks_tags import check_group
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
@@ -24,7 +25,6 @@ from infra.plan.machines import machine_of
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_aws_zones, check_offered_there
 
-_MOST_TAGS = 50
 _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 
 
@@ -49,7 +49,9 @@ def eks_pool(
     if asked is not None:
         yield from check_karpenter_pool(pool, path, asked)
     template = yield from template_of(
-        pool, path, region, interfaces, always=asked is not None or with_bottlerocket(pool)
+        *(pool, path, region, interfaces),
+        of_cluster=fleet.cluster.instance_tags,
+        always=asked is not None or with_bottlerocket(pool),
     )
     update = yield from update_of(pool, path)
     repair = yield from repair_of(pool, path)
@@ -99,13 +101,10 @@ def eks_pool(
         settings = settings_of(pool, common.gpu, common.sharing)
         template = replace(template, bottlerocket=settings)
     scaled = common.nodes.autoscaled and karpenter is None
-    tags = {**pool.tags, **(_node_template(common.resources) if scaled else {})}
-    if len(tags) > _MOST_TAGS:
-        yield refuse(
-            (*path, "tags"),
-            f"{len(tags)} tags are too many: AWS allows {_MOST_TAGS} on a node group",
-            "remove some",
-            "EKS API",
+    offered = _node_template(common.resources) if scaled else {}
+    if karpenter is None:
+        yield from check_group(
+            path, own=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
         )
     return EksPoolPlan(
         **common.parts(),
@@ -120,7 +119,7 @@ def eks_pool(
         template=template,
         update=update,
         repair=repair,
-        tags=tags,
+        tags={**pool.tags, **offered},
         karpenter=karpenter,
     )
 

@@ -13,11 +13,14 @@ from typing import Literal
 from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.eks_efa import Interface
+from infra.plan.eks_tags import MOST_TAGS
 from infra.plan.findings import Checked, refuse
 from infra.plan.regions import check_key_region
 
+_SYSTEM_DISK_GB = 20
+"""As EKS gives a node group without a launch template. Source: EKS API, CreateNodegroup, diskSize.
+"""
 _GUIDE = "EKS user guide, customize managed nodes with launch templates"
-_MOST_TAGS = 50
 _OWN_TAGS = 5
 """eks:cluster-name, eks:nodegroup-name, kubernetes.io/cluster/NAME, and the two of the autoscaler's
 discovery, which EKS gives to instances; AWS does not count its own of aws:.
@@ -76,27 +79,25 @@ def template_of(
     region: AwsRegion | None,
     interfaces: tuple[Interface, ...],
     *,
+    of_cluster: Mapping[str, str],
     always: bool = False,
 ) -> Checked[EksTemplate | None]:
-    """None where EKS's own launch template does, unless `always`. path: of the pool."""
+    """None where EKS's own launch template does, unless `always`. path: of the pool. of_cluster:
+    tags of all instances.
+    """
     disk = pool.disk
     if disk.kms_key is not None:
         yield from _check_key(disk.kms_key, disk.encrypted, (*path, "disk"), region)
-    if len(pool.instance_tags) > _MOST_TAGS - _OWN_TAGS:
-        yield refuse(
-            (*path, "instance_tags"),
-            f"{len(pool.instance_tags)} tags are too many: AWS allows {_MOST_TAGS} on an instance, "
-            f"and EKS adds {_OWN_TAGS}",
-            f"write {_MOST_TAGS - _OWN_TAGS} or less",
-            "EC2 user guide, tag restrictions",
-        )
+    tags = {**of_cluster, **pool.instance_tags}
+    if pool.instance_tags:
+        yield from check_instance_tags(tags, (*path, "instance_tags"))
     needed = (
         always
         or disk.encrypted
         or disk.kms_key is not None
         or pool.instance_metadata is not None
         or pool.instance_store is not None
-        or pool.instance_tags
+        or tags
         or interfaces
         or pool.placement is not None
         or isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock)
@@ -109,11 +110,41 @@ def template_of(
         kms_key=disk.kms_key,
         hop_limit=(pool.instance_metadata or spec.InstanceMetadata()).hop_limit,
         instance_store=pool.instance_store,
-        tags=dict(sorted(pool.instance_tags.items())),
+        tags=dict(sorted(tags.items())),
         reserved=_reserved(pool.capacity),
         interfaces=interfaces,
         placement=pool.placement,
         block=isinstance(pool.capacity, spec.CapacityBlock),
+        bottlerocket=None,
+    )
+
+
+def check_instance_tags(tags: Mapping[str, str], path: spec.Path) -> Checked[None]:
+    if len(tags) > MOST_TAGS - _OWN_TAGS:
+        yield refuse(
+            path,
+            f"{len(tags)} tags are too many: AWS allows {MOST_TAGS} on an instance, and EKS adds "
+            f"{_OWN_TAGS}",
+            f"write {MOST_TAGS - _OWN_TAGS} or less, with those of cluster.instance_tags",
+            "EC2 user guide, tag restrictions",
+        )
+
+
+def system_template(tags: Mapping[str, str]) -> EksTemplate | None:
+    """Of the system pool, which needs one for tags of its instances only."""
+    if not tags:
+        return None
+    return EksTemplate(
+        disk_gb=_SYSTEM_DISK_GB,
+        encrypted=True,
+        kms_key=None,
+        hop_limit=spec.InstanceMetadata().hop_limit,
+        instance_store=None,
+        tags=dict(sorted(tags.items())),
+        reserved=None,
+        interfaces=(),
+        placement=None,
+        block=False,
         bottlerocket=None,
     )
 

@@ -336,7 +336,7 @@ class EksPoolPlan(CloudPoolPlan):
     repair: EksRepair | None
     """None: not stated, which is off in a new node group and changes nothing in an old one."""
     tags: Mapping[str, str]
-    """Of the node group."""
+    """Of the node group, beside those of the cluster's plan, before which they go."""
     karpenter: KarpenterPool | None
     """None: the pool is a managed node group. With it, `template` is what the EC2NodeClass says."""
 
@@ -380,10 +380,16 @@ class SystemPoolPlan:
     machine: Machine
     zones: tuple[str, ...]
     nodes: NodeCount
+    template: EksTemplate | None = None
+    """Of EKS; None: its own, and GKE has none."""
 
     @property
     def machine_type(self) -> str:
         return self.machine.name
+
+    @property
+    def templated(self) -> bool:
+        return self.template is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,6 +438,8 @@ class GkeClusterPlan:
     kms_key: str | None
     """Of the boot disks of all pools."""
     secrets_key: str | None
+    resource_labels: Mapping[str, str]
+    """Sorted by key. GKE gives them to the nodes of all pools by itself."""
     existing: bool
     node_account_id: str
     """ID of the nodes' service account: 6 to 30 characters."""
@@ -516,6 +524,8 @@ class EksClusterPlan:
     """Sorted by namespace and service account."""
     access: tuple[AccessEntryPlan, ...]
     """Sorted by principal."""
+    tags: Mapping[str, str]
+    """Of all that the stack makes in the account, but for instances and disks; sorted by key."""
     creator_admin: bool
     """Of a cluster when it is made."""
     existing: bool

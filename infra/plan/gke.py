@@ -14,6 +14,7 @@ from infra.plan.gke_addresses import check_own_network
 from infra.plan.gke_encryption import check_keys
 from infra.plan.gke_gpu_direct import check_gpu_networks
 from infra.plan.gke_gpu_network import check_dranet_version
+from infra.plan.gke_labels import check_cluster_labels
 from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_monitoring import plan_logging, plan_monitoring
 from infra.plan.gke_network import check_control_plane, plan_network
@@ -40,6 +41,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
     yield from check_maintenance(fleet.cluster.maintenance)
     monitoring = yield from plan_monitoring(fleet.cluster.monitoring)
     logging = yield from plan_logging(fleet.cluster.logging)
+    yield from check_cluster_labels(fleet.cluster.resource_labels)
     if stated.has(("cluster", "location")):
         yield from check_keys(fleet.cluster, region)
     by_operator = any(isinstance(p.partition, spec.Operator) for p in fleet.node_pools)
@@ -108,6 +110,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
             logging=logging,
             kms_key=fleet.cluster.kms_key,
             secrets_key=fleet.cluster.secrets_key,
+            resource_labels=dict(sorted(fleet.cluster.resource_labels.items())),
             existing=fleet.cluster.existing,
             node_account_id=_account_id(fleet.cluster.name),
         ),

@@ -20,6 +20,7 @@ from infra.plan.gke_capacity import (
 )
 from infra.plan.gke_gpu_direct import GPU_NETWORK_LABEL, check_gpu_direct, gpu_networks
 from infra.plan.gke_gpu_network import DRANET_LABELS, check_dranet
+from infra.plan.gke_labels import check_pool_labels
 from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import machine_of
 from infra.plan.nodes import OPERANDS_LABEL
@@ -27,7 +28,6 @@ from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_gcp_zones
 
 _MOST_LABEL_CHARACTERS = 1024
-_MOST_RESOURCE_LABELS = 64
 _STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
     "time-slicing": "TIME_SHARING",
     "mps": "MPS",
@@ -176,14 +176,7 @@ def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
             "write false, or image_type: COS_CONTAINERD",
             "GKE docs, image streaming",
         )
-    if len(pool.resource_labels) > _MOST_RESOURCE_LABELS:
-        yield refuse(
-            (*path, "resource_labels"),
-            f"{len(pool.resource_labels)} labels are too many: Google Cloud allows "
-            f"{_MOST_RESOURCE_LABELS} on a resource",
-            "remove some",
-            "Compute Engine docs, labels: requirements",
-        )
+    yield from check_pool_labels(pool.resource_labels, path)
 
 
 def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:

@@ -170,6 +170,7 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
         case EksFleetPlan(cluster=cluster):
             return {
                 "autoscaler": cluster.autoscaler is not None,
+                "cluster-tags": bool(cluster.tags),
                 "access": bool(cluster.access),
                 "access-policies": any(entry.policies for entry in cluster.access),
                 "existing-cluster": cluster.existing,
@@ -181,13 +182,13 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
                 "pod-identity": bool(_identities(cluster)),
                 "pod-roles": cluster.autoscaler is not None or bool(cluster.pod_identities),
                 "secrets-key": cluster.secrets_key is not None,
-                "tagged": any(pool.tags for pool in fleet.pools),
+                "tagged": bool(cluster.tags) or any(pool.tags for pool in fleet.pools),
                 "templated": _templated(fleet),
             }
 
 
 def _templated(fleet: EksFleetPlan) -> bool:
-    return any(pool.templated for pool in fleet.pools)
+    return fleet.system.templated or any(pool.templated for pool in fleet.pools)
 
 
 def _identities(cluster: EksClusterPlan) -> list[AddonIdentity]:

@@ -4,13 +4,12 @@ NodePools.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infra import catalog
-from policy.rules import karpenter
+from policy.rules import karpenter, labels
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import Settings
 
@@ -144,7 +143,9 @@ def _gke(resource: Resource) -> Pool:
         autoscaled=None if scaling is UNKNOWN and fixed is None else autoscaled,
         labels=texts(at(config, "labels")),
         taints=_taints(at(config, "taints")),
-        billed_by=_billed(at(config, "resourceLabels"), at(resource.provider, "defaultLabels")),
+        billed_by=labels.stated(
+            at(config, "resourceLabels"), at(resource.provider, "defaultLabels")
+        ),
         region=zones[0].rpartition("-")[0] if zones else _text(region),
         metadata_server=at(config, "workloadMetadataConfig", "mode") in ("GKE_METADATA", UNKNOWN),
     )
@@ -166,8 +167,8 @@ def _eks(resource: Resource) -> Pool:
         autoscaled=_differ(at(props, "scalingConfig")),
         labels=texts(at(props, "labels")),
         taints=_taints(at(props, "taints")),
-        billed_by=_billed(
-            at(props, "tags"), at(_object(at(resource.provider, "defaultTags")), "tags")
+        billed_by=labels.stated(
+            at(props, "tags"), at(props, "tagsAll"), labels.default_tags(resource)
         ),
         region=_text(at(resource.provider, "region")),
         metadata_server=True,
@@ -200,24 +201,6 @@ def _karpenter(resource: Resource) -> Pool:
 def _differ(scaling: Any) -> bool | None:
     least, most = at(scaling, "minSize"), at(scaling, "maxSize")
     return None if UNKNOWN in (least, most) else least != most
-
-
-def _billed(own: Any, default: Any) -> frozenset[str] | None:
-    parts = [_object(default), _object(own)]
-    if UNKNOWN in parts:
-        return None
-    stated = [part for part in parts if isinstance(part, Mapping)]
-    return frozenset(key for part in stated for key, value in part.items() if value)
-
-
-def _object(value: Any) -> Any:
-    """Providers get their nested inputs as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return None
 
 
 def _taints(value: Any) -> frozenset[str] | None:

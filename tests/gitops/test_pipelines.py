@@ -98,6 +98,7 @@ class Repository:
         # The engine keeps its salt beside the configuration.
         stack = yaml.safe_load(file.read_text()) if file.exists() else {}
         cluster: dict[str, Any] = {"name": "main", "location": "us-central1"}
+        cluster["resource_labels"] = POOL["resource_labels"]
         if not open_to_all:
             cluster["control_plane"] = OFFICE
         fleet = {"cloud": "gke", "cluster": cluster, "node_pools": [{**POOL, **pool}]}

@@ -683,6 +683,8 @@ def gke() -> Iterator[Row]:
     before: Changes = {"cluster.monitoring": system}
     yield Row(at, {at: False}, IN_PLACE, before, **fleet)
     key = "projects/keys-1/locations/us-central1/keyRings/r/cryptoKeys/k"
+    labels = {"cluster.resource_labels": {"team": "ml"}}
+    yield Row("cluster.resource_labels", labels, IN_PLACE, **fleet)
     yield Row("cluster.kms_key", {"cluster.kms_key": key}, REPLACE, **fleet)
     yield Row("cluster.secrets_key", {"cluster.secrets_key": key}, IN_PLACE, **fleet)
     for key in network:
@@ -771,6 +773,9 @@ def eks() -> Iterator[Row]:
     closed = {"cluster.endpoint.public_cidrs": ["203.0.113.0/24"]}
     yield Row("cluster.endpoint.public_cidrs", closed, IN_PLACE, closer, **fleet)
     yield Row("cluster.logs", {"cluster.logs": ["audit"]}, IN_PLACE, **fleet)
+    yield Row("cluster.tags", {"cluster.tags": {"team": "ml"}}, IN_PLACE, **fleet)
+    of_instances = {"cluster.instance_tags": {"team": "ml"}}
+    yield Row("cluster.instance_tags", of_instances, REPLACE, **fleet)
     key = "arn:aws:kms:us-east-1:111122223333:key/a"  # another one: test_changes_shown
     yield Row("cluster.secrets_key", {"cluster.secrets_key": key}, IN_PLACE, **fleet)
     version = {"cluster.addons": {"coredns": {"version": "v1.13.1-eksbuild.1"}}}

@@ -294,7 +294,8 @@ def test_every_rule_names_its_source_and_reason() -> None:
         # Its own rules are those of own_vpc, nat_zones and node_subnets.
         (plan.EksClusterPlan, "cluster.", change_rules.EKS_FLEET, {"network"}),
         (plan.ByoClusterPlan, "cluster.", change_rules.BYO_FLEET, set()),
-        (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name"}),
+        # Only EKS has launch templates.
+        (plan.SystemPoolPlan, "system.", change_rules.GKE_FLEET, {"name", "template"}),
         (plan.SystemPoolPlan, "system.", change_rules.EKS_FLEET, {"name"}),
         (plan.HostPlan, "", change_rules.HOST, {"name"}),
         (spec.GpuOperator, "operator.", change_rules.FLEET, set()),

@@ -90,6 +90,18 @@ def test_node_groups_with_tags_need_a_right_of_their_own() -> None:
     assert "eks:TagResource" in actions(values.aws_policy(autoscaled))
 
 
+def test_tags_of_all_that_a_stack_makes_need_rights_that_nothing_else_needs() -> None:
+    plain, policy = values.aws_policy(eks()), values.aws_policy(eks(more={"tags": {"owner": "ml"}}))
+    assert actions(policy) - actions(plain) == {"eks:TagResource", "iam:TagRole"}
+    tag = statement(policy, "eks:TagResource")["Resource"]
+    assert all(":eks:us-west-2:*:" in one and "/c" in one for one in tag), "of this cluster only"
+    assert all(":role/eks-" in one for one in statement(policy, "iam:TagRole")["Resource"])
+    # What is created with tags needs them, as what is changed.
+    needs = {(n.right, n.operation) for n in values.rights(eks(more={"tags": {"owner": "ml"}}))}
+    for right in ("eks:TagResource", "iam:TagRole"):
+        assert {(right, "create"), (right, "update")} <= needs
+
+
 def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> None:
     plain, policy = values.aws_policy(eks()), values.aws_policy(eks(pool=TEMPLATED))
     more = actions(policy) - actions(plain)
@@ -276,7 +288,7 @@ def test_every_action_of_aws_is_an_operation_of_its_api() -> None:
     entry = {"principal": "arn:aws:iam::111122223333:role/ml", "policies": view}
     access: dict[str, Any] = {"access": {"entries": [entry]}, "addons": {"aws-ebs-csi-driver": {}}}
     trainer = {"namespace": "a", "service_account": "b", "role": f"{ROLE}/trainer"}
-    access["pod_identities"] = [trainer]
+    access |= {"pod_identities": [trainer], "tags": {"owner": "ml"}}
     pool = {**TEMPLATED, "placement": "cluster"}
     most = eks(pool=pool, network="private", more=access, min=0, max=2)
     key = "arn:aws:kms:us-west-2:111122223333:key/a"

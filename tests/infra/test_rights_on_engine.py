@@ -62,6 +62,19 @@ def templated() -> dict[str, Any]:
     return fleet
 
 
+def tagged() -> dict[str, Any]:
+    """Tags of all that it makes."""
+    fleet = with_access()
+    fleet["cluster"]["tags"] = {"owner": "ml"}
+    return fleet
+
+
+def labelled() -> dict[str, Any]:
+    fleet = committed("s0")
+    fleet["cluster"]["resource_labels"] = {"owner": "ml"}
+    return fleet
+
+
 def private() -> dict[str, Any]:
     """A GKE cluster with Cloud NAT, and with a control plane that is reached by its DNS name."""
     fleet = committed("s0")
@@ -230,6 +243,8 @@ def test_the_calls_of_a_stack_that_needs_something_before_need_the_listed_rights
         pytest.param(templated(), id="s1-templated"),
         pytest.param(with_a_key(), id="s1-key"),
         pytest.param(with_access(), id="s1-access"),
+        pytest.param(tagged(), id="s1-tags"),
+        pytest.param(labelled(), id="s0-labels"),
         pytest.param(with_volumes(), id="s1-volumes"),
         pytest.param(behind_nat_gateways(), id="s1-private"),
     ],

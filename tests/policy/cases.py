@@ -207,6 +207,15 @@ def operated(**driver: Any) -> Resource:
     return gke_pool(guestAccelerators=[gpu], labels=labels)
 
 
+def vpc(**props: Any) -> Resource:
+    return resource("aws:ec2/vpc:Vpc", "network", **props)
+
+
+def by_default(made: Resource, **properties: str) -> Resource:
+    """Of a provider with these properties."""
+    return replace(made, provider={"region": "eu-west-1", **properties})
+
+
 def stack(provider: str | None) -> Resource:
     return resource("pulumi:pulumi:Stack", "fleet-prod", secretsProvider=provider)
 
@@ -228,8 +237,9 @@ def case(rule: str, refused: Any, passed: Any, says: str, **settings: Any) -> Ca
     return Case(rule, several(refused), several(passed), says, settings)
 
 
-def eks(**config: Any) -> Resource:
-    return resource(EKS, "main", vpcConfig={"endpointPublicAccess": True, **config})
+def eks(*, tags: Mapping[str, str] | None = None, **config: Any) -> Resource:
+    own = {"tags": tags} if tags else {}
+    return resource(EKS, "main", vpcConfig={"endpointPublicAccess": True, **config}, **own)
 
 
 def gke(**props: Any) -> Resource:
@@ -421,6 +431,43 @@ CASES = (
         "pool-labelled",
         eks_pool(),
         replace(eks_pool(), provider={"defaultTags": '{"tags":{"owner":"ml"}}'}),
+        "lacks owner",
+        required=["owner"],
+    ),
+    case(
+        "resource-labelled",
+        vpc(tags={"Name": "main"}),
+        [
+            vpc(tags={"Name": "main", "owner": "ml"}),
+            vpc(tagsAll={"owner": "ml"}),
+            by_default(vpc(), defaultTags='{"tags":{"owner":"ml"}}'),
+        ],
+        "Vpc 'network' lacks the tags owner",
+        required=["owner"],
+    ),
+    case(
+        "resource-labelled",
+        gke(resourceLabels={"owner": "ml"}),
+        [
+            gke(resourceLabels={"owner": "ml", "cost-center": "7"}),
+            by_default(gke(), defaultLabels='{"owner":"ml","cost-center":"7"}'),
+        ],
+        "Cluster 'main' lacks the labels cost-center",
+        required=["owner", "cost-center"],
+    ),
+    case(
+        "resource-labelled",
+        # An empty value assigns no cost.
+        [resource("aws:iam/role:Role", tags={"owner": ""}), eks(tags={"owner": "ml"})],
+        # Google cannot label them, and a node pool has the labels of its cluster.
+        [resource("gcp:compute/network:Network"), gke_pool(), deployment()],
+        "Role 'it' lacks",
+        required=["owner"],
+    ),
+    case(
+        "pool-labelled",
+        eks_pool(tags={"team": "ml"}),
+        eks_pool(tagsAll={"owner": "ml"}),
         "lacks owner",
         required=["owner"],
     ),

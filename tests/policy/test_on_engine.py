@@ -106,7 +106,7 @@ def test_the_config_files_that_come_with_the_pack_are_accepted(engine: CloudEngi
 
     assert refused_by("development") == {"fleet-size"}
     assert refused_by("production") == {
-        *("cluster-endpoint", "fleet-size", "pool-labelled", "pool-size"),
+        *("cluster-endpoint", "fleet-size", "pool-labelled", "pool-size", "resource-labelled"),
     }
 
 

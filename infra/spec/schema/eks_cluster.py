@@ -11,7 +11,7 @@ from infra.spec.schema.constraints import Cidr, DnsLabel, NotEmpty, Pattern
 from infra.spec.schema.eks_access import EksAccess
 from infra.spec.schema.eks_autoscaler import EksAutoscaler
 from infra.spec.schema.eks_identities import PodIdentity
-from infra.spec.schema.field_types import KmsKeyArn, ZoneNames
+from infra.spec.schema.field_types import KmsKeyArn, Tags, ZoneNames
 from infra.spec.schema.model import Shorthand, SpecModel
 
 SubnetId = Annotated[
@@ -152,5 +152,11 @@ class EksCluster(SpecModel):
     """IAM roles that pods have, by their service account."""
     access: EksAccess = EksAccess()
     """Who may use the Kubernetes API."""
+    tags: Tags = Field(default_factory=dict)
+    """Of all that the stack makes in the account and AWS can tag, but for instances and disks."""
+    instance_tags: Tags = Field(default_factory=dict)
+    """Of the instances and disks of all pools, the system pool's too, beside a pool's own. Each
+    node group then has a launch template.
+    """
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

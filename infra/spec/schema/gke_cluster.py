@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from infra.spec.schema.constraints import Cidr, DnsLabel, FreeText, Pattern
+from infra.spec.schema.field_types import CloudLabels
 from infra.spec.schema.gke_capacity import PROJECT
 from infra.spec.schema.gke_maintenance import GkeMaintenance
 from infra.spec.schema.gke_observability import GkeLogging, GkeMonitoring
@@ -156,5 +159,7 @@ class GkeCluster(SpecModel):
     """Encrypts the boot disks of all nodes. By default Google's own keys do."""
     secrets_key: _KmsKey | None = None
     """Encrypts Kubernetes Secrets in the control plane's store, besides Google's encryption."""
+    resource_labels: CloudLabels = Field(default_factory=dict)
+    """Of the cluster, for billing; GKE gives them to its nodes and disks, too."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

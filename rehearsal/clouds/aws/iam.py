@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+import unicodedata
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,10 @@ from rehearsal.clouds.core.errors import CloudError
 
 ACCOUNT = "123456789012"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+_MOST_TAGS = 50
+"""Of a role. Source: IAM user guide, IAM and AWS STS quotas."""
+_TAG_SIGNS = "_.:/=+-@"
+"""Beside letters, numbers and spaces. Source: IAM API, Tag."""
 # The managed policies that clusters and nodes may name. Source: "AWS Managed Policy Reference".
 _MANAGED = {
     "AmazonEKSClusterPolicy", "AmazonEKSVPCResourceController", "AmazonEKSServicePolicy",
@@ -114,7 +119,7 @@ class AwsIam:
                 "CreateDate": now(),
                 "MaxSessionDuration": body.get("MaxSessionDuration", 3600),
                 "Description": body.get("Description", ""),
-                "Tags": body.get("Tags", []),
+                "Tags": _tagged([], body.get("Tags", [])),
                 "trust": trust,
                 "policies": [],
                 "_since": {"role": time.time()},
@@ -192,16 +197,42 @@ class AwsIam:
 
     def _tag(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
-            tags = {t["Key"]: t["Value"] for t in [*self._role(body)["Tags"], *body["Tags"]]}
-            return self._change(
-                body, Tags=[{"Key": k, "Value": v} for k, v in sorted(tags.items())]
-            )
+            return self._change(body, Tags=_tagged(self._role(body)["Tags"], body["Tags"]))
 
     def _untag(self, params: JsonObject, body: JsonObject) -> JsonObject:
         with self._store.lock:
             return self._change(
                 body, Tags=[t for t in self._role(body)["Tags"] if t["Key"] not in body["TagKeys"]]
             )
+
+
+def _tagged(there: list[JsonObject], given: list[JsonObject]) -> list[JsonObject]:
+    """The tags of a role that is given some. Keys that differ in case only are the same.
+
+    Source: aws/aws-cdk #26253, github-aws-runners/terraform-aws-github-runner #1346.
+    """
+    for text in (str(t[part]) for t in given for part in ("Key", "Value")):
+        if any(c not in _TAG_SIGNS and unicodedata.category(c)[0] not in "LNZ" for c in text):
+            raise aws_error(
+                "ValidationError",
+                f"1 validation error detected: Value '{text}' at 'tags' failed to satisfy "
+                r"constraint: Member must satisfy regular expression pattern: "
+                r"[\p{L}\p{Z}\p{N}_.:/=+\-@]+",
+            )
+    new = {str(t["Key"]).casefold(): t for t in given}
+    if len(new) < len(given):
+        raise aws_error(
+            "InvalidInput",
+            "Duplicate tag keys found. Please note that Tag keys are case insensitive.",
+        )
+    tags = {str(t["Key"]).casefold(): t for t in there} | new
+    if len(tags) > _MOST_TAGS:
+        raise aws_error(
+            "LimitExceeded",
+            f"The number of tags has reached the maximum of {_MOST_TAGS}.",
+            code=409,
+        )
+    return sorted(tags.values(), key=lambda t: str(t["Key"]))
 
 
 def find_role(context: Context, arn: str) -> JsonObject | None:

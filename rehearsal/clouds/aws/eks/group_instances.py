@@ -12,8 +12,10 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.instances import RUNNING, cpu_options
 from rehearsal.clouds.aws.ec2.network_interfaces import tag_list
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
+from rehearsal.clouds.aws.eks.template_data import data_of
 from rehearsal.clouds.aws.state import NODE_GROUPS, NodeGroupRecord
 from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.errors import CloudError
 
 
 def instance_id(item: NodeGroupRecord, node: str) -> str:
@@ -30,6 +32,20 @@ def instances_of_groups(context: Context, region: str) -> list[JsonObject]:
         for node in item["nodes"]
         for kind in ([node["machine"]] if "machine" in node else first_type(item))
     ]
+
+
+def _of_template(context: Context, item: NodeGroupRecord) -> dict[str, str]:
+    """The tags that a launch template gives to instances."""
+    try:
+        data = data_of(context, item)
+    except CloudError:  # It has been deleted, and the group's instances run on.
+        return {}
+    return {
+        tag["Key"]: tag["Value"]
+        for one in data.get("TagSpecifications", ())
+        if one["ResourceType"] == "instance"
+        for tag in one["Tags"]
+    }
 
 
 def first_type(item: NodeGroupRecord) -> list[str]:
@@ -55,6 +71,7 @@ def _instance(
         "VpcId": found.get("VpcId", ""),
         "Tags": tag_list(
             {
+                **_of_template(context, item),
                 "eks:cluster-name": cluster,
                 "eks:nodegroup-name": group["nodegroupName"],
                 f"kubernetes.io/cluster/{cluster}": "owned",

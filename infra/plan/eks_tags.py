@@ -1,0 +1,117 @@
+"""Tags of all that a stack makes in AWS: such as every service takes, and none of slicewright's.
+
+What has them and what else it is tagged with is up to `infra/components`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+
+MOST_TAGS: Final = 50
+_AT: Final = ("cluster", "tags")
+_OWN: Final = 3
+"""Of a subnet, which has most of ours: Name, the role by which load balancers find it, and the
+stack's.
+"""
+_LIMITS: Final = "AWS docs, tag naming limits"
+_IAM: Final = "IAM user guide, rules for tagging in IAM and AWS STS"
+_SIGNS: Final = "_.:/=+-@"
+_TAKEN: Final[Mapping[str, str]] = {
+    "slicewright.io/": "slicewright knows by it what a stack has made",
+    "kubernetes.io/": "Kubernetes' controllers, and `slicewright destroy`, know by it whose a "
+    "resource is",
+    "k8s.io/": "cluster-autoscaler knows by it what a node group offers",
+    "karpenter.sh/": "Karpenter knows by it what is its own",
+    "karpenter.k8s.aws/": "Karpenter knows by it what is its own",
+    "eks:": "EKS sets such tags itself",
+}
+"""Beginning of a key -> why it is not the file's to set."""
+
+
+def tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
+    """`cluster.tags`, in the order of their keys."""
+    tags = cluster.tags
+    if len(tags) > MOST_TAGS - _OWN:
+        yield refuse(
+            _AT,
+            f"{len(tags)} tags are too many: AWS allows {MOST_TAGS} on a resource, and slicewright "
+            f"has up to {_OWN} of its own",
+            f"write {MOST_TAGS - _OWN} or less",
+            _LIMITS,
+        )
+    seen: dict[str, str] = {}
+    for key, value in tags.items():
+        path = (*_AT, key)
+        if (why := _taken(key)) is not None:
+            yield refuse(path, why, "leave it out, or choose another key", in_key=True)
+        if (other := seen.setdefault(key.casefold(), key)) != key:
+            yield refuse(
+                path,
+                f"differs from {other} in upper and lower case only, which IAM takes for the same "
+                "key, and roles have these tags too",
+                "leave one of them out",
+                _IAM,
+                in_key=True,
+            )
+        for text, in_key in ((key, True), (value, False)):
+            if signs := _refused_by_iam(text):
+                yield refuse(
+                    path,
+                    f"has {signs}, and IAM takes letters, digits, spaces and {' '.join(_SIGNS)} "
+                    "only: roles have these tags too",
+                    "write it without",
+                    _IAM,
+                    in_key=in_key,
+                )
+    return dict(sorted(tags.items()))
+
+
+def instance_tags_of(cluster: spec.EksCluster) -> Checked[Mapping[str, str]]:
+    """`cluster.instance_tags`."""
+    path = ("cluster", "instance_tags")
+    for key in cluster.instance_tags:
+        if (why := _taken(key)) is not None:
+            yield refuse((*path, key), why, "leave it out, or choose another key", in_key=True)
+    return cluster.instance_tags
+
+
+def check_group(
+    path: spec.Path,
+    *,
+    own: Mapping[str, str],
+    of_cluster: Mapping[str, str],
+    of_autoscaler: Mapping[str, str],
+) -> Checked[None]:
+    """Of a node group, which has all three. path: of the pool."""
+    tags = {**of_cluster, **own, **of_autoscaler}
+    if len(tags) > MOST_TAGS >= len(of_cluster) + _OWN:
+        sources = {
+            "its own": own,
+            "of cluster.tags": {k: v for k, v in of_cluster.items() if k not in own},
+            "by which cluster-autoscaler knows its nodes": of_autoscaler,
+        }
+        parts = (f"{len(part)} {name}" for name, part in sources.items() if part)
+        yield refuse(
+            (*path, "tags"),
+            f"{len(tags)} tags are too many ({', '.join(parts)}): AWS allows {MOST_TAGS} on a node "
+            "group",
+            "remove some",
+            "EKS API",
+        )
+
+
+def _taken(key: str) -> str | None:
+    if key == "Name":
+        return "slicewright names by it what it makes, and the stack's rights are limited to that"
+    return next((why for start, why in _TAKEN.items() if key.startswith(start)), None)
+
+
+def _refused_by_iam(text: str) -> str:
+    """The characters, each once."""
+    wrong = [one for one in text if one not in _SIGNS and unicodedata.category(one)[0] not in "LNZ"]
+    return " ".join(dict.fromkeys(wrong))

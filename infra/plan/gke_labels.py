@@ -1,0 +1,56 @@
+"""Labels of Google Cloud's resources, by which cost is assigned: of a cluster and of its pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+
+_MOST: Final = 64
+_OF_THE_PROVIDER: Final = 1
+"""On a cluster: goog-pulumi-provisioned, which Pulumi's provider adds unless it is told not to.
+Source: pulumi/pulumi-gcp #3933.
+"""
+_RESERVED: Final = "goog-"
+_DOCS: Final = "Compute Engine docs, labels: requirements"
+
+
+def check_cluster_labels(labels: Mapping[str, str]) -> Checked[None]:
+    """`cluster.resource_labels`."""
+    path = ("cluster", "resource_labels")
+    most = _MOST - _OF_THE_PROVIDER
+    if len(labels) > most:
+        yield refuse(
+            path,
+            f"{len(labels)} labels are too many: Google Cloud allows {_MOST} on a resource, and "
+            "Pulumi's provider adds goog-pulumi-provisioned",
+            f"write {most} or less",
+            f"{_DOCS}; pulumi/pulumi-gcp #3933",
+        )
+    yield from _check_keys(labels, path)
+
+
+def check_pool_labels(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+    """`resource_labels` of the pool at the path."""
+    if len(labels) > _MOST:
+        yield refuse(
+            (*path, "resource_labels"),
+            f"{len(labels)} labels are too many: Google Cloud allows {_MOST} on a resource",
+            "remove some",
+            _DOCS,
+        )
+    yield from _check_keys(labels, (*path, "resource_labels"))
+
+
+def _check_keys(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+    for key in labels:
+        if key.startswith(_RESERVED):
+            yield refuse(
+                (*path, key),
+                f"begins with {_RESERVED}, by which Google's services tell their own labels",
+                "choose another key",
+                "GKE docs, create and manage cluster and node pool labels",
+                in_key=True,
+            )
