@@ -12,6 +12,7 @@ from fleet_controller.assess import assess
 from fleet_controller.change_actions import CordonNode
 from fleet_controller.forecast import Forecast, forecast
 from fleet_controller.layout_change import change_of
+from fleet_controller.node_change import FAILED_S
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Pool
 from tests.fleet_controller.rollout_world import World
@@ -128,7 +129,7 @@ def test_after_a_failure_no_node_begins(world: World) -> None:
     for _ in range(6):
         world.passes()
         world.mig_manager_works("n0")
-        world.now += 1
+        world.now += FAILED_S
     assert [c.phase for node in world.nodes.values() if (c := change_of(node))] == ["Failed"]
     assert _forecast(world).waves == ()
     assert _forecast(world).left == ("n0", "n1", "n2", "n3")

@@ -180,7 +180,7 @@ def test_it_ends_when_the_stack_file_declares_a_third_layout() -> None:
 def test_a_failed_canary_is_taken_back() -> None:
     of = world(3)
     of.wants("bad")
-    minutes(of, 6)
+    minutes(of, 8)
     assert condition(of, "Degraded")[0] == "True"
     of.asks("undo:bad")
     minutes(of, 6)
