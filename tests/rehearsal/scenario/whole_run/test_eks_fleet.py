@@ -109,6 +109,8 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     assert changed == 1
     text, changed = re.subn(r"^    gpu_operator:\n", SHARED_POOL, text, flags=re.M)
     assert changed == 1
+    text, changed = re.subn(r"^( *)region: .*$", r"\g<0>\n\1tags: {owner: ml}", text, flags=re.M)
+    assert changed == 1
     stack_file.write_text(text)
     engine = Engine(environment, "s1", print)
     assert engine.init().code == 0
