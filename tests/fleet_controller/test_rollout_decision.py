@@ -200,6 +200,12 @@ class TestFailures:
         still = node("c", config="new", phase="Applying", condition=said)
         assert self.stopped(2, still, **policy)
 
+    def test_nor_does_one_whose_proof_is_not_written_down_yet(self) -> None:
+        policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
+        before = Condition(status="Unknown", reason="R", message="m", changed=NOW + 1, written=NOW)
+        assert self.stopped(2, node("a", config="new", condition=before), **policy)
+        assert self.stopped(2, node("a", config="new", condition=None), **policy)
+
 
 class TestWhatThereIs:
     def test_nodes_are_listed_by_name_in_order(self) -> None:
@@ -255,6 +261,11 @@ class TestWhoBegins:
     def test_those_that_change_take_places(self) -> None:
         nodes = [node("a", phase="Draining"), *named("b", "c", "d")]
         assert begun(decided(pool(max_unavailable=2, canary=0), nodes)) == ["a", "b"]
+
+    def test_one_that_changes_takes_a_place_though_somebody_has_uncordoned_it(self) -> None:
+        nodes = [node("a", phase="Draining", unschedulable=False), node("b", unschedulable=True)]
+        wide = pool(max_unavailable=2, canary=0, one_zone_at_a_time=False)
+        assert begun(decided(wide, [*nodes, *named("c")])) == ["a", "b"]
 
     def test_those_that_change_take_the_places_of_nodes_that_are_out_as_well(self) -> None:
         nodes = [node("a", phase="Draining"), node("b", unschedulable=True)]
