@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -95,15 +96,31 @@ class Lanes:
         failed: dict[str, str] = {}
         left = 0
         for stage in _stages(actions):
-            lanes = _lanes(a for a in stage if not (left and _says_settled(a)))
-            if len(lanes) == 1:
-                outcomes = [self._lane(lanes[0], end)]
+            lanes = deque(_lanes(a for a in stage if not (left and _says_settled(a))))
+            if len(lanes) <= 1:
+                outcomes = [self._work(lanes, end)]
             else:
-                outcomes = list(self._workers.map(lambda lane: self._lane(lane, end), lanes))
+                # Not a task for each lane: of thousands most are left for the next pass.
+                count = min(WORKERS, len(lanes))
+                workers = [self._workers.submit(self._work, lanes, end) for _ in range(count)]
+                outcomes = [worker.result() for worker in workers]
             for one in outcomes:
                 failed |= one.failed
                 left += one.left
         return Outcome(failed=failed, left=left)
+
+    def _work(self, lanes: deque[list[Action]], end: float) -> Outcome:
+        """One worker's: takes lanes until none is left."""
+        failed: dict[str, str] = {}
+        left = 0
+        while True:
+            try:
+                lane = lanes.popleft()
+            except IndexError:
+                return Outcome(failed=failed, left=left)
+            one = self._lane(lane, end)
+            failed |= one.failed
+            left += one.left
 
     def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
         failed: dict[str, str] = {}
