@@ -153,8 +153,8 @@ def _assess(
     )
 
 
-# Of thousands of nodes that are in order each pass asks the same again, and to make the answer
-# costs several times as much as to find it.
+# Of thousands of nodes each pass asks the same again, and to make the answer costs several times as
+# much as to find it.
 @lru_cache(maxsize=4096)
 def _proven(reason: str, message: str, reported: float) -> Assessment:
     return Assessment(
@@ -290,6 +290,7 @@ def _being_partitioned(node: Node, pool: Pool) -> bool:
     return node.mig_state != "failed" and (node.mig_state != "success" or bool(node.paused))
 
 
+@lru_cache(maxsize=4096)
 def _unknown(
     reason: str, message: str, *, settles: bool = False, expires: float | None = None
 ) -> Assessment:
