@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fleet_controller.assess import AGENT_SETTLING, BUSY_STATES, REPORT_AGE_LIMIT_S, assess
+from fleet_controller.node_change import waits
 from fleet_controller.state import Node, Pool, Report
 from node_agent.verdict.reasons import REASONS
 
@@ -382,3 +383,246 @@ def test_a_wrong_layout_may_pass_only_while_mig_manager_has_work_to_do(
         now,
     )
     assert (assessed.status, assessed.settles) == ("False", settles)
+
+
+def test_when_the_layout_was_last_matched_is_known_also_where_the_labels_disagree(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    other = replace(node, labels={**OPERATOR_LABELS, "nvidia.com/mig.config": "thirds-1"})
+    for of in (node, replace(node, labels=OPERATOR_LABELS), other, replace(node, ready=False)):
+        for wants in (pool, replace(pool, mig_config="halves-1234")):
+            assert assess(of, wants, report, now).matched == report.time
+
+
+@pytest.mark.parametrize(
+    "change", [{"verdict": "Mismatch"}, {"verdict": "Unknown"}, {"boot_id": "b0"}], ids=str
+)
+def test_what_was_not_found_to_match_was_never_matched(
+    change: dict[str, str], node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assert assess(node, pool, replace(report, **change), now).matched == 0.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("age", "counts"), [(-1.0, False), (0.0, False), (1.0, True)])
+def test_only_a_report_after_the_layout_was_set_is_about_it(
+    age: float, counts: bool, node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    """age: of the report, since the layout was set."""
+    assessed = assess(replace(node, reports_after=report.time - age), pool, report, now)
+    assert (assessed.reason == "PartitionsMatch") is counts
+    if not counts:
+        assert (assessed.status, assessed.reason) == ("Unknown", "ReportFromEarlierLayout")
+        assert assessed.message == "the report was made before the node's layout was last set"
+        assert assessed.settles
+        assert assessed.expires is None
+
+
+def test_a_report_without_a_time_is_too_old_where_no_layout_was_set(
+    node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    assert assess(node, pool, replace(report, time=0.0), now).reason == "ReportTooOld"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner_uid": "u0"},
+        {"layout_hash": "b" * 64},
+        {"boot_id": "b0"},
+        {"time": 1_800_001_000.0},
+        {"verdict": "Fine"},
+    ],
+    ids=str,
+)
+def test_why_an_agent_is_away_is_no_matter_where_its_report_is_not_old(
+    change: dict[str, object], node: Node, pool: Pool, report: Report, now: float
+) -> None:
+    """The report itself says more."""
+    said = replace(report, **change)  # type: ignore[arg-type]
+    assert assess(node, pool, said, now, no_agent="pod x: Pending") == assess(node, pool, said, now)
+
+
+class TestDriver:
+    """Of a pool that wants a certain driver; the agent has found another one."""
+
+    @pytest.fixture
+    def pool(self, pool: Pool) -> Pool:
+        return replace(pool, driver="595.1")
+
+    @pytest.fixture
+    def report(self, report: Report) -> Report:
+        return replace(report, driver="580.2")
+
+    def test_a_match_with_the_driver_that_is_wanted_is_true(
+        self, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        assessed = assess(node, pool, replace(report, driver="595.1"), now)
+        assert (assessed.status, assessed.reason) == ("True", "PartitionsMatch")
+        assert (assessed.driver, assessed.reported) == ("595.1", report.time)
+
+    @pytest.mark.parametrize(("found", "named"), [("580.2", "580.2"), ("", "of unknown version")])
+    def test_a_match_with_another_one_waits_for_its_upgrade(
+        self, found: str, named: str, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        assessed = assess(node, pool, replace(report, driver=found), now)
+        assert (assessed.status, assessed.reason) == ("Unknown", "DriverNotUpgraded")
+        assert assessed.message == f"driver {named} is loaded, the pool wants 595.1"
+        assert assessed.settles, "its turn comes"
+        assert not assessed.mismatch, "its layout is right"
+        assert (assessed.expires, assessed.matched) == (report.time + 900, report.time)
+        assert (assessed.driver, assessed.reported) == (found, report.time)
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"verdict": "Mismatch"}, {"layout_hash": "b" * 64}, {"verdict": "Fine"}, {"time": 1.0}],
+        ids=str,
+    )
+    def test_it_is_known_whatever_else_the_report_says(
+        self, change: dict[str, object], node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        """A rollout of drivers has to know the one of a node with an earlier layout, too."""
+        said = replace(report, **change)  # type: ignore[arg-type]
+        assessed = assess(node, pool, said, now)
+        assert (assessed.driver, assessed.reported) == ("580.2", said.time)
+
+    @pytest.mark.parametrize(
+        ("boot_id", "age", "known"),
+        [
+            ("b1", 1.0, True),
+            ("b1", 0.0, False),
+            ("b1", -1.0, False),
+            ("b0", 1.0, False),
+            ("b0", -1.0, False),
+        ],
+    )
+    def test_only_the_one_of_this_boot_and_of_the_last_driver_pod_counts(
+        self,
+        boot_id: str,
+        age: float,
+        known: bool,
+        node: Node,
+        pool: Pool,
+        report: Report,
+        now: float,
+    ) -> None:
+        """age: of the report, since the driver pod was replaced."""
+        of = replace(node, reports_after=report.time - age)
+        assessed = assess(of, pool, replace(report, boot_id=boot_id), now)
+        assert assessed.driver == ("580.2" if known else "")
+        assert assessed.reported == report.time, "that it reported is known all the same"
+
+    def test_nothing_is_known_from_the_report_of_an_earlier_node_or_without_one(
+        self, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        for said in (None, replace(report, owner_uid="u0")):
+            assessed = assess(node, pool, said, now)
+            assert (assessed.driver, assessed.reported) == ("", 0.0)
+
+    def test_a_pool_without_a_driver_asks_for_none(
+        self, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        assessed = assess(node, replace(pool, driver=None), report, now)
+        assert (assessed.status, assessed.driver, assessed.reported) == ("True", "", 0.0)
+
+
+class TestBeforeItsTurn:
+    """What is said of a node that waits for its turn in a rollout of layout and driver: only what
+    the layout or driver that it still has does not explain.
+    """
+
+    EXPLAINED = frozenset(
+        {
+            # Its agent waits as well, or compares with the new layout already:
+            "LayoutChangePending",
+            # partitions of another shape, some, none, or MIG still on where it goes off;
+            "WrongLayout",
+            "LayoutIncomplete",
+            "NotPartitioned",
+            "UnwantedMig",
+            # a MIG mode that waits for a reset of the GPUs;
+            "MigModePending",
+            # and what kubelet and labels say of those partitions.
+            "ResourcesNotAdvertised",
+            "WrongResources",
+            "UnexpectedResources",
+            "ResourcesWithheld",
+            "WrongLabels",
+        }
+    )
+
+    @pytest.fixture
+    def pool(self, pool: Pool) -> Pool:
+        return replace(pool, mig_config="halves-1234", driver="595.1")
+
+    @pytest.fixture
+    def node(self, node: Node) -> Node:
+        """In order, with the earlier layout."""
+        labels = {**OPERATOR_LABELS, "nvidia.com/mig.config": "thirds-1"}
+        return replace(node, labels=labels, verified_layout="thirds-1")
+
+    @pytest.mark.parametrize("reason", sorted(REASONS))
+    def test_of_the_agents_reasons_these_are_explained(
+        self, reason: str, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        base = assess(node, pool, replace(report, verdict="Mismatch", reason=reason), now)
+        said = waits(node, pool, base)
+        assert said.reason == ("WaitsForItsTurn" if reason in self.EXPLAINED else reason)
+        assert said.mismatch is not said.planned, "a planned change is no defect"
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"layout_hash": "b" * 64}, "ReportOfAnotherLayout"),
+            ({"time": 1_799_999_990.0}, "ReportFromEarlierLayout"),
+            ({}, "MigConfigNotSet"),
+        ],
+    )
+    def test_so_is_a_report_about_an_earlier_layout(
+        self,
+        change: dict[str, object],
+        reason: str,
+        node: Node,
+        pool: Pool,
+        report: Report,
+        now: float,
+    ) -> None:
+        of = replace(node, reports_after=1_799_999_990.0)
+        base = assess(of, pool, replace(report, **change), now)  # type: ignore[arg-type]
+        assert base.reason == reason
+        assert waits(of, pool, base).reason == "WaitsForItsTurn"
+
+    def test_so_is_an_earlier_driver(
+        self, node: Node, pool: Pool, report: Report, now: float
+    ) -> None:
+        of = replace(node, labels=OPERATOR_LABELS, verified_layout="halves-1234")
+        base = assess(of, pool, report, now)
+        assert base.reason == "DriverNotUpgraded"
+        assert waits(of, pool, base).reason == "WaitsForItsTurn"
+
+    @pytest.mark.parametrize(
+        ("change", "labels", "reason"),
+        [
+            ({"owner_uid": "u0"}, {}, "ReportOfAnotherNode"),
+            ({"boot_id": "b0"}, {}, "ReportFromEarlierBoot"),
+            ({"time": 1_800_001_000.0}, {}, "ReportTimeImplausible"),
+            ({"time": 1_799_999_000.0}, {}, "ReportTooOld"),
+            ({"verdict": "Fine"}, {}, "ReportUnreadable"),
+            ({}, {"nvidia.com/mig.config.state": "failed"}, "MigManagerFailed"),
+            ({}, {"nvidia.com/mig.config.state": "pending"}, "MigManagerBusy"),
+            ({}, {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, "OperandsPaused"),
+        ],
+    )
+    def test_what_is_wrong_whatever_the_layout_is_said_first(
+        self,
+        change: dict[str, object],
+        labels: dict[str, str],
+        reason: str,
+        node: Node,
+        pool: Pool,
+        report: Report,
+        now: float,
+    ) -> None:
+        of = replace(node, labels={**OPERATOR_LABELS, **labels})
+        base = assess(of, pool, replace(report, **change), now)  # type: ignore[arg-type]
+        assert base.reason == reason
+        assert waits(of, pool, base) == base
