@@ -34,7 +34,7 @@ class Member(NamedTuple):
     """Whether there is to be an event about it."""
     stuck: bool
     """Wrong for DAMPING_S, for a reason that does not pass by itself."""
-    joining: bool = False
+    joining: bool
     """Never in service yet, and still within the time that setting up a node may take."""
 
 

@@ -498,6 +498,7 @@ def _events(decision: Decision) -> list[EmitEvent]:
 
 def test_the_periods_are_the_documented_ones() -> None:
     assert (GRACE_S, DAMPING_S, REPEAT_WARNING_S) == (300.0, 10.0, 1800.0)
+    assert SET_UP_LIMIT_S == 1800.0
     assert LONGEST_WAIT_S == 4 * 3600
 
 
@@ -941,3 +942,136 @@ class TestMigConfig:
         assert not [a for a in _decided(pool, [busy], [report]).actions if isinstance(a, LiftTaint)]
         done = self._labelled(node, mig_config="halves-1234", mig_config_state="success")
         assert [a for a in _decided(pool, [done], [report]).actions if isinstance(a, LiftTaint)]
+
+
+class TestBackInServiceBeforeItsTurn:
+    """A node that was not Ready for a while was held, and its turn in a rollout may not come for
+    days: it goes back as it was verified, like the others that wait. The rollout is paused.
+    """
+
+    @pytest.fixture
+    def held(self, node: Node) -> Node:
+        """Verified with `old` in this boot."""
+        labels = {
+            **node.labels,
+            "nvidia.com/mig.config": "old",
+            "nvidia.com/mig.config.state": "success",
+        }
+        return replace(node, labels=labels, verified_boot="b1", verified_layout="old")
+
+    @pytest.fixture
+    def pool(self, pool: Pool) -> Pool:
+        return replace(pool, mig_config="new", suspended="paused")
+
+    @staticmethod
+    def _released(decision: Decision) -> list[LiftTaint]:
+        return [a for a in decision.actions if isinstance(a, LiftTaint)]
+
+    LIFTED = LiftTaint(node="n1", position=1, boot_id="b1", layout="old")
+
+    def test_it_needs_no_proof_that_its_agent_cannot_give(
+        self, held: Node, pool: Pool, wrong: Report
+    ) -> None:
+        assert self._released(_decided(pool, [held], [wrong])) == [self.LIFTED]
+        assert self._released(_decided(pool, [held])) == [self.LIFTED]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"ready": False},
+            {"quarantine_at": 1},
+            {"boot_id": "b2"},
+            {"verified_layout": ""},
+            {"verified_layout": "third"},
+        ],
+        ids=str,
+    )
+    def test_it_has_to_be_what_it_was(
+        self, change: dict[str, object], held: Node, pool: Pool
+    ) -> None:
+        assert self._released(_decided(pool, [replace(held, **change)])) == []  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            {"nvidia.com/mig.config": "third"},
+            {"nvidia.com/mig.config.state": "failed"},
+            {"nvidia.com/mig.config.state": "pending"},
+            {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"},
+        ],
+        ids=str,
+    )
+    def test_its_labels_have_to_be_what_they_were(
+        self, labels: dict[str, str], held: Node, pool: Pool
+    ) -> None:
+        changed = replace(held, labels={**held.labels, **labels})
+        assert self._released(_decided(pool, [changed])) == []
+
+    def test_without_a_turn_to_wait_for_only_a_proof_releases_it(
+        self, held: Node, pool: Pool
+    ) -> None:
+        assert self._released(_decided(replace(pool, mig_config="old"), [held])) == []
+
+    def test_what_is_found_broken_is_not_released(
+        self, held: Node, pool: Pool, wrong: Report
+    ) -> None:
+        lost = replace(wrong, reason="GpuLost")
+        assert self._released(_decided(pool, [held], [lost])) == []
+
+    def test_where_the_pool_wants_a_driver_one_has_to_be_loaded(
+        self, held: Node, pool: Pool, wrong: Report
+    ) -> None:
+        """Its driver pod may have been replaced while the node was away."""
+        asked = replace(pool, driver="595.1")
+        loaded = replace(wrong, driver="580.2")
+        assert self._released(_decided(asked, [held], [loaded])) == [self.LIFTED]
+        assert self._released(_decided(asked, [held], [wrong])) == []
+        assert self._released(_decided(asked, [held])) == []
+
+
+class TestBackInServiceBeforeItsDriversTurn:
+    """As above, of a node whose layout is right: its agent proves all but the driver."""
+
+    @pytest.fixture
+    def held(self, node: Node) -> Node:
+        return replace(node, verified_boot="b1")
+
+    @pytest.fixture
+    def pool(self, pool: Pool) -> Pool:
+        return replace(pool, driver="595.1", suspended="paused")
+
+    @pytest.fixture
+    def report(self, report: Report) -> Report:
+        return replace(report, driver="580.2")
+
+    @staticmethod
+    def _released(decision: Decision) -> list[LiftTaint]:
+        return [a for a in decision.actions if isinstance(a, LiftTaint)]
+
+    def test_that_is_enough(self, held: Node, pool: Pool, report: Report) -> None:
+        lifted = LiftTaint(node="n1", position=1, boot_id="b1", layout=None)
+        assert self._released(_decided(pool, [held], [report])) == [lifted]
+
+    @pytest.mark.parametrize(
+        ("of", "said"),
+        [
+            ({"quarantine_at": 1}, {}),
+            ({"verified_boot": "b0"}, {}),
+            ({"verified_boot": ""}, {}),
+            ({"ready": False}, {}),
+            ({}, {"verdict": "Mismatch", "reason": "WrongLayout"}),
+            ({}, {"time": NOW - 900}),
+        ],
+        ids=str,
+    )
+    def test_less_is_not(
+        self,
+        of: dict[str, object],
+        said: dict[str, object],
+        held: Node,
+        pool: Pool,
+        report: Report,
+    ) -> None:
+        one = replace(held, **of)  # type: ignore[arg-type]
+        told = replace(report, **said)  # type: ignore[arg-type]
+        assert self._released(_decided(pool, [one], [told])) == []

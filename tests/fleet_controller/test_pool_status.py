@@ -14,7 +14,7 @@ from fleet_controller.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Node, Pool, stamp
+from fleet_controller.state import Condition, Node, Pool, stamp
 
 NOW = 1_800_000_000.0
 POOL = Pool(
@@ -305,6 +305,18 @@ class TestNodesThatJoinLater:
         assert found["Verified"][:2] == ("True", "AllNodesProven")
         assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
         assert found["Degraded"][:2] == ("False", "AsWanted")
+
+    def test_where_something_has_just_changed_it_has_its_grace_period_for_that_too(self) -> None:
+        rebooted = Condition(
+            status="Unknown",
+            reason="ReportFromEarlierBoot",
+            message="m",
+            changed=NOW - 1,
+            written=NOW - 1,
+        )
+        slow = self.joining(replace(self.FRESH, condition=rebooted), age_s=SET_UP_LIMIT_S + 1)
+        found = conditions(NONE, (member("n0"), slow), self.pool())
+        assert found["Verified"][:2] == ("True", "AllNodesProven")
 
     def test_a_node_that_does_not_get_there_counts_in_the_end(self) -> None:
         late = self.joining(age_s=SET_UP_LIMIT_S)

@@ -53,6 +53,7 @@ def member(
         changed=0.0,
         warns=stuck,
         stuck=stuck,
+        joining=False,
     )
 
 
