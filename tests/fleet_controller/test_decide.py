@@ -27,9 +27,11 @@ from fleet_controller.decide import (
     to_inspect,
 )
 from fleet_controller.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
-from fleet_controller.node_change import started
+from fleet_controller.node_change import DRAIN_POLL_S, started
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
+from fleet_controller.stuck import Stuck
+from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.objects import bare
 
 NOW = 1_800_000_000.0
@@ -696,6 +698,42 @@ class TestHolding:
         new = replace(released, verified_boot="", boot_id="b2")
         assert self._why(_decided(pool, [new], [replace(report, owner_uid="other")])) == []
 
+    @pytest.mark.parametrize(
+        ("facts", "forgets"),
+        [
+            ({}, True),
+            ({"taint_keys": (TAINT,)}, True),
+            ({"verified_layout": ""}, False),
+            # Only away: it is the same when it is back.
+            ({"ready": False}, False),
+            # The record tells that somebody has changed the label.
+            ({"labels": {"slicewright.io/pool": "halves", "nvidia.com/mig.config": "x"}}, False),
+        ],
+        ids=str,
+    )
+    def test_what_is_found_wrong_is_no_longer_recorded_as_proven(
+        self, facts: dict[str, object], forgets: bool, released: Node, pool: Pool, wrong: Report
+    ) -> None:
+        labels = {**released.labels, "nvidia.com/mig.config": "halves-1234"}
+        proven = replace(released, labels=labels, verified_layout="halves-1234")
+        asked = replace(pool, mig_config="halves-1234")
+        decision = _decided(asked, [replace(proven, **facts)], [wrong])  # type: ignore[arg-type]
+        forgotten = [RecordBoot(node="n1", boot_id="b1", layout=None)] if forgets else []
+        assert [a for a in decision.actions if isinstance(a, RecordBoot)] == forgotten
+        assert bool(self._why(decision)) is ("taint_keys" not in facts)
+
+    def test_a_proven_one_stays_recorded(self, released: Node, pool: Pool, report: Report) -> None:
+        labels = {
+            **released.labels,
+            "nvidia.com/mig.config": "halves-1234",
+            "nvidia.com/mig.config.state": "success",
+        }
+        proven = replace(released, labels=labels, verified_layout="halves-1234")
+        decision = _decided(replace(pool, mig_config="halves-1234"), [proven], [report])
+        assert not [a for a in decision.actions if isinstance(a, RecordBoot)]
+        (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
+        assert said.boot is None
+
     def test_a_held_one_is_not_held_twice(self, node: Node, pool: Pool, report: Report) -> None:
         assert self._why(_decided(pool, [replace(node, ready=False)], [report])) == []
 
@@ -1075,3 +1113,93 @@ class TestBackInServiceBeforeItsDriversTurn:
         one = replace(held, **of)  # type: ignore[arg-type]
         told = replace(report, **said)  # type: ignore[arg-type]
         assert self._released(_decided(pool, [one], [told])) == []
+
+
+class TestWatchdog:
+    """What it finds of a node becomes part of the decision."""
+
+    @pytest.fixture
+    def pool(self, pool: Pool) -> Pool:
+        return replace(pool, mig_config="halves-1234")
+
+    @pytest.fixture
+    def failed(self, node: Node) -> Node:
+        """Was in service; mig-manager has given up an hour ago."""
+        labels = {
+            **node.labels,
+            "nvidia.com/mig.config": "halves-1234",
+            "nvidia.com/mig.config.state": "failed",
+        }
+        once = replace(
+            node,
+            created=NOW - 7200,
+            labels=labels,
+            verified_boot="b1",
+            verified_layout="halves-1234",
+        )
+        return _said(once, "False", "WrongLayout", "m", at=NOW - 3600)
+
+    NOTE = Stuck(
+        node_uid="u1",
+        layout="halves-1234",
+        what="MigManagerFailed",
+        since=NOW - 600,
+        next=NOW,
+        tries=0,
+    )
+
+    @staticmethod
+    def _heals(decision: Decision) -> list[HealNode]:
+        return [a for a in decision.actions if isinstance(a, HealNode)]
+
+    def test_a_node_that_is_stuck_is_noted_and_looked_at_when_something_is_to_be_tried(
+        self, failed: Node, pool: Pool
+    ) -> None:
+        busy = replace(failed, labels={**failed.labels, "nvidia.com/mig.config.state": "pending"})
+        decision = _decided(pool, [busy])
+        (heal,) = self._heals(decision)
+        assert heal.stuck is not None
+        assert (heal.stuck.what, heal.stuck.next) == ("PartitioningStuck", NOW + 900)
+        assert decision.look_again == NOW + 900
+
+    def test_it_is_held_before_anything_is_tried(
+        self, failed: Node, pool: Pool, wrong: Report
+    ) -> None:
+        """Its agent has not found it wrong, so that nothing else holds it."""
+        open_to_pods = replace(failed, taint_keys=(), stuck=self.NOTE.dump())
+        silent = replace(wrong, verdict="Unknown", reason="NodeUnreadable")
+        decision = _decided(pool, [open_to_pods], [silent], gpu_pods={"n1": ()})
+        assert [a.why for a in decision.actions if isinstance(a, HoldNode)] == [
+            "an operand is to be restarted"
+        ]
+        held = replace(open_to_pods, taint_keys=(TAINT,))
+        assert self._heals(_decided(pool, [held], [silent], gpu_pods={"n1": ()}))
+
+    def test_the_note_of_a_proven_node_is_removed(
+        self, failed: Node, pool: Pool, report: Report
+    ) -> None:
+        labels = {**failed.labels, "nvidia.com/mig.config.state": "success"}
+        healed = replace(failed, labels=labels, stuck=self.NOTE.dump())
+        (heal,) = self._heals(_decided(pool, [healed], [report]))
+        assert heal.stuck is None
+        assert not self._heals(_decided(pool, [replace(healed, stuck="")], [report]))
+
+    def test_a_node_that_waits_for_its_turn_is_watched_too(
+        self, failed: Node, pool: Pool, report: Report
+    ) -> None:
+        later = replace(pool, mig_config="new", suspended="paused")
+        ends = {"n1": "pod nvidia-dcgm-x: CrashLoopBackOff"}
+        decision = decide([later], [failed], {"n1": report}, {}, {}, NOW, no_operands=ends)
+        (heal,) = self._heals(decision)
+        assert heal.stuck is not None
+        assert heal.stuck.what == "OperandCrashLoop"
+
+
+def test_a_node_whose_pods_are_leaving_is_looked_at_every_few_seconds(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    cordoned = _cordoned(replace(node, verified_boot="b1"), "new")
+    decision = _decided(
+        replace(pool, mig_config="new"), [cordoned], [report], gpu_pods={"n1": ("ai/a",)}
+    )
+    assert decision.look_again == NOW + DRAIN_POLL_S
