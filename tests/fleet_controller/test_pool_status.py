@@ -253,6 +253,100 @@ class TestTooFewNodes:
         known = replace(self.POOL, status=self.status())
         assert "tooFewSince" not in self.status(member("n0"), member("n1"), pool=known)
 
+    def test_half_an_hour_is_what_it_takes(self) -> None:
+        assert TOO_FEW_LIMIT_S == 1800.0
+
+    @pytest.mark.parametrize(
+        ("have", "needed", "words"),
+        [
+            (0, 1, "0 nodes exist, at least 1 is needed"),
+            (1, 2, "1 node exists, at least 2 are needed"),
+            (2, 3, "2 nodes exist, at least 3 are needed"),
+        ],
+    )
+    def test_it_says_how_many_are_there_and_needed(
+        self, have: int, needed: int, words: str
+    ) -> None:
+        members = [member(f"n{i}") for i in range(have)]
+        found = conditions(NONE, members, replace(POOL, fewest=needed))
+        assert found["Verified"] == ("False", "TooFewNodes", words)
+        assert found["Progressing"] == ("True", "WaitingForNodes", words)
+
+
+class TestKstatus:
+    """Ready, Reconciling and Stalled, by which Flux and others judge any object: whether it is what
+    is declared, may yet become so, or needs somebody. Not verified, it is one of the latter two.
+    """
+
+    WRONG = member("n1", "False")
+
+    @staticmethod
+    def found(
+        *members: Member, rollout: Rollout = NONE, pool: Pool = POOL
+    ) -> dict[str, tuple[str, str, str]]:
+        found = conditions(rollout, members, pool)
+        assert found["Ready"] == found["Verified"]
+        waits, stalled = found["Reconciling"], found["Stalled"]
+        assert [c[0] for c in (found["Ready"], waits, stalled)].count("True") == 1
+        if waits[0] == "False":
+            assert waits[1:] == ("NothingToWaitFor", "the pool is verified, or stalled")
+        if stalled[0] == "False":
+            assert stalled[1:] == ("NotStalled", "the pool is verified, or may yet be")
+        return found
+
+    def test_a_verified_pool_is_ready(self) -> None:
+        assert self.found(member("n0"))["Ready"][0] == "True"
+
+    def test_so_is_one_with_a_wrong_node_that_the_policy_tolerates(self) -> None:
+        pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
+        found = self.found(member("n0"), self.WRONG._replace(warns=True, stuck=True), pool=pool)
+        assert found["Degraded"][0] == "True"
+        assert found["Ready"][0] == "True"
+
+    def test_while_nodes_are_set_up_it_says_so(self) -> None:
+        found = self.found(member("n0"), member("n1", "Unknown", settling=True))
+        assert found["Reconciling"] == found["Progressing"]
+        assert found["Reconciling"][1] == "NodesBeingSetUp"
+
+    def test_a_finding_of_this_moment_stalls_nothing(self) -> None:
+        """Nothing is being set up either: it says why the pool is not verified."""
+        found = self.found(member("n0"), self.WRONG)
+        assert found["Degraded"][0] == "True"
+        assert found["Reconciling"] == ("True", *found["Verified"][1:])
+
+    def test_one_that_lasts_does_though_others_are_of_this_moment(self) -> None:
+        found = self.found(member("n0", "False"), self.WRONG._replace(warns=True))
+        assert found["Settled"][0] == "False"
+        assert found["Stalled"] == ("True", *found["Degraded"][1:])
+        assert found["Stalled"][1] == "NodesFailing"
+
+    def test_not_while_a_rollout_goes_on(self) -> None:
+        found = self.found(member("n0"), self.WRONG._replace(warns=True), rollout=ROLLING)
+        assert found["Degraded"][0] == "True"
+        assert found["Reconciling"] == found["Progressing"]
+
+    def test_what_does_not_pass_by_itself_stalls_it_in_any_case(self) -> None:
+        stuck = self.WRONG._replace(warns=True, stuck=True)
+        found = self.found(member("n0"), stuck, rollout=ROLLING)
+        assert found["Progressing"][0] == "True"
+        assert found["Stalled"] == found["Settled"]
+        assert found["Stalled"] == (
+            "True",
+            "NodesFailing",
+            "1 node is wrong: n1 Reasonn1: message of n1",
+        )
+
+    def test_a_rollout_that_people_stopped_stalls_it(self) -> None:
+        found = self.found(member("n0"), rollout=replace(ROLLING, stopped="paused"))
+        assert found["Stalled"] == found["Settled"]
+        assert found["Stalled"][1] == "RolloutPaused"
+
+    def test_so_does_one_that_nodes_of_others_block(self) -> None:
+        full = replace(ROLLING, stopped="full", blocking=("n9",))
+        found = self.found(member("n9"), member("n1", "Unknown", settling=True), rollout=full)
+        assert found["Stalled"] == found["Degraded"]
+        assert found["Stalled"][1] == "RolloutBlocked"
+
 
 class TestNodesThatJoinLater:
     """They are held until they are proven, and un-verify nothing."""
