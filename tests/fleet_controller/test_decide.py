@@ -15,9 +15,10 @@ from fleet_controller.actions import (
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.change_actions import ApplyLayout, CordonNode, EvictPod
+from fleet_controller.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
 from fleet_controller.decide import (
     LONGEST_WAIT_S,
     REPEAT_WARNING_S,
@@ -26,10 +27,14 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
+from fleet_controller.drain import NodePod
 from fleet_controller.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
 from fleet_controller.node_change import DRAIN_POLL_S, started
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
-from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, stamp
+from fleet_controller.quarantine import QuarantineNode
+from fleet_controller.release import ReleaseNode
+from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.state import Condition, Joined, Node, Pool, Report, WarningEvent, stamp
 from fleet_controller.stuck import Stuck
 from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.objects import bare
@@ -300,6 +305,15 @@ def test_a_changed_pool_waits_again(node: Node, pool: Pool, report: Report) -> N
     waiting = _waited(changed, [node], NOW)
     assert waiting.status["waitingSince"] == stamp(NOW)
     assert len(_progress(_decided(waiting, [node], now=NOW + 10))) == 1
+
+
+def test_a_new_wait_is_counted_from_the_pass_that_sees_it_written_down(
+    node: Node, pool: Pool
+) -> None:
+    served = replace(node, created=NOW - 7200, verified_boot="b1")
+    changed = replace(_waited(pool, [served], NOW - 600), generation=4)
+    assert _decided(changed, [served]).look_again == NOW + REPEAT_WARNING_S
+    assert _decided(_waited(changed, [served], NOW), [served]).look_again == NOW + SAID_EVERY_S
 
 
 def test_what_has_settled_is_taken_out_of_the_status(
@@ -667,6 +681,8 @@ class TestHolding:
             replace(pool, mig_config="new"), [booted], [report], gpu_pods={"n1": ("ai/a",)}
         )
         assert self._why(decision) == ["booted since it was verified"]
+        gone = _decided(replace(pool, mig_config="new"), [booted], [report], gpu_pods={"n1": ()})
+        assert self._why(gone) == ["booted since it was verified"], "not: its layout changes"
         failing = _status(decision)["failingNodes"]
         assert isinstance(failing, list)
         assert failing[0]["reason"] == "ChangeHeldByPods"
@@ -722,17 +738,26 @@ class TestHolding:
         assert [a for a in decision.actions if isinstance(a, RecordBoot)] == forgotten
         assert bool(self._why(decision)) is ("taint_keys" not in facts)
 
-    def test_a_proven_one_stays_recorded(self, released: Node, pool: Pool, report: Report) -> None:
+    def test_a_proven_one_is_recorded_once(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
         labels = {
             **released.labels,
             "nvidia.com/mig.config": "halves-1234",
             "nvidia.com/mig.config.state": "success",
         }
         proven = replace(released, labels=labels, verified_layout="halves-1234")
-        decision = _decided(replace(pool, mig_config="halves-1234"), [proven], [report])
-        assert not [a for a in decision.actions if isinstance(a, RecordBoot)]
-        (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
-        assert said.boot is None
+        for of, boot in (
+            (proven, None),
+            (
+                replace(proven, verified_layout=""),
+                RecordBoot(node="n1", boot_id="b1", layout="halves-1234"),
+            ),
+        ):
+            decision = _decided(replace(pool, mig_config="halves-1234"), [of], [report])
+            assert not [a for a in decision.actions if isinstance(a, RecordBoot)]
+            (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
+            assert said.boot == boot
 
     def test_a_held_one_is_not_held_twice(self, node: Node, pool: Pool, report: Report) -> None:
         assert self._why(_decided(pool, [replace(node, ready=False)], [report])) == []
@@ -1019,6 +1044,7 @@ class TestBackInServiceBeforeItsTurn:
             {"ready": False},
             {"quarantine_at": 1},
             {"boot_id": "b2"},
+            {"verified_boot": ""},
             {"verified_layout": ""},
             {"verified_layout": "third"},
         ],
@@ -1027,7 +1053,16 @@ class TestBackInServiceBeforeItsTurn:
     def test_it_has_to_be_what_it_was(
         self, change: dict[str, object], held: Node, pool: Pool
     ) -> None:
-        assert self._released(_decided(pool, [replace(held, **change)])) == []  # type: ignore[arg-type]
+        one = replace(held, **change)  # type: ignore[arg-type]
+        # With a pod that uses GPUs also a node that was never verified waits for its turn.
+        for pods in ((), ("ai/a",)):
+            assert self._released(_decided(pool, [one], gpu_pods={"n1": pods})) == []
+
+    def test_of_a_node_without_a_layout_none_was_proven(self, held: Node, pool: Pool) -> None:
+        """Its label is empty, and so is what is recorded."""
+        labels = {**held.labels, "nvidia.com/mig.config": ""}
+        one = replace(held, labels=labels, verified_layout="")
+        assert self._released(_decided(pool, [one])) == []
 
     @pytest.mark.parametrize(
         "labels",
@@ -1175,6 +1210,18 @@ class TestWatchdog:
         held = replace(open_to_pods, taint_keys=(TAINT,))
         assert self._heals(_decided(pool, [held], [silent], gpu_pods={"n1": ()}))
 
+    def test_why_else_it_is_held_comes_first(self, failed: Node, pool: Pool, wrong: Report) -> None:
+        open_to_pods = replace(failed, taint_keys=(), stuck=self.NOTE.dump())
+        decision = _decided(pool, [open_to_pods], [wrong], gpu_pods={"n1": ()})
+        assert [a.why for a in decision.actions if isinstance(a, HoldNode)] == ["WrongLayout"]
+
+    def test_what_has_lasted_becomes_the_nodes_condition(self, failed: Node, pool: Pool) -> None:
+        reboots = {**failed.labels, "nvidia.com/mig.config.state": "rebooting"}
+        note = replace(self.NOTE, what="RebootStuck", since=NOW - 1200)
+        decision = _decided(pool, [replace(failed, labels=reboots, stuck=note.dump())])
+        (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
+        assert (said.status, said.reason) == ("False", "RebootStuck")
+
     def test_the_note_of_a_proven_node_is_removed(
         self, failed: Node, pool: Pool, report: Report
     ) -> None:
@@ -1203,3 +1250,90 @@ def test_a_node_whose_pods_are_leaving_is_looked_at_every_few_seconds(
         replace(pool, mig_config="new"), [cordoned], [report], gpu_pods={"n1": ("ai/a",)}
     )
     assert decision.look_again == NOW + DRAIN_POLL_S
+
+
+def test_a_node_that_is_found_broken_in_this_pass_is_out_already(
+    node: Node, pool: Pool, report: Report
+) -> None:
+    """Two wait for their turn, of which one may be out, and the first that is to prove the new
+    layout has to be in service.
+    """
+    labels = {
+        **node.labels,
+        "nvidia.com/mig.config": "old",
+        "nvidia.com/mig.config.state": "success",
+    }
+    served = replace(node, labels=labels, taint_keys=(), verified_boot="b1", verified_layout="old")
+    nodes = [replace(served, name=name, uid=name) for name in ("n1", "n2")]
+    old = [
+        replace(report, name=name, owner_uid=name, verdict="Mismatch", reason="WrongLayout")
+        for name in ("n1", "n2")
+    ]
+    lost = [old[0], replace(old[1], reason="GpuLost")]
+
+    def begun(reports: Sequence[Report]) -> list[str]:
+        decision = _decided(replace(pool, mig_config="new"), nodes, reports)
+        return [a.node for a in decision.actions if isinstance(a, CordonNode)]
+
+    assert begun(old) == ["n1"]
+    assert "n1" not in begun(lost)
+
+
+@pytest.mark.parametrize(
+    ("config", "told", "wanted", "layout", "tells"),
+    [
+        ("old", "", "{}", "old", True),
+        ("old", "{}", "", "old", True),
+        ("old", "{}", "{}", "old", False),
+        # It is told by the request that sets its label.
+        ("new", "", "{}", "old", False),
+        # Without mig-manager there is no label to have.
+        (None, "", "{}", None, False),
+    ],
+)
+def test_an_agent_is_told_once_what_to_find_where_the_node_has_its_layout(
+    config: str | None,
+    told: str,
+    wanted: str,
+    layout: str | None,
+    tells: bool,
+    node: Node,
+    pool: Pool,
+) -> None:
+    labels = {**node.labels, **({"nvidia.com/mig.config": config} if config else {})}
+    one = replace(node, labels=labels, told=told)
+    decision = _decided(replace(pool, mig_config=layout, told=wanted), [one])
+    said = [a for a in decision.actions if isinstance(a, TellAgent)]
+    assert said == ([TellAgent(node="n1", told=wanted)] if tells else [])
+
+
+def test_only_where_the_policy_says_so_is_a_node_emptied_that_stays_wrong(
+    node: Node, pool: Pool, wrong: Report
+) -> None:
+    lasting = _said(node, "False", "WrongLayout", wrong.message, at=NOW - 3600)
+    for quarantine in (False, True):
+        policy = RolloutPolicy(quarantine=quarantine)
+        decision = _decided(replace(pool, policy=policy), [lasting], [wrong])
+        emptied = [a.node for a in decision.actions if isinstance(a, QuarantineNode)]
+        assert emptied == (["n1"] if quarantine else [])
+
+
+def test_a_node_that_left_its_pool_in_a_change_goes_back_into_service_before_it_is_let_go(
+    node: Node, pool: Pool
+) -> None:
+    """The others that leave are let go meanwhile."""
+    joined = replace(node, labels={}, joined=Joined(pool="halves", labels={}))
+    other = replace(joined, name="n2", uid="u2")
+    actions = _decided(pool, [_cordoned(joined, "new"), other]).actions
+    assert [(type(a), a.node) for a in actions if isinstance(a, FinishChange | ReleaseNode)] == [
+        (FinishChange, "n1"),
+        (ReleaseNode, "n2"),
+    ]
+
+
+def test_pods_without_gpus_hold_no_layout(node: Node, pool: Pool) -> None:
+    asked = replace(pool, mig_config="halves-1234")
+    agent = NodePod(namespace="slicewright", name="node-agent", uid="u", gpus=False)
+    decision = decide([asked], [node], {}, {"n1": (agent,)}, {}, NOW)
+    (step,) = _steps(decision)
+    assert isinstance(step, SetMigConfig)
