@@ -15,6 +15,7 @@ from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, stamp
+from tests.fleet_controller.rollout_world import known
 
 NOW = 1_800_000_000.0
 POOL = Pool(
@@ -182,6 +183,10 @@ class TestToleratedNodes:
         young = member("n1", "Unknown", settling=True)
         assert self.verified(1, member("n0"), young)[:2] == ("False", "NodesNotProven")
 
+    def test_so_is_one_beside_others_that_are_wrong_for_good(self) -> None:
+        young, wrong = member("n1", "Unknown", settling=True), member("n2", "Unknown")
+        assert self.verified(2, member("n0"), young, wrong)[:2] == ("False", "NodesNotProven")
+
     def test_so_is_a_node_whose_turn_has_not_come(self) -> None:
         rollout = replace(ROLLING, failed=("n0",), stopped="failed")
         waits = member("n1", "Unknown", settling=True)
@@ -241,6 +246,11 @@ class TestTooFewNodes:
         found = self.said(self.status(young, pool=known, after_s=TOO_FEW_LIMIT_S))
         assert found["Progressing"] == ("True", "NodesBeingSetUp")
         assert found["Stalled"][0] == "False"
+
+    def test_the_time_begins_when_a_node_goes(self) -> None:
+        known = replace(self.POOL, status=self.status(member("n0"), member("n1")))
+        later = self.status(member("n0"), pool=known, after_s=60)
+        assert later["tooFewSince"] == stamp(NOW + 60)
 
     def test_the_time_begins_with_the_generation(self) -> None:
         status = self.status()
@@ -341,11 +351,44 @@ class TestKstatus:
         assert found["Stalled"] == found["Settled"]
         assert found["Stalled"][1] == "RolloutPaused"
 
+    def test_not_yet_while_a_layout_is_being_made(self) -> None:
+        rollout = replace(ROLLING, stopped="paused", applying=True)
+        found = self.found(member("n0"), member("n1", "Unknown", settling=True), rollout=rollout)
+        assert (found["Progressing"][0], found["Degraded"][0]) == ("False", "False")
+        assert found["Reconciling"] == ("True", *found["Verified"][1:])
+
     def test_so_does_one_that_nodes_of_others_block(self) -> None:
         full = replace(ROLLING, stopped="full", blocking=("n9",))
         found = self.found(member("n9"), member("n1", "Unknown", settling=True), rollout=full)
         assert found["Stalled"] == found["Degraded"]
         assert found["Stalled"][1] == "RolloutBlocked"
+
+
+class TestKnownLayouts:
+    """The layout that its spec declares is remembered once nodes were verified with it."""
+
+    NEW = known("new")
+    POOL = replace(POOL, fewest=0, declared=NEW, layout_hash=NEW.layout_hash)
+
+    @pytest.mark.parametrize(
+        ("members", "remembers"),
+        [((member("n0"),), True), ((member("n0"), member("n1", "Unknown")), False), ((), False)],
+        ids=["verified", "not verified", "no nodes"],
+    )
+    def test_only_what_nodes_were_verified_with_is_remembered(
+        self, members: tuple[Member, ...], remembers: bool
+    ) -> None:
+        status = pool_status(self.POOL, members, NONE, NOW)
+        remembered = [one["migConfig"] for one in status.get("provenLayouts", [])]
+        assert remembered == (["new"] if remembers else [])
+
+    def test_an_undone_pool_has_settled_and_is_not_what_it_declares(self) -> None:
+        undone = replace(self.POOL, mig_config="old")
+        found = conditions(NONE, (member("n0"),), undone)
+        assert found["Verified"][:2] == ("False", "RolloutUndone")
+        assert found["Verified"][2].startswith("1 node verified, with layout old, to which the ")
+        assert found["Settled"] == ("True", *found["Verified"][1:])
+        assert "provenLayouts" not in pool_status(undone, (member("n0"),), NONE, NOW)
 
 
 class TestNodesThatJoinLater:
