@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fleet_controller.node_change import FAILED_S
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from slicewright.commands.status import exit_code
@@ -115,6 +116,7 @@ class TestStates:
         for _ in range(30):
             world.mig_manager_works("n0")
             _settle(world, 1)
+            world.now += FAILED_S / 10
         pool = _pool(world)
         assert pool.state is State.DEGRADED
         assert exit_code(_seen(world)) == DEGRADED

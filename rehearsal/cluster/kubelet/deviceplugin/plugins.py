@@ -12,10 +12,10 @@ from typing import Any
 
 import grpc
 
-from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin import messages
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger, Unavailable, failure
 from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList, SimulatedPlugin
+from rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
 
 KUBELET_SOCKET = "kubelet.sock"
 STOPPED_TTL_S = 5.0
@@ -84,21 +84,20 @@ class DevicePlugins:
         self._stopped_ttl_s = stopped_ttl_s
         self._plugins: dict[str, _Plugin | SimulatedPlugin] = {}
         self._forgetting: dict[str, asyncio.TimerHandle] = {}
-        self._server: Any = None
         self._fd = -1
-
-    async def start(self) -> None:
-        """Creates the socket, which makes plugins register again, as after a kubelet's restart."""
-        self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._server = await grpc_socket.serve(
-            self._directory,
-            self._fd,
+        self._socket = GrpcSocket(
+            directory,
             KUBELET_SOCKET,
             service=messages.REGISTRATION,
             method="Register",
             request=messages.RegisterRequest,
             handler=self._register,
         )
+
+    async def start(self) -> None:
+        """Creates the socket, which makes plugins register again, as after a kubelet's restart."""
+        self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        await self._socket.start()
 
     async def stop(self) -> None:
         for timer in self._forgetting.values():
@@ -108,8 +107,7 @@ class DevicePlugins:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop(grace=0)
+        await self._socket.stop()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

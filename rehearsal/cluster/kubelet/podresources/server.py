@@ -7,15 +7,14 @@ containers, CPUs, memory and topology; Get and GetAllocatableResources return UN
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kubeapi import JsonObject
-from rehearsal.cluster.kubelet import grpc_socket
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
+from rehearsal.cluster.kubelet.grpc_socket import GrpcSocket
 from rehearsal.cluster.kubelet.podresources import messages
 
 SOCKET = "kubelet.sock"
@@ -43,29 +42,22 @@ class PodResources:
     """
 
     def __init__(self, directory: Path, pods: Mapping[str, BoundPod], ledger: Ledger) -> None:
-        self._directory = directory
         self._pods = pods
         self._ledger = ledger
-        self._server: Any = None
+        self._socket = GrpcSocket(
+            directory,
+            SOCKET,
+            service=messages.LISTER,
+            method="List",
+            request=messages.ListPodResourcesRequest,
+            handler=self._list,
+        )
 
     async def start(self) -> None:
-        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._server = await grpc_socket.serve(
-                self._directory,
-                fd,
-                SOCKET,
-                service=messages.LISTER,
-                method="List",
-                request=messages.ListPodResourcesRequest,
-                handler=self._list,
-            )
-        finally:
-            os.close(fd)
+        await self._socket.start()
 
     async def stop(self) -> None:
-        if self._server is not None:
-            await self._server.stop(grace=0)
+        await self._socket.stop()
 
     async def _list(self, request: Any, context: Any) -> Any:
         return messages.ListPodResourcesResponse(
