@@ -116,13 +116,13 @@ def test_no_request_waits_for_a_beginning_that_does_not_come() -> None:
 
 
 def test_what_is_shut_down_before_it_began_frees_its_port() -> None:
+    others = set(threading.enumerate())
     server = serve(
         "127.0.0.1", 0, alive=lambda: None, ready=lambda: None, metrics=str, begin=threading.Event()
     )
     server.shutdown()
-    for thread in threading.enumerate():
-        if thread.name == "http":
-            thread.join(timeout=120)
+    for thread in set(threading.enumerate()) - others:
+        thread.join(timeout=120)
     again = serve("127.0.0.1", server.server_port, alive=str, ready=str, metrics=str)
     again.shutdown()
 

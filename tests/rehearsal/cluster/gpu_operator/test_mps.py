@@ -21,6 +21,10 @@ from tests.rehearsal.cluster.gpu_operator.test_sharing import (
     label,
 )
 
+pytestmark = pytest.mark.long(
+    "MPS in a whole run: tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
+)
+
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DAEMON = "nvidia-device-plugin-mps-control-daemon"
 FOUR = """\
