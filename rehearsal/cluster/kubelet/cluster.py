@@ -228,6 +228,12 @@ class ClusterKubelet:
         for pod in [p for p in self._bound.values() if p["spec"]["nodeName"] == name]:
             del self._bound[pod["metadata"]["uid"]]
             self._see_pod(pod)
+        if operands := self._operands.get(name):
+            # Of a node that is made again under its name, the operands' pods are still there, and
+            # nothing need change in them.
+            for pod in self._simulated.values():
+                if pod["spec"]["nodeName"] == name:
+                    operands.see_pod(pod)
 
     def _on_reboot(self, node: SimulatedNode, down_s: float) -> None:
         earlier = self._rebooting.get(node.name)
