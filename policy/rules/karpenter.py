@@ -11,6 +11,7 @@ from typing import Any
 
 from fleet_controller.api import POOL_LABEL
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
+from policy.rules.labels import stated as stated_keys
 from policy.rules.rule import ResourceRule, Settings
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
@@ -89,10 +90,7 @@ def taints(pool: Resource) -> list[Any] | Any:
 
 def tags(node_class: Resource) -> frozenset[str] | None:
     """Keys of those of its instances that are not empty; None: not known yet."""
-    found = at(node_class.props, "spec", "tags")
-    if found is UNKNOWN:
-        return None
-    return frozenset(key for key, value in (found or {}).items() if value)
+    return stated_keys(at(node_class.props, "spec", "tags"))
 
 
 def _requirements(pool: Resource) -> Iterator[Any]:

@@ -51,9 +51,20 @@ def stated(*parts: Any) -> frozenset[str] | None:
     )
 
 
-def default_tags(resource: Resource) -> Any:
-    """Of its provider of AWS."""
-    return at(as_object(at(resource.provider, "defaultTags")), "tags")
+def tags_of(resource: Resource) -> frozenset[str] | None:
+    """Keys of the tags of a resource of AWS, with those of its provider; None: as `stated`."""
+    props, default = resource.props, as_object(at(resource.provider, "defaultTags"))
+    return stated(at(props, "tags"), at(props, "tagsAll"), at(default, "tags"))
+
+
+def labels_of(resource: Resource, own: Any) -> frozenset[str] | None:
+    """Keys of the labels of one of Google's, of which `own` are its; None: as `stated`."""
+    return stated(own, at(resource.provider, "defaultLabels"))
+
+
+def lacking(there: frozenset[str] | None, settings: Settings) -> list[str]:
+    """Required keys that are not there; none while it is not known what is."""
+    return [key for key in settings["required"] if there is not None and key not in there]
 
 
 def as_object(value: Any) -> Any:
@@ -67,17 +78,14 @@ def as_object(value: Any) -> Any:
 
 
 def _labelled(resource: Resource, settings: Settings) -> Iterator[str]:
-    props, provider = resource.props, resource.provider
     if resource.type in TAGGED:
-        what, where = "tags", "cluster.tags"
-        there = stated(at(props, "tags"), at(props, "tagsAll"), default_tags(resource))
-    elif resource.type in LABELLED:
+        what, where, there = "tags", "cluster.tags", tags_of(resource)
+    elif (key := LABELLED.get(resource.type)) is not None:
         what, where = "labels", "cluster.resource_labels"
-        there = stated(at(props, LABELLED[resource.type]), at(provider, "defaultLabels"))
+        there = labels_of(resource, at(resource.props, key))
     else:
         return
-    missing = [key for key in settings["required"] if there is not None and key not in there]
-    if missing:
+    if missing := lacking(there, settings):
         yield (
             f"{resource.type.rpartition(':')[2]} {resource.name!r} lacks the {what} "
             f"{', '.join(missing)}; write them into {where} of its stack file, or where else its "

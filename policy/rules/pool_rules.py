@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
 from infra import catalog
-from policy.rules import karpenter, pools
+from policy.rules import karpenter, labels, pools
 from policy.rules.declared import Resource, at
 from policy.rules.pools import Pool
 from policy.rules.rule import (
@@ -65,10 +65,7 @@ def _spot(pool: Pool, settings: Settings) -> Iterator[str]:
 
 
 def _labels(pool: Pool, settings: Settings) -> Iterator[str]:
-    if pool.billed_by is None:
-        return
-    missing = [key for key in settings["required"] if key not in pool.billed_by]
-    if missing:
+    if missing := labels.lacking(pool.billed_by, settings):
         where = "resource_labels" if pool.cloud == "gke" else "tags"
         yield (
             f"pool {pool.name!r} lacks {', '.join(missing)}, by which its cost is "
@@ -81,9 +78,7 @@ def _billed(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type != karpenter.NODE_CLASS:
         yield from pools.each(_labels)(resource, settings)
         return
-    known = karpenter.tags(resource)
-    missing = [key for key in settings["required"] if known is not None and key not in known]
-    if missing:
+    if missing := labels.lacking(karpenter.tags(resource), settings):
         yield (
             f"instances of EC2NodeClass {at(resource.props, 'metadata', 'name')!r} lack "
             f"{', '.join(missing)}, by which their cost is attributed; write them into the "

@@ -143,9 +143,7 @@ def _gke(resource: Resource) -> Pool:
         autoscaled=None if scaling is UNKNOWN and fixed is None else autoscaled,
         labels=texts(at(config, "labels")),
         taints=_taints(at(config, "taints")),
-        billed_by=labels.stated(
-            at(config, "resourceLabels"), at(resource.provider, "defaultLabels")
-        ),
+        billed_by=labels.labels_of(resource, at(config, "resourceLabels")),
         region=zones[0].rpartition("-")[0] if zones else _text(region),
         metadata_server=at(config, "workloadMetadataConfig", "mode") in ("GKE_METADATA", UNKNOWN),
     )
@@ -167,9 +165,7 @@ def _eks(resource: Resource) -> Pool:
         autoscaled=_differ(at(props, "scalingConfig")),
         labels=texts(at(props, "labels")),
         taints=_taints(at(props, "taints")),
-        billed_by=labels.stated(
-            at(props, "tags"), at(props, "tagsAll"), labels.default_tags(resource)
-        ),
+        billed_by=labels.tags_of(resource),
         region=_text(at(resource.provider, "region")),
         metadata_server=True,
     )
