@@ -75,7 +75,7 @@ class NodeGroups:
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
-            launch_template=self._template(plan.system, plan.system.template),
+            launch_template=self._template(plan.system),
             tags=dict(self._of_groups) or None,
             opts=options,
         )
@@ -111,7 +111,7 @@ class NodeGroups:
                 update_strategy=pool.update.strategy.upper(),
             ),
             node_repair_config=_repair(pool.repair),
-            launch_template=self._template(pool, pool.template),
+            launch_template=self._template(pool),
             tags={**self._of_groups, **pool.tags} or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
@@ -119,8 +119,9 @@ class NodeGroups:
         )
 
     def _template(
-        self, pool: EksPoolPlan | SystemPoolPlan, template: EksTemplate | None
+        self, pool: EksPoolPlan | SystemPoolPlan
     ) -> aws.eks.NodeGroupLaunchTemplateArgs | None:
+        template = pool.template
         if template is None:
             return None
         made = launch_template(
