@@ -228,12 +228,6 @@ class ClusterKubelet:
         for pod in [p for p in self._bound.values() if p["spec"]["nodeName"] == name]:
             del self._bound[pod["metadata"]["uid"]]
             self._see_pod(pod)
-        if operands := self._operands.get(name):
-            # Of a node that is made again under its name, the operands' pods are still there, and
-            # nothing need change in them.
-            for pod in self._simulated.values():
-                if pod["spec"]["nodeName"] == name:
-                    operands.see_pod(pod)
 
     def _on_reboot(self, node: SimulatedNode, down_s: float) -> None:
         earlier = self._rebooting.get(node.name)
@@ -251,6 +245,9 @@ class ClusterKubelet:
             operands.stop()
         if rebooting := self._rebooting.pop(name, None):
             rebooting.cancel()
+        # A node that is made again under its name takes up those that are still there.
+        placed = self._placed
+        self._bound |= {uid: p for uid, p in self._simulated.items() if placed.get(uid) is node}
         runs = [run for run in self._pods.values() if run.node is node]
         _log.info("node %s is deleted: ending %d pods", name, len(runs))
         for run in runs:
