@@ -35,6 +35,9 @@ class Reader:
     def read(self) -> tuple[Gpu, ...]:
         """Reads every GPU. Raises NvmlCallFailed, also on a timeout, and StopRequested."""
         answer, answer_write = os.pipe()
+        # Ctrl-C may come before the fork has returned here, when the child already hangs in the
+        # driver: it is raised only once something below ends the child.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -47,8 +50,9 @@ class Reader:
                 status = 0
             finally:
                 os._exit(status)
-        os.close(answer_write)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+            os.close(answer_write)
             data = self._awaited(answer)
         finally:
             os.close(answer)
