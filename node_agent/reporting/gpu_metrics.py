@@ -58,7 +58,7 @@ _GROUPS = (
 
 
 def families(observation: Observation) -> Iterator[Family]:
-    """Metrics of a probe; fields that only a thorough one reads have no series."""
+    """Metrics of a thorough probe."""
     if observation.driver:
         facts = labels(driver=observation.driver, cuda=observation.cuda or "")
         yield Family(
@@ -70,15 +70,15 @@ def families(observation: Observation) -> Iterator[Family]:
     yield from _health([(gpu, gpu.vitals) for gpu in observation.gpus if gpu.vitals])
     yield from _partitions(observation.gpus)
     yield from _utilization(observation.gpus)
-    yield from _xids(observation.gpus)
 
 
-def _xids(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
+def xids(gpus: tuple[ObservedGpu, ...]) -> Family:
+    """Xids of GPUs that a thorough probe has found."""
     counted = tuple(
         Sample(_gpu(gpu, xid=str(xid)), count) for gpu in gpus for xid, count in gpu.xid_counts
     )
     text = "Xids in the kernel log since boot, or as far back as it goes."
-    yield Family("slicewright_gpu_xid_errors_total", "counter", text, counted)
+    return Family("slicewright_gpu_xid_errors_total", "counter", text, counted)
 
 
 def _health(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from node_agent import VERSION
 from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired
-from node_agent.nvml.observed import Observation
+from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.reporting import gpu_metrics
 from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
@@ -33,6 +33,8 @@ class Metrics:
     _last_success: float | None = None
     _health: tuple[Family, ...] = ()
     """Of the last thorough probe."""
+    _gpus: tuple[ObservedGpu, ...] = ()
+    """Of the last thorough probe, with the Xids of the last probe of any kind."""
 
     def count_report(self, *, written: bool) -> None:
         self._reports["written" if written else "failed"] += 1
@@ -62,6 +64,12 @@ class Metrics:
                 self._errors[failure.code] = self._errors.get(failure.code, 0) + 1
         if thorough:
             self._health = tuple(gpu_metrics.families(observation))
+            self._gpus = observation.gpus
+        # Only a thorough probe reads a GPU's minor number, which is one of the labels.
+        counted = {gpu.uuid: gpu.xid_counts for gpu in observation.gpus}
+        self._gpus = tuple(
+            replace(gpu, xid_counts=counted.get(gpu.uuid, gpu.xid_counts)) for gpu in self._gpus
+        )
         source = Sample("", int(xid_log_up))
         up = Family(
             "slicewright_xid_source_up",
@@ -69,7 +77,9 @@ class Metrics:
             "1 where the kernel log can be read for Xids.",
             (source,),
         )
-        families = (*self._families(observation, verdict, node), up, *self._health)
+        always = self._families(observation, verdict, node)
+        xids = gpu_metrics.xids(self._gpus)
+        families = (*always, up, xids, *self._health)
         self.text = "\n".join(line for family in families for line in lines(family)) + "\n"
 
     def _families(

@@ -61,6 +61,15 @@ def _exported(text: str) -> set[Metric]:
     return {(name, kind, frozenset(found[name])) for name, kind in kinds.items()}
 
 
+def _thorough(fake: Any) -> Observation:
+    prober = fake.prober(thorough=True, utilization=True)
+    try:
+        observation: Observation = prober.probe()
+        return observation
+    finally:
+        prober.close()
+
+
 def test_the_page_is_what_is_exported(
     silicon: Callable[..., Any], desired: Desired, node: NodeState
 ) -> None:
@@ -68,11 +77,7 @@ def test_the_page_is_what_is_exported(
     state.repartition(fake.path, 0, ["3g.40gb", "3g.40gb"])
     for index in range(2):
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
-    prober = fake.prober(thorough=True, utilization=True)
-    try:
-        observation_alone = prober.probe()
-    finally:
-        prober.close()
+    before_ampere = _thorough(silicon("T4", 1))
     history = XidHistory()
     history.add(
         [
@@ -82,11 +87,12 @@ def test_the_page_is_what_is_exported(
             )
         ]
     )
-    seen = history.annotate(observation_alone)
+    seen = history.annotate(_thorough(fake))
     assert seen.gpus[0].xids
     metrics = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
-    for observation, thorough in ((broken, False), (seen, True)):
+    text = ""
+    for observation, thorough in ((broken, False), (before_ampere, True), (seen, True)):
         metrics.update(
             observation,
             verify(desired, observation, node),
@@ -95,6 +101,7 @@ def test_the_page_is_what_is_exported(
             at=1.0,
             thorough=thorough,
         )
+        text += metrics.text
     holding = ContainerDevices(
         namespace="n",
         pod="p",
@@ -108,4 +115,4 @@ def test_the_page_is_what_is_exported(
         )
         + "\n"
     )
-    assert _exported(metrics.text + attributed) == _documented()
+    assert _exported(text + attributed) == _documented()

@@ -5,6 +5,7 @@ changes a verdict.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -336,10 +337,13 @@ def test_an_xid_changes_the_verdict_until_the_driver_has_recovered(
         loop.turn()
         assert MATCH in metrics.text
         assert "slicewright_xid_source_up 1" in metrics.text
-        kernel_writes(_PAGE_FAULT)
         clocks.sleep(Pace().thorough_every_s)
         loop.turn()
-        assert 'xid="31"} 1' in metrics.text
+        kernel_writes(_PAGE_FAULT)
+        clocks.sleep(Pace().interval_s)
+        loop.turn()
+        assert 'xid="31"} 1' in metrics.text, "the next probe exports it, a thorough one or not"
+        assert re.search(r'xid_errors_total\{gpu="0",minor="\d+",uuid="GPU-', metrics.text)
         assert MATCH in metrics.text
         state.set_health(halves.path, 0, recovery_action=1)
         kernel_writes(_UNCONTAINED)
