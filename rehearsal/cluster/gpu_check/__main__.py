@@ -23,6 +23,7 @@ from node_agent.nvml.observed import Observation, parse
 from node_agent.xids.kernel_log import KernelLog
 from rehearsal.cluster.gpu_check import page
 from rehearsal.cluster.gpu_check.comparing import Difference, differences
+from rehearsal.cluster.gpu_check.reading import ASKED
 from rehearsal.cluster.silicon import models, placement, state
 from rehearsal.host.toolchain import Found, ToolchainError
 from rehearsal.host.toolchain.acquisition import obtain
@@ -79,7 +80,7 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
         print("the driver reports no GPU")
     to.mkdir(parents=True, exist_ok=True)
     for gpu in first_of.values():
-        found = _compared(gpu, real["driver"])
+        found = compared(gpu, real["driver"], len(real["gpus"]))
         result = SAME if not found and result == SAME else DIFFERENT
         name = page.name(gpu, real["driver"])
         text = page.page(
@@ -103,8 +104,8 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
     return result
 
 
-def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | str:
-    """The differences, or why nothing could be compared."""
+def compared(gpu: Mapping[str, Any], driver: str, count: int) -> tuple[Difference, ...] | str:
+    """The differences, or why nothing could be compared. count: GPUs of the machine."""
     models_ = models.models()
     key = next(
         (k for k, m in models_.items() if gpu["pci_device"] == f"{m.pci_id << 16 | 0x10DE:#010x}"),
@@ -119,7 +120,7 @@ def _compared(gpu: Mapping[str, Any], driver: str) -> tuple[Difference, ...] | s
     (library,) = _library().paths.values()
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
         path = Path(directory) / "state"
-        state.create(path, key, 1, driver, "gpu-check")
+        state.create(path, key, count, driver, "gpu-check")
         if gpu["mig"] == "enabled":
             state.set_mig_mode(path, 0, True)
             try:
@@ -147,7 +148,7 @@ def _profiles_of(gpu: Mapping[str, Any]) -> list[str]:
 
 
 def _as_observed(gpu: Mapping[str, Any]) -> dict[str, Any]:
-    added = ("places", "pci_device", "compute_capability", "answers")
+    added = ("places", "pci_device", "compute_capability", *ASKED)
     return {key: value for key, value in gpu.items() if key not in added}
 
 

@@ -17,7 +17,11 @@ _COMPARED = (
     "mig_pending",
     "memory_slices",
     "places",
+    "error_texts",
+    "constants",
     "answers",
+    "fields",
+    "utilization_metrics",
 )
 _OF_A_DEVICE = ("gpu_slices", "compute_slices", "memory_mib", "multiprocessors", "engines", "name")
 

@@ -92,6 +92,10 @@ def _lines(
         ("probe", "median", "longest", "probes"),
         [(k, *v.values()) for k, v in reading["milliseconds"].items()],
     )
+    yield from ("", "## Constants of the model", "")
+    yield from _table(("what", "value"), list(gpu["constants"].items()))
+    valued = [number for number, found in gpu["fields"].items() if found.startswith("type")]
+    yield from ("", f"Field values that have one: {', '.join(valued) or 'none'}.")
     yield from ("", "## Error codes", "")
     yield from _table(("call", "code"), list(gpu["answers"].items()))
 

@@ -21,14 +21,17 @@ from node_agent.host.mig_state import Gpu
 from node_agent.host.transaction import NvmlCallFailed
 from node_agent.nvml import observed
 from node_agent.nvml.prober import Prober
+from rehearsal.cluster.gpu_check import questions
+from rehearsal.cluster.gpu_check.questions import answer
 from rehearsal.cluster.silicon import state
 
-_QUICK_LOOKS, _THOROUGH_LOOKS = 30, 5
+ASKED = ("error_texts", "constants", "answers", "fields", "utilization_metrics")
+"""What of each GPU is asked beyond what the agent reads."""
+_QUICK_PROBES, _THOROUGH_PROBES = 30, 5
 _PAUSE_S = 0.05
 _DEADLINE_S = 20.0
-_SUCCESS = 0
-_FAR = 99
-"""An index, a profile or an instance that no GPU has."""
+_BETWEEN_SAMPLES_S = 0.15
+"""GPM needs a tenth of a second."""
 
 
 def read() -> dict[str, Any]:
@@ -38,10 +41,10 @@ def read() -> dict[str, Any]:
         observation = prober.probe(thorough=True)
         if observation.failure:
             return {"failure": vars(observation.failure)}
-        looks = {
-            "quick look": _milliseconds(prober.probe, _QUICK_LOOKS),
-            "thorough look, with utilization": _milliseconds(
-                lambda: prober.probe(thorough=True), _THOROUGH_LOOKS
+        probes = {
+            "quick": _milliseconds(prober.probe, _QUICK_PROBES),
+            "thorough, with utilization": _milliseconds(
+                lambda: prober.probe(thorough=True), _THOROUGH_PROBES
             ),
         }
     finally:
@@ -53,26 +56,26 @@ def read() -> dict[str, Any]:
         "driver": observation.driver,
         "cuda": observation.cuda,
         "gpus": [{**gpu, **more} for gpu, more in zip(seen["gpus"], _more(), strict=True)],
-        "milliseconds": looks,
+        "milliseconds": probes,
     }
 
 
-def _milliseconds(look: Callable[[], object], times: int) -> dict[str, float]:
+def _milliseconds(probe: Callable[[], object], times: int) -> dict[str, float]:
     took = []
     for _ in range(times):
         time.sleep(_PAUSE_S)
         began = time.perf_counter()
-        look()
+        probe()
         took.append((time.perf_counter() - began) * 1e3)
     return {
         "median": round(statistics.median(took), 2),
         "longest": round(max(took), 2),
-        "looks": times,
+        "probes": times,
     }
 
 
 def _more() -> Sequence[Mapping[str, Any]]:
-    """Per GPU what the agent does not read: placements of profiles, and error codes."""
+    """Per GPU what the agent does not read: placements of profiles, and `questions`."""
     with partition.opened() as silicon:
         gpus = silicon.read()
     pynvml.nvmlInit()
@@ -90,70 +93,20 @@ def _more_of(gpu: Gpu) -> Mapping[str, Any]:
             "places": {},
             "pci_device": f"error {e.value}",
             "compute_capability": None,
-            "answers": {},
+            **{key: {} for key in ASKED},
         }
     return {
         "places": {p.name: {"starts": list(p.starts), "size": p.size} for p in gpu.offered},
-        "pci_device": _answer(lambda: f"{pynvml.nvmlDeviceGetPciInfo(device).pciDeviceId:#010x}"),
-        "compute_capability": _answer(
+        "pci_device": answer(lambda: f"{pynvml.nvmlDeviceGetPciInfo(device).pciDeviceId:#010x}"),
+        "compute_capability": answer(
             lambda: list(pynvml.nvmlDeviceGetCudaComputeCapability(device))
         ),
-        "answers": {name: _code(call) for name, call in _questions(device).items()},
+        "error_texts": questions.error_texts(),
+        "constants": questions.constants(device),
+        "answers": questions.codes(device),
+        "fields": questions.fields(device),
+        "utilization_metrics": questions.metrics(device, lambda: time.sleep(_BETWEEN_SAMPLES_S)),
     }
-
-
-def _questions(device: Any) -> dict[str, Callable[[], Any]]:
-    n = pynvml
-    return {
-        "nvmlDeviceGetHandleByIndex(99)": lambda: n.nvmlDeviceGetHandleByIndex(_FAR),
-        "nvmlDeviceGetHandleByUUID(MIG-0)": lambda: n.nvmlDeviceGetHandleByUUID(
-            "MIG-00000000-0000-0000-0000-000000000000"
-        ),
-        "nvmlDeviceGetAttributes(GPU)": lambda: n.nvmlDeviceGetAttributes(device),
-        "nvmlDeviceGetGpuInstanceId(GPU)": lambda: n.nvmlDeviceGetGpuInstanceId(device),
-        "nvmlDeviceGetMigMode": lambda: n.nvmlDeviceGetMigMode(device),
-        "nvmlDeviceGetMaxMigDeviceCount": lambda: n.nvmlDeviceGetMaxMigDeviceCount(device),
-        "nvmlDeviceGetMigDeviceHandleByIndex(99)": lambda: n.nvmlDeviceGetMigDeviceHandleByIndex(
-            device, _FAR
-        ),
-        "nvmlDeviceGetGpuInstanceProfileInfo(99)": lambda: n.nvmlDeviceGetGpuInstanceProfileInfo(
-            device, _FAR
-        ),
-        "nvmlDeviceGetGpuInstanceById(99)": lambda: n.nvmlDeviceGetGpuInstanceById(device, _FAR),
-        "nvmlDeviceGetGpuInstanceRemainingCapacity(99)": lambda: (
-            n.nvmlDeviceGetGpuInstanceRemainingCapacity(device, _FAR)
-        ),
-        "nvmlDeviceGetUtilizationRates": lambda: n.nvmlDeviceGetUtilizationRates(device),
-        "nvmlGpmSampleGet(GPU)": lambda: _sampled(
-            lambda sample: n.nvmlGpmSampleGet(device, sample)
-        ),
-        "nvmlGpmMigSampleGet(99)": lambda: _sampled(
-            lambda sample: n.nvmlGpmMigSampleGet(device, _FAR, sample)
-        ),
-    }
-
-
-def _sampled(take: Callable[[Any], Any]) -> None:
-    sample = pynvml.nvmlGpmSampleAlloc()
-    try:
-        take(sample)
-    finally:
-        pynvml.nvmlGpmSampleFree(sample)
-
-
-def _code(call: Callable[[], Any]) -> int:
-    try:
-        call()
-    except pynvml.NVMLError as e:
-        return int(e.value)
-    return _SUCCESS
-
-
-def _answer(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except pynvml.NVMLError as e:
-        return f"error {e.value}"
 
 
 if __name__ == "__main__":

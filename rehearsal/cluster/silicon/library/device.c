@@ -65,8 +65,20 @@ ANSWER(nvmlDeviceGetComputeMode, EITHER, nvmlComputeMode_t,
        (int)call.gpu->health[HEALTH_compute_mode])
 ANSWER(nvmlDeviceGetVirtualizationMode, WHOLE, nvmlGpuVirtualizationMode_t,
        1) /* pass-through, as in every cloud's machines */
-ANSWER(nvmlDeviceGetNumaNodeId, WHOLE, unsigned int,
-       call.gpu->index * 2 / (call.node->gpu_count > 1 ? call.node->gpu_count : 2))
+
+/* The NUMA node that a GPU's own memory is: with Grace processors only. */
+nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
+{
+    struct call call;
+    if (!begin_gpu(&call, __func__, device, WHOLE))
+        return call.result;
+    if (strncmp(call.gpu->model->key, "GB", 2) != 0)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
+    if (node == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    *node = call.gpu->index * 2 / (call.node->gpu_count > 1 ? call.node->gpu_count : 2);
+    return end(&call, NVML_SUCCESS);
+}
 
 /* 0 default, 2 prohibited, 3 exclusive process; 1, exclusive thread, is gone since CUDA 8. Kept
  * until the driver is loaded again. */
@@ -126,7 +138,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     pci->bus = call.gpu->bus;
     pci->device = call.gpu->slot;
     pci->pciDeviceId = call.gpu->model->pci_id << 16 | 0x10DE;
-    pci->pciSubSystemId = 0x16C1 << 16 | 0x10DE;
+    pci->pciSubSystemId = call.gpu->model->pci_subsystem << 16 | 0x10DE;
     bus_ids(pci);
     return end(&call, NVML_SUCCESS);
 }
@@ -172,7 +184,7 @@ static void memory_of(const struct call *call, nvmlMemory_v2_t *memory)
     }
     unsigned long long total =
         call->ci != NULL ? call->gi->slice->memory_mib : call->gpu->model->memory_mib;
-    unsigned long long reserved = call->ci != NULL ? 12 : 480 + total / 512;
+    unsigned long long reserved = call->ci != NULL ? 12 : call->gpu->model->reserved_mib;
     memory->total = total * MIB;
     memory->reserved = reserved * MIB;
     memory->used = (used < total - reserved ? used : total - reserved) * MIB;
@@ -208,7 +220,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     if (memory == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     if (memory->version != (sizeof *memory | 2u << 24))
-        return end(&call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+        return end(&call, NVML_ERROR_FUNCTION_NOT_FOUND);
     if (memory_hidden(&call))
         return end(&call, NVML_ERROR_NO_PERMISSION);
     memory_of(&call, memory);
@@ -225,8 +237,9 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
     unsigned long long total = 256;
     while (total < call.gpu->model->memory_mib)
         total *= 2;
+    unsigned long long used = MIB + MIB * 5 / 8;
     *memory = (nvmlBAR1Memory_t){
-        .bar1Total = total * MIB, .bar1Free = (total - 1) * MIB, .bar1Used = MIB};
+        .bar1Total = total * MIB, .bar1Free = total * MIB - used, .bar1Used = used};
     return end(&call, NVML_SUCCESS);
 }
 
@@ -316,8 +329,10 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevic
     if (!begin_gpu(&call, __func__, device2, WHOLE))
         return call.result;
     unsigned second = call.gpu->index, half = (call.node->gpu_count + 1) / 2;
-    if (level == NULL || first == second)
+    if (level == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
+    if (first == second)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
     /* Two GPUs behind one switch, four on one processor: 30 host bridge, 40 NUMA node, 50 system.
      */
     *level = first / 2 == second / 2 ? 30 : first / half == second / half ? 40 : 50;
@@ -338,18 +353,22 @@ nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, i
     return end(&call, NVML_SUCCESS);
 }
 
+/* A machine with a single GPU of a board has none of the board's links. */
+unsigned nvlinks(const struct call *call)
+{
+    return call->node->gpu_count > 1 ? call->gpu->model->nvlinks : 0;
+}
+
 static nvmlReturn_t on_link(struct call *call, unsigned link)
 {
-    if (call->gpu->model->nvlinks == 0)
+    if (nvlinks(call) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
-    return link < call->gpu->model->nvlinks ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+    return link < nvlinks(call) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 static bool link_active(const struct call *call, unsigned link)
 {
-    /* A single GPU has no active links, nor has a GPU in MIG mode. */
-    return call->node->gpu_count > 1 && !call->gpu->mig &&
-           !(call->gpu->health[HEALTH_nvlinks_down] >> link & 1);
+    return !call->gpu->mig && !(call->gpu->health[HEALTH_nvlinks_down] >> link & 1);
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,

@@ -1,31 +1,22 @@
 /* GPM: the utilization of a GPU or a GPU instance between two samples. The values are the state
  * file's `load` lines.
  *
- * From NVIDIA's documentation: Hopper and later; structs of version 1; samples more than 100 ms
- * apart. Inferred, and to be compared with a real driver: the codes for a GPU instance that does
- * not exist, for a whole GPU in MIG mode, for samples of two different GPUs or instances, and for
- * samples too close together. */
+ * From NVIDIA's documentation: Hopper and later; structs of version 1. An H100 and an H200 refuse a
+ * GPU instance that does not exist as INVALID_ARGUMENT, and do not refuse samples less than the 100
+ * ms apart that the documentation asks for. Inferred, and to be compared with a real driver in MIG
+ * mode: the codes for a whole GPU then, and for samples of two different GPUs or instances. */
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
 #include "silicon.h"
 
-enum { HOPPER = 9, SHORTEST_MS = 100, GRAPHICS = 1, SM = 2, OCCUPANCY = 3, DRAM = 10 };
-#define ERROR_NO_DATA ((nvmlReturn_t)21)
+enum { HOPPER = 9, GRAPHICS = 1, SM = 2, OCCUPANCY = 3, DRAM = 10 };
 
 struct nvmlGpmSample_st {
     bool taken;
     unsigned gpu, gi;
-    long long at_ms;
     struct load load;
 };
-
-static long long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
-}
 
 nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support)
 {
@@ -67,7 +58,7 @@ static nvmlReturn_t take(struct call *call, unsigned gi, nvmlGpmSample_t sample)
     if (sample.handle == NULL)
         return end(call, NVML_ERROR_INVALID_ARGUMENT);
     *sample.handle = (struct nvmlGpmSample_st){
-        .taken = true, .gpu = call->gpu->index, .gi = gi, .at_ms = now_ms()};
+        .taken = true, .gpu = call->gpu->index, .gi = gi};
     for (unsigned i = 0; i < call->node->load_count; i++)
         if (call->node->loads[i].gpu == call->gpu->index && call->node->loads[i].gi == gi)
             sample.handle->load = call->node->loads[i];
@@ -90,23 +81,38 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpuInstanceId
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
         return call.result;
-    if (call.gpu->model->architecture < HOPPER || !call.gpu->mig)
+    if (call.gpu->model->architecture < HOPPER)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
-    for (unsigned i = 0; i < call.gpu->count; i++)
+    for (unsigned i = 0; call.gpu->mig && i < call.gpu->count; i++)
         if (call.gpu->instances[i].id == gpuInstanceId)
             return take(&call, gpuInstanceId, sample);
     return end(&call, NVML_ERROR_INVALID_ARGUMENT);
 }
 
-static void answer(nvmlGpmMetric_t *metric, const struct load *load, bool measured)
+static void set(nvmlGpmMetric_t *metric, unsigned percent, char *short_name, char *long_name)
 {
-    metric->nvmlReturn = measured ? NVML_SUCCESS : ERROR_NO_DATA;
+    metric->value = percent;
+    metric->metricInfo.shortName = short_name;
+    metric->metricInfo.longName = long_name;
+}
+
+/* As an H100 answers for metrics that it has not, the others here are 0 and without a name. */
+static void answer(nvmlGpmMetric_t *metric, const struct load *load)
+{
+    memset(&metric->metricInfo, 0, sizeof metric->metricInfo);
+    metric->value = 0;
+    if (metric->metricId == 0 || metric->metricId >= NVML_GPM_METRIC_MAX) {
+        metric->nvmlReturn = NVML_ERROR_INVALID_ARGUMENT;
+        return;
+    }
+    metric->nvmlReturn = NVML_SUCCESS;
+    metric->metricInfo.unit = "%";
     switch (metric->metricId) {
-    case GRAPHICS: metric->value = load->graphics; break;
-    case SM: metric->value = load->sm; break;
-    case OCCUPANCY: metric->value = load->occupancy; break;
-    case DRAM: metric->value = load->dram; break;
-    default: metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    case GRAPHICS: set(metric, load->graphics, "gract", "GRAPHICS_UTIL"); break;
+    case SM: set(metric, load->sm, "smutil", "SM_UTIL"); break;
+    case OCCUPANCY: set(metric, load->occupancy, "smocc", "SM_OCCUPANCY"); break;
+    case DRAM: set(metric, load->dram, "dram", "DRAM_BW_UTIL"); break;
+    default: break;
     }
 }
 
@@ -125,6 +131,6 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get)
         get->numMetrics > NVML_GPM_METRIC_MAX)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < get->numMetrics; i++)
-        answer(&get->metrics[i], &second->load, second->at_ms - first->at_ms >= SHORTEST_MS);
+        answer(&get->metrics[i], &second->load);
     return end(&call, NVML_SUCCESS);
 }

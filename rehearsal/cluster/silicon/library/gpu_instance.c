@@ -5,7 +5,7 @@
 
 #include "silicon.h"
 
-enum { PROFILES = 18 };
+enum { PROFILES = 17 };
 
 static bool mig_capable(const struct call *call)
 {
@@ -53,13 +53,12 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned i
 }
 
 /* Version 2 and 3 come through one function, distinguished by the version that the caller wrote:
- * sizeof | version << 24. */
+ * sizeof | version << 24. Drivers answer with a version of 0. */
 static nvmlReturn_t named_profile(struct call *call, const struct slice *slice,
                                   nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     if (info->version == (sizeof(nvmlGpuInstanceProfileInfo_v2_t) | 2u << 24)) {
         *info = (nvmlGpuInstanceProfileInfo_v2_t){
-            .version = info->version,
             .id = slice->id,
             .isP2pSupported = slice->capabilities & 1,
             .sliceCount = slice->slices,
@@ -78,7 +77,6 @@ static nvmlReturn_t named_profile(struct call *call, const struct slice *slice,
     if (info->version == (sizeof(nvmlGpuInstanceProfileInfo_v3_t) | 3u << 24)) {
         nvmlGpuInstanceProfileInfo_v3_t *v3 = (void *)info;
         *v3 = (nvmlGpuInstanceProfileInfo_v3_t){
-            .version = v3->version,
             .id = slice->id,
             .sliceCount = slice->slices,
             .instanceCount = slice->most,
@@ -89,12 +87,16 @@ static nvmlReturn_t named_profile(struct call *call, const struct slice *slice,
             .jpegCount = slice->jpegs,
             .ofaCount = slice->ofas,
             .memorySizeMB = slice->memory_mib,
-            .capabilities = slice->capabilities,
         };
-        snprintf(v3->name, sizeof v3->name, "MIG %s", slice->name);
+        /* As the driver 580.159.04 does on an H100 and an H200: it writes the name where version 2
+         * has it, and takes it for version 2's fields in what it has written so far. So a caller
+         * that reads version 3's name finds an empty one. */
+        snprintf(info->name, sizeof info->name, "MIG %ug.0gb%s", slice->most,
+                 strstr(slice->name, "gb") + 2);
+        v3->capabilities = slice->capabilities;
         return end(call, NVML_SUCCESS);
     }
-    return end(call, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    return end(call, NVML_ERROR_INVALID_ARGUMENT);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile,
@@ -225,13 +227,15 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsi
     unsigned start;
     if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
         return call.result;
-    if (!mig_capable(&call) || !call.gpu->mig)
+    if (!mig_capable(&call))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     const struct slice *slice = slice_by_id(call.gpu->model, id);
     if (count == NULL || slice == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    /* Counted by placing instances in a copy. */
+    /* Counted by placing instances in a copy; with MIG off there is none yet. */
     struct gpu copy = *call.gpu;
+    if (!copy.mig)
+        copy.count = 0;
     struct node scratch = {.serial = call.node->serial};
     for (*count = 0; choose(&copy, slice, &start); (*count)++)
         place(&scratch, &copy, slice, start);
@@ -321,11 +325,11 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id,
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE | MONITORS))
         return call.result;
-    if (!mig_capable(&call) || !call.gpu->mig)
+    if (!mig_capable(&call))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (instance == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    for (unsigned i = 0; i < call.gpu->count; i++)
+    for (unsigned i = 0; call.gpu->mig && i < call.gpu->count; i++)
         if (call.gpu->instances[i].id == id) {
             *instance = gpu_instance_handle(call.node, call.gpu, &call.gpu->instances[i]);
             return end(&call, NVML_SUCCESS);

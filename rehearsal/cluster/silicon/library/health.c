@@ -1,11 +1,14 @@
 /* Health, from the state file. A MIG device has no counters and sensors of its own. */
-#include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #include "silicon.h"
 
 #define HEALTH_OF(key) (call.gpu->health[HEALTH_##key])
+
+bool remaps_rows(const struct gpu *gpu)
+{
+    return gpu->model->architecture >= 7; /* Ampere and later; older GPUs retire pages */
+}
 
 /* Functions with one out-parameter whose value depends on `call` only; without `condition`,
  * NOT_SUPPORTED. */
@@ -44,7 +47,8 @@ ANSWER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int,
                                             : 3)
 ANSWER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, 16)
 ANSWER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, 16)
-ANSWER(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, HEALTH_OF(retired_pending))
+ANSWER_IF(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, !remaps_rows(call.gpu),
+          HEALTH_OF(retired_pending))
 /* Not reported for GPUs in MIG mode. */
 ANSWER_IF(nvmlDeviceGetUtilizationRates, nvmlUtilization_t, !call.gpu->mig,
           ((nvmlUtilization_t){.gpu = (unsigned)HEALTH_OF(utilization_gpu),
@@ -106,11 +110,14 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
                                                nvmlTemperatureThresholds_t threshold,
                                                unsigned int *celsius)
 {
-    static const unsigned at[] = {92, 89, 95, 87}; /* shutdown, slowdown, memory, GPU maximum */
+    /* Shutdown, slowdown, memory, GPU maximum, as of an H100 and an H200; four that acoustics set
+     * are not of data centers' GPUs. */
+    enum { THRESHOLDS = 8 };
+    static const unsigned at[] = {95, 89, 95, 87};
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
         return call.result;
-    if (celsius == NULL)
+    if (celsius == NULL || (unsigned)threshold >= THRESHOLDS)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     if ((unsigned)threshold >= sizeof at / sizeof *at)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
@@ -120,17 +127,20 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device,
 
 /* --- clocks: 0 graphics, 1 SM, 2 memory, 3 video --- */
 
+enum { MEMORY_CLOCK = 2, VIDEO_CLOCK = 3, IDLE_VIDEO_MHZ = 765, MAX_VIDEO_MHZ = 1545 };
+
 static nvmlReturn_t clock_of(const char *name, nvmlDevice_t device, unsigned type, bool maximum,
                              unsigned *mhz)
 {
     struct call call;
     if (!begin_gpu(&call, name, device, WHOLE))
         return call.result;
-    if (mhz == NULL || type > 3)
+    if (mhz == NULL || type > VIDEO_CLOCK)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    *mhz = type == 2 ? call.gpu->model->memory_mhz
-           : maximum ? call.gpu->model->max_sm_mhz
-                     : (unsigned)HEALTH_OF(sm_clock_mhz);
+    *mhz = type == MEMORY_CLOCK  ? call.gpu->model->memory_mhz
+           : type == VIDEO_CLOCK ? (maximum ? MAX_VIDEO_MHZ : IDLE_VIDEO_MHZ)
+           : maximum             ? call.gpu->model->max_sm_mhz
+                                 : (unsigned)HEALTH_OF(sm_clock_mhz);
     return end(&call, NVML_SUCCESS);
 }
 
@@ -146,7 +156,18 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type
 nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id,
                                 unsigned int *mhz)
 {
-    return clock_of(__func__, device, (unsigned)type, id != 0, mhz);
+    /* By type, which ids it has: 0 current, 1 and 2 the application's and its default, 3 the highest
+     * that can be boosted to. */
+    enum { CURRENT, IDS = 4, TYPES = 4 };
+    static const unsigned ids[TYPES] = {0xF, 0xF, 0x7, 0x1};
+    struct call call;
+    unsigned of = (unsigned)type, which = (unsigned)id;
+    if (of < TYPES && which < IDS && ids[of] >> which & 1)
+        return clock_of(__func__, device, of, which != CURRENT, mhz);
+    if (!begin_gpu(&call, __func__, device, WHOLE))
+        return call.result;
+    bool valid = of < TYPES ? which < IDS : which == CURRENT;
+    return end(&call, valid ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
 }
 
 /* --- memory errors --- */
@@ -163,15 +184,15 @@ nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *curren
     return end(&call, NVML_SUCCESS);
 }
 
-/* type: 0 corrected, 1 uncorrected; counter: 0 since the driver was loaded, 1 for the GPU's life.
- */
+/* type: 0 corrected, 1 uncorrected; counter: 0 since the driver was loaded, 1 for the GPU's life;
+ * location: whether errors are counted there. */
 static nvmlReturn_t ecc_errors(const char *name, nvmlDevice_t device, unsigned type,
-                               unsigned counter, bool counted, unsigned long long *count)
+                               unsigned counter, bool location, unsigned long long *count)
 {
     struct call call;
     if (!begin_gpu(&call, name, device, WHOLE))
         return call.result;
-    if (HEALTH_OF(ecc_mode) == 0)
+    if (HEALTH_OF(ecc_mode) == 0 || !location)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (count == NULL || type > 1 || counter > 1)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -179,7 +200,7 @@ static nvmlReturn_t ecc_errors(const char *name, nvmlDevice_t device, unsigned t
                                               : HEALTH_OF(ecc_uncorrected_volatile))
                                  : (type == 0 ? HEALTH_OF(ecc_corrected_aggregate)
                                               : HEALTH_OF(ecc_uncorrected_aggregate));
-    *count = counted ? (unsigned long long)all : 0;
+    *count = (unsigned long long)all;
     return end(&call, NVML_SUCCESS);
 }
 
@@ -194,13 +215,14 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErro
                                              nvmlMemoryLocation_t location,
                                              unsigned long long *count)
 {
-    return ecc_errors(__func__, device, (unsigned)type, (unsigned)counter, location == 2,
-                      count); /* all errors are in device memory */
-}
-
-static bool remaps_rows(const struct call *call)
-{
-    return call->gpu->model->architecture >= 7; /* Ampere and later; older GPUs retire pages */
+    /* As an H100 and an H200 count them: 2 device memory, where all errors of the fake are, 7 SRAM. */
+    enum { DEVICE_MEMORY = 2, SRAM = 7 };
+    unsigned at = (unsigned)location;
+    nvmlReturn_t result = ecc_errors(__func__, device, (unsigned)type, (unsigned)counter,
+                                     at == DEVICE_MEMORY || at == SRAM, count);
+    if (result == NVML_SUCCESS && at == SRAM)
+        *count = 0;
+    return result;
 }
 
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable,
@@ -210,7 +232,7 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
         return call.result;
-    if (!remaps_rows(&call))
+    if (!remaps_rows(call.gpu))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (correctable == NULL || uncorrectable == NULL || pending == NULL || failed == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -227,11 +249,11 @@ nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
     struct call call;
     if (!begin_gpu(&call, __func__, device, WHOLE))
         return call.result;
-    if (!remaps_rows(&call))
+    if (!remaps_rows(call.gpu))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (values == NULL)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    unsigned banks = 640,
+    unsigned banks = call.gpu->model->remap_banks,
              used = (unsigned)(HEALTH_OF(remapped_correctable) + HEALTH_OF(remapped_uncorrectable));
     *values = (nvmlRowRemapperHistogramValues_t){.max = banks - (used < banks ? used : banks),
                                                  .high = used < banks ? used : banks};
@@ -246,7 +268,7 @@ static nvmlReturn_t retired_pages(const char *name, nvmlDevice_t device, unsigne
     struct call call;
     if (!begin_gpu(&call, name, device, WHOLE))
         return call.result;
-    if (remaps_rows(&call))
+    if (remaps_rows(call.gpu))
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
     if (count == NULL || cause > 1)
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
@@ -275,63 +297,4 @@ nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetiremen
 {
     return retired_pages("nvmlDeviceGetRetiredPages", device, (unsigned)cause, count, addresses,
                          timestamps);
-}
-
-/* --- field values: many values in one call, each with its own return code --- */
-
-enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
-
-static bool field(const struct gpu *gpu, unsigned id, nvmlFieldValue_t *value)
-{
-    static const struct { unsigned id, type; enum health_key key; } known[] = {
-        {1, UNSIGNED_INT, HEALTH_ecc_mode},
-        {2, UNSIGNED_INT, HEALTH_ecc_mode},
-        {3, UNSIGNED_LONG_LONG, HEALTH_ecc_corrected_volatile},
-        {4, UNSIGNED_LONG_LONG, HEALTH_ecc_uncorrected_volatile},
-        {5, UNSIGNED_LONG_LONG, HEALTH_ecc_corrected_aggregate},
-        {6, UNSIGNED_LONG_LONG, HEALTH_ecc_uncorrected_aggregate},
-        {29, UNSIGNED_LONG_LONG, HEALTH_retired_single},
-        {30, UNSIGNED_LONG_LONG, HEALTH_retired_double},
-        {31, UNSIGNED_LONG_LONG, HEALTH_retired_pending},
-        {82, UNSIGNED_INT, HEALTH_memory_temperature_c},
-        {83, UNSIGNED_LONG_LONG, HEALTH_energy_mj},
-        {142, UNSIGNED_INT, HEALTH_remapped_correctable},
-        {143, UNSIGNED_INT, HEALTH_remapped_uncorrectable},
-        {144, UNSIGNED_INT, HEALTH_remap_pending},
-        {145, UNSIGNED_INT, HEALTH_remap_failed},
-        {186, UNSIGNED_INT, HEALTH_power_mw},
-        {230, UNSIGNED_INT, HEALTH_recovery_action},
-    };
-    if (id == 91) { /* NVLinks on the GPU */
-        value->valueType = (nvmlValueType_t)UNSIGNED_INT;
-        value->value.uiVal = gpu->model->nvlinks;
-        return true;
-    }
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].id == id) {
-            value->valueType = (nvmlValueType_t)known[i].type;
-            value->value.ullVal = (unsigned long long)gpu->health[known[i].key];
-            return true;
-        }
-    return false;
-}
-
-nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
-{
-    struct call call;
-    struct timespec now;
-    if (!begin_gpu(&call, __func__, device, WHOLE))
-        return call.result;
-    if (values == NULL || count < 1)
-        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    clock_gettime(CLOCK_REALTIME, &now);
-    for (int i = 0; i < count; i++) {
-        memset(&values[i].value, 0, sizeof values[i].value);
-        values[i].timestamp = now.tv_sec * 1000000ll + now.tv_nsec / 1000;
-        values[i].latencyUsec = 0;
-        values[i].nvmlReturn = field(call.gpu, values[i].fieldId, &values[i])
-                                   ? NVML_SUCCESS
-                                   : NVML_ERROR_NOT_SUPPORTED;
-    }
-    return end(&call, NVML_SUCCESS);
 }

@@ -61,7 +61,8 @@ nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *c
     return end(&call, NVML_SUCCESS);
 }
 
-/* The index of a MIG device does not change: destroying one leaves a gap. */
+/* The index of a MIG device does not change: destroying one leaves a gap. With MIG off, no index is
+ * one: NOT_FOUND. */
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
                                                  nvmlDevice_t *mig)
 {
@@ -70,9 +71,9 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
         return call.result;
     if (call.gpu->model->mig == MIG_NONE)
         return end(&call, NVML_ERROR_NOT_SUPPORTED);
-    if (mig == NULL || !call.gpu->mig || index >= call.gpu->model->slices)
+    if (mig == NULL || (call.gpu->mig && index >= call.gpu->model->slices))
         return end(&call, NVML_ERROR_INVALID_ARGUMENT);
-    for (unsigned g = 0; g < call.gpu->count; g++)
+    for (unsigned g = 0; call.gpu->mig && g < call.gpu->count; g++)
         for (unsigned c = 0; c < call.gpu->instances[g].count; c++)
             if (call.gpu->instances[g].computes[c].index == index &&
                 may_use_mig_device(call.node, call.gpu, &call.gpu->instances[g],
@@ -135,8 +136,12 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t mig, unsigned int *id)
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t mig, nvmlDeviceAttributes_t *attributes)
 {
     struct call call;
-    if (!begin_mig(&call, "nvmlDeviceGetAttributes", mig, attributes))
+    if (!begin_gpu(&call, "nvmlDeviceGetAttributes", mig, EITHER))
         return call.result;
+    if (call.ci == NULL)
+        return end(&call, NVML_ERROR_NOT_SUPPORTED);
+    if (attributes == NULL)
+        return end(&call, NVML_ERROR_INVALID_ARGUMENT);
     const struct slice *slice = call.gi->slice;
     *attributes = (nvmlDeviceAttributes_t){
         .multiprocessorCount = compute_sms(call.gpu->model, slice, call.ci->size),

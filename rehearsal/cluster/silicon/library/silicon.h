@@ -25,7 +25,8 @@ enum mig_kind { MIG_NONE = 0, MIG_AFTER_RESET = 1, MIG_AT_ONCE = 2 };
 struct model {
     const char *key, *name;
     unsigned pci_id, memory_mib, sms, slots, slices, cuda_major, cuda_minor, architecture, brand,
-        mig, power_w, nvlinks, max_sm_mhz, memory_mhz, bus_bits, cores_per_sm;
+        mig, power_w, nvlinks, max_sm_mhz, memory_mhz, bus_bits, cores_per_sm, reserved_mib,
+        remap_banks, pci_subsystem;
 };
 struct slice {
     const char *model, *name;
@@ -125,6 +126,12 @@ nvmlReturn_t end_created(struct call *call,
 nvmlReturn_t end_text(struct call *call, const char *text, char *buffer, unsigned length);
 nvmlReturn_t library_init(const char *name);
 nvmlReturn_t library_shutdown(void);
+
+/* device.c */
+unsigned nvlinks(const struct call *call);
+
+/* health.c */
+bool remaps_rows(const struct gpu *gpu);
 
 /* access.c: what this process may open */
 bool may_use_driver(void);

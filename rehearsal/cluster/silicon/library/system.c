@@ -37,14 +37,15 @@ const char *nvmlErrorString(nvmlReturn_t result)
         "In use by another client",
         "Insufficient Memory",
         "No data",
-        "The requested vgpu operation is not available on target device, because ECC is enabled",
+        "vGPU ECC not supported",
         "Insufficient Resources",
-        "Clock Frequency Not Supported",
+        "Invalid Frequency",
         "Argument version mismatch",
-        "Deprecated",
-        "System Not Ready",
-        "No GPUs Found",
-        "Invalid State",
+        "Requested functionality has been deprecated",
+        "System is not in ready state",
+        "No supported GPUs were found",
+        "Resource not in correct state to perform requested operation",
+        "Reset type is not supported for given device",
     };
     return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "Unknown Error";
 }

@@ -174,7 +174,8 @@ _GPU: dict[str, Any] = {
     "size": 1}}, "devices": [],
     "offered": [{"id": 19, "name": "1g.5gb", "slices": 1, "engines": {"jpeg": 0}}],
     "utilization_failure": None,
-    "answers": {"a": 0, "b": 3},
+    "answers": {"a": 0, "b": 3}, "error_texts": {"3": "Not Supported"}, "constants": {"cores": 1},
+    "fields": {"1": "type 3"}, "utilization_metrics": {},
 }  # fmt: skip
 
 

@@ -300,9 +300,9 @@ def test_version_3_of_a_profile_has_its_capabilities_at_the_end(nvml: Any, make_
         47,
         46,
         24192,
-        b"MIG 1g.24gb+gfx",
+        b"",
         2,
-    )
+    ), "no name at its place, as the driver 580.159.04 answers"
 
 
 def test_an_unknown_struct_version_is_refused(nvml: Any, make_state: Any) -> None:
@@ -312,7 +312,7 @@ def test_an_unknown_struct_version_is_refused(nvml: Any, make_state: Any) -> Non
     info.version = ctypes.sizeof(info) | 9 << 24
     assert (
         n.nvmlLib.nvmlDeviceGetGpuInstanceProfileInfoV(gpu, 0, ctypes.byref(info))
-        == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+        == n.NVML_ERROR_INVALID_ARGUMENT
     )
 
 

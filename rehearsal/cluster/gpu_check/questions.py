@@ -1,0 +1,262 @@
+"""What is asked of a GPU beyond what the agent reads. Makes only calls that change nothing."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pynvml as nvml
+
+_SUCCESS = 0
+_FAR = 99
+"""An index, a profile or an instance that no GPU has."""
+_FIELDS = range(280)
+_METRICS = {"graphics": 1, "sm": 2, "occupancy": 3, "dram": 10, "none": 333}
+_NO_UUID = "MIG-00000000-0000-0000-0000-000000000000"
+_CORRECTED, _VOLATILE = 0, 0
+_ProfileV2 = nvml.c_nvmlGpuInstanceProfileInfo_v2_t
+_UNSUPPORTED_EVENT = 0x20
+"""Bit 5 of the event types, which nvml.h does not define."""
+
+Question = Callable[[], Any]
+
+
+def constants(device: Any) -> Mapping[str, Any]:
+    """What is the same on every GPU of a model with this driver; `error N` where it is refused."""
+    n = nvml
+    asked: dict[str, Question] = {
+        "architecture": partial(n.nvmlDeviceGetArchitecture, device),
+        "brand": partial(n.nvmlDeviceGetBrand, device),
+        "cores": partial(n.nvmlDeviceGetNumGpuCores, device),
+        "memory bus width": partial(n.nvmlDeviceGetMemoryBusWidth, device),
+        "memory reserved MiB": lambda: _memory(device).reserved >> 20,
+        "BAR1 MiB": lambda: n.nvmlDeviceGetBAR1MemoryInfo(device).bar1Total >> 20,
+        "PCI subsystem": lambda: f"{n.nvmlDeviceGetPciInfo(device).pciSubSystemId:#010x}",
+        "PCIe generation, maximum": partial(n.nvmlDeviceGetMaxPcieLinkGeneration, device),
+        "PCIe width, maximum": partial(n.nvmlDeviceGetMaxPcieLinkWidth, device),
+        "power limit, default mW": partial(n.nvmlDeviceGetPowerManagementDefaultLimit, device),
+        "banks with spare rows": lambda: sum(_histogram(device)),
+        "event types": lambda: f"{n.nvmlDeviceGetSupportedEventTypes(device):#x}",
+        "clocks event reasons": lambda: f"{n.nvmlDeviceGetSupportedClocksEventReasons(device):#x}",
+        "profile 0, name in version 2": partial(_profile_name, device, _ProfileV2, 2),
+        "profile 0, name in version 3": partial(_profile_name, device, _ProfileV3, 3),
+        "MIG devices, maximum": partial(n.nvmlDeviceGetMaxMigDeviceCount, device),
+        **{
+            f"clock {kind}, maximum MHz": partial(n.nvmlDeviceGetMaxClockInfo, device, kind)
+            for kind in range(4)
+        },
+        **{
+            f"temperature threshold {kind}": partial(
+                n.nvmlDeviceGetTemperatureThreshold, device, kind
+            )
+            for kind in range(9)
+        },
+    }
+    return {name: answer(question) for name, question in asked.items()}
+
+
+def codes(device: Any) -> Mapping[str, int]:
+    """NVML's return codes, of calls whose values change and of invalid ones."""
+    n = nvml
+    asked: dict[str, Question] = {
+        "nvmlDeviceGetHandleByIndex(99)": partial(n.nvmlDeviceGetHandleByIndex, _FAR),
+        "nvmlDeviceGetHandleByUUID(MIG-0)": partial(n.nvmlDeviceGetHandleByUUID, _NO_UUID),
+        "nvmlDeviceGetHandleByPciBusId(none)": partial(n.nvmlDeviceGetHandleByPciBusId, "none"),
+        "nvmlDeviceGetAttributes(GPU)": partial(n.nvmlDeviceGetAttributes, device),
+        "nvmlDeviceGetGpuInstanceId(GPU)": partial(n.nvmlDeviceGetGpuInstanceId, device),
+        "nvmlDeviceGetMigMode": partial(n.nvmlDeviceGetMigMode, device),
+        "nvmlDeviceGetMigDeviceHandleByIndex(99)": partial(
+            n.nvmlDeviceGetMigDeviceHandleByIndex, device, _FAR
+        ),
+        **{
+            f"nvmlDeviceGetGpuInstanceProfileInfo({of})": partial(
+                n.nvmlDeviceGetGpuInstanceProfileInfo, device, of
+            )
+            for of in (*range(18), _FAR)
+        },
+        "nvmlDeviceGetGpuInstanceById(99)": partial(n.nvmlDeviceGetGpuInstanceById, device, _FAR),
+        "nvmlDeviceGetGpuInstanceRemainingCapacity(0)": partial(
+            n.nvmlDeviceGetGpuInstanceRemainingCapacity, device, 0
+        ),
+        "nvmlDeviceGetGpuInstanceRemainingCapacity(99)": partial(
+            n.nvmlDeviceGetGpuInstanceRemainingCapacity, device, _FAR
+        ),
+        "nvmlDeviceGetMemoryInfo": partial(n.nvmlDeviceGetMemoryInfo, device),
+        "nvmlDeviceGetUtilizationRates": partial(n.nvmlDeviceGetUtilizationRates, device),
+        "nvmlDeviceGetEncoderUtilization": partial(n.nvmlDeviceGetEncoderUtilization, device),
+        "nvmlDeviceGetPowerUsage": partial(n.nvmlDeviceGetPowerUsage, device),
+        "nvmlDeviceGetTotalEnergyConsumption": partial(
+            n.nvmlDeviceGetTotalEnergyConsumption, device
+        ),
+        "nvmlDeviceGetNumaNodeId": partial(n.nvmlDeviceGetNumaNodeId, device),
+        "nvmlDeviceGetTopologyCommonAncestor(itself)": partial(
+            n.nvmlDeviceGetTopologyCommonAncestor, device, device
+        ),
+        "nvmlDeviceGetComputeRunningProcesses": partial(
+            n.nvmlDeviceGetComputeRunningProcesses, device
+        ),
+        **{
+            f"nvmlDeviceGetMemoryErrorCounter(location {at})": partial(
+                n.nvmlDeviceGetMemoryErrorCounter, device, _CORRECTED, _VOLATILE, at
+            )
+            for at in range(8)
+        },
+        "nvmlDeviceGetTotalEccErrors": partial(
+            n.nvmlDeviceGetTotalEccErrors, device, _CORRECTED, _VOLATILE
+        ),
+        "nvmlDeviceGetRemappedRows": partial(n.nvmlDeviceGetRemappedRows, device),
+        "nvmlDeviceGetRetiredPages": partial(n.nvmlDeviceGetRetiredPages, device, 0),
+        "nvmlDeviceGetRetiredPagesPendingStatus": partial(
+            n.nvmlDeviceGetRetiredPagesPendingStatus, device
+        ),
+        "nvmlDeviceRegisterEvents(unsupported)": lambda: _registered(device),
+        "nvmlGpmSampleGet(GPU)": partial(_sampled, partial(n.nvmlGpmSampleGet, device)),
+        **{
+            f"nvmlGpmMigSampleGet({of})": partial(
+                _sampled, partial(n.nvmlGpmMigSampleGet, device, of)
+            )
+            for of in (0, _FAR)
+        },
+        "nvmlGpmQueryDeviceSupport": partial(n.nvmlGpmQueryDeviceSupport, device),
+        "nvmlGpmMetricsGet(version 9)": lambda: _between_samples(device, version=9),
+        "nvmlGpmMetricsGet(samples at once)": lambda: _between_samples(device),
+        **{
+            f"nvmlDeviceGetClock({kind}, {of})": partial(n.nvmlDeviceGetClock, device, kind, of)
+            for kind in range(5)
+            for of in range(5)
+        },
+    }
+    return {name: _code(question) for name, question in asked.items()}
+
+
+def fields(device: Any) -> Mapping[str, str]:
+    """Of every field value: its return code, and its type where it has a value."""
+    found = {}
+    for number in _FIELDS:
+        try:
+            (value,) = nvml.nvmlDeviceGetFieldValues(device, [number])
+        except nvml.NVMLError as e:
+            found[str(number)] = f"error {e.value}"
+            continue
+        code = value.nvmlReturn
+        found[str(number)] = f"code {code}" if code else f"type {value.valueType}"
+    return found
+
+
+def error_texts() -> Mapping[str, str]:
+    """What the driver's library says for each code."""
+    return {str(code): str(nvml.NVMLError(code)) for code in (*range(1, 32), 999)}
+
+
+def answer(question: Question) -> Any:
+    try:
+        return question()
+    except nvml.NVMLError as e:
+        return f"error {e.value}"
+
+
+def _code(question: Question) -> int:
+    try:
+        question()
+    except nvml.NVMLError as e:
+        return int(e.value)
+    return _SUCCESS
+
+
+class _ProfileV3(ctypes.Structure):
+    """nvmlGpuInstanceProfileInfo_v3_t of nvml.h, which nvidia-ml-py does not have."""
+
+    _fields_ = (
+        *((f"number{position}", ctypes.c_uint) for position in range(10)),
+        ("memorySizeMB", ctypes.c_ulonglong),
+        ("name", ctypes.c_char * nvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE),
+        ("capabilities", ctypes.c_uint),
+    )
+
+
+def _profile_name(device: Any, kind: type[Any], version: int) -> str:
+    """Of the profile 0, in a version of its structure."""
+    info = kind()
+    # Both versions begin with it.
+    ctypes.cast(ctypes.byref(info), ctypes.POINTER(ctypes.c_uint))[0] = (
+        ctypes.sizeof(info) | version << 24
+    )
+    call = nvml._nvmlGetFunctionPointer("nvmlDeviceGetGpuInstanceProfileInfoV")
+    if code := call(device, 0, ctypes.byref(info)):
+        raise nvml.NVMLError(code)
+    # The bytes: nvidia-ml-py's own structures decode them, those of ctypes do not.
+    return bytes(info)[kind.name.offset :].partition(b"\0")[0].decode()
+
+
+def _memory(device: Any) -> Any:
+    return nvml.nvmlDeviceGetMemoryInfo(device, version=nvml.nvmlMemory_v2)
+
+
+def _histogram(device: Any) -> Sequence[int]:
+    """Banks by how many spare rows they have left."""
+    counted = nvml.nvmlDeviceGetRowRemapperHistogram(device)
+    return [getattr(counted, name) for name, _ in counted._fields_]
+
+
+def _registered(device: Any) -> None:
+    events = nvml.nvmlEventSetCreate()
+    try:
+        nvml.nvmlDeviceRegisterEvents(device, _UNSUPPORTED_EVENT, events)
+    finally:
+        nvml.nvmlEventSetFree(events)
+
+
+def _sampled(take: Callable[[Any], Any]) -> None:
+    sample = nvml.nvmlGpmSampleAlloc()
+    try:
+        take(sample)
+    finally:
+        nvml.nvmlGpmSampleFree(sample)
+
+
+def metrics(device: Any, pause: Callable[[], None]) -> Mapping[str, str]:
+    """Of GPM's metrics: return code and name. pause: what to do between the two samples."""
+    first, second = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
+    try:
+        nvml.nvmlGpmSampleGet(device, first)
+        pause()
+        nvml.nvmlGpmSampleGet(device, second)
+        asked = nvml.c_nvmlGpmMetricsGet_t()
+        asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
+        asked.sample1, asked.sample2 = first, second
+        for metric, number in zip(asked.metrics, _METRICS.values(), strict=False):
+            metric.metricId = number
+        nvml.nvmlGpmMetricsGet(asked)
+        return {
+            name: f"code {metric.nvmlReturn}, {_text(metric.metricInfo.longName)}"
+            for name, metric in zip(_METRICS, asked.metrics, strict=False)
+        }
+    except nvml.NVMLError as e:
+        return {"samples": f"error {e.value}"}
+    finally:
+        nvml.nvmlGpmSampleFree(second)
+        nvml.nvmlGpmSampleFree(first)
+
+
+def _between_samples(device: Any, *, version: int = nvml.NVML_GPM_METRICS_GET_VERSION) -> None:
+    """Raises NVMLError for the call or for its one metric."""
+    first, second = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
+    try:
+        nvml.nvmlGpmSampleGet(device, first)
+        nvml.nvmlGpmSampleGet(device, second)
+        asked = nvml.c_nvmlGpmMetricsGet_t(
+            version=version, numMetrics=1, sample1=first, sample2=second
+        )
+        asked.metrics[0].metricId = _METRICS["sm"]
+        nvml.nvmlGpmMetricsGet(asked)
+        if code := asked.metrics[0].nvmlReturn:
+            raise nvml.NVMLError(code)
+    finally:
+        nvml.nvmlGpmSampleFree(second)
+        nvml.nvmlGpmSampleFree(first)
+
+
+def _text(name: bytes | None) -> str:
+    return name.decode() if name else "no name"

@@ -1,0 +1,34 @@
+"""The fake still answers as the real GPUs did that `make gpu-check` has read (docs/gpu-check)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.gpu_check.__main__ import compared
+
+_RECORDED = sorted((Path(__file__).parents[4] / "docs" / "gpu-check").glob("*.json"))
+
+
+def _reading(path: Path) -> dict[str, Any]:
+    reading: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return reading
+
+
+def test_real_gpus_are_recorded() -> None:
+    readings = [_reading(path) for path in _RECORDED]
+    assert {gpu["model"] for reading in readings for gpu in reading["gpus"]} == {
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA H200",
+    }
+    assert not any(reading["simulated"] for reading in readings)
+
+
+@pytest.mark.parametrize("path", _RECORDED, ids=lambda path: path.stem)
+def test_the_fake_answers_as_the_recorded_gpu(path: Path) -> None:
+    reading = _reading(path)
+    gpu = reading["gpus"][reading["compared"]]
+    assert compared(gpu, reading["driver"], len(reading["gpus"])) == ()
