@@ -37,11 +37,13 @@ from telemetry import log
 
 DEBOUNCE_S = 0.1
 """Pause after a change, because changes come in bursts."""
-_DECISIONS_SHARE = 0.1
-"""Of a processor, that the loop's decisions may take: each is about all nodes, and where 2,000 join
-at once they took half of the controller's processor time.
+_DECISIONS_SHARE = 0.03
+"""Of a processor, that the loop's decisions may take while changes come one after the other: each
+is about all nodes, and of most changes nothing follows. What passes while actions are carried out
+counts: where thousands of nodes are released, no decision waits for this.
 """
-_LONGEST_DEBOUNCE_S = 1.0
+_LONGEST_REST_S = 1.0
+"""Between two decisions, however long one takes."""
 RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
@@ -116,6 +118,8 @@ class Loop:
         self._failures = 0
         self._decision_s = 0.0
         """Processor time of the last one."""
+        self._decided = float("-inf")
+        """When it was made, by the monotonic clock."""
         self._retry_after = 0.0
         """Seconds for which the API server wants to be left alone; asked in the last pass."""
 
@@ -150,10 +154,17 @@ class Loop:
                 pause = max(pause, self._retry_after)
                 stop.wait(pause)
             elif changed.wait(pause):
-                paced = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_DEBOUNCE_S)
-                stop.wait(max(DEBOUNCE_S, paced))
+                stop.wait(self._rest_s())
             changed.clear()
         self._lanes.close()
+
+    def _rest_s(self) -> float:
+        """For how long to wait after a change. Nothing is gained by it where actions are left: what
+        has changed meanwhile has come in a burst long enough.
+        """
+        apart = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_REST_S)
+        least = 0.0 if self.progress.left else DEBOUNCE_S
+        return max(least, self._decided + apart - time.monotonic())
 
     def _catch_up(self) -> bool:
         """Lists everything once more: what an earlier leader has done last, a watch may not have
@@ -172,7 +183,7 @@ class Loop:
         began = time.thread_time()
         try:
             decision = self._decide()
-            self._decision_s = time.thread_time() - began
+            self._decision_s, self._decided = time.thread_time() - began, time.monotonic()
         except (ApiError, Unreachable) as e:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")

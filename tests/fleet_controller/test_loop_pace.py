@@ -1,14 +1,16 @@
-"""The pause after a change grows with what a decision takes."""
+"""After a change the loop waits for longer the more a decision takes, but not while it has to act."""
 
 from __future__ import annotations
 
 import threading
-from itertools import count
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from fleet_controller import loop as loop_module
+from fleet_controller.actions import Action
+from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
 from kubeapi import Client
@@ -23,31 +25,66 @@ class NothingThere:
         return {"metadata": {"resourceVersion": "1"}, "items": []}
 
 
-class FirstPause(threading.Event):
-    """Ends the loop at its first pause, and knows how long that was to be."""
+class UntilAfterAPass(threading.Event):
+    """Ends the loop when it has waited after its first pass; there is one wait before that."""
 
-    seconds = 0.0
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float | None] = []
 
     def wait(self, timeout: float | None = None) -> bool:
-        if timeout:
-            self.seconds = timeout
+        self.waited.append(timeout)
+        if len(self.waited) == 2:
             self.set()
         return self.is_set()
 
 
+class Watch:
+    """The clocks of a pass: its decision takes `decision_s`, its actions `actions_s`."""
+
+    def __init__(self, decision_s: float, actions_s: float, left: int) -> None:
+        self._decision_s, self._actions_s, self._left = decision_s, actions_s, left
+        self._now = self._used = 1000.0
+
+    def thread_time(self) -> float:
+        self._used += self._decision_s
+        return self._used
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def carry_out(self, actions: Sequence[Action]) -> Outcome:
+        self._now += self._actions_s
+        return Outcome(failed={}, left=self._left)
+
+
 @pytest.mark.parametrize(
-    ("decision_s", "pause_s"), [(0.001, 0.1), (0.01, 0.1), (0.03, 0.3), (5.0, 1.0)]
+    ("decision_s", "actions_s", "left", "rest_s"),
+    [
+        (0.001, 0.0, 0, 0.1),
+        (0.003, 0.0, 0, 0.1),
+        (0.006, 0.0, 0, 0.2),
+        (0.006, 0.15, 0, 0.1),
+        (5.0, 0.0, 0, 1.0),
+        (5.0, 0.4, 0, 0.6),
+        (5.0, 0.4, 7, 0.6),
+        (5.0, 0.95, 0, 0.1),
+        (5.0, 2.0, 0, 0.1),
+        (5.0, 2.0, 7, 0.0),
+    ],
 )
-def test_decisions_take_a_tenth_of_a_processor_at_most_and_wait_a_second_at_most(
-    monkeypatch: pytest.MonkeyPatch, decision_s: float, pause_s: float
+def test_decisions_take_three_hundredths_of_a_processor_at_most_and_a_second_at_most_is_waited(
+    monkeypatch: pytest.MonkeyPatch, decision_s: float, actions_s: float, left: int, rest_s: float
 ) -> None:
     cluster = Cluster.of(cast(Client, NothingThere()))
     for each in cluster.followed():
         each.listed.set()
-    clock = count()
-    monkeypatch.setattr(loop_module.time, "thread_time", lambda: next(clock) * decision_s)
+    watch = Watch(decision_s, actions_s, left)
+    monkeypatch.setattr(loop_module.time, "thread_time", watch.thread_time)
+    monkeypatch.setattr(loop_module.time, "monotonic", watch.monotonic)
     loop = Loop(cluster)
+    monkeypatch.setattr(loop._lanes, "carry_out", watch.carry_out)
     cluster.changed.set()
-    stop = FirstPause()
+    stop = UntilAfterAPass()
     loop.run(stop)
-    assert stop.seconds == pytest.approx(pause_s)
+    assert stop.waited == [0.0, pytest.approx(rest_s)]
