@@ -54,16 +54,14 @@ class Collection(Generic[T]):
 
     def put(self, raw: Mapping[str, Any]) -> None:
         """Stores an object that the API server answered, unless a newer one is known."""
-        parsed = self._parsed(raw)
+        parsed = self._parsed(raw, known=self._newest)
         if parsed is None:
             return
         name, version, item = parsed
         with self._lock:
-            known = self._items.get(name)
-            # The answer to a write may come after the news that the object is gone.
-            newest = max(known[0] if known else 0, self._deleted.get(name, 0))
-            if newest >= version:
+            if self._newest(name) >= version:
                 return
+            known = self._items.get(name)
             self._items[name] = (version, item)
             self._stored(known[1] if known else None, item)
         if self._matters(known[1] if known else None, item):
@@ -122,6 +120,13 @@ class Collection(Generic[T]):
         if known is not None and self._matters(known[1], None):
             self._changed.set()
 
+    def _newest(self, name: str) -> int:
+        """The version that is known; 0 where none is. The answer to a write may come after the news
+        that the object is gone.
+        """
+        item = self._items.get(name)
+        return max(item[0] if item else 0, self._deleted.get(name, 0))
+
     def _stored(self, old: T | None, new: T | None) -> None:
         """Called with each change, under the lock."""
 
@@ -146,13 +151,19 @@ class Collection(Generic[T]):
             self._replaced()
         self._changed.set()
 
-    def _parsed(self, raw: Mapping[str, Any]) -> tuple[str, int, T] | None:
-        """None also for an object that cannot be parsed: it must not hide the others."""
+    def _parsed(
+        self, raw: Mapping[str, Any], *, known: Callable[[str], int] = lambda name: 0
+    ) -> tuple[str, int, T] | None:
+        """None also for an object that cannot be parsed: it must not hide the others. And for one
+        of a version that is `known`: most news is of the controller's own writes, where many nodes
+        join.
+        """
         try:
-            item = self._read(raw)
-            if item is None:
+            name, version = key_of(raw), int(raw["metadata"]["resourceVersion"])
+            if known(name) >= version:
                 return None
-            return key_of(raw), int(raw["metadata"]["resourceVersion"]), item
+            item = self._read(raw)
+            return None if item is None else (name, version, item)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             log.warning(
                 "object ignored: cannot be parsed", path=self.path, error=f"{type(e).__name__}: {e}"

@@ -226,7 +226,8 @@ class Client:
         if file is None:
             return self._credentials.token
         try:
-            token = file.read_text(encoding="ascii").strip()
+            # As bytes: a reader of text takes twice as long, and this is done for every request.
+            token = file.read_bytes().decode("ascii").strip()
         except OSError as e:
             raise Unreachable(f"{file}: {e.strerror or e}") from e
         except ValueError as e:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import pytest
 
 from fleet_controller import collection
 from fleet_controller.absent_operands import OPERAND_SELECTOR
+from fleet_controller.collection import Collection
 from fleet_controller.observe import Cluster
 from kubeapi import Client, Event, Unreachable
 
@@ -131,6 +132,20 @@ def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
     assert nodes.all() == {}, "a list from before its end"
     nodes.put(_node("n", 107))
     assert nodes.all()["n"].version == "107", "another node of its name"
+
+
+def test_the_news_of_a_write_is_not_read_once_more() -> None:
+    """It is as much work as the answer was, and where nodes join most news is that."""
+    read: list[int] = []
+
+    def version(raw: Mapping[str, Any]) -> int:
+        read.append(int(raw["metadata"]["resourceVersion"]))
+        return read[-1]
+
+    versions = Collection("/x", version, threading.Event())
+    for each in (5, 5, 4, 7, 6, 7, 8):
+        versions.put({"metadata": {"name": "n", "resourceVersion": str(each)}})
+    assert (read, versions.all()) == ([5, 7, 8], {"n": 8})
 
 
 def test_few_deleted_objects_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
