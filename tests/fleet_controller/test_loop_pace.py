@@ -1,4 +1,4 @@
-"""After a change the loop waits for longer the more a decision takes, but not while it has to act."""
+"""After a change the loop waits the longer the more a decision takes; while it has to act, not."""
 
 from __future__ import annotations
 
