@@ -120,16 +120,17 @@ def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
 def read_pod(raw: Mapping[str, Any]) -> NodePod:
     """Raises KeyError or TypeError for anything but a Pod."""
     meta, spec = raw["metadata"], raw["spec"]
-    owner = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), None)
+    owners = meta.get("ownerReferences") or ()
+    owner: Mapping[str, Any] = next((o for o in owners if o.get("controller")), {})
     labels = meta.get("labels") or {}
-    in_daemon_set = owner is not None and owner["kind"] == "DaemonSet"
+    in_daemon_set = owner.get("kind") == "DaemonSet"
     driver = driver_tag(spec) if in_daemon_set and labels.get(_COMPONENT) == _DRIVER else ""
     return NodePod(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
         gpus=requests_gpus(raw),
-        controlled=owner is not None,
+        controlled=bool(owner),
         daemon_set=in_daemon_set,
         static=_MIRROR in (meta.get("annotations") or {}),
         local_data=any(
@@ -139,7 +140,7 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
         leaving="deletionTimestamp" in meta,
         app=labels.get("app", ""),
         driver=driver,
-        owner=owner["name"] if driver and owner else "",
+        owner=owner["name"] if driver else "",
         created=seconds(meta.get("creationTimestamp")),
         node=spec.get("nodeName") or "",
     )

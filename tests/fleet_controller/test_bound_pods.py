@@ -10,6 +10,7 @@ import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.bound_pods import BOUND
+from fleet_controller.layout_change import Change, Phase
 from fleet_controller.observe import Cluster
 from fleet_controller.state import Node
 from kubeapi import Client, Event
@@ -42,7 +43,7 @@ def cluster(api: Api) -> Cluster:
 def _pod(
     name: str, node: str, version: int, *, gpus: int = 1, owner: str = "", **metadata: Any
 ) -> dict[str, Any]:
-    owners = [{"kind": owner, "controller": True}] if owner else []
+    owners = [{"kind": owner, "name": owner, "controller": True}] if owner else []
     resources = {"requests": {"nvidia.com/gpu": str(gpus)}}
     return {
         "metadata": {
@@ -100,18 +101,22 @@ class TestByNode:
         cluster.bound.list_again(cast(Client, api))
         assert _names(cluster, "n1") == ["b", "young"]
 
-    def test_of_daemon_sets_and_static_pods_only_those_with_gpus_are_kept(
+    def test_of_daemon_sets_and_static_pods_only_those_with_gpus_or_the_driver_are_kept(
         self, cluster: Cluster
     ) -> None:
         mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+        driver = _pod("driver", "n1", 4, gpus=0, owner="DaemonSet")
+        driver["metadata"]["labels"] = {"app.kubernetes.io/component": "nvidia-driver"}
+        driver["spec"]["containers"] = [{"name": "nvidia-driver-ctr", "image": "driver:580.95.05"}]
         for raw in (
+            driver,
             _pod("plugin", "n1", 5, gpus=0, owner="DaemonSet"),
             _pod("trainer", "n1", 6, owner="DaemonSet"),
             _pod("proxy", "n1", 7, gpus=0, **mirror),
             _pod("server", "n1", 8, gpus=0, owner="ReplicaSet"),
         ):
             cluster.bound._apply(Event("ADDED", raw))
-        assert _names(cluster, "n1") == ["server", "trainer"]
+        assert _names(cluster, "n1") == ["driver", "server", "trainer"]
 
     def test_only_pods_of_nodes_that_were_asked_about_wake_the_controller(
         self, cluster: Cluster
@@ -207,6 +212,19 @@ class TestWhereTheWatchMayBeBehind:
     ) -> None:
         api.items = [_pod("nvidia-mig-manager", "n1", 9, gpus=0, owner="DaemonSet")]
         assert [p.name for p in cluster.pods(replace(held, stuck="{}"))] == ["nvidia-mig-manager"]
+
+    @pytest.mark.parametrize(
+        ("phase", "lists"), [("Upgrading", True), ("Draining", False), ("Applying", False)]
+    )
+    def test_the_operands_of_a_node_are_listed_while_its_driver_is_replaced(
+        self, phase: Phase, lists: bool, cluster: Cluster, api: Api, held: Node
+    ) -> None:
+        """Some of them are restarted with it."""
+        note = Change(
+            node_uid=held.uid, target="new", phase=phase, since=0.0, started=0.0, cordoned=True
+        )
+        cluster.pods(replace(held, change=note.dump()))
+        assert bool(api.asked) is lists
 
     @pytest.mark.parametrize("relisted", [False, True])
     def test_another_node_of_the_name_has_not_been_open(

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from fleet_controller.backoff import Refusals
-from fleet_controller.drain import NodePod, Refusal, drain, read_pod, refusal_of, shown
+from fleet_controller.drain import NodePod, Refusal, drain, driver_tag, read_pod, refusal_of, shown
 from fleet_controller.rollout_policy import DrainPolicy
 from kubeapi import ApiError
 
@@ -55,12 +55,72 @@ def test_a_pod_of_a_replica_set_is_read() -> None:
         ({"spec": {"volumes": [{"name": "v", "emptyDir": None}]}}, {"local_data": True}),
         ({"spec": {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}}, {}),
         ({"spec": {"volumes": [{"name": "v", "configMap": {}}]}}, {}),
+        ({"metadata": {"labels": {"app": "web", "tier": "x"}}}, {"app": "web"}),
+        ({"metadata": {"labels": {"tier": "x"}}}, {}),
+        ({"metadata": {"creationTimestamp": "2027-01-15T08:00:00Z"}}, {"created": 1_800_000_000.0}),
+        ({"spec": {"nodeName": "n"}}, {"node": "n"}),
     ],
 )
-def test_what_a_drain_must_know_of_a_pod(more: dict[str, Any], facts: dict[str, bool]) -> None:
+def test_what_a_drain_must_know_of_a_pod(more: dict[str, Any], facts: dict[str, Any]) -> None:
     assert read_pod(raw(**more)) == NodePod(
         **{"namespace": "ai", "name": "a", "uid": "u", "gpus": True, **facts}
     )
+
+
+class TestDriverPods:
+    """They bring NVIDIA's driver, and a DaemonSet makes them."""
+
+    LABELS: ClassVar = {"app.kubernetes.io/component": "nvidia-driver"}
+
+    def read(
+        self, image: str | None, labels: dict[str, str] = LABELS, kind: str = "DaemonSet"
+    ) -> NodePod:
+        owner = {"kind": kind, "name": "set", "uid": "s", "controller": True}
+        driver = {"name": "nvidia-driver-ctr", "image": image}
+        containers = [{"name": "other", "image": "x:1"}, driver, {"name": "last", "image": "x:2"}]
+        metadata = {"labels": labels, "ownerReferences": [owner]}
+        return read_pod(raw(metadata=metadata, spec={"containers": containers}))
+
+    @pytest.mark.parametrize(
+        ("image", "tag"),
+        [
+            ("nvcr.io/nvidia/driver:580.95.05-ubuntu22.04", "580.95.05-ubuntu22.04"),
+            ("mirror:5000/nvidia/driver:580.95.05", "580.95.05"),
+            ("driver:580.95.05", "580.95.05"),
+        ],
+    )
+    def test_the_tag_of_the_image_is_the_driver(self, image: str, tag: str) -> None:
+        pod = self.read(image)
+        assert (pod.driver, pod.owner) == (tag, "set")
+        assert pod.next_driver == "", "the pod does not say it"
+
+    @pytest.mark.parametrize(
+        "image",
+        [
+            "mirror:5000/nvidia/driver",
+            "nvcr.io/nvidia/driver@sha256:abc",
+            "nvcr.io/nvidia/driver:580.95.05@sha256:abc",
+            "",
+            None,
+        ],
+    )
+    def test_an_image_without_a_tag_or_with_a_digest_says_no_driver(
+        self, image: str | None
+    ) -> None:
+        pod = self.read(image)
+        assert (pod.driver, pod.owner) == ("", "")
+
+    def test_they_are_known_by_their_label_and_their_daemon_set(self) -> None:
+        image = "nvcr.io/nvidia/driver:580.95.05"
+        assert self.read(image, labels={}).driver == ""
+        assert self.read(image, labels={"app.kubernetes.io/component": "other"}).driver == ""
+        assert self.read(image, kind="ReplicaSet").driver == ""
+
+    def test_a_template_without_the_drivers_container_says_no_driver(self) -> None:
+        """Of a DaemonSet that somebody has changed; it is read as its pods are."""
+        assert driver_tag({"containers": [{"name": "other", "image": "x:1"}]}) == ""
+        assert driver_tag({"containers": None}) == ""
+        assert driver_tag({}) == ""
 
 
 def test_a_pod_that_is_leaving_is_waited_for_and_not_asked_again() -> None:
@@ -142,7 +202,7 @@ def test_a_refusal_names_its_budget_within_200_characters_and_without_a_full_sto
     other = {"reason": "Other", "message": "another cause"}
     causes = [other, *BUDGET["details"]["causes"]]  # type: ignore[index]
     assert refusal_of({"details": {"causes": causes}}, "m").startswith("The disruption budget web")
-    assert refusal_of({}, "Cannot evict it.") == "Cannot evict it"
+    assert refusal_of({}, "Cannot evict pod X.") == "Cannot evict pod X"
     assert refusal_of({}, "x" * 300) == "x" * 200
 
 

@@ -10,7 +10,6 @@ import pytest
 from fleet_controller.api import POOL_LABEL
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assess import assess
-from fleet_controller.drain import read_pod
 from fleet_controller.layout_change import change_of
 from fleet_controller.node_change import UPGRADE_LIMIT_S
 from fleet_controller.rollout_policy import RolloutPolicy
@@ -302,38 +301,6 @@ def test_a_match_with_another_driver_is_not_verified_and_a_pool_without_a_versio
     assert assess(node, replace(of.pool, driver=None), report, of.now).status == "True"
     other = assess(replace(node, boot_id="later"), of.pool, report, of.now)
     assert (other.driver, other.reported) == ("", report.time)
-
-
-DRIVER = {"app.kubernetes.io/component": "nvidia-driver"}
-
-
-@pytest.mark.parametrize(
-    ("image", "labels", "owner", "tag"),
-    [
-        ("nvcr.io/nvidia/driver:580.95.05-ubuntu22.04", DRIVER, "DaemonSet", f"{OLD}-ubuntu22.04"),
-        ("mirror:5000/nvidia/driver:580.95.05", DRIVER, "DaemonSet", OLD),
-        ("nvcr.io/nvidia/driver@sha256:abc", DRIVER, "DaemonSet", ""),
-        ("nvcr.io/nvidia/driver:580.95.05-ubuntu22.04", {}, "DaemonSet", ""),
-        ("nvcr.io/nvidia/driver:580.95.05-ubuntu22.04", DRIVER, "ReplicaSet", ""),
-    ],
-)
-def test_a_driver_pod_is_known_by_its_label_and_its_daemonset(
-    image: str, labels: dict[str, str], owner: str, tag: str
-) -> None:
-    containers = [{"name": "other", "image": "x:1"}, {"name": "nvidia-driver-ctr", "image": image}]
-    pod = read_pod(
-        {
-            "metadata": {
-                "namespace": "gpu-operator",
-                "name": "d",
-                "uid": "u",
-                "labels": labels,
-                "ownerReferences": [{"kind": owner, "name": "set", "controller": True}],
-            },
-            "spec": {"containers": containers},
-        }
-    )
-    assert (pod.driver, pod.owner) == (tag, "set" if tag else "")
 
 
 def test_a_version_is_the_whole_of_a_tag_or_what_the_nodes_system_follows() -> None:

@@ -263,9 +263,9 @@ class TestWhoBegins:
         assert begun(decided(pool(max_unavailable=2, canary=0), nodes)) == ["a", "b"]
 
     def test_one_that_changes_takes_a_place_though_somebody_has_uncordoned_it(self) -> None:
-        nodes = [node("a", phase="Draining", unschedulable=False), node("b", unschedulable=True)]
-        wide = pool(max_unavailable=2, canary=0, one_zone_at_a_time=False)
-        assert begun(decided(wide, [*nodes, *named("c")])) == ["a", "b"]
+        nodes = [node("a", phase="Draining", unschedulable=False), node("b", ready=False)]
+        wide = pool(max_unavailable=2, canary=0)
+        assert decided(wide, [*nodes, *named("c")]).changing == ("a",)
 
     def test_those_that_change_take_the_places_of_nodes_that_are_out_as_well(self) -> None:
         nodes = [node("a", phase="Draining"), node("b", unschedulable=True)]
