@@ -64,7 +64,7 @@ def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
 def _phase(node: NodeState) -> str:
     """Of the change that the controller has noted on this Node; empty without one."""
     try:
-        note = json.loads(node.layout_change) if node.layout_change else {}
-        return str(note["phase"]) if note and note["nodeUid"] == node.uid else ""
+        note = json.loads(node.layout_change)
+        return str(note["phase"]) if note["nodeUid"] == node.uid else ""
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""

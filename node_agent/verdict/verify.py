@@ -172,13 +172,10 @@ def _judged(
     others = sorted({c.reason for c in worst} - {first.code}, key=lambda code: RANK[code])
     if others:
         message += f" Also: {', '.join(others)}."
-    message = plain(message)
-    if len(message) > _MAX_MESSAGE:
-        message = message[: _MAX_MESSAGE - 1] + "…"
     return Verdict(
         verdict=first.verdict,
         reason=first.code,
-        message=message,
+        message=_in_a_report(message),
         checks=tuple(checks),
         instances=found,
     )
@@ -217,12 +214,11 @@ def with_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
     """The same findings, for another reason than `verify` gives them."""
     findings = [check for check in verdict.checks if check.reason == verdict.reason]
     reason = REASONS[code]
-    message = plain(_problem_message(desired, reason, findings, on_host=False))
     return replace(
         verdict,
         verdict=reason.verdict,
         reason=code,
-        message=message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…",
+        message=_in_a_report(_problem_message(desired, reason, findings, on_host=False)),
         checks=tuple(
             replace(check, reason=code) if check in findings else check for check in verdict.checks
         ),
@@ -415,7 +411,7 @@ def _found(gpu: ObservedGpu, instances: Mapping[str, int]) -> str:
     if gpu.mig == "unknown":
         return "no answer"
     state = {"enabled": "on", "disabled": "off"}
-    if gpu.mig_pending not in (gpu.mig, "unknown", "unsupported"):
+    if gpu.mig_pending != gpu.mig and gpu.mig_pending in state:
         return f"MIG {state[gpu.mig]} until the next reset, then {state[gpu.mig_pending]}"
     if gpu.mig == "disabled":
         return "no MIG"
@@ -485,6 +481,11 @@ def _failed(where: str, wanted: str, failure: Failure) -> Check:
         wanted=wanted,
         found=failure.text if failure.call == "probe" else f"{failure.call}: {failure.text}",
     )
+
+
+def _in_a_report(message: str) -> str:
+    message = plain(message)
+    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"
 
 
 def _problem_message(

@@ -13,7 +13,7 @@ from node_agent.cluster.node import NodeState
 from node_agent.desired import Desired
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import layout_change
-from node_agent.verdict.reasons import REASONS
+from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict, verify
 
 OLD, NEW = "all-1g.10gb", "all-balanced"
@@ -79,6 +79,39 @@ def test_while_its_pods_leave_the_node_waits_and_needs_no_repair(
         assert not [check for check in said.checks if check.reason == "WrongLayout"]
 
 
+def test_what_else_is_wrong_with_the_node_keeps_its_own_reason(
+    wanted: Desired, right: Observation, held: NodeState, wrong: Verdict
+) -> None:
+    none = replace(held, capacity={}, allocatable={})
+    gpus = (replace(right.gpus[0], devices=()), *right.gpus[1:])
+    both = verify(wanted, replace(right, gpus=gpus), none)
+    assert [c.reason for c in both.checks if c.reason != MATCH] == [
+        "NotPartitioned",
+        "ResourcesNotAdvertised",
+    ]
+    said = layout_change.or_pending(both, wanted, in_phase(none, "Draining"), "")
+    assert [(c.reason, c.where, c.found) for c in said.checks] == [
+        ("LayoutChangePending" if c.reason == "NotPartitioned" else c.reason, c.where, c.found)
+        for c in both.checks
+    ]
+    assert said.message == (
+        "GPU 0 wanted 3g.40gb x2, found MIG on without any partition: the change of the node's "
+        "layout waits for other nodes, for its pods to leave, or for a paused rollout; "
+        "`slicewright status` says what it waits for."
+    )
+    assert said.instances == both.instances
+
+
+def test_a_pending_verdict_fits_into_a_report_and_is_plain_text(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    found = "1g.10gb\x1b[2J" + 1000 * "x"
+    long = replace(wrong, checks=tuple(replace(c, found=found) for c in wrong.checks))
+    said = layout_change.or_pending(long, wanted, in_phase(held, "Draining"), "")
+    assert (said.reason, len(said.message)) == ("LayoutChangePending", 700)
+    assert "1g.10gb\\x1b[2Jx" in said.message
+
+
 def test_so_does_one_whose_turn_has_not_come(
     wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
@@ -100,6 +133,7 @@ def test_once_the_new_layout_is_set_a_difference_is_what_it_seems(
         {"mig_config": NEW, "verified_layout": NEW},
         # Never proven: it is being set up.
         {"verified_layout": ""},
+        {"mig_config": "", "verified_layout": ""},
         # Somebody has changed the label.
         {"mig_config": "all-7g.80gb"},
         # After an undo the agent does not know the name of what it must find.
@@ -116,11 +150,40 @@ def test_a_node_at_rest_has_the_wrong_layout(
     assert layout_change.or_pending(wrong, wanted, replace(held, **node), mig_config) is wrong  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("phase", ["Upgrading", "Failed"])
+def test_a_change_that_has_begun_has_no_turn_to_wait_for(
+    phase: str, wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    assert layout_change.or_pending(wrong, wanted, in_phase(held, phase), NEW) is wrong
+
+
+def test_where_it_is_not_known_what_the_pool_wants_a_node_waits_for_nothing(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    assert layout_change.or_pending(wrong, wanted, held, "") is wrong
+
+
+def test_where_mig_manager_does_not_partition_no_layout_has_a_turn(
+    wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    gke = replace(wanted, partitioner="gke")
+    assert layout_change.or_pending(wrong, gke, in_phase(held, "Draining"), NEW) is wrong
+
+
 def test_the_note_of_an_earlier_node_of_the_name_counts_for_nothing(
     wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
     node = in_phase(held, "Draining", uid="u0")
     assert layout_change.or_pending(wrong, wanted, node, OLD) is wrong
+    assert layout_change.or_pending(wrong, wanted, node, NEW).reason == "LayoutChangePending"
+
+
+@pytest.mark.parametrize("note", ["nonsense", "null", "[]", "{}", '{"nodeUid": "u1"}'])
+def test_a_note_that_cannot_be_read_is_none(
+    note: str, wrong: Verdict, wanted: Desired, held: NodeState
+) -> None:
+    node = replace(held, layout_change=note)
+    assert layout_change.or_pending(wrong, wanted, node, NEW).reason == "LayoutChangePending"
 
 
 def test_a_gpu_that_is_broken_is_said_during_a_change_too(

@@ -30,6 +30,7 @@ from node_agent.verdict.verify import (
     shown,
     verify,
     verify_layout,
+    with_reason,
 )
 
 Make = Callable[[int], MigDevice]
@@ -377,6 +378,17 @@ class TestMessage:
         assert len(text) == 700
         assert text.endswith("…") is cut
         assert ("…" in text) is cut
+
+    def test_another_reason_brings_its_own_verdict_and_its_advice_for_a_node_of_a_cluster(
+        self, desired: Desired, right: Observation
+    ) -> None:
+        unknown = verify(desired, right, None)
+        assert (unknown.verdict, unknown.reason) == ("Unknown", "NodeUnreadable")
+        said = with_reason(unknown, "MigModePending", desired)
+        assert (said.verdict, said.reason) == ("Mismatch", "MigModePending")
+        reason = REASONS["MigModePending"]
+        assert reason.advice in said.message
+        assert reason.advices["host"] not in said.message
 
     def test_other_reasons_follow_by_rank(
         self, desired: Desired, right: Observation, node: NodeState
