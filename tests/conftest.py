@@ -250,6 +250,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(200_000, 20, 50)
 
 
+def pytest_unconfigure() -> None:
+    """pytest's own plugin for exceptions in destructors collects all garbage several times at the
+    end of a process, which took seconds in each.
+    """
+    gc.freeze()
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Each file on one worker, and so each directory of ONE_WORKER and all of SDK_FILES."""
     # By xdist's own `--dist loadgroup` marks are ignored under pytest 9.2 (pytest-xdist 3.8.0).

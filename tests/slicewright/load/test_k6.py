@@ -91,7 +91,7 @@ def model() -> Iterator[tuple[str, list[str]]]:
     wrong: list[str] = []
     handler = type("Handler", (Model,), {"wrong": wrong})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}", wrong
         server.shutdown()
 

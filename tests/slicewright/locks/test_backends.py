@@ -144,7 +144,7 @@ def served(protocol: type[_S3], bucket: Bucket, monkeypatch: pytest.MonkeyPatch)
     """The bucket's address, with credentials for it."""
     kind = type("Handler", (protocol,), {"bucket": bucket})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"127.0.0.1:{server.server_port}"
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")

@@ -159,7 +159,7 @@ def kubelet_port(cluster: Cluster) -> Iterator[int]:
     context.verify_mode = ssl.CERT_REQUIRED
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server.server_address[1]
     server.shutdown()
     server.server_close()
