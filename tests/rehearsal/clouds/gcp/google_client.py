@@ -66,15 +66,11 @@ class Client:
 
     def __init__(self, rest: GoogleRest, service: str, token: str | None) -> None:
         self._http = InProcess(rest, token)
-        self._service = _built(service)
+        self._service = service
 
     def request(self, method: str, **arguments: Any) -> Any:
         """The HttpRequest of a method such as projects.locations.clusters.create."""
-        *collections, name = map(fix_method_name, method.split("."))
-        node = self._service
-        for collection in collections:
-            node = getattr(node, collection)()
-        return getattr(node, name)(**arguments)
+        return _method(self._service, method)(**arguments)
 
     def call(self, method: str, **arguments: Any) -> Any:
         return self.request(method, **arguments).execute(http=self._http, num_retries=0)
@@ -82,6 +78,16 @@ class Client:
 
 def client(call: Call, service: str, *, token: str | None = TOKEN) -> Client:
     return Client(GoogleRest(call, token=TOKEN), service, token)
+
+
+@cache
+def _method(service: str, method: str) -> Any:
+    """The client makes all methods of a collection anew each time that one is asked for it."""
+    *collections, name = map(fix_method_name, method.split("."))
+    node = _built(service)
+    for collection in collections:
+        node = getattr(node, collection)()
+    return getattr(node, name)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -116,7 +117,7 @@ def carried(shape: Any, value: Any) -> Any:
 @FEW
 @given(data=st.data())
 def test_what_botocore_sends_is_read_as_it_was_meant(service: str, data: st.DataObject) -> None:
-    model = session().get_service_model(service)
+    model = model_of(service)
     protocol = model.metadata["protocol"]
     operation = model.operation_model(data.draw(st.sampled_from(single_answers(model))))
     shape = operation.input_shape
@@ -148,7 +149,7 @@ def test_what_botocore_sends_is_read_as_it_was_meant(service: str, data: st.Data
 def test_what_is_answered_is_read_by_botocore_as_it_was_meant(
     service: str, data: st.DataObject
 ) -> None:
-    model = session().get_service_model(service)
+    model = model_of(service)
     protocol = model.metadata["protocol"]
     operation = model.operation_model(data.draw(st.sampled_from(single_answers(model))))
     shape = operation.output_shape
@@ -172,7 +173,7 @@ def test_what_is_answered_is_read_by_botocore_as_it_was_meant(
 @pytest.mark.parametrize("service", SERVICES.values())
 def test_the_models_use_nothing_of_the_protocols_that_is_not_read_or_written(service: str) -> None:
     """Fails when a later botocore brings what this part of the protocols lacks."""
-    model = session().get_service_model(service)
+    model = model_of(service)
     assert model.metadata["protocol"] in OURS
     # Traits of the query protocol that SQS had before: in JSON, lists and maps are themselves.
     is_json = model.metadata["protocol"] == "json"
@@ -194,6 +195,12 @@ def test_the_models_use_nothing_of_the_protocols_that_is_not_read_or_written(ser
                 assert not shape.value.serialization
 
 
+@cache
+def model_of(service: str) -> Any:
+    return session().get_service_model(service)
+
+
+@cache
 def single_answers(model: Any) -> list[str]:
     """Its operations but those that answer with a stream of events, which nothing here simulates:
     of CloudWatch Logs, those that read log lines.
