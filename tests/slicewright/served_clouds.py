@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import botocore.session
 import pytest
 
+from rehearsal.clouds.aws.models import loader
 from rehearsal.clouds.aws.protocols.service import AwsProtocols
 from rehearsal.clouds.core.control_planes import ControlPlanes
 from rehearsal.clouds.endpoint import Endpoint
@@ -27,6 +29,8 @@ def served_clouds(
         AwsProtocols(cloud.call, endpoint.credentials),
         GoogleRest(cloud.call, token=endpoint.credentials.google_access_token),
     )
+    # Each command has a session of its own, and would read the models of EC2 and the others anew.
+    monkeypatch.setattr(botocore.session, "create_loader", lambda *_: loader())
     for name in cloud_variables.USERS_OWN:
         monkeypatch.delenv(name, raising=False)
     for name, value in cloud_variables.of(endpoint.access, environment).items():
