@@ -44,7 +44,14 @@ EKS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=[GKE, EKS], ids=["gke", "eks"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            GKE, marks=pytest.mark.long("on EKS: tests/infra/test_adoption_on_engine.py"), id="gke"
+        ),
+        pytest.param(EKS, id="eks"),
+    ]
+)
 def stack(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

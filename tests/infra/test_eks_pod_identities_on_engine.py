@@ -50,6 +50,7 @@ def given(engine: CloudEngine) -> dict[str, tuple[str, str]]:
     return found
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_roles_come_change_in_place_and_go(engine: CloudEngine) -> None:
     first, second = (role_of_pods(engine, name) for name in ("first", "second"))
     settles(engine, fleet(("x", first), ("y", first)))

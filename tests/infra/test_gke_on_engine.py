@@ -218,6 +218,7 @@ def test_a_pool_gets_a_network_between_its_gpus_and_loses_it_with_its_nodes(
     assert gone.code == 0, gone.output
 
 
+@pytest.mark.long("what GKE is asked for: tests/infra/test_gke_gpu_direct.py")
 def test_a_vpc_for_each_interface_comes_and_goes_with_its_pool_and_shows_no_difference(
     engine: CloudEngine,
 ) -> None:

@@ -138,7 +138,16 @@ class Watched:
         assert drift.code == 0, drift.output
 
 
-@pytest.fixture(params=[GKE, EKS], ids=["gke", "eks"])
+@pytest.fixture(
+    params=[
+        pytest.param(
+            GKE,
+            marks=pytest.mark.long("on EKS: tests/infra/test_out_of_band_on_engine.py"),
+            id="gke",
+        ),
+        pytest.param(EKS, id="eks"),
+    ]
+)
 def stack(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain
 ) -> Iterator[Watched]:

@@ -87,6 +87,11 @@ def of_vpc(engine: CloudEngine) -> Mapping[str, str]:
     return {tag["Key"]: tag["Value"] for vpc in vpcs for tag in vpc["Tags"]}
 
 
+@pytest.mark.long(
+    "tags of all that a stack makes, with the rights that they take: "
+    "tests/rehearsal/scenario/whole_run/test_eks_fleet.py; that they change in place, without the "
+    "engine: tests/infra/test_changes_in_clouds.py"
+)
 def test_tags_of_everything_change_in_place_with_the_listed_rights(engine: CloudEngine) -> None:
     first = len(call_log.read(engine.directory.parent))
     plain = eks(engine)
@@ -130,6 +135,7 @@ def of_instances(engine: CloudEngine) -> list[str]:
     ]
 
 
+@pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
 def test_tags_of_instances_come_with_a_launch_template_and_roll_the_nodes(
     engine: CloudEngine,
 ) -> None:

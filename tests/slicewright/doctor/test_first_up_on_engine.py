@@ -61,7 +61,17 @@ GKE = Story(
 )
 
 
-@pytest.mark.parametrize("story", [GKE, EKS], ids=["gke", "eks"])
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(
+            GKE,
+            marks=pytest.mark.long("on EKS: tests/slicewright/doctor/test_first_up_on_engine.py"),
+            id="gke",
+        ),
+        pytest.param(EKS, id="eks"),
+    ],
+)
 def test_an_empty_account_is_asked_and_mended_and_comes_up_at_the_first_try(
     story: Story, tmp_path: Path, toolchain: Toolchain, capsys: pytest.CaptureFixture[str]
 ) -> None:
