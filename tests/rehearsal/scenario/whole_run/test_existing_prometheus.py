@@ -24,7 +24,16 @@ from rehearsal.scenario.engine_runs import Engine
 from rehearsal.scenario.environment import Environment
 from tests.rehearsal.scenario.whole_run.waiting import until
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.rehearsal,
+    pytest.mark.timeout(1200),
+    pytest.mark.long(
+        "that the same Prometheus reads what a monitor selects: "
+        "tests/rehearsal/cluster/monitoring/test_prometheus.py; its rules, by promtool: "
+        "tests/infra/test_monitoring_rules.py; what a cluster that has one gets: "
+        "tests/infra/test_monitoring_objects.py"
+    ),
+]
 STACK = "s4"
 NAMESPACE, NAME = "observability", "theirs-prometheus"
 LABELS = {"team": "sre"}
