@@ -1,6 +1,6 @@
 /* Field values: many values of a GPU in one call, each with its own type and return code. Which are
- * answered, and how, is what an H100 and an H200 answer (driver 580.159.04, docs/gpu-check); the same
- * is assumed of the others. */
+ * answered, and how, is what an H100 and an H200 answer (driver 580.159.04, docs/gpu-check); the
+ * same is assumed of the others. */
 #include <string.h>
 #include <time.h>
 
@@ -85,12 +85,18 @@ static bool of_model(const struct call *call, nvmlFieldValue_t *value)
             return false;
         set(value, UNSIGNED_INT, nvlinks(call));
         return true;
-    case 184: set(value, UNSIGNED_INT, model->mig == MIG_AT_ONCE); return true; /* no reset for MIG */
-    case 187: set(value, UNSIGNED_INT, model->power_w * 2000 / 7); return true; /* lowest limit, mW */
-    case 188:                                                                   /* highest */
-    case 189:                                                                   /* default */
-    case 190:                                                                   /* current */
-    case 192: set(value, UNSIGNED_INT, model->power_w * 1000); return true;     /* asked for */
+    case 184: /* no reset for MIG */
+        set(value, UNSIGNED_INT, model->mig == MIG_AT_ONCE);
+        return true;
+    case 187: /* lowest power limit, mW */
+        set(value, UNSIGNED_INT, model->power_w * 2000 / 7);
+        return true;
+    case 188: /* highest, default, current, asked for */
+    case 189:
+    case 190:
+    case 192:
+        set(value, UNSIGNED_INT, model->power_w * 1000);
+        return true;
     default: return false;
     }
 }

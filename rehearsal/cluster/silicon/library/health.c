@@ -156,8 +156,8 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type
 nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id,
                                 unsigned int *mhz)
 {
-    /* By type, which ids it has: 0 current, 1 and 2 the application's and its default, 3 the highest
-     * that can be boosted to. */
+    /* By type, which ids it has: 0 current, 1 and 2 the application's and its default, 3 the
+     * highest that can be boosted to. */
     enum { CURRENT, IDS = 4, TYPES = 4 };
     static const unsigned ids[TYPES] = {0xF, 0xF, 0x7, 0x1};
     struct call call;
@@ -215,7 +215,7 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErro
                                              nvmlMemoryLocation_t location,
                                              unsigned long long *count)
 {
-    /* As an H100 and an H200 count them: 2 device memory, where all errors of the fake are, 7 SRAM. */
+    /* As an H100 and an H200 count them. All errors of the fake are in device memory. */
     enum { DEVICE_MEMORY = 2, SRAM = 7 };
     unsigned at = (unsigned)location;
     nvmlReturn_t result = ecc_errors(__func__, device, (unsigned)type, (unsigned)counter,
