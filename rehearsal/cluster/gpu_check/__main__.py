@@ -1,7 +1,7 @@
 """`python -m rehearsal.cluster.gpu_check`: compares this machine's GPUs with the fake's.
 
 Writes a page per model. Exit codes: 0 nothing differs; 1 something differs, or could not be
-compared; 3 no driver answers, or the fake cannot be built here.
+compared; 3 no driver answers, the fake cannot be built here, or the pages cannot be written.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
     result = DIFFERENT if silent or not first_of else SAME
     if not real["gpus"]:
         print("the driver reports no GPU")
-    to.mkdir(parents=True, exist_ok=True)
     for gpu in first_of.values():
         found = compared(gpu, real["driver"], len(real["gpus"]))
         result = SAME if not found and result == SAME else DIFFERENT
@@ -86,10 +85,9 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
         text = page.page(
             real, gpu, found, day=datetime.now(UTC).strftime("%Y-%m-%d"), xid_log=xid_log
         )
-        (to / f"{name}.md").write_text(text, encoding="utf-8")
         listed = found if isinstance(found, str) else [vars(difference) for difference in found]
         whole = {**real, "compared": gpu["index"], "differences": listed}
-        (to / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        _write(to, {f"{name}.md": text, f"{name}.json": json.dumps(whole, indent=1) + "\n"})
         differ = (
             f"not compared: {found}"
             if isinstance(found, str)
@@ -102,6 +100,17 @@ def _check(real: Mapping[str, Any], to: Path) -> int:
                 end="\n" if found else "",
             )
     return result
+
+
+def _write(to: Path, pages: Mapping[str, str]) -> None:
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            (to / name).write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise _CannotRun(
+            f"{e.filename or to} cannot be written: {e.strerror}; name another directory with --to"
+        ) from None
 
 
 def compared(gpu: Mapping[str, Any], driver: str, count: int) -> tuple[Difference, ...] | str:

@@ -148,6 +148,19 @@ def test_a_model_that_the_fake_does_not_have_gets_a_page(
     assert "Not compared" in (tmp_path / "pages/nvidia-t5-580.65.06.md").read_text()
 
 
+def test_where_its_pages_cannot_be_written_there_is_one_line(
+    check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pages").write_text("a file")
+    assert check("L4") == CANNOT_RUN
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"gpu-check: {tmp_path / 'pages'} cannot be written: File exists; name another directory "
+        "with --to\n"
+    )
+
+
 def test_without_a_driver_there_is_one_line_and_no_page(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
