@@ -130,8 +130,10 @@ class Silicon:
             deadline_s=deadline_s, probe=lambda: self._probe(user, thorough, utilization)
         )
 
-    def observe(self, *, user: int | None = None) -> Observation:
-        prober = self.prober(user=user)
+    def observe(
+        self, *, user: int | None = None, thorough: bool = False, utilization: bool = False
+    ) -> Observation:
+        prober = self.prober(user=user, thorough=thorough, utilization=utilization)
         try:
             return prober.probe()
         finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -120,8 +121,10 @@ def codes(device: Any) -> Mapping[str, int]:
             for of in (0, _FAR)
         },
         "nvmlGpmQueryDeviceSupport": partial(n.nvmlGpmQueryDeviceSupport, device),
-        "nvmlGpmMetricsGet(version 9)": lambda: _between_samples(device, version=9),
-        "nvmlGpmMetricsGet(samples at once)": lambda: _between_samples(device),
+        "nvmlGpmMetricsGet(version 9)": lambda: _between_samples(
+            device, [_METRICS["sm"]], version=9
+        ),
+        "nvmlGpmMetricsGet(samples at once)": partial(_at_once, device),
         **{
             f"nvmlDeviceGetClock({kind}, {of})": partial(n.nvmlDeviceGetClock, device, kind, of)
             for kind in range(5)
@@ -148,6 +151,18 @@ def fields(device: Any) -> Mapping[str, str]:
 def error_texts() -> Mapping[str, str]:
     """What the driver's library says for each code."""
     return {str(code): str(nvml.NVMLError(code)) for code in (*range(1, 32), 999)}
+
+
+def metrics(device: Any, pause: Callable[[], None]) -> Mapping[str, str]:
+    """Of GPM's metrics: return code and name. pause: what to do between the two samples."""
+    try:
+        found = _between_samples(device, _METRICS.values(), pause=pause)
+    except nvml.NVMLError as e:
+        return {"samples": f"error {e.value}"}
+    return {
+        name: f"code {metric.nvmlReturn}, {_text(metric.metricInfo.longName)}"
+        for name, metric in zip(_METRICS, found, strict=True)
+    }
 
 
 def answer(question: Question) -> Any:
@@ -208,54 +223,46 @@ def _registered(device: Any) -> None:
         nvml.nvmlEventSetFree(events)
 
 
+@contextmanager
+def _samples(count: int) -> Iterator[Sequence[Any]]:
+    allocated = [nvml.nvmlGpmSampleAlloc() for _ in range(count)]
+    try:
+        yield allocated
+    finally:
+        for sample in allocated:
+            nvml.nvmlGpmSampleFree(sample)
+
+
 def _sampled(take: Callable[[Any], Any]) -> None:
-    sample = nvml.nvmlGpmSampleAlloc()
-    try:
+    with _samples(1) as (sample,):
         take(sample)
-    finally:
-        nvml.nvmlGpmSampleFree(sample)
 
 
-def metrics(device: Any, pause: Callable[[], None]) -> Mapping[str, str]:
-    """Of GPM's metrics: return code and name. pause: what to do between the two samples."""
-    first, second = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
-    try:
-        nvml.nvmlGpmSampleGet(device, first)
+def _between_samples(
+    device: Any,
+    numbers: Iterable[int],
+    *,
+    pause: Callable[[], None] = lambda: None,
+    version: int = nvml.NVML_GPM_METRICS_GET_VERSION,
+) -> Sequence[Any]:
+    """GPM's metrics of these numbers. pause: what to do between the two samples."""
+    asked = nvml.c_nvmlGpmMetricsGet_t(version=version)
+    with _samples(2) as (asked.sample1, asked.sample2):
+        nvml.nvmlGpmSampleGet(device, asked.sample1)
         pause()
-        nvml.nvmlGpmSampleGet(device, second)
-        asked = nvml.c_nvmlGpmMetricsGet_t()
-        asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
-        asked.sample1, asked.sample2 = first, second
-        for metric, number in zip(asked.metrics, _METRICS.values(), strict=False):
-            metric.metricId = number
+        nvml.nvmlGpmSampleGet(device, asked.sample2)
+        for number in numbers:
+            asked.metrics[asked.numMetrics].metricId = number
+            asked.numMetrics += 1
         nvml.nvmlGpmMetricsGet(asked)
-        return {
-            name: f"code {metric.nvmlReturn}, {_text(metric.metricInfo.longName)}"
-            for name, metric in zip(_METRICS, asked.metrics, strict=False)
-        }
-    except nvml.NVMLError as e:
-        return {"samples": f"error {e.value}"}
-    finally:
-        nvml.nvmlGpmSampleFree(second)
-        nvml.nvmlGpmSampleFree(first)
+    return list(asked.metrics[: asked.numMetrics])
 
 
-def _between_samples(device: Any, *, version: int = nvml.NVML_GPM_METRICS_GET_VERSION) -> None:
-    """Raises NVMLError for the call or for its one metric."""
-    first, second = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
-    try:
-        nvml.nvmlGpmSampleGet(device, first)
-        nvml.nvmlGpmSampleGet(device, second)
-        asked = nvml.c_nvmlGpmMetricsGet_t(
-            version=version, numMetrics=1, sample1=first, sample2=second
-        )
-        asked.metrics[0].metricId = _METRICS["sm"]
-        nvml.nvmlGpmMetricsGet(asked)
-        if code := asked.metrics[0].nvmlReturn:
-            raise nvml.NVMLError(code)
-    finally:
-        nvml.nvmlGpmSampleFree(second)
-        nvml.nvmlGpmSampleFree(first)
+def _at_once(device: Any) -> None:
+    """Raises NVMLError also where only the one metric is refused."""
+    (metric,) = _between_samples(device, [_METRICS["sm"]])
+    if metric.nvmlReturn:
+        raise nvml.NVMLError(metric.nvmlReturn)
 
 
 def _text(name: bytes | None) -> str:

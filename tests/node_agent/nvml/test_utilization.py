@@ -19,15 +19,6 @@ MakeSilicon = Callable[..., Any]
 _NOT_SUPPORTED, _NO_PERMISSION, _FUNCTION_NOT_FOUND = 3, 4, 13
 
 
-def _look(node: Any, *, utilization: bool = True) -> Observation:
-    prober = node.prober(thorough=True, utilization=utilization)
-    try:
-        found: Observation = prober.probe()
-        return found
-    finally:
-        prober.close()
-
-
 def _told(observation: Observation) -> list[str]:
     families = gpu_metrics.families(observation)
     return [
@@ -51,7 +42,7 @@ def two_halves(silicon: MakeSilicon) -> Any:
 
 
 def test_every_gpu_instance_and_every_whole_gpu_has_its_own(two_halves: Any) -> None:
-    cut, whole = _look(two_halves).gpus
+    cut, whole = two_halves.observe(thorough=True, utilization=True).gpus
     assert [(u.graphics, u.sm, u.dram) for u in cut.utilization] == [
         (0.9, 0.45, 0.12),
         (0.0, 0.0, 0.0),
@@ -64,12 +55,12 @@ def test_every_gpu_instance_and_every_whole_gpu_has_its_own(two_halves: Any) -> 
 
 
 def test_an_observation_with_utilization_survives_the_pipe(two_halves: Any) -> None:
-    observation = _look(two_halves)
+    observation = two_halves.observe(thorough=True, utilization=True)
     assert observed.parse(observed.dump(observation)) == observation
 
 
 def test_utilization_is_measured_on_request_only(two_halves: Any) -> None:
-    observation = _look(two_halves, utilization=False)
+    observation = two_halves.observe(thorough=True)
     assert all(
         gpu.utilization == () and gpu.utilization_failure is None for gpu in observation.gpus
     )
@@ -79,7 +70,7 @@ def test_utilization_is_measured_on_request_only(two_halves: Any) -> None:
 
 
 def test_the_metrics_name_the_partition_and_the_engine(two_halves: Any) -> None:
-    observation = _look(two_halves)
+    observation = two_halves.observe(thorough=True, utilization=True)
     first = observation.gpus[0].devices[0]
     lines_ = [line for line in _told(observation) if first.uuid in line]
     assert [line.rpartition("engine=")[2] for line in lines_] == [
@@ -103,7 +94,7 @@ def test_the_metrics_name_the_partition_and_the_engine(two_halves: Any) -> None:
 def test_gpus_before_hopper_have_none(model: str, silicon: MakeSilicon) -> None:
     node = silicon(model, 1)
     state.repartition(node.path, 0, [models.model(model).slices[0].name])
-    (gpu,) = _look(node).gpus
+    (gpu,) = node.observe(thorough=True, utilization=True).gpus
     if model.startswith("A"):
         assert gpu.utilization == ()
         assert gpu.utilization_failure is not None
@@ -120,7 +111,7 @@ def test_what_the_driver_refuses_is_absent_and_said_and_harms_nothing_else(
     call: str, code: int, two_halves: Any
 ) -> None:
     state.inject(two_halves.path, state.Injection(call=call, code=code))
-    observation = _look(two_halves)
+    observation = two_halves.observe(thorough=True, utilization=True)
     cut = observation.gpus[0]
     assert observation.failure is None
     assert (cut.failure, cut.utilization, len(cut.devices)) == (None, (), 2)
@@ -132,13 +123,13 @@ def test_what_the_driver_refuses_is_absent_and_said_and_harms_nothing_else(
 
 def test_an_instance_that_went_away_meanwhile_is_left_out(two_halves: Any) -> None:
     state.inject(two_halves.path, state.Injection(call="nvmlGpmMetricsGet", code=2, times=1))
-    cut, whole = _look(two_halves).gpus
+    cut, whole = two_halves.observe(thorough=True, utilization=True).gpus
     assert (len(cut.utilization), len(whole.utilization)) == (1, 1)
 
 
 def test_a_gpu_that_is_lost_is_not_asked(two_halves: Any) -> None:
     state.lose(two_halves.path, 0)
-    lost, whole = _look(two_halves).gpus
+    lost, whole = two_halves.observe(thorough=True, utilization=True).gpus
     assert (lost.utilization, lost.utilization_failure) == ((), None)
     assert isinstance(lost.failure, Failure)
     assert len(whole.utilization) == 1

@@ -22,15 +22,6 @@ from rehearsal.cluster.silicon import models, state
 MakeSilicon = Callable[..., Any]
 
 
-def _look(node: Any) -> Observation:
-    prober = node.prober(thorough=True)
-    try:
-        found: Observation = prober.probe()
-        return found
-    finally:
-        prober.close()
-
-
 def _model(health: Iterable[str]) -> str:
     """One that has what is asked about: GPUs before Ampere retire pages, later ones remap rows."""
     return "T4" if any(key.startswith("retired") for key in health) else "H100-80"
@@ -41,16 +32,16 @@ def _absent(vitals: Vitals) -> set[str]:
 
 
 def test_a_well_gpu_has_every_number_and_no_trouble(silicon: MakeSilicon) -> None:
-    gpu, _ = _look(silicon("H100-80", 2)).gpus
+    gpu, _ = silicon("H100-80", 2).observe(thorough=True).gpus
     assert gpu.vitals is not None
     assert _absent(gpu.vitals) == {"retired_single", "retired_double", "retired_pending"}
     read = {f.name: getattr(gpu.vitals, f.name) for f in fields(Vitals)}
-    (single,) = _look(silicon("H100-80", 1)).gpus
+    (single,) = silicon("H100-80", 1).observe(thorough=True).gpus
     assert single.vitals is not None
     assert _absent(single.vitals) - _absent(gpu.vitals) == {"nvlinks_up", "nvlinks_down"}, (
         "a machine with one GPU of a board has no links"
     )
-    (before_ampere,) = _look(silicon("T4", 1)).gpus
+    (before_ampere,) = silicon("T4", 1).observe(thorough=True).gpus
     assert before_ampere.vitals is not None
     assert before_ampere.vitals.retired_pending is False
     assert (
@@ -70,7 +61,7 @@ def test_an_observation_with_health_survives_the_pipe(silicon: MakeSilicon) -> N
     state.repartition(node.path, 1, ["3g.40gb"])
     state.set_health(node.path, 0, throttle_reasons=0x48)
     state.run_process(node.path, state.Process(gpu=0, pid=5))
-    observation = _look(node)
+    observation = node.observe(thorough=True)
     assert observed.parse(observed.dump(observation)) == observation
     assert observation.cuda == "12.4"
     assert observation.gpus[0].processes == (5,)
@@ -118,7 +109,7 @@ def test_what_is_wrong_is_seen_and_said(
 ) -> None:
     node = silicon(_model(health), 2)
     state.set_health(node.path, 0, **health)
-    observation = _look(node)
+    observation = node.observe(thorough=True)
     assert getattr(observation.gpus[0].vitals, fact) == value
     if words:
         assert words in show.gpus(observation)
@@ -145,7 +136,7 @@ def test_health_that_needs_no_reset_decides_no_verdict(
     node = silicon(_model(health), 1)
     state.set_health(node.path, 0, **health)
     assert verify(WHOLE, node.observe(), None, silicon_only=True).verdict == "Match"
-    assert verify(WHOLE, _look(node), None, silicon_only=True).verdict == "Match"
+    assert verify(WHOLE, node.observe(thorough=True), None, silicon_only=True).verdict == "Match"
 
 
 ASKS_FOR_REPAIR = [
@@ -166,7 +157,7 @@ def test_a_driver_that_asks_for_a_repair_is_no_match(
 ) -> None:
     node = silicon(_model(health), 1)
     state.set_health(node.path, 0, **health)
-    observation = _look(node) if thorough else node.observe()
+    observation = node.observe(thorough=True) if thorough else node.observe()
     verdict = verify(WHOLE, observation, None, silicon_only=True)
     assert (verdict.verdict, verdict.reason) == ("Mismatch", reason)
     assert finding in verdict.message
@@ -208,7 +199,7 @@ def test_an_error_of_a_sensor_is_no_failure(call: str, code: int, silicon: MakeS
     node = silicon("H100-80", 1)
     state.repartition(node.path, 0, ["3g.40gb"])
     state.inject(node.path, state.Injection(call=call, code=code))
-    (gpu,) = _look(node).gpus
+    (gpu,) = node.observe(thorough=True).gpus
     assert gpu.failure is None
     assert len(gpu.devices) == 1
 
@@ -249,7 +240,7 @@ def test_a_driver_without_the_newer_functions_is_no_crash(
 ) -> None:
     node = replace(silicon("A100-40", 2, "450.80.02"), library=old_library)
     state.repartition(node.path, 0, ["3g.20gb", "2g.10gb"])
-    observation = _look(node)
+    observation = node.observe(thorough=True)
     assert observation.failure is None
     first, second = observation.gpus
     assert (first.failure, second.failure) == (None, None)

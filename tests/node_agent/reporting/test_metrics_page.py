@@ -61,15 +61,6 @@ def _exported(text: str) -> set[Metric]:
     return {(name, kind, frozenset(found[name])) for name, kind in kinds.items()}
 
 
-def _thorough(fake: Any) -> Observation:
-    prober = fake.prober(thorough=True, utilization=True)
-    try:
-        observation: Observation = prober.probe()
-        return observation
-    finally:
-        prober.close()
-
-
 def test_the_page_is_what_is_exported(
     silicon: Callable[..., Any], desired: Desired, node: NodeState
 ) -> None:
@@ -77,7 +68,7 @@ def test_the_page_is_what_is_exported(
     state.repartition(fake.path, 0, ["3g.40gb", "3g.40gb"])
     for index in range(2):
         state.set_health(fake.path, index, throttle_reasons=8, recovery_action=1)
-    before_ampere = _thorough(silicon("T4", 1))
+    before_ampere = silicon("T4", 1).observe(thorough=True, utilization=True)
     history = XidHistory()
     history.add(
         [
@@ -87,7 +78,7 @@ def test_the_page_is_what_is_exported(
             )
         ]
     )
-    seen = history.annotate(_thorough(fake))
+    seen = history.annotate(fake.observe(thorough=True, utilization=True))
     assert seen.gpus[0].xids
     metrics = Metrics(replace(desired, resources={}))
     broken = Observation(failure=Failure(call="probe", code=-1, text="no answer"))
