@@ -38,6 +38,7 @@ func main() {
 	}
 	part := os.Args[1]
 	os.Args = append([]string{part}, os.Args[2:]...)
+	go raiseMemoryLimit()
 	if part == "etcd" {
 		if err := runEtcd(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "etcd:", err)
