@@ -1,6 +1,6 @@
 """In which order the actions of a pass are carried out, and which of them side by side.
 
-    nodes that must be held → nodes → pools and Events
+    nodes that must be held → nodes that are released → other nodes → pools → Events
 
 Actions on one object are carried out one after the other, those on different ones at the same time,
 a few at once and not more than `Pace` allows a second. A pass ends after a while even if something
@@ -18,7 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.actions import Action, EmitEvent, HoldNode, RetractEvent, SetPoolStatus
+from fleet_controller.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RetractEvent,
+    SetPoolStatus,
+)
 from fleet_controller.api import SETTLED
 from fleet_controller.change_actions import EvictPod
 from fleet_controller.execute import subject
@@ -35,6 +42,8 @@ minute at this pace; twice of it would shorten that by a quarter of a minute, an
 of the API server.
 """
 SLICE_S: Final = 2.0
+"""How long a pass goes on, if its decision took no time to speak of."""
+LONGEST_SLICE_S: Final = 5.0
 
 
 class Pace:
@@ -91,12 +100,15 @@ class Lanes:
     def close(self) -> None:
         self._workers.shutdown()
 
-    def carry_out(self, actions: Sequence[Action]) -> Outcome:
-        end = self._clock() + SLICE_S
+    def carry_out(self, actions: Sequence[Action], *, slice_s: float = SLICE_S) -> Outcome:
+        """slice_s: after how many seconds no further action begins."""
+        end = self._clock() + slice_s
         failed: dict[str, str] = {}
         left = 0
         for stage in _stages(actions):
-            lanes = deque(_lanes(a for a in stage if not (left and _says_settled(a))))
+            lanes = deque(
+                sorted(_lanes(a for a in stage if not (left and _says_settled(a))), key=_can_wait)
+            )
             if len(lanes) <= 1:
                 outcomes = [self._work(lanes, end)]
             else:
@@ -164,6 +176,11 @@ def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
         about = f"node {action.node}" if isinstance(action, EvictPod) else subject(action)
         lanes.setdefault(about, []).append(action)
     return list(lanes.values())
+
+
+def _can_wait(lane: Sequence[Action]) -> bool:
+    """Pods wait for a node that is released; that another one is not proven yet is said later."""
+    return not any(isinstance(action, LiftTaint) for action in lane)
 
 
 def _says_settled(action: Action) -> bool:

@@ -24,7 +24,7 @@ from fleet_controller.collection import error_text
 from fleet_controller.decide import Decision, Unproven, decide, silent, to_inspect, unproven
 from fleet_controller.durations import Durations
 from fleet_controller.execute import execute
-from fleet_controller.lanes import Lanes
+from fleet_controller.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
 from fleet_controller.membership import memberships
 from fleet_controller.observe import FEW_NODES, Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
@@ -42,7 +42,12 @@ _DECISIONS_SHARE = 0.03
 is about all nodes, and of most changes nothing follows. What passes while actions are carried out
 counts: where thousands of nodes are released, no decision waits for this.
 """
-_LONGEST_REST_S = 1.0
+_SHARE_WHILE_ACTING = 0.01
+"""The same while more actions are left than a pass can carry out: the next decision would be mostly
+about the same ones. A pass goes on that much longer, see `lanes`, and joining takes no more of a
+processor for each node in a fleet of thousands than in one of hundreds.
+"""
+_LONGEST_REST_S = 2.0
 """Between two decisions, however long one takes."""
 RESYNC_S = 30.0
 """Longest time between two passes; bounds the delay after a missed event."""
@@ -166,6 +171,9 @@ class Loop:
         least = 0.0 if self.progress.left else DEBOUNCE_S
         return max(least, self._decided + apart - time.monotonic())
 
+    def _slice_s(self) -> float:
+        return min(max(SLICE_S, self._decision_s / _SHARE_WHILE_ACTING), LONGEST_SLICE_S)
+
     def _catch_up(self) -> bool:
         """Lists everything once more: what an earlier leader has done last, a watch may not have
         shown yet, and how many nodes are out is counted from it.
@@ -189,7 +197,7 @@ class Loop:
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
         paced = self._statuses.of(decision.actions, self._pools)
-        outcome = self._lanes.carry_out(paced.now)
+        outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
         if not self._may_act():
             return None
         failed = outcome.failed

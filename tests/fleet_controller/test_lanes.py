@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet_controller import lanes as lanes_module
 from fleet_controller.actions import (
     Action,
     EmitEvent,
@@ -69,11 +70,13 @@ class Hands:
             self.now += self.takes_s
         return "it failed" if id(action) in self.fails else None
 
-    def carry_out(self, actions: Sequence[Action]) -> Outcome:
-        lanes = Lanes(
+    def lanes(self) -> Lanes:
+        return Lanes(
             self.do, go_on=lambda: self.may, clock=lambda: self.now, wait=self.waited.append
         )
-        with closing(lanes):
+
+    def carry_out(self, actions: Sequence[Action]) -> Outcome:
+        with closing(self.lanes()) as lanes:
             return lanes.carry_out(actions)
 
 
@@ -125,6 +128,14 @@ def test_holds_come_first_and_what_is_said_of_pools_last(actions: list[Action]) 
     assert stages == sorted(stages)
 
 
+def test_of_nodes_those_come_first_that_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While 256 nodes join, a busy API server takes seconds to be told that they have no report."""
+    monkeypatch.setattr(lanes_module, "WORKERS", 1)
+    hands = Hands()
+    hands.carry_out([_record("a"), _evict("b", "x"), _record("c"), _lift("c")])
+    assert hands.done == [_record("c"), _lift("c"), _record("a"), _evict("b", "x")]
+
+
 def test_different_nodes_are_seen_to_side_by_side() -> None:
     """Each waits for all the others: done one after the other, they would wait for ever."""
     together = threading.Barrier(WORKERS)
@@ -161,6 +172,11 @@ class TestTheEndOfAPass:
     def test_after_a_while_what_is_left_is_decided_again(self, hands: Hands) -> None:
         outcome = hands.carry_out([_record("a"), _lift("a")])
         assert (outcome.left, hands.done) == (1, [_record("a")])
+
+    def test_how_long_that_is_the_caller_says(self, hands: Hands) -> None:
+        with closing(hands.lanes()) as lanes:
+            outcome = lanes.carry_out([_record("a"), _lift("a"), _record("a")], slice_s=3.0)
+        assert (outcome.left, hands.done) == (1, [_record("a"), _lift("a")])
 
     def test_a_node_that_must_be_held_is_held_however_long_it_takes(self, hands: Hands) -> None:
         hands.carry_out([_hold("a"), _hold("a"), _record("b")])

@@ -45,6 +45,7 @@ class Watch:
     def __init__(self, decision_s: float, actions_s: float, left: int) -> None:
         self._decision_s, self._actions_s, self._left = decision_s, actions_s, left
         self._now = self._used = 1000.0
+        self.slices: list[float] = []
 
     def thread_time(self) -> float:
         self._used += self._decision_s
@@ -53,8 +54,9 @@ class Watch:
     def monotonic(self) -> float:
         return self._now
 
-    def carry_out(self, actions: Sequence[Action]) -> Outcome:
+    def carry_out(self, actions: Sequence[Action], *, slice_s: float) -> Outcome:
         self._now += self._actions_s
+        self.slices.append(slice_s)
         return Outcome(failed={}, left=self._left)
 
 
@@ -65,21 +67,36 @@ class Watch:
         (0.003, 0.0, 0, 0.1),
         (0.006, 0.0, 0, 0.2),
         (0.006, 0.15, 0, 0.1),
-        (5.0, 0.0, 0, 1.0),
-        (5.0, 0.4, 0, 0.6),
-        (5.0, 0.4, 7, 0.6),
-        (5.0, 0.95, 0, 0.1),
-        (5.0, 2.0, 0, 0.1),
-        (5.0, 2.0, 7, 0.0),
+        (5.0, 0.0, 0, 2.0),
+        (5.0, 0.4, 0, 1.6),
+        (5.0, 0.4, 7, 1.6),
+        (5.0, 1.95, 0, 0.1),
+        (5.0, 3.0, 0, 0.1),
+        (5.0, 3.0, 7, 0.0),
     ],
 )
-def test_decisions_take_three_hundredths_of_a_processor_at_most_and_a_second_at_most_is_waited(
+def test_decisions_take_three_hundredths_of_a_processor_at_most_and_two_seconds_at_most_are_waited(
     monkeypatch: pytest.MonkeyPatch, decision_s: float, actions_s: float, left: int, rest_s: float
 ) -> None:
+    watch = Watch(decision_s, actions_s, left)
+    assert _waited_in_a_pass(monkeypatch, watch) == [0.0, pytest.approx(rest_s)]
+
+
+@pytest.mark.parametrize(
+    ("decision_s", "slice_s"), [(0.001, 2.0), (0.02, 2.0), (0.03, 3.0), (0.05, 5.0), (1.0, 5.0)]
+)
+def test_a_pass_acts_for_a_hundred_times_what_its_decision_took_but_for_two_to_five_seconds(
+    monkeypatch: pytest.MonkeyPatch, decision_s: float, slice_s: float
+) -> None:
+    watch = Watch(decision_s, 0.0, 0)
+    _waited_in_a_pass(monkeypatch, watch)
+    assert watch.slices == [pytest.approx(slice_s)]
+
+
+def _waited_in_a_pass(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> list[float | None]:
     cluster = Cluster.of(cast(Client, NothingThere()))
     for each in cluster.followed():
         each.listed.set()
-    watch = Watch(decision_s, actions_s, left)
     monkeypatch.setattr(loop_module.time, "thread_time", watch.thread_time)
     monkeypatch.setattr(loop_module.time, "monotonic", watch.monotonic)
     loop = Loop(cluster)
@@ -87,4 +104,4 @@ def test_decisions_take_three_hundredths_of_a_processor_at_most_and_a_second_at_
     cluster.changed.set()
     stop = UntilAfterAPass()
     loop.run(stop)
-    assert stop.waited == [0.0, pytest.approx(rest_s)]
+    return stop.waited

@@ -277,7 +277,7 @@ def test_what_an_objects_change_has_kept_from_being_done_is_decided_again_soon(
 def test_a_pass_that_leaves_something_is_followed_by_another_at_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.loop._lanes, "carry_out", lambda _: Outcome(failed={}, left=3))
+    monkeypatch.setattr(run.loop._lanes, "carry_out", lambda *_, **__: Outcome(failed={}, left=3))
     run.leads.set()
     assert run.loop.turn() == 1_800_000_000.0
     assert run.loop.progress.left == 3
