@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fleet_controller.api import POOL_LABEL
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool
@@ -43,7 +44,7 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     by_label = {pool.name for pool in ordered if pool.selector == {POOL_LABEL: pool.name}}
     others = [pool for pool in ordered if pool.name not in by_label]
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
-    for node in sorted(nodes, key=lambda node: node.name):
+    for node in sorted(nodes, key=attrgetter("name")):
         if node.leaving:
             continue
         name = node.labels.get(POOL_LABEL, "")
