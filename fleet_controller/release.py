@@ -85,8 +85,6 @@ def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, 
     """
     # Of nodes that were created for their pool, no question is asked: there are thousands.
     joined = [node for node in nodes if node.joined is not None and not node.leaving]
-    if not joined:
-        return []
     members = {node.name for _, present in memberships(pools, joined) for node in present}
     by_name = {pool.name: pool for pool in pools}
     return [
