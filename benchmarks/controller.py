@@ -13,6 +13,7 @@ controller manager are ended once the nodes are there.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -76,8 +77,12 @@ _LABELS = 60
 def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else _NODES
-    few = max(1, count // 8)
+    parser = argparse.ArgumentParser(prog="benchmarks/controller.py")
+    parser.add_argument("nodes", nargs="?", type=int, default=_NODES, help="%(default)s")
+    count: int = parser.parse_args().nodes
+    few = count // 8
+    if few < 1:
+        parser.error(f"argument nodes: {count}: must be 8 or more, as an eighth joins alone, too")
     print(f"a pass over nodes in {_POOLS} pools; processor time, median of {_PASSES}:")
     alone = {nodes: _pass_s(nodes, at_rest=True) for nodes in (few, count)}
     for nodes, took in alone.items():

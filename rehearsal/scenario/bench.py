@@ -122,6 +122,8 @@ def main() -> int:
         help="also build the whole toolchain in an empty cache (10 to 20 minutes)",
     )
     parsed = parser.parse_args()
+    if min(parsed.nodes) < 1:
+        parser.error(f"argument --nodes: {min(parsed.nodes)}: a pool has at least one node")
     tools = toolchain.ensure(_progress)
     toolchain.ensure(_progress)
     began = time.monotonic()
