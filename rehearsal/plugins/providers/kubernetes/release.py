@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kubeapi import ApiError, Unreachable
+from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.plugins.charts import NoSuchChart
 from rehearsal.plugins.engine.plugin import (
     Checked,
@@ -138,8 +138,8 @@ class Releases:
             helm.uninstall(Options.of(plain), chart)
         except NotReady as e:
             raise ProviderError(
-                f"uninstall: {name}: context deadline exceeded, these are left: "
-                f"{e.live.get('kind')}"
+                f"uninstallation of {name} completed with 1 error(s): {'; '.join(e.reasons)}; "
+                f"{_left(e.live)}"
             ) from e
         except (ApiError, Unreachable, NotLoaded) as e:
             raise ProviderError(str(e)) from e
@@ -155,6 +155,18 @@ def _why(release_id: str, error: str) -> str:
             f"Error: Helm Release {release_id}: {error}"
         )
     return f"Helm Release {release_id}: {error}"
+
+
+def _left(live: JsonObject) -> str:
+    """What an uninstall has waited for in vain, as last seen."""
+    found = f"{live.get('kind')} {live.get('metadata', {}).get('name')} is still there"
+    conditions = (live.get("status") or {}).get("conditions") or ()
+    said = [
+        f"{condition['type']}={condition['status']} {condition.get('reason', '')}: "
+        f"{condition.get('message', '')}"
+        for condition in conditions
+    ]
+    return f"{found} ({'; '.join(said)})" if said else found
 
 
 def _outputs(inputs: Properties, record: Record) -> Properties:

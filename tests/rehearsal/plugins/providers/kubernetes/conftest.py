@@ -31,6 +31,9 @@ from rehearsal.plugins.engine.protocol import engine_pb2_grpc, provider_pb2, pro
 from rehearsal.plugins.engine.provider_server import AttachedServer
 from rehearsal.plugins.providers.kubernetes.provider import KubernetesProvider
 
+_LONGEST_CALL_S = 360
+"""Longer than the provider's own timeouts of 300 s, so that its error says what it waited for."""
+
 
 class Refused(Exception):
     """The provider answered with an error. With what to store for a partial failure."""
@@ -231,7 +234,7 @@ class Provider:
     @staticmethod
     def _call(method: Callable[[Any], Any], request: Any) -> Any:
         try:
-            return method(request, timeout=240)
+            return method(request, timeout=_LONGEST_CALL_S)
         except grpc.RpcError as e:
             raise Refused(e) from e
 

@@ -261,6 +261,22 @@ def test_cleanup_crd_deletes_the_crds(provider: Any, namespace: str, cluster: An
     )
 
 
+@pytest.mark.usefixtures("clean")
+def test_a_hook_that_does_not_end_is_named_and_the_release_is_gone_all_the_same(
+    provider: Any, namespace: str, refused: type[Exception]
+) -> None:
+    made = provider.create(RELEASE, "op", release(namespace, timeout=2))
+    with pytest.raises(refused) as caught:
+        provider.delete(RELEASE, "op", made)
+    job = "gpu-operator-node-feature-discovery-prune"
+    assert str(caught.value).startswith(
+        "uninstallation of gpu-operator completed with 1 error(s): "
+        f"post-delete hooks failed: Job {job}: timed out waiting; "
+    )
+    assert f"Job {job} is still there" in str(caught.value)
+    assert provider.read(RELEASE, "op", made) is None
+
+
 @pytest.mark.usefixtures("clean", "hooks")
 def test_an_operator_that_does_not_start_fails_the_release_and_the_next_up_upgrades(
     provider: Any, namespace: str, refused: type[Exception], stored: Callable[..., Any]
