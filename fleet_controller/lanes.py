@@ -86,13 +86,12 @@ class Lanes:
         do: Callable[[Action], str | None],
         *,
         go_on: Callable[[], bool],
-        pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self._do = do
         self._go_on = go_on
-        self._pace = pace or Pace(clock=clock)
+        self._pace = Pace(clock=clock)
         self._clock = clock
         self._wait = wait
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="lane")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +25,15 @@ from fleet_controller.actions import (
     SetPoolStatus,
 )
 from fleet_controller.change_actions import EvictPod
-from fleet_controller.lanes import SLICE_S, WORKERS, Lanes, Outcome, Pace
+from fleet_controller.lanes import (
+    LONGEST_SLICE_S,
+    PER_SECOND,
+    SLICE_S,
+    WORKERS,
+    Lanes,
+    Outcome,
+    Pace,
+)
 from tests.properties import examples
 
 
@@ -148,6 +159,50 @@ def test_different_nodes_are_seen_to_side_by_side() -> None:
         lanes.carry_out([_record(f"n{i}") for i in range(WORKERS)])
 
 
+def test_two_nodes_are_enough_for_that() -> None:
+    together = threading.Barrier(2)
+
+    def do(_: Action) -> str | None:
+        together.wait(timeout=60)
+        return None
+
+    with closing(Lanes(do, go_on=lambda: True)) as lanes:
+        lanes.carry_out([_record("a"), _record("b")])
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("lane_")}
+
+
+def test_one_node_alone_needs_no_thread_and_at_the_end_there_is_none_left() -> None:
+    seen: list[set[str]] = []
+
+    def do(_: Action) -> str | None:
+        seen.append(_threads())
+        return None
+
+    before = _threads()
+    with closing(Lanes(do, go_on=lambda: True)) as lanes:
+        lanes.carry_out([_record("a"), _lift("a")])
+        assert seen == [before, before]
+        lanes.carry_out([_record("a"), _record("b")])
+        assert seen[-1] > before
+    assert _threads() == before
+
+
+def test_thousands_of_nodes_are_no_thousands_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[object] = []
+    submit = ThreadPoolExecutor.submit
+
+    def counted(self: ThreadPoolExecutor, *args: Any) -> Future[Any]:
+        tasks.append(args)
+        return submit(self, *args)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    Hands().carry_out([_record(f"n{i}") for i in range(WORKERS + 1)])
+    assert len(tasks) == WORKERS
+
+
 def test_after_a_failure_the_rest_of_its_object_is_left_and_no_other() -> None:
     broken = _record("a")
     actions = [broken, _lift("a"), _record("b"), _lift("b")]
@@ -158,10 +213,10 @@ def test_after_a_failure_the_rest_of_its_object_is_left_and_no_other() -> None:
 
 
 def test_the_eviction_of_one_pod_fails_for_that_pod_only() -> None:
-    first, second = _evict("a", "x"), _evict("a", "y")
+    first, again, second = _evict("a", "x"), _evict("a", "x"), _evict("a", "y")
     hands = Hands(fails={id(first)})
-    assert hands.carry_out([first, second]).failed == {"pod ai/x": "it failed"}
-    assert hands.done == [first, second]
+    assert hands.carry_out([first, again, second]).failed == {"pod ai/x": "it failed"}
+    assert [id(action) for action in hands.done] == [id(first), id(second)]
 
 
 class TestTheEndOfAPass:
@@ -188,6 +243,11 @@ class TestTheEndOfAPass:
         hands.carry_out(actions)
         assert hands.done == [_record("a"), _status("q", settled="False")]
 
+    def test_a_pool_whose_status_says_nothing_of_it_is_not_settled(self, hands: Hands) -> None:
+        empty = SetPoolStatus(pool="p", status={})
+        hands.carry_out([_record("a"), _lift("a"), empty])
+        assert hands.done == [_record("a"), empty]
+
     def test_who_may_not_go_on_does_nothing_more(self) -> None:
         hands = Hands(may=False)
         assert hands.carry_out([_hold("a"), _record("b"), _status("p")]).left == 2
@@ -204,6 +264,13 @@ def test_at_most_so_many_begin_in_a_second_after_a_first_burst() -> None:
     assert pace.take() == pytest.approx(0.1), "those that wait have their tokens"
     now += 1000.0
     assert [pace.take() for _ in range(11)] == pytest.approx([0.0] * 10 + [0.1])
+
+
+def test_the_reference_tells_the_pace() -> None:
+    page = " ".join(Path("docs/reference/controller.md").read_text().split())
+    assert f"{WORKERS} at a time, and {PER_SECOND:.0f} requests a second at most" in page
+    words = {2.0: "two", 5.0: "five"}
+    assert f"After {words[SLICE_S]} seconds, or up to {words[LONGEST_SLICE_S]} where" in page
 
 
 def test_every_action_waits_for_its_token() -> None:
