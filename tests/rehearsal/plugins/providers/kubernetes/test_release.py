@@ -287,7 +287,8 @@ def test_cleanup_crd_deletes_the_crds(
 def test_a_hook_that_does_not_end_is_named_and_the_release_is_gone_all_the_same(
     provider: Any, namespace: str, refused: type[Exception]
 ) -> None:
-    made = provider.create(RELEASE, "op", release(namespace, timeout=2))
+    made = provider.create(RELEASE, "op", release(namespace))
+    made.outputs["timeout"] = 2
     with pytest.raises(refused) as caught:
         provider.delete(RELEASE, "op", made)
     job = "gpu-operator-node-feature-discovery-prune"
