@@ -282,7 +282,8 @@ def _beginning(
         slots = min(slots, unproven - len(changes))
     zones = {node.zone for node, _ in members if node.name in changes}
     begin: list[Node] = []
-    for node in _ordered(pool, waiting, out, proving=unproven > 0):
+    able = _ordered(pool, waiting, out, proving=unproven > 0)
+    for node in able:
         if len(begin) >= slots:
             break
         if node.name not in out and len(out) >= limit:
@@ -292,8 +293,12 @@ def _beginning(
         begin.append(node)
         out.add(node.name)
         zones.add(node.zone)
-    full = not begin and not changes and len(out) >= limit
-    return ("full" if full else ""), begin, (tuple(sorted(out)) if full else ())
+    if begin or len(failed) < len(changes):
+        return "", begin, ()
+    if len(out) >= limit:
+        return "full", [], tuple(sorted(out))
+    # They are what the others wait for: as the proof, or in another zone.
+    return ("failed" if failed and able else ""), [], ()
 
 
 def _ordered(

@@ -383,6 +383,38 @@ class TestFailures:
         assert change(of).phase == "Failed"
         assert of.nodes["n2"].change
 
+    @pytest.mark.parametrize(
+        ("nodes", "policy", "said"),
+        [
+            (4, {"canary": 0}, "while these are out of service: n0"),
+            (4, {"max_unavailable": 2}, "until the failed ones are mended"),
+            (
+                2,
+                {"canary": 0, "max_unavailable": 2, "zones": "ab", "one_zone_at_a_time": True},
+                "until the failed ones are mended",
+            ),
+        ],
+        ids=["they take all that may be out", "the proof", "the other zone"],
+    )
+    def test_failed_nodes_in_the_way_of_others_stop_it_though_more_may_fail(
+        self, nodes: int, policy: dict[str, Any], said: str
+    ) -> None:
+        of = world(nodes, max_failures=3, **policy)
+        for _ in range(3):
+            of.passes()
+        of.broken.add("n0")
+        cut_and_report(of, "n0")
+        of.passes()
+        assert condition(of, "Progressing") == ("True", "RollingOut")
+        of.now += FAILED_S
+        for _ in range(3):
+            of.passes()
+        assert [name for name, node in of.nodes.items() if node.change] == ["n0"]
+        assert condition(of, "Progressing") == ("False", "RolloutStopped")
+        (progressing,) = (c for c in of.pool.status["conditions"] if c["type"] == "Progressing")
+        assert progressing["message"].endswith(f"no further node is changed {said}")
+        assert condition(of, "Degraded") == ("True", "NodesFailing")
+
     def test_the_old_layout_wanted_again_is_an_undo(self) -> None:
         of = self.applying()
         of.broken.add("n0")
