@@ -62,7 +62,7 @@ class Rollout:
     waiting: tuple[str, ...] = ()
     """Nodes whose turn has not come."""
     stopped: str = ""
-    """Why no further node begins, though some wait: `paused`, `aborted`, `failed`, `full`."""
+    """Why it does not go on, though it is not at its end: `paused`, `aborted`, `failed`, `full`."""
     blocking: tuple[str, ...] = ()
     """Where it is full: the nodes that are out."""
 
@@ -258,16 +258,16 @@ def _beginning(
     waiting: Sequence[Assessed],
     out: set[str],
 ) -> tuple[str, list[Node], tuple[str, ...]]:
-    """Why none begins, or those that do; and which nodes are in the way. out: gets those that
-    begin.
+    """Why it does not go on, or the nodes that begin; and which nodes are in the way. out: gets those
+    that begin.
     """
     stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
     if pool.suspended and (waiting or stands):
         return pool.suspended, [], ()
-    if not waiting:
-        return "", [], ()
-    policy = pool.policy
     failed = [change for change in changes.values() if change.phase == "Failed"]
+    if not waiting:
+        return ("failed" if failed and len(failed) == len(changes) else ""), [], ()
+    policy = pool.policy
     if len(failed) >= policy.failures(len(members)):
         return "failed", [], ()
     in_a_row = policy.max_failures_in_a_row

@@ -383,6 +383,19 @@ class TestFailures:
         assert change(of).phase == "Failed"
         assert of.nodes["n2"].change
 
+    def test_where_only_failed_nodes_are_left_it_has_stopped(self) -> None:
+        of = world(1)
+        for _ in range(3):
+            of.passes()
+        of.broken.add("n0")
+        cut_and_report(of, "n0")
+        of.passes()
+        of.now += FAILED_S
+        for _ in range(3):
+            of.passes()
+        assert change(of).phase == "Failed"
+        assert condition(of, "Progressing") == ("False", "RolloutStopped")
+
     @pytest.mark.parametrize(
         ("nodes", "policy", "said"),
         [

@@ -411,6 +411,9 @@ def _ended_well(world: World) -> None:
         if node.unschedulable and node.name not in noted:
             assert node.name in world.by_admin, "a cordon of ours is left behind"
         assert node.name not in world.by_admin or node.unschedulable
+    if all(node.mig_state != "pending" for node in world.nodes.values()):
+        # Nothing ever ends what a mig-manager that hangs for good is in the middle of.
+        assert status["Progressing"]["status"] == "False", "it waits for nothing"
     if not world.policy.quarantine:
         assert all(node.quarantine_at is None for node in world.nodes.values())
     if status["Verified"]["reason"] == "EnoughNodesProven":
