@@ -214,6 +214,11 @@ class PoolPlan(Offer):
         """The taints of its nodes that pods on them must tolerate, nvidia.com/gpu aside."""
         return self.taints
 
+    @property
+    def ends_surplus(self) -> bool:
+        """Whether `up` ends nodes that are more than `nodes.max`, by the cloud's choice."""
+        return False
+
     def parts(self) -> PoolParts:
         """What the plan of a cloud's pool starts from: `GkePoolPlan(**pool.parts(), …)`.
 
@@ -300,6 +305,13 @@ class GkePoolPlan(CloudPoolPlan):
         return (*self.taints, *((_QUEUED,) if isinstance(self.capacity, Queued) else ()))
 
     @property
+    def ends_surplus(self) -> bool:
+        """GKE's autoscaler keeps those that are there until one can be spared. Source: GKE docs,
+        cluster autoscaler, minimum and maximum node pool size.
+        """
+        return not self.nodes.autoscaled
+
+    @property
     def operated(self) -> bool:
         """Whether the NVIDIA GPU Operator manages its nodes; else GKE does."""
         return self.mig_config is not None
@@ -339,6 +351,13 @@ class EksPoolPlan(CloudPoolPlan):
     """Of the node group, beside those of the cluster's plan, before which they go."""
     karpenter: KarpenterPool | None
     """None: the pool is a managed node group. With it, `template` is what the EC2NodeClass says."""
+
+    @property
+    def ends_surplus(self) -> bool:
+        """A node group's desired size cannot be above its maximum; Karpenter's limit ends no node.
+        Source: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go.
+        """
+        return self.karpenter is None
 
     @property
     def machine_types(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def rollout_warnings(
     driver = live.get("driverVersion")
     if pool.driver_version is not None and driver != pool.driver_version:
         said.append(_gets_driver(pool, driver, total))
-    if total > pool.nodes.max:
+    if pool.ends_surplus and total > pool.nodes.max:
         going = total - pool.nodes.max
         said.append(
             f"pool {pool.name} has {_nodes(total)} and may have {pool.nodes.max}: {_nodes(going)} "

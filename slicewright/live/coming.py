@@ -50,7 +50,7 @@ class Rolling:
 
 @dataclass(frozen=True, kw_only=True)
 class Shrinking:
-    """A pool that has more nodes than it may have."""
+    """A pool that has more nodes than it may have, in a cloud that ends those beyond."""
 
     pool: str
     nodes: int
@@ -110,7 +110,7 @@ def affected(
         if pool.name in ending
         or (
             pool.name in wanted
-            and (_rolls(wanted[pool.name], pool) or len(members) > wanted[pool.name].nodes.max)
+            and (_rolls(wanted[pool.name], pool) or _shrinks(wanted[pool.name], members))
         )
         for node in members
     ]
@@ -139,7 +139,7 @@ def coming(
             continue
         if _rolls(planned, pool) and members:
             rolling.append(_rolling(planned, pool, members, found, now))
-        if len(members) > planned.nodes.max:
+        if _shrinks(planned, members):
             shrinking.append(_shrinking(planned, members, found))
     return Coming(rolling=tuple(rolling), shrinking=tuple(shrinking), ending=tuple(ending))
 
@@ -151,6 +151,10 @@ def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
         return False
     # Of a pool whose change is undone, the same stack file as before changes nothing.
     return pool.declared is None or planned.mig_config != pool.declared.mig_config
+
+
+def _shrinks(planned: plan.PoolPlan, members: Sequence[Node]) -> bool:
+    return planned.ends_surplus and len(members) > planned.nodes.max
 
 
 def _rolling(

@@ -82,6 +82,24 @@ def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
     assert "the pods on it end" in said
 
 
+def test_where_the_limit_ends_no_node_nothing_is_said(pool: plan.PoolPlan) -> None:
+    """Nodes that exist already, GKE's autoscaled ones and Karpenter's."""
+    fewer = plan.NodeCount(min=0, max=1, autoscaled=True)
+    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
+    (gke,) = plan.read_file(ROOT / "stacks" / "Pulumi.s0.yaml").pools[:1]
+    assert isinstance(pool, plan.EksPoolPlan)
+    by_karpenter = plan.KarpenterPool(
+        image="al2023@v20260714", overlay={}, replaced_together="1", drain_minutes=None
+    )
+    for one in (byo, gke, replace(pool, karpenter=by_karpenter)):
+        shrunk = replace(one, nodes=fewer)
+        assert _said(shrunk, nodes=2, layout=one.mig_config) == []
+    (said,) = _said(replace(pool, nodes=fewer), nodes=2, layout=pool.mig_config)
+    assert "1 node of the cloud's choice goes" in said, "EKS wants no more than the maximum"
+    fixed = plan.NodeCount(min=1, max=1, autoscaled=False)
+    assert len(_said(replace(gke, nodes=fixed), nodes=2, layout=gke.mig_config)) == 1
+
+
 def test_a_replaced_node_pool_says_that_its_pods_end_and_what_moves_them(
     pool: plan.PoolPlan,
 ) -> None:

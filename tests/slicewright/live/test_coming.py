@@ -170,6 +170,20 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
     assert "3 to 6 pods with GPUs end with them" in shown
 
 
+def test_where_the_limit_ends_no_node_none_is_said_to_go(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    (existing,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
+    fewer = replace(
+        existing,
+        name=planned.name,
+        mig_config="old",
+        nodes=plan.NodeCount(min=1, max=1, autoscaled=False),
+    )
+    assert coming([fewer], _found(world, {}), world.now) == Coming()
+    assert affected([fewer], [world.pool], list(world.nodes.values())) == []
+
+
 @pytest.mark.parametrize("end", ["replaced", "deleted"])
 def test_a_pool_that_is_replaced_names_the_pods_that_end_and_nothing_else(
     planned: plan.PoolPlan, world: World, end: End
