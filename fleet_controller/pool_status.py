@@ -44,7 +44,7 @@ def pool_status(
     joining = _joining(pool, members, bad)
     verified = _verified(pool, members, bad, joining, rollout)
     layouts = remembered(pool.declared, pool.status, verified=verified[0] and bool(members))
-    settled = _settled(pool, verified, bad, rollout)
+    settled = _settled(pool, members, verified, bad, rollout)
     since = None if settled[0] else _waiting_since(pool, now)
     too_few_since = _too_few_since(pool, members, now)
     overdue = too_few_since is not None and now >= seconds(too_few_since) + TOO_FEW_LIMIT_S
@@ -223,16 +223,24 @@ def _degraded(
 
 
 def _settled(
-    pool: Pool, verified: tuple[bool, str, str], bad: Sequence[Member], rollout: Rollout
+    pool: Pool,
+    members: Sequence[Member],
+    verified: tuple[bool, str, str],
+    bad: Sequence[Member],
+    rollout: Rollout,
 ) -> tuple[bool, str, str]:
-    """Whether waiting changes nothing: every node is verified, or one stays wrong by itself."""
+    """Whether waiting changes nothing: every node is verified, or more stay wrong by themselves than
+    the policy tolerates.
+    """
     holds, reason, message = verified
     if holds or reason == UNDONE:
         return True, reason, message
     if rollout.stopped in _SUSPENDED and not rollout.applying:
         return True, reason, message
     stuck = [m for m in bad if m.stuck]
-    if stuck:
+    # A percentage is of all nodes that there are to be: the first to join may be the broken one.
+    most = 0 if rollout.stopped else pool.policy.tolerated(max(len(members), pool.fewest))
+    if len(stuck) > most:
         return True, "NodesFailing", f"{_are(stuck)} wrong: {_examples(stuck)}"
     return False, reason, message
 

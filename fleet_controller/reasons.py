@@ -189,7 +189,8 @@ OF_A_POOL: Final = (
     Reason(
         code="NodesFailing",
         status="Verified False, Degraded True, Settled True",
-        meaning="nodes are wrong by themselves",
+        meaning="nodes are wrong by themselves. Settled stays False while others may yet be proven "
+        "and `tolerateUnproven` allows these",
         remedy="the message names the first two, `status.failingNodes` twenty",
     ),
     Reason(

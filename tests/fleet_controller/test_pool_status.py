@@ -65,6 +65,10 @@ def member(
     )
 
 
+def stuck(name: str) -> Member:
+    return member(name, "False")._replace(warns=True, stuck=True)
+
+
 def conditions(
     rollout: Rollout,
     members: Sequence[Member] = (member("n0"), member("n1")),
@@ -192,6 +196,35 @@ class TestToleratedNodes:
         waits = member("n1", "Unknown", settling=True)
         found = self.verified(1, member("n0", "False"), waits, rollout=rollout)
         assert found[:2] == ("False", "NodesFailing")
+
+    @staticmethod
+    def settled(
+        tolerated: int | str, *members: Member, rollout: Rollout = NONE, fewest: int = 1
+    ) -> tuple[str, str, str]:
+        policy = RolloutPolicy(tolerate_unproven=tolerated)
+        pool = replace(POOL, policy=policy, fewest=fewest)
+        found = conditions(rollout, members, pool)
+        assert (found["Stalled"][0] == "True") == (found["Settled"][0] == "True")
+        return found["Settled"]
+
+    def test_beside_those_that_are_tolerated_the_others_are_still_waited_for(self) -> None:
+        """So that the first `up` of a hundred nodes does not end with the first broken one."""
+        broken, young = stuck("n1"), member("n2", "Unknown", settling=True)
+        assert self.settled(1, member("n0"), broken, young)[:2] == ("False", "NodesFailing")
+        assert self.settled(0, member("n0"), broken, young)[:2] == ("True", "NodesFailing")
+        assert self.settled(1, broken, stuck("n3"), young)[:2] == ("True", "NodesFailing")
+
+    def test_so_are_those_that_do_not_exist_yet(self) -> None:
+        two = (member("n0"), stuck("n1"))
+        assert self.settled("10%", *two, fewest=10)[:2] == ("False", "NodesFailing")
+        assert self.settled("10%", *two, fewest=2)[:2] == ("True", "NodesFailing")
+
+    def test_a_rollout_that_goes_on_is_waited_for_and_no_other(self) -> None:
+        nodes = (stuck("n0"), member("n1", "Unknown", settling=True))
+        going = replace(ROLLING, failed=("n0",))
+        assert self.settled(1, *nodes, rollout=going)[:2] == ("False", "NodesFailing")
+        ended = replace(going, stopped="failed")
+        assert self.settled(1, *nodes, rollout=ended)[:2] == ("True", "NodesFailing")
 
     def test_it_is_degraded_all_the_same(self) -> None:
         pool = replace(POOL, policy=RolloutPolicy(tolerate_unproven=1))
