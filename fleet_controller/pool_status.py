@@ -229,8 +229,8 @@ def _settled(
     bad: Sequence[Member],
     rollout: Rollout,
 ) -> tuple[bool, str, str]:
-    """Whether waiting changes nothing: every node is verified, or more stay wrong by themselves than
-    the policy tolerates.
+    """Whether waiting changes nothing: the pool is verified, or more nodes stay wrong by themselves
+    than the policy tolerates.
     """
     holds, reason, message = verified
     if holds or reason == UNDONE:

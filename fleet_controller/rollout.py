@@ -258,8 +258,8 @@ def _beginning(
     waiting: Sequence[Assessed],
     out: set[str],
 ) -> tuple[str, list[Node], tuple[str, ...]]:
-    """Why it does not go on, or the nodes that begin; and which nodes are in the way. out: gets those
-    that begin.
+    """Why it does not go on, or the nodes that begin; and which nodes are in the way. out: gets
+    those that begin.
     """
     stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
     if pool.suspended and (waiting or stands):
