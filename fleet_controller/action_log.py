@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RecordBoot,
@@ -81,6 +82,8 @@ def tell(action: Action) -> None:
             log.info("node left its pool", node=node, labels=dict(labels))
         case LetPoolGo(pool=pool):
             log.info("pool let go", pool=pool)
+        case EndUndo(pool=pool, asked=asked):
+            log.info("undo has ended", pool=pool, asked=asked)
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]
             proven = f"{nodes['verified']} of {nodes['total']}"

@@ -95,6 +95,19 @@ class SetPoolStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EndUndo:
+    """Takes an undo that has ended out of what people ask of a pool: should its stack file declare
+    the same layout once more, that is a change like any other.
+    """
+
+    pool: str
+    asked: str
+    """The annotation as it was: people may ask something else meanwhile."""
+    left: str
+    """What it says without the undo; empty for no annotation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmitEvent:
     """Creates or renews a Warning Event on a pool. Its name is derived from its content."""
 
@@ -128,6 +141,7 @@ Action = (
     | ClearNodeCondition
     | ReleaseNode
     | SetPoolStatus
+    | EndUndo
     | LetPoolGo
     | EmitEvent
     | RetractEvent

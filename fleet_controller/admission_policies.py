@@ -18,9 +18,11 @@ from fleet_controller.api import (
     POOL_PLURAL,
     RELEASE_FINALIZER,
     REPORT_PLURAL,
+    ROLLOUT_ANNOTATION,
     STARTUP_TAINT_KEY,
     Manifest,
 )
+from fleet_controller.known_layouts import SUSPENDED, UNDO
 
 
 def report_policy(
@@ -73,21 +75,27 @@ def pool_policy(
     name: str = "slicewright-pools",
 ) -> tuple[Manifest, Manifest]:
     """ValidatingAdmissionPolicy and Binding: of a pool the fleet controller may only write the
-    status, and take its own finalizer away.
+    status, take its own finalizer away, and an undo out of what people ask of the rollout.
 
-    RBAC has no rule for one field, and the status subresource does not take finalizers.
+    RBAC has no rule for one field, and the status subresource takes neither finalizers nor
+    annotations.
     """
     other = f"filter(f, f != {_cel_string(RELEASE_FINALIZER)})"
-    unchanged = " && ".join(
-        f"object.metadata.?{field}.orValue({{}}) == oldObject.metadata.?{field}.orValue({{}})"
-        for field in ("labels", "annotations")
-    )
+    new, old = (f"{it}.metadata.?annotations.orValue({{}})" for it in ("object", "oldObject"))
+    rollout = _cel_string(ROLLOUT_ANNOTATION)
+    suspended = ", ".join(map(_cel_string, ("", *SUSPENDED)))
     validation = {
-        "expression": f"object.spec == oldObject.spec && {unchanged} && "
+        "expression": "object.spec == oldObject.spec && "
+        "object.metadata.?labels.orValue({}) == oldObject.metadata.?labels.orValue({}) && "
+        f"{new}.all(k, k == {rollout} || (k in {old} && {old}[k] == {new}[k])) && "
+        f"{old}.all(k, k == {rollout} || k in {new}) && "
+        f"({new}[?{rollout}] == {old}[?{rollout}] || "
+        f"({old}[?{rollout}].orValue('').startsWith({_cel_string(UNDO)}) && "
+        f"{new}[?{rollout}].orValue('') in [{suspended}])) && "
         f"object.metadata.?finalizers.orValue([]).{other} == "
         f"oldObject.metadata.?finalizers.orValue([]).{other}",
-        "message": "of a pool, the fleet controller may write the status only, and "
-        f"remove the finalizer {RELEASE_FINALIZER}",
+        "message": "of a pool, the fleet controller may write the status only, remove the "
+        f"finalizer {RELEASE_FINALIZER}, and take an undo out of {ROLLOUT_ANNOTATION}",
         "reason": "Forbidden",
     }
     return _limiting(

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RecordBoot,
@@ -205,6 +206,8 @@ def decide(
             # A merge patch: what is left out would stay.
             gone = {key: None for key in pool.status if key not in status}
             actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
+        if (asked := pool.left_of_ended_undo) is not None:
+            actions.append(EndUndo(pool=pool.name, asked=pool.asked, left=asked))
         if since := status.get("tooFewSince"):
             deadlines.append(seconds(since) + TOO_FEW_LIMIT_S)
         if pool.no_undo:

@@ -7,6 +7,7 @@ from typing import Any
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RecordBoot,
@@ -29,6 +30,7 @@ from fleet_controller.api import (
     POOL_PLURAL,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
+    ROLLOUT_ANNOTATION,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
     STUCK_ANNOTATION,
@@ -107,6 +109,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.pools.put(
                 cluster.client.patch(path, {"status": dict(action.status)}, kind="merge")
             )
+        case EndUndo():
+            cluster.pools.put(_end_undo(cluster, action))
         case EmitEvent():
             _emit(cluster, action)
         case RetractEvent():
@@ -136,7 +140,7 @@ def subject(action: Action) -> str:
             | ReleaseNode(node=node)
         ):
             return f"node {node}"
-        case SetPoolStatus(pool=pool) | LetPoolGo(pool=pool):
+        case SetPoolStatus(pool=pool) | EndUndo(pool=pool) | LetPoolGo(pool=pool):
             return f"pool {pool}"
         case EvictPod(namespace=namespace, pod=pod):
             return f"pod {namespace}/{pod}"
@@ -371,6 +375,17 @@ def _let_go(cluster: Cluster, action: LetPoolGo) -> None:
         }
     }
     cluster.client.patch(path_of(API_VERSION, POOL_PLURAL, action.pool), patch, kind="merge")
+
+
+def _end_undo(cluster: Cluster, action: EndUndo) -> dict[str, Any]:
+    at = f"/metadata/annotations/{_escaped(ROLLOUT_ANNOTATION)}"
+    patch = [
+        {"op": "test", "path": at, "value": action.asked},
+        {"op": "replace", "path": at, "value": action.left}
+        if action.left
+        else {"op": "remove", "path": at},
+    ]
+    return cluster.client.patch(path_of(API_VERSION, POOL_PLURAL, action.pool), patch, kind="json")
 
 
 def _emit(cluster: Cluster, action: EmitEvent) -> None:

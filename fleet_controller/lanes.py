@@ -21,6 +21,7 @@ from typing import Final
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RetractEvent,
@@ -136,7 +137,7 @@ class Lanes:
     def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
         failed: dict[str, str] = {}
         # Those of pools are few, and say what has been done by then.
-        limited = not isinstance(actions[0], HoldNode | SetPoolStatus | LetPoolGo)
+        limited = not isinstance(actions[0], HoldNode | SetPoolStatus | EndUndo | LetPoolGo)
         for place, action in enumerate(actions):
             about = subject(action)
             if about in failed:
@@ -160,7 +161,7 @@ def _stage(action: Action) -> int:
     match action:
         case HoldNode():
             return 0
-        case SetPoolStatus() | LetPoolGo():
+        case SetPoolStatus() | EndUndo() | LetPoolGo():
             return 2
         case EmitEvent() | RetractEvent():
             return 3

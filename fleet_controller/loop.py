@@ -11,6 +11,7 @@ from fleet_controller import absent_agents, absent_operands, action_log
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RecordBoot,
@@ -351,7 +352,7 @@ class Loop:
         self.progress.error = error
 
 
-_BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine)
+_BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine, EndUndo)
 
 
 def _overtaken(action: Action, error: ApiError) -> bool:

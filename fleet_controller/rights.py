@@ -39,8 +39,8 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
         "verbs": ["get", "list", "watch"],
     },
     {"apiGroups": [GROUP], "resources": [f"{POOL_PLURAL}/status"], "verbs": ["patch"]},
-    # To let go of a pool that is being deleted: finalizers are no part of the status.
-    # `pool_policy` allows no more.
+    # To let go of a pool that is being deleted, and to take back an undo that has ended: finalizers
+    # and annotations are no part of the status. `pool_policy` allows no more.
     {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
     # To quote why NVIDIA's operator does not serve a node.
     {"apiGroups": ["nvidia.com"], "resources": [CLUSTER_POLICY_PLURAL], "verbs": ["list"]},

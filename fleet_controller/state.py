@@ -187,6 +187,8 @@ class Pool:
     """Being deleted."""
     finalizers: tuple[str, ...] = ()
     policy: RolloutPolicy = DEFAULT_POLICY
+    asked: str = ""
+    """What people ask of its rollout: the value of ROLLOUT_ANNOTATION."""
     suspended: str = ""
     """`paused` or `aborted`: what people have asked of its rollout; empty: nothing."""
     declared: KnownLayout | None = None
@@ -202,6 +204,18 @@ class Pool:
     def undone(self) -> bool:
         """Whether its nodes are to have an earlier layout than its spec declares."""
         return self.declared is not None and self.mig_config != self.declared.mig_config
+
+    @property
+    def left_of_ended_undo(self) -> str | None:
+        """What people still ask, where an undo has ended because the spec declares another layout;
+        None where none has.
+        """
+        said = read_asked(self.asked)
+        if said is None or self.declared is None:
+            return None
+        if said.undoes in ("", self.declared.mig_config):
+            return None
+        return replace(said, undoes="").dump()
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -354,6 +368,7 @@ def obeying(pool: Pool, asked: str) -> Pool:
 
     An undo that cannot be pauses the rollout: whoever asked for it does not want it to go on.
     """
+    pool = replace(pool, asked=asked)
     said, declared = read_asked(asked) or Asked(), pool.declared
     if declared is None:
         why = target_of_undo(None, pool.status) if said.undoes else ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from fleet_controller.actions import (
     Action,
     EmitEvent,
+    EndUndo,
     HoldNode,
     LiftTaint,
     RecordBoot,
@@ -381,7 +382,7 @@ class World:
     def is_about(self, action: Action) -> bool:
         """Whether it is about this pool or one of its nodes."""
         match action:
-            case SetPoolStatus(pool=pool) | EmitEvent(pool=pool):
+            case SetPoolStatus(pool=pool) | EndUndo(pool=pool) | EmitEvent(pool=pool):
                 return pool == self.pool.name
             case RetractEvent(name=name):
                 return name in self.warnings
@@ -565,6 +566,10 @@ class World:
                 merged = {key: value for key, value in status.items() if value is not None}
                 self.pool = replace(self.pool, status=merged)
                 self.asks(self.asked)
+            case EndUndo(asked=asked, left=left):
+                if self.asked != asked:
+                    raise Conflict
+                self.asks(left)
             case EmitEvent(name=name, now=now):
                 self.warnings[name] = WarningEvent(name=name, last_seen=now)
             case RetractEvent(name=name):

@@ -464,6 +464,33 @@ class TestTheController:
         left = api_server.admin.get(f"{POOLS}/let-go")
         assert left["metadata"]["finalizers"] == ["example.org/keep"]
 
+    def test_it_takes_an_undo_out_of_what_people_ask_and_asks_nothing_itself(
+        self, controller: Client, api_server: Any
+    ) -> None:
+        made = objects.pool("undone")
+        made["metadata"]["annotations"] = {api.ROLLOUT_ANNOTATION: "undo:new,paused", "a": "b"}
+        api_server.admin.create(POOLS, made)
+
+        def tried(asked: str | None) -> str:
+            change = {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: asked}}}
+            try:
+                controller.patch(f"{POOLS}/undone", change)
+            except ApiError as e:
+                return e.message
+            return ""
+
+        words = "the fleet controller may write the status only"
+        api_server.wait(lambda: words in tried("undo:other"), "the policy on pools bites")
+        assert tried("paused") == ""
+        assert words in tried("aborted")
+        assert words in tried(None), "it does not resume what people have paused"
+        api_server.admin.patch(
+            f"{POOLS}/undone", {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: "undo:new"}}}
+        )
+        assert tried(None) == ""
+        left = api_server.admin.get(f"{POOLS}/undone")["metadata"]["annotations"]
+        assert left == {"a": "b"}
+
     @pytest.mark.parametrize(
         "change",
         [
@@ -471,6 +498,7 @@ class TestTheController:
             {"spec": {"layoutHash": "b" * 64}},
             {"metadata": {"labels": {"a": "b"}}},
             {"metadata": {"annotations": {"a": "b"}}},
+            {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: "paused"}}},
             {"metadata": {"finalizers": ["example.org/other"]}},
         ],
         ids=str,

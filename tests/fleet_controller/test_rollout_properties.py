@@ -411,6 +411,7 @@ def _ended_well(world: World) -> None:
         if node.unschedulable and node.name not in noted:
             assert node.name in world.by_admin, "a cordon of ours is left behind"
         assert node.name not in world.by_admin or node.unschedulable
+    assert world.pool.left_of_ended_undo is None, "it would undo the next change, too"
     if all(node.mig_state != "pending" for node in world.nodes.values()):
         # Nothing ever ends what a mig-manager that hangs for good is in the middle of.
         assert status["Progressing"]["status"] == "False", "it waits for nothing"

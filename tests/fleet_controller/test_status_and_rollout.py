@@ -269,6 +269,12 @@ class TestRollout:
         assert status.code == NOT_PROVEN
         assert "pool day2  undone" in status.out
         assert "is undone already" in say("rollout", "undo", pool).out
+        api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("old-1")})
+        wait(lambda: _asked(api_server, pool) == "", "the stack file has the old layout: it ends")
+        api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("new-2")})
+        wait(lambda: _cut(api_server, "d1", "new-2"), "the next change to it is not undone")
+        said = say("rollout", "undo", pool)
+        assert said.code == PROVEN, said
         said = say("rollout", "resume", pool)
         assert "changes to layout new-2" in said.out
         wait(lambda: _cut(api_server, "d1", "new-2"), "d1 changes forward again")

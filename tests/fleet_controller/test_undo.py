@@ -167,6 +167,25 @@ def test_it_ends_when_the_stack_file_declares_the_old_layout() -> None:
     assert not any(node.told for node in of.nodes.values())
 
 
+@pytest.mark.parametrize("suspended", ["", "paused"])
+def test_one_that_has_ended_does_not_undo_the_next_try_of_the_same_layout(suspended: str) -> None:
+    """Undone, the old layout in the stack file, and when the cause is mended the new one again."""
+    of = world()
+    minutes(of, 20)
+    of.asks(UNDO)
+    minutes(of, 20)
+    of.asks(Asked(undoes="new", suspended=suspended).dump())
+    of.wants("old")
+    of.passes()
+    assert of.asked == suspended, "what else is asked stays"
+    of.asks("")
+    minutes(of, 3)
+    of.wants("new")
+    minutes(of, 20)
+    assert set(layouts(of).values()) == {"new"}
+    assert condition(of, "Verified")[0] == "True"
+
+
 def test_it_ends_when_the_stack_file_declares_a_third_layout() -> None:
     of = world()
     of.asks(UNDO)
