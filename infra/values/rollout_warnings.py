@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.plan import PoolPlan
+from infra.plan import CloudPoolPlan, PoolPlan
 
 _CUT_MINUTES = 30
 _DRIVER_MINUTES = 30
@@ -95,7 +95,8 @@ def _how(pool: PoolPlan, total: int, each: int) -> str:
     percent = rollout.max_unavailable_percent
     together = rollout.max_unavailable if percent is None else max(1, total * percent // 100)
     first = min(rollout.canary, total)
-    steps = _times(first, together) + _times(total - first, together)
+    zones = _zones(pool, total) if rollout.one_zone_at_a_time else 1
+    steps = _times(first, together, zones) + _times(total - first, together, zones)
     drains = 2 if rollout.on_drain_timeout == "force" else 1
     minutes = steps * (drains * rollout.drain_timeout_minutes + each)
     proof = f"{first} first as a proof, then " if first and first < total else ""
@@ -106,8 +107,17 @@ def _how(pool: PoolPlan, total: int, each: int) -> str:
     )
 
 
-def _times(count: int, together: int) -> int:
-    return -(-count // together)
+def _zones(pool: PoolPlan, total: int) -> int:
+    """In how many zones its nodes may be."""
+    return len(pool.zones) if isinstance(pool, CloudPoolPlan) else total
+
+
+def _times(count: int, together: int, zones: int) -> int:
+    """How many times some of `count` nodes begin, at the most: they may be in all of the zones, of
+    which no two change at once.
+    """
+    apart = min(zones, count)
+    return apart + (count - apart) // together
 
 
 def _nodes(count: int) -> str:

@@ -58,6 +58,31 @@ def test_the_time_follows_from_the_policy(
     assert f"It takes {span} at most" in said
 
 
+@pytest.mark.parametrize(
+    ("zones", "policy", "span"),
+    [
+        # 1 as a proof, and in the worst case one in each of two other zones.
+        (3, {"max_unavailable": 4}, "4 h 30 min"),
+        (1, {"max_unavailable": 4}, "3 h"),
+        (3, {"max_unavailable": 4, "canary": 2}, "4 h 30 min"),
+        (2, {"max_unavailable": 1}, "4 h 30 min"),
+    ],
+)
+def test_one_zone_at_a_time_takes_a_turn_in_each(
+    zones: int, policy: dict[str, Any], span: str, pool: plan.PoolPlan
+) -> None:
+    assert isinstance(pool, plan.EksPoolPlan)
+    spread = replace(pool, zones=tuple("abc"[:zones]))
+    (said,) = _said(_with(spread, one_zone_at_a_time=True, **policy), nodes=3)
+    assert f"It takes {span} at most" in said
+
+
+def test_existing_nodes_may_all_be_in_different_zones(pool: plan.PoolPlan) -> None:
+    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
+    (said,) = _said(_with(byo, one_zone_at_a_time=True, max_unavailable=4), nodes=4)
+    assert "It takes 6 h at most" in said
+
+
 def test_the_same_layout_a_new_pool_and_an_empty_one_are_nothing(pool: plan.PoolPlan) -> None:
     assert _said(pool, nodes=8, layout=pool.mig_config) == []
     assert _said(pool, nodes=0) == []
