@@ -31,6 +31,8 @@ NO_STARTUP_TAINT: Final = (
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
 """What follows when new nodes of an existing cluster get no startup taint."""
+_OF_EVERY_POOL: Final = frozenset({"tolerate_unproven", "tolerate_unproven_percent", "quarantine"})
+"""Keys of `rollout` that need none."""
 _REBOOT_MINUTES = 15
 """Of a machine with eight GPUs, until its GPUs are partitioned."""
 
@@ -64,6 +66,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += _services_of_the_host(pool, fleet)
         found += _driver_too_old(pool, fleet)
         found += _partitioned_by_index(pool)
+        found += _idle_rollout(pool)
         found += _shared_memory(pool)
     found += workload_notes(fleet.deployments, fleet.pools)
     found += monitoring_notes(fleet)
@@ -206,6 +209,22 @@ def _partitioned_by_index(pool: PoolPlan) -> list[str]:
     return [
         f"pool {pool.name}: GPUs are partitioned by index, and a driver may number them "
         "differently after a reboot"
+    ]
+
+
+def _idle_rollout(pool: PoolPlan) -> list[str]:
+    """Keys of `rollout` that say how the fleet controller changes nodes, where it changes none."""
+    if pool.mig_config is not None or pool.driver_version is not None:
+        return []
+    # EKS's own updates are held to `max_unavailable`.
+    obeyed = _OF_EVERY_POOL | ({"max_unavailable"} if isinstance(pool, EksPoolPlan) else set())
+    idle = sorted(pool.rollout.model_fields_set - obeyed)
+    if not idle:
+        return []
+    return [
+        f"pool {pool.name}: rollout.{', rollout.'.join(idle)} {'has' if len(idle) == 1 else 'have'}"
+        " no effect: NVIDIA's mig-manager does not partition its nodes, and no version of the "
+        "driver is rolled out to them; `slicewright plan --diff` says what a change does to them"
     ]
 
 

@@ -324,6 +324,20 @@ def test_a_timeout_shorter_than_the_reboot_that_the_pool_needs_is_noted() -> Non
     assert not any("verify_timeout_minutes" in note for note in long)
 
 
+def test_a_rollout_where_nothing_is_rolled_out_is_noted() -> None:
+    def idle(text: str, **pool: Any) -> list[str]:
+        rollout = {"max_unavailable": 2, "canary": 2, "tolerate_unproven": 1}
+        noted = plan.notes(planned(text, rollout=rollout, **pool))
+        return [note for note in noted if "no effect" in note]
+
+    (said,) = idle(GKE, partition={"mode": "native", "profile": "1g.5gb"})
+    assert "rollout.canary, rollout.max_unavailable have no effect" in said
+    (said,) = idle(EKS, machine_type="g5.xlarge")
+    assert "rollout.canary has no effect" in said, "EKS's own updates obey the other"
+    assert idle(EKS) == [], "mig-manager turns MIG off, for example"
+    assert not any("no effect" in note for note in plan.notes(planned(GKE)))
+
+
 def test_a_chart_that_the_catalog_does_not_know_is_noted() -> None:
     unknown = plan.notes(planned(EKS + "gpu_operator: {chart_version: v99.0.0}\n"))
     assert any("does not know chart v99.0.0" in note for note in unknown)
