@@ -140,7 +140,7 @@ def _as_wanted(
     proven = len(members) - len(bad)
     young = [m for m in bad if m.node.name in joining]
     unproven = [m for m in bad if m.node.name not in joining]
-    tolerated = _tolerated(pool, len(members), unproven)
+    tolerated = _tolerated(pool, len(members), unproven, rollout)
     if unproven and not tolerated:
         reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
         return False, reason, f"{_not_verified(bad, members)}: {_examples(bad)}"
@@ -161,19 +161,26 @@ def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Co
     """Names of nodes that came after the pool was verified with this generation: they are held,
     and un-verify nothing while they are being set up, as long as there are enough without them.
     """
-    known = pool.condition(VERIFIED)
-    if known is None or known.status != "True" or known.generation != pool.generation:
-        return ()
-    if len(members) - len(bad) < pool.fewest:
+    if not _was_verified(pool) or len(members) - len(bad) < pool.fewest:
         return ()
     return {m.node.name for m in bad if m.joining}
 
 
-def _tolerated(pool: Pool, total: int, unproven: Sequence[Member]) -> bool:
+def _was_verified(pool: Pool) -> bool:
+    """With this generation."""
+    known = pool.condition(VERIFIED)
+    return known is not None and known.status == "True" and known.generation == pool.generation
+
+
+def _tolerated(pool: Pool, total: int, unproven: Sequence[Member], rollout: Rollout) -> bool:
     """Whether the policy lets the pool be verified without these. What is being set up, or changed,
-    is waited for: it may yet be proven.
+    is waited for, as it may yet be proven: until the pool is verified. Later a node that reboots
+    is one that the policy tolerates.
     """
-    return len(unproven) <= pool.policy.tolerated(total) and not any(m.settling for m in unproven)
+    if len(unproven) > pool.policy.tolerated(total):
+        return False
+    in_service = _was_verified(pool) and not rollout.active
+    return in_service or not any(m.settling for m in unproven)
 
 
 def _progressing(

@@ -187,6 +187,22 @@ class TestToleratedNodes:
         young = member("n1", "Unknown", settling=True)
         assert self.verified(1, member("n0"), young)[:2] == ("False", "NodesNotProven")
 
+    def test_once_the_pool_is_verified_it_is_tolerated_too(self) -> None:
+        """A node that reboots, of hundreds of which some always do."""
+        proof = {"type": "Verified", "status": "True", "observedGeneration": POOL.generation}
+        policy = RolloutPolicy(tolerate_unproven=1)
+        was = replace(POOL, policy=policy, status={"conditions": [proof]})
+        one, two = (member(f"n{i}", "Unknown", settling=True) for i in (1, 2))
+        found = conditions(NONE, (member("n0"), one), was)
+        assert found["Verified"][:2] == ("True", "EnoughNodesProven")
+        assert found["Settled"][0] == "True"
+        assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
+        found = conditions(NONE, (member("n0"), one, two), was)
+        assert found["Verified"][:2] == ("False", "NodesNotProven")
+        of_an_earlier_generation = replace(was, generation=POOL.generation + 1)
+        found = conditions(NONE, (member("n0"), one), of_an_earlier_generation)
+        assert found["Verified"][:2] == ("False", "NodesNotProven")
+
     def test_so_is_one_beside_others_that_are_wrong_for_good(self) -> None:
         young, wrong = member("n1", "Unknown", settling=True), member("n2", "Unknown")
         assert self.verified(2, member("n0"), young, wrong)[:2] == ("False", "NodesNotProven")
