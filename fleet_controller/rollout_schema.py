@@ -96,7 +96,8 @@ SCHEMA: Manifest = object_of(
         "tolerateUnproven": {
             "description": "Nodes of the pool that may be unproven though the pool is Verified: a "
             "number, or a percentage, rounded down, of the pool's nodes. They are held, counted "
-            "and shown all the same. Until then, those that are being set up or changed are waited for.",
+            "and shown all the same. Nodes that are being set up or changed are waited for until "
+            "the pool is Verified.",
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,
             "minimum": 0,
