@@ -78,6 +78,8 @@ later reports count. The time is that report's, so of the node's own clock.
 """
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
 """On a node whose layout is being changed (`fleet_controller.layout_change.Change`)."""
+CHANGED_ANNOTATION: Final = "slicewright.io/changed-at"
+"""On a node: when the last change of its layout or driver has ended well."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"

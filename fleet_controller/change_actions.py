@@ -71,6 +71,8 @@ class FinishChange:
     node: str
     version: str
     uncordon: bool
+    proven_at: float | None = None
+    """When what the change was to was verified; None where the node goes back as it is."""
 
 
 ChangeAction = CordonNode | NoteChange | EvictPod | UpgradeDriver | ApplyLayout | FinishChange

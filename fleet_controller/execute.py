@@ -20,6 +20,7 @@ from fleet_controller.actions import (
 from fleet_controller.api import (
     API_VERSION,
     CHANGE_ANNOTATION,
+    CHANGED_ANNOTATION,
     DESIRED_ANNOTATION,
     EVENTS_NAMESPACE,
     JOINED_ANNOTATION,
@@ -290,12 +291,10 @@ def _apply(cluster: Cluster, action: ApplyLayout) -> dict[str, Any]:
 
 
 def _finish(cluster: Cluster, action: FinishChange) -> dict[str, Any]:
-    patch: dict[str, Any] = {
-        "metadata": {
-            "resourceVersion": action.version,
-            "annotations": {CHANGE_ANNOTATION: None},
-        }
-    }
+    notes: dict[str, str | None] = {CHANGE_ANNOTATION: None}
+    if action.proven_at is not None:
+        notes[CHANGED_ANNOTATION] = stamp(action.proven_at)
+    patch: dict[str, Any] = {"metadata": {"resourceVersion": action.version, "annotations": notes}}
     if action.uncordon:
         patch["spec"] = {"unschedulable": None}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")

@@ -90,9 +90,12 @@ def started(node: Node, target: str, now: float, *, driver: str = "") -> CordonN
     return CordonNode(node=node.name, version=node.version, change=change)
 
 
-def finished(node: Node, change: Change) -> FinishChange:
+def finished(node: Node, change: Change, *, proven_at: float | None = None) -> FinishChange:
     return FinishChange(
-        node=node.name, version=node.version, uncordon=change.cordoned and node.unschedulable
+        node=node.name,
+        version=node.version,
+        uncordon=change.cordoned and node.unschedulable,
+        proven_at=proven_at,
     )
 
 
@@ -122,7 +125,8 @@ def go_on(
         )
     if base.status == "True":
         message = f"{wanted(pool)} is verified; the node goes back into service"
-        return Turn(actions=(finished(node, change),), said=_planned(base, "InChange", message))
+        done = finished(node, change, proven_at=now)
+        return Turn(actions=(done,), said=_planned(base, "InChange", message))
     has_all = has_layout(node, pool) and has_driver(pool, base)
     if others:
         # The pool wants something else by now, its old layout for example.

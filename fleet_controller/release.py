@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet_controller.api import (
+    CHANGED_ANNOTATION,
     DEFAULT_MIG_CONFIG,
     DESIRED_ANNOTATION,
     JOINED_ANNOTATION,
@@ -160,6 +161,7 @@ def _release(node: Node) -> ReleaseNode:
         STUCK_ANNOTATION: node.stuck,
         DESIRED_ANNOTATION: node.told,
         REPORTS_AFTER_ANNOTATION: node.reports_after,
+        CHANGED_ANNOTATION: node.changed_at,
         JOINED_ANNOTATION: "there",
     }
     return ReleaseNode(

@@ -6,7 +6,7 @@ are more than `maxUnavailable` of them out because of us: every node counts that
 node that is out anyway may change at no cost, as one of at most that many at a time.
 
 With `maxFailures` failed nodes no further one begins, nor with `maxFailuresInARow` that have failed
-since one was last verified with the new layout. `slicewright.io/rollout: paused` on the pool
+since the change of one has last ended well. `slicewright.io/rollout: paused` on the pool
 stops cordons, evictions and labels, and leaves the nodes that are being drained cordoned; `aborted`
 puts those back into service, too. A node whose label is set goes on in either case: there is no way
 back from there but a change to the old layout, which is a rollout of its own. `undo:LAYOUT` is such
@@ -238,15 +238,11 @@ def _is_done(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Cha
 
 
 def _last_proof(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> float:
-    """When a node was last verified with what is wanted; 0 where none was."""
+    """When the change of a node that is verified with what is wanted has last ended; 0 where none
+    has. A node that was only silent or away since, and is verified again, has proven nothing new.
+    """
     return max(
-        (
-            node.condition.changed
-            for node, base in members
-            if _is_done(node, base, pool, changes)
-            and node.condition is not None
-            and node.condition.status == "True"
-        ),
+        (node.changed_at for node, base in members if _is_done(node, base, pool, changes)),
         default=0.0,
     )
 

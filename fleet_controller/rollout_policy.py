@@ -30,7 +30,7 @@ class RolloutPolicy:
     max_failures: int | str = 1
     """Failed nodes with which no further one begins: a number, or a percentage."""
     max_failures_in_a_row: int | None = None
-    """The same, of nodes that failed since one was last verified with the new layout."""
+    """The same, of nodes that failed since the change of one has last ended well."""
     tolerate_unproven: int | str = 0
     """Nodes that may be unproven though the pool is Verified: a number, or a percentage."""
     quarantine: bool = False

@@ -90,8 +90,8 @@ SCHEMA: Manifest = object_of(
             "type": "integer",
             "format": "int32",
             "minimum": 1,
-            "description": "No further node is changed either when so many have failed since one "
-            "was last verified with the new layout; absent for no such limit.",
+            "description": "No further node is changed either when so many have failed since the "
+            "change of one has last ended well; absent for no such limit.",
         },
         "tolerateUnproven": {
             "description": "Nodes of the pool that may be unproven though the pool is Verified: a "

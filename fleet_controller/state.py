@@ -14,6 +14,7 @@ from typing import Any
 
 from fleet_controller.api import (
     CHANGE_ANNOTATION,
+    CHANGED_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
     DESIRED_ANNOTATION,
     JOINED_ANNOTATION,
@@ -114,6 +115,8 @@ class Node:
     """What its agent must find in place of its file, see DESIRED_ANNOTATION; empty: nothing."""
     reports_after: float = 0.0
     """Reports of this time, and earlier ones, are about an earlier layout; 0: none are."""
+    changed_at: float = 0.0
+    """When the last change of its layout or driver has ended well; 0: not known."""
     quarantine_at: int | None = None
     """Where in its taints the startup taint with the effect NoExecute is; None without one."""
 
@@ -268,7 +271,8 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
         stuck=notes.get(STUCK_ANNOTATION, ""),
         told=notes.get(DESIRED_ANNOTATION, ""),
-        reports_after=_reports_after(notes.get(REPORTS_AFTER_ANNOTATION)),
+        reports_after=_time(notes.get(REPORTS_AFTER_ANNOTATION)),
+        changed_at=_time(notes.get(CHANGED_ANNOTATION)),
         quarantine_at=next(
             (
                 index
@@ -280,7 +284,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
     )
 
 
-def _reports_after(text: str | None) -> float:
+def _time(text: str | None) -> float:
     """0 also for what cannot be parsed."""
     try:
         return seconds(text)

@@ -559,7 +559,9 @@ class World:
                 begun = change_of(node)
                 if self.pool.driver and begun and begun.phase == "Upgrading":
                     assert self.loaded.get(name), "it goes back into service without a driver"
-                self.change(name, change="", unschedulable=node.unschedulable and not uncordon)
+                at = node.changed_at if action.proven_at is None else action.proven_at
+                open_again = node.unschedulable and not uncordon
+                self.change(name, change="", unschedulable=open_again, changed_at=at)
             case EvictPod():
                 self._evict(action)
             case SetPoolStatus(status=status):
@@ -576,14 +578,11 @@ class World:
                 self.warnings.pop(name, None)
 
     def _last_proof(self, known: Mapping[str, Node]) -> float:
-        """When a node was last verified with the layout that is wanted."""
+        """When the change of a node to the layout that is wanted has last ended well."""
         proofs = [
-            node.condition.changed
+            node.changed_at
             for node in known.values()
-            if not node.change
-            and node.mig_config == self.pool.mig_config
-            and node.condition is not None
-            and node.condition.status == "True"
+            if not node.change and node.mig_config == self.pool.mig_config
         ]
         return max(proofs, default=0.0)
 

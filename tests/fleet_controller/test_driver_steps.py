@@ -267,7 +267,7 @@ class TestAnotherWish:
         assert step(at, MATCH, replace(NEW_POD, leaving=True)).actions == ()
 
     def test_one_that_came_late_after_a_failure_ends_the_change(self) -> None:
-        done = FinishChange(node="n", version="7", uncordon=True)
+        done = FinishChange(node="n", version="7", uncordon=True, proven_at=NOW)
         for driver_pod in (None, "", NEW_POD.uid):
             at = change("Failed", reason=NOT_UPGRADED, driver_pod=driver_pod)
             assert step(at, MATCH, NEW_POD).actions == (done,)

@@ -114,7 +114,10 @@ class TestTheWayOut:
             assert action == FinishChange(node="n", version="7", uncordon=False)
 
     def test_a_verified_node_goes_back_into_service(self) -> None:
-        said = step(node(), pool(), change(), BASE).said
+        turn = step(node(), pool(), change(), BASE)
+        done = FinishChange(node="n", version="7", uncordon=True, proven_at=NOW)
+        assert turn.actions == (done,)
+        said = turn.said
         assert said is not None
         assert (said.reason, said.status) == ("InChange", "Unknown")
         assert said.message == "layout new is verified; the node goes back into service"

@@ -178,8 +178,7 @@ class TestFailures:
         assert self.stopped(failed, of=nodes, max_failures=most) is stops
 
     def proven(self, name: str, at: float) -> Node:
-        said = Condition(status="True", reason="R", message="m", changed=at, written=at)
-        return node(name, config="new", condition=said)
+        return node(name, config="new", changed_at=at)
 
     def test_so_many_in_a_row_stop_it_too(self) -> None:
         policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
@@ -195,16 +194,16 @@ class TestFailures:
 
     def test_a_node_with_the_old_layout_proves_nothing(self) -> None:
         policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
-        said = Condition(status="True", reason="R", message="m", changed=NOW + 1, written=NOW)
-        assert self.stopped(2, node("w", condition=said), **policy)
-        still = node("c", config="new", phase="Applying", condition=said)
+        assert self.stopped(2, node("w", changed_at=NOW + 1), **policy)
+        still = node("c", config="new", phase="Applying", changed_at=NOW + 1)
         assert self.stopped(2, still, **policy)
 
-    def test_nor_does_one_whose_proof_is_not_written_down_yet(self) -> None:
+    def test_nor_does_one_that_has_only_been_silent_or_away_since_its_change(self) -> None:
         policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
-        before = Condition(status="Unknown", reason="R", message="m", changed=NOW + 1, written=NOW)
-        assert self.stopped(2, node("a", config="new", condition=before), **policy)
-        assert self.stopped(2, node("a", config="new", condition=None), **policy)
+        back = Condition(status="True", reason="R", message="m", changed=NOW + 1, written=NOW + 1)
+        before = node("a", config="new", condition=back, changed_at=NOW - 1)
+        assert self.stopped(2, before, **policy)
+        assert self.stopped(2, node("a", config="new", condition=back), **policy)
 
 
 class TestWhatThereIs:
