@@ -90,6 +90,8 @@ _ONE_BY_ONE = "the cloud recreates the nodes one by one"
 _LIVE = "nodes and pods stay"
 COUNTED: Final = "nodes are added or removed"
 """Told with both numbers of nodes (`changes.Change.why`)."""
+COUNTED_BY_GKE: Final = "nodes are added, and removed where GKE does not scale the pool"
+"""The same. Source: GKE docs, cluster autoscaler, minimum and maximum node pool size."""
 
 IN_CLUSTER: Final[tuple[Rule, ...]] = (
     *_rules(
@@ -198,7 +200,7 @@ GKE: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        COUNTED,
+        COUNTED_BY_GKE,
         "google-beta: updated in place",
         {"nodes": "node_count, autoscaling"},
     ),
@@ -469,7 +471,7 @@ GKE_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
-        COUNTED,
+        COUNTED_BY_GKE,
         "google-beta: updated in place",
         {"system.nodes": _SYSTEM},
     ),

@@ -63,6 +63,8 @@ class Change:
             return _NEW_NODES
         if self.rule.why == change_rules.COUNTED and not self.moved:
             return _counted(self.before, self.after)
+        if self.rule.why == change_rules.COUNTED_BY_GKE and not self.moved:
+            return _counted(self.before, self.after, spared=self.after.autoscaled)
         return self.rule.why
 
     @property
@@ -194,9 +196,12 @@ def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
     return before.nodes.max * len(after.zones) > after.nodes.max * len(before.zones)
 
 
-def _counted(before: NodeCount, after: NodeCount) -> str:
-    """What becomes of the nodes of a pool whose number changes, and nothing else of them."""
-    if before.min == before.max and after.min == after.max:
+def _counted(before: NodeCount, after: NodeCount, *, spared: bool = False) -> str:
+    """What becomes of the nodes of a pool whose number changes, and nothing else of them.
+
+    spared: whether those beyond the number stay until GKE's autoscaler can spare them.
+    """
+    if before.min == before.max and after.min == after.max and not spared:
         difference, stay = after.min - before.min, min(before.min, after.min)
         if difference == 0:
             return _LIVE
@@ -205,7 +210,11 @@ def _counted(before: NodeCount, after: NodeCount) -> str:
     limits = []
     if after.min > before.min:
         limits.append(f"where there are fewer than {after.min}, nodes are added")
-    if after.max < before.max:
+    if after.max < before.max and spared:
+        limits.append(
+            f"GKE's autoscaler takes nodes beyond {after.max} away when it can spare them"
+        )
+    elif after.max < before.max:
         limits.append(f"where there are more than {after.max}, nodes are removed")
     return "; ".join(limits) or _LIVE
 

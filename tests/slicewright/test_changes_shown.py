@@ -310,6 +310,16 @@ def test_what_a_number_of_nodes_does_is_said_in_numbers(
     assert said in " ".join(" ".join(lines).split())
 
 
+def test_gkes_autoscaler_ends_no_node_for_a_lower_limit() -> None:
+    for number in ({"count": 4}, {"min": 0, "max": 4}):
+        old, new = written("s0"), written("s0")
+        old["node_pools"][0]["nodes"] = number
+        new["node_pools"][0]["nodes"] = {"min": 0, "max": 2}
+        said = " ".join(" ".join(told(old, new)).split())
+        assert "GKE's autoscaler takes nodes beyond 2 away when it can spare them" in said
+        assert "removed" not in said
+
+
 def test_the_order_of_the_pools_moves_nothing() -> None:
     """A regional cluster's system pool has a zone of its own."""
     before = written("s0")
