@@ -47,6 +47,8 @@ class Collection(Generic[T]):
         self._items: dict[str, tuple[int, T]] = {}
         self._deleted: dict[str, int] = {}
         """Name -> version, of the last few."""
+        self._listed_at = 0
+        """Version of the last list: what it does not have was gone by then."""
 
     def all(self) -> dict[str, T]:
         with self._lock:
@@ -125,7 +127,7 @@ class Collection(Generic[T]):
         that the object is gone.
         """
         item = self._items.get(name)
-        return max(item[0] if item else 0, self._deleted.get(name, 0))
+        return item[0] if item else max(self._listed_at, self._deleted.get(name, 0))
 
     def _stored(self, old: T | None, new: T | None) -> None:
         """Called with each change, under the lock."""
@@ -148,6 +150,7 @@ class Collection(Generic[T]):
                 for name, one in {**found, **newer}.items()
                 if one[0] > self._deleted.get(name, 0)
             }
+            self._listed_at = at
             self._replaced()
         self._changed.set()
 

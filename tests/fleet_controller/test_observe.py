@@ -134,6 +134,17 @@ def test_a_late_answer_does_not_bring_back_what_has_been_deleted() -> None:
     assert nodes.all()["n"].version == "107", "another node of its name"
 
 
+def test_a_late_answer_does_not_bring_back_what_a_list_no_longer_had() -> None:
+    """Its end was in no watch: that was lost."""
+    nodes = Cluster.of(cast(Client, Api())).nodes
+    nodes.put(_node("n", 104))
+    nodes._apply(Event("LISTED", {"metadata": {"resourceVersion": "120"}}, ()))
+    nodes.put(_node("n", 105))
+    assert nodes.all() == {}
+    nodes.put(_node("n", 121))
+    assert nodes.all()["n"].version == "121", "another node of its name"
+
+
 def test_the_news_of_a_write_is_not_read_once_more() -> None:
     """It is as much work as the answer was, and where nodes join most news is that."""
     read: list[int] = []
