@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    loop = Loop(cluster, leads=election.leads)
+    loop = Loop(cluster, term=election.term)
     address = os.environ.get("POD_IP", "127.0.0.1")
 
     over = threading.Event()

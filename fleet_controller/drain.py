@@ -158,10 +158,19 @@ def driver_tag(pod_spec: Mapping[str, Any]) -> str:
 
 def refusal_of(body: Mapping[str, Any], message: str) -> str:
     """Why an eviction was refused: of a disruption budget, which one."""
-    causes = (body.get("details") or {}).get("causes") or ()
-    said = next((c.get("message") for c in causes if c.get("reason") == "DisruptionBudget"), None)
+    said = next((c.get("message") for c in _budget_causes(body)), None)
     # Repeated in conditions and events, which people read in terminals.
     return plain(str(said or message))[:_LONGEST].rstrip(".")
+
+
+def of_budget(body: Mapping[str, Any]) -> bool:
+    """Whether it is a disruption budget that has refused an eviction."""
+    return bool(_budget_causes(body))
+
+
+def _budget_causes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    causes = (body.get("details") or {}).get("causes") or ()
+    return [cause for cause in causes if cause.get("reason") == "DisruptionBudget"]
 
 
 def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:

@@ -144,7 +144,11 @@ class Lanes:
                 continue
             if not self._go_on() or (limited and self._clock() >= end):
                 return Outcome(failed=failed, left=len(actions) - place)
-            self._wait(self._pace.take())
+            if pause := self._pace.take():
+                self._wait(pause)
+                # What stops them all may have come meanwhile.
+                if not self._go_on():
+                    return Outcome(failed=failed, left=len(actions) - place)
             if error := self._do(action):
                 failed[about] = error
         return Outcome(failed=failed, left=0)

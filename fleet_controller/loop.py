@@ -23,6 +23,7 @@ from fleet_controller.backoff import Refusals
 from fleet_controller.change_actions import EvictPod, FinishChange
 from fleet_controller.collection import error_text
 from fleet_controller.decide import Decision, Unproven, decide, silent, to_inspect, unproven
+from fleet_controller.drain import of_budget
 from fleet_controller.durations import Durations
 from fleet_controller.execute import execute
 from fleet_controller.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
@@ -90,8 +91,8 @@ class Progress:
 
 
 class Loop:
-    """`cluster` must be followed by its threads. `clock`: seconds since the epoch. `leads`: whether
-    this process may act at this moment; another one may do so otherwise.
+    """`cluster` must be followed by its threads. `clock`: seconds since the epoch. `term`: in which
+    of its terms this process acts at this moment; 0 where it may not, and another one may.
     """
 
     def __init__(
@@ -99,10 +100,11 @@ class Loop:
         cluster: Cluster,
         *,
         clock: Callable[[], float] = time.time,
-        leads: Callable[[], bool] = lambda: True,
+        term: Callable[[], int] = lambda: 1,
     ) -> None:
         self.progress = Progress()
-        self._may_act = leads
+        self._may_act: Callable[[], bool] = lambda: term() != 0
+        self._term = term
         self._cluster = cluster
         self._clock = clock
         self._warnings: dict[str, WarningEvent] | None = None
@@ -122,6 +124,8 @@ class Loop:
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
         self._failures = 0
+        self._acted = 0
+        """Actions that the last pass has carried out."""
         self._decision_s = 0.0
         """Processor time of the last one."""
         self._decided = float("-inf")
@@ -133,21 +137,24 @@ class Loop:
         """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
         server are logged and retried.
         """
-        changed, leads = self._cluster.changed, self._may_act
-        self._may_act = lambda: leads() and not stop.is_set()
-        current = False
+        changed = self._cluster.changed
+        caught_up = 0
+        # Between two terms another one may have acted, however short the time: what was decided in
+        # the first is not carried out in the second.
+        self._may_act = lambda: self._term() == caught_up != 0 and not stop.is_set()
         while not stop.is_set() and not self._cluster.ended():
             self.progress.last_turn = time.monotonic()
-            if self._cluster.incomplete() or not leads():
-                # What is known by the time it leads again is what another one has done.
-                current, self._warnings = False, None
-                self._failures, self.progress.error = 0, None
+            term = self._term()
+            if self._cluster.incomplete() or not term:
+                caught_up, self._failures, self.progress.error = 0, 0, None
                 changed.wait(_STANDBY_S)
                 changed.clear()
                 continue
-            if not current:
-                current = self._catch_up()
-                stop.wait(0.0 if current else _STANDBY_S)
+            if term != caught_up:
+                if self._catch_up():
+                    caught_up = term
+                else:
+                    stop.wait(max(_STANDBY_S, self._after_failure_s()))
                 continue
             look_again = self.turn()
             pause = (
@@ -156,13 +163,19 @@ class Loop:
                 else min(RESYNC_S, max(0.0, look_again - self._clock()))
             )
             if self._failures:
-                pause = min(pause, _BACKOFF_MAX_S, 0.1 * 2.0**self._failures)
-                pause = max(pause, self._retry_after)
-                stop.wait(pause)
+                stop.wait(self._after_failure_s())
             elif changed.wait(pause):
                 stop.wait(self._rest_s())
             changed.clear()
         self._lanes.close()
+
+    def _after_failure_s(self) -> float:
+        # One object that cannot be changed keeps nobody waiting while others are being changed; a
+        # server that answers nothing else is not asked faster because much is left.
+        goes_on = self.progress.left and self._acted
+        return max(
+            0.0 if goes_on else min(_BACKOFF_MAX_S, 0.1 * 2.0**self._failures), self._retry_after
+        )
 
     def _rest_s(self) -> float:
         """For how long to wait after a change. Nothing is gained by it where actions are left: what
@@ -179,9 +192,11 @@ class Loop:
         """Lists everything once more: what an earlier leader has done last, a watch may not have
         shown yet, and how many nodes are out is counted from it.
         """
+        self._warnings, self._retry_after, self._acted = None, 0.0, 0
         try:
             self._cluster.list_again()
         except (ApiError, Unreachable) as e:
+            self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return False
         return True
@@ -189,6 +204,7 @@ class Loop:
     def turn(self) -> float | None:
         """One pass. Returns when the next one is due without a change: seconds since the epoch."""
         started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
+        self._acted = 0
         began = time.thread_time()
         try:
             decision = self._decide()
@@ -295,6 +311,7 @@ class Loop:
                 return self._not_done(action, e)
         with self._lock:
             self.progress.count(action, "done")
+            self._acted += 1
             self._time(action)
             if self._warnings is not None:
                 if isinstance(action, EmitEvent):
@@ -314,12 +331,17 @@ class Loop:
             if isinstance(action, RetractEvent) and self._warnings is not None:
                 self._warnings.pop(action.name, None)
             return None
-        if isinstance(error, ApiError) and isinstance(action, EvictPod):
+        if isinstance(error, ApiError) and isinstance(action, EvictPod) and not _overloaded(error):
             # A disruption budget has none left: the answer of an ordinary day.
             self._refusals.add(action.uid, error, self._clock())
             self.progress.count(action, "refused")
             return None
-        if isinstance(error, ApiError) and isinstance(action, HealNode) and error.status == 429:
+        if (
+            isinstance(error, ApiError)
+            and isinstance(action, HealNode)
+            and error.status == 429
+            and not _overloaded(error)
+        ):
             # A disruption budget protects the operand; that was a try, too.
             self.progress.count(action, "refused")
             return None
@@ -343,7 +365,9 @@ class Loop:
     def _heed(self, error: ApiError | Unreachable) -> None:
         """An API server that is overloaded says when it may be asked again."""
         if isinstance(error, ApiError) and error.retry_after_s:
-            self._retry_after = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
+            # Several are asked at a time, and each may have an answer of its own.
+            asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
+            self._retry_after = max(self._retry_after, asked)
 
     def _fail(self, error: str) -> None:
         self._failures += 1
@@ -361,3 +385,10 @@ def _overtaken(action: Action, error: ApiError) -> bool:
     return error.status in (404, 409) or (
         error.status == 422 and isinstance(action, _BY_JSON_PATCH)
     )
+
+
+def _overloaded(error: ApiError) -> bool:
+    """Whether the API server wants to be left alone altogether. Not where it says when a disruption
+    budget may be asked again. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go.
+    """
+    return error.status in (429, 503) and bool(error.retry_after_s) and not of_budget(error.body)

@@ -103,11 +103,19 @@ class Election:
         """By this process's clock, when it last saw the record change."""
         self._renewed_at = float("-inf")
         """By this process's clock, when the last renewal that succeeded was sent."""
+        self._terms = 0
         self._led = False
 
     def leads(self) -> bool:
         """Whether this process may act at this moment."""
         return self._clock() < self._renewed_at + self._times.renew
+
+    def term(self) -> int:
+        """In which of its terms this process leads at this moment, counted from 1; 0 where it does
+        not. Another one may have led between two terms, even where nobody asked meanwhile.
+        """
+        # In this order: the answer is of now, or of a term that begins now.
+        return self._terms if self.leads() else 0
 
     def follow(self, stop: threading.Event) -> None:
         """Takes the lease when it is free, and renews it, until `stop` is set; then gives it up."""
@@ -140,8 +148,11 @@ class Election:
             # Seen when the answer came: later than it was written, so it is respected for longer.
             self._seen, self._seen_at, self.holder = record, self._clock(), record.holder
         ours = record.holder == self.identity
-        if record.holder and not ours and self._clock() < self._seen_at + record.lease_s:
-            return False
+        if record.holder and not ours:
+            # Not at the deadline: whoever has taken it, as after it was deleted, acts by now.
+            self._renewed_at = float("-inf")
+            if self._clock() < self._seen_at + record.lease_s:
+                return False
         now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         wanted = Record(
             holder=self.identity,
@@ -153,6 +164,7 @@ class Election:
         if not self._write(lease, wanted):
             return False
         self._seen, self._seen_at, self.holder = wanted, self._clock(), self.identity
+        self._terms += not self.leads()
         self._renewed_at = sent
         return True
 

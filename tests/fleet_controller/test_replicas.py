@@ -4,6 +4,7 @@ goes on as if nothing had been. mig-manager and the agents are played by the tes
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -72,6 +73,13 @@ class Replicas:
         process.kill()
         process.wait()
         return name
+
+    def stop(self, name: str) -> None:
+        """It does nothing until `go_on`, and does not know: as where its machine is paused."""
+        self._running[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        self._running[name].send_signal(signal.SIGCONT)
 
     def end(self, name: str) -> int:
         """Exit code after SIGTERM."""
@@ -204,6 +212,43 @@ def test_a_layout_change_survives_the_death_of_whoever_makes_it(
         watcher.stop.set()
         watching.join()
     assert len(set(killed)) == _KILLS
+    assert watcher.wrong == []
+    assert watcher.most_out == 1
+    changed = [name for name, phase in watcher.phases if phase == "Applying"]
+    assert sorted(changed) == list(_NAMES), "each node is changed once"
+
+
+@pytest.mark.long("by histories of two elections: tests/kubeapi/test_election.py")
+def test_whoever_is_stopped_for_longer_than_its_lease_stands_by_when_it_goes_on(
+    api_server: Any, replicas: Replicas, pool: str
+) -> None:
+    """And leads again when the other one has ended, from what there is by then."""
+    admin, wait = api_server.admin, api_server.wait
+    for _ in range(2):
+        replicas.start()
+    wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
+    watcher = Watcher(admin)
+    watching = threading.Thread(target=watcher.follow)
+    watching.start()
+    try:
+        wait(lambda: len(watcher.nodes) == len(_NAMES), "the nodes are watched")
+        first = replicas.holder()
+        admin.patch(pool, {"spec": {"migConfig": "new-2"}}, kind="merge")
+        wait(lambda: watcher.phases, "the change begins")
+        replicas.stop(first)
+        wait(lambda: replicas.holder() not in ("", first), "the other takes over", timeout_s=120)
+        second, stood_by = replicas.holder(), replicas.log(first).count("this replica stands by")
+        replicas.go_on(first)
+        wait(lambda: replicas.log(first).count("this replica stands by") > stood_by, "it stands by")
+        replicas.stop(first)
+        wait(lambda: len(watcher.phases) > 3 or _in_service(api_server, "new-2"), "another step")
+        assert replicas.end(second) == 0
+        replicas.go_on(first)
+        wait(lambda: _in_service(api_server, "new-2"), "the change is complete", timeout_s=600)
+        assert replicas.holder() == first
+    finally:
+        watcher.stop.set()
+        watching.join()
     assert watcher.wrong == []
     assert watcher.most_out == 1
     changed = [name for name, phase in watcher.phases if phase == "Applying"]

@@ -13,9 +13,10 @@ import pytest
 
 from fleet_controller import cli
 from fleet_controller import loop as loop_module
-from fleet_controller.actions import Action, LiftTaint, SetNodeCondition
+from fleet_controller.actions import Action, LiftTaint, SetNodeCondition, SetPoolStatus
 from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.bound_pods import Nodes
+from fleet_controller.change_actions import EvictPod
 from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
@@ -49,13 +50,17 @@ class Run:
     cluster: Cluster
     leads: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
+    term: int = 1
     done: list[Action] = field(default_factory=list)
     _thread: threading.Thread | None = None
 
     def __post_init__(self) -> None:
         for each in self.cluster.followed():
             each.listed.set()
-        self.loop = Loop(self.cluster, leads=self.leads.is_set, clock=lambda: 1_800_000_000.0)
+        self.loop = Loop(self.cluster, term=self._in_term, clock=lambda: 1_800_000_000.0)
+
+    def _in_term(self) -> int:
+        return self.term if self.leads.is_set() else 0
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self.loop.run, args=(self.stop,))
@@ -152,6 +157,34 @@ def test_a_signal_ends_it_in_the_middle_of_a_pass(
     _until(lambda: run.done)
     run.end()
     assert len(run.done) == 1
+
+
+def test_what_was_decided_in_one_term_is_not_done_in_the_next(
+    api: Api, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped for a minute in the middle of a decision, and leads again by the
+    time that it is made: another one has acted in between, and is gone.
+    """
+    lists_before: list[int] = []
+    decide = loop_module.decide
+
+    def slow(*args: Any, **more: Any) -> Any:
+        lists_before.append(len(api.asked))
+        if len(lists_before) == 1:
+            run.term += 1
+        return decide(*args, **more)
+
+    def execute(_: Cluster, action: Action) -> None:
+        run.done.append(action)
+        assert len(lists_before) > 1, "a decision of an earlier term is carried out"
+
+    monkeypatch.setattr(loop_module, "decide", slow)
+    monkeypatch.setattr(loop_module, "execute", execute)
+    run.leads.set()
+    run.start()
+    _until(lambda: run.done)
+    asked = [path.rpartition("/")[2] for path in api.asked[lists_before[0] : lists_before[1]]]
+    assert asked[:4] == ["gpupools", "nodes", "gpunodereports", "pods"], "and all is listed again"
 
 
 def _raw(name: str, version: int) -> dict[str, Any]:
@@ -255,6 +288,73 @@ def test_an_overloaded_api_server_is_left_alone_for_as_long_as_it_says(
     assert run.stop.asked == 17
     assert len(run.done) == 1, "the rest of the pass would only add to its load"
     assert "too many requests" in (run.loop.progress.error or "")
+
+
+def _evict(pod: str) -> EvictPod:
+    return EvictPod(node="n1", namespace="ai", pod=pod, uid=pod)
+
+
+BUDGET = {"details": {"causes": [{"reason": "DisruptionBudget", "message": "it needs 3"}]}}
+
+
+def test_of_several_lanes_the_longest_retry_after_counts(run: Run) -> None:
+    for seconds in (2.0, 30.0, 1.0):
+        error = ApiError(429, {"message": "too many requests"}, retry_after_s=seconds)
+        assert run.loop._not_done(SetPoolStatus(pool="p", status={}), error)
+    assert run.loop._retry_after == 30.0
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_api_server_that_is_overloaded_at_an_eviction_is_left_alone_too(
+    run: Run, status: int
+) -> None:
+    busy = ApiError(status, {"message": "too many requests"}, retry_after_s=4)
+    assert run.loop._not_done(_evict("a"), busy) == f"HTTP {status}: too many requests"
+    assert run.loop._retry_after == 4
+    assert run.loop._refusals.all() == {}, "no pod is said to be held by it"
+
+
+def test_when_a_budget_may_be_asked_again_concerns_its_pod_only(run: Run) -> None:
+    refused = ApiError(429, BUDGET, retry_after_s=10)
+    assert run.loop._not_done(_evict("a"), refused) is None
+    assert run.loop._retry_after == 0
+    assert run.loop._refusals.all()["a"].retry_at >= 1_800_000_010.0
+
+
+def test_who_begins_to_lead_leaves_an_overloaded_api_server_alone(
+    api: Api, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(path: str, **query: str) -> dict[str, Any]:
+        raise ApiError(429, {"message": "too many requests"}, retry_after_s=17)
+
+    monkeypatch.setattr(api, "get", busy)
+    run.leads.set()
+    run.stop = Waits()
+    run.start()
+    _until(run.stop.is_set)
+    assert run.stop.asked == 17
+
+
+@pytest.mark.parametrize(("acts", "waits"), [(False, True), (True, False)])
+def test_after_failures_it_waits_though_much_is_left_unless_other_objects_are_changed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, acts: bool, waits: bool
+) -> None:
+    passes: list[int] = []
+
+    def carry_out(*_: object, **__: object) -> Outcome:
+        passes.append(1)
+        if acts:
+            run.loop._do(LiftTaint(node="n2", position=0, boot_id="b", layout=None))
+        if len(passes) == 3:
+            run.stop.set()
+        return Outcome(failed={"node n1": "it failed"}, left=3)
+
+    monkeypatch.setattr(run.loop._lanes, "carry_out", carry_out)
+    run.leads.set()
+    run.stop = Waits()
+    run.start()
+    _until(run.stop.is_set)
+    assert (run.stop.asked > 0) == waits
 
 
 def test_what_an_objects_change_has_kept_from_being_done_is_decided_again_soon(

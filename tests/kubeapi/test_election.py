@@ -181,6 +181,38 @@ def test_time_counts_from_the_request_and_not_from_its_answer(one: Replica, serv
     assert not one.election.leads()
 
 
+def test_each_time_that_it_leads_after_it_did_not_is_another_term(
+    one: Replica, two: Replica, server: Server
+) -> None:
+    assert one.election.term() == 0
+    one.tries()
+    server.now += 5
+    one.tries()
+    assert one.election.term() == 1
+    two.tries()
+    server.now += TIMES.lease
+    assert one.election.term() == 0
+    two.tries()
+    two.election.release()
+    one.tries()
+    assert one.election.term() == 2
+    # And where nobody has taken it meanwhile: that cannot be known.
+    server.now += TIMES.renew
+    one.tries()
+    assert one.election.term() == 3
+
+
+def test_whoever_sees_that_another_one_holds_it_stops_at_once(
+    one: Replica, two: Replica, server: Server
+) -> None:
+    """Somebody has deleted the lease, so that it was free."""
+    one.tries()
+    server.lease = None
+    assert two.election.attempt()
+    one.tries()
+    assert [one.election.leads(), two.election.leads()] == [False, True]
+
+
 def test_of_two_that_try_at_once_one_is_refused(one: Replica, two: Replica, server: Server) -> None:
     one.tries()
     two.tries()
@@ -274,6 +306,7 @@ class AnyHistory(RuleBasedStateMachine):
     @invariant()
     def never_do_both_lead(self) -> None:
         assert sum(one.election.leads() for one in self.replicas) <= 1
+        assert sum(one.election.term() > 0 for one in self.replicas) <= 1
 
     def teardown(self) -> None:
         for _ in range(20):
