@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from kubeapi.election import Election
 from telemetry import log
 from telemetry.endpoints import serve
 from telemetry.plain import plain
+from telemetry.signals import at_signal
 
 # One API call may take 30 s, and a pass makes many of them.
 _STALLED_S = 300.0
@@ -58,12 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fleet_controller: {plain(str(e))}", file=sys.stderr)
         return 2
 
-    def end(*_: object) -> None:
+    def end() -> None:
         stop.set()
         cluster.changed.set()  # wakes the loop
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    at_signal(end)
     loop = Loop(cluster, term=election.term)
     address = os.environ.get("POD_IP", "127.0.0.1")
 
