@@ -300,7 +300,31 @@ def _pool(credentials: Credentials, ca_data: bytes | None) -> urllib3.PoolManage
     import urllib3
 
     context = _ssl_context(credentials, ca_data)
-    return urllib3.PoolManager(maxsize=16, block=False, retries=False, ssl_context=context)
+    return urllib3.PoolManager(
+        maxsize=16,
+        block=False,
+        retries=False,
+        ssl_context=context,
+        socket_options=_socket_options(),
+    )
+
+
+def _socket_options() -> list[tuple[int, int, int]]:
+    """urllib3's own, and that the kernel asks a peer that has been silent for half a minute whether
+    it is still there: a watch whose connection was dropped without a word would else seem open for
+    as long as its window. client-go's connections are asked as often. Source: k8s.io/client-go,
+    transport/cache.go (net.Dialer, KeepAlive).
+    """
+    import socket
+
+    from urllib3.connection import HTTPConnection
+
+    options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    # Linux's names; without them the system's times count.
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if (option := getattr(socket, name, None)) is not None:
+            options.append((socket.IPPROTO_TCP, option, value))
+    return options
 
 
 def _ssl_context(credentials: Credentials, ca_data: bytes | None) -> ssl.SSLContext | None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import base64
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
 
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, credentials_of, path_of
@@ -38,6 +40,25 @@ def test_every_kind_of_patch_has_its_content_type(
         content_type,
         {"a": 1},
     )
+
+
+def test_the_kernel_asks_whether_a_silent_server_is_still_there(
+    server: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch is silent for minutes, also where its connection was dropped without a word."""
+    asked: list[tuple[int, int]] = []
+    connect = HTTPConnection.connect
+
+    def connected(connection: HTTPConnection) -> None:
+        connect(connection)
+        assert connection.sock is not None
+        idle = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+        asked.append((connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), idle))
+
+    monkeypatch.setattr(HTTPConnection, "connect", connected)
+    server.answers = [answer(body={})]
+    server.client().get("/x")
+    assert asked == [(1, 30)]
 
 
 def test_an_error_carries_status_reason_and_message(server: Any, answer: Any) -> None:
