@@ -174,7 +174,8 @@ def _may_go_back(node: Node, pool: Pool, change: Change, base: Assessment) -> bo
 
 def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
     """Of a node whose turn has not come. What is wrong with it by itself is said first."""
-    if base.reason not in OF_THE_LAYOUT:
+    # One that waits for another driver only is compared with the layout that it should have.
+    if base.reason not in OF_THE_LAYOUT or (base.mismatch and has_layout(node, pool)):
         return base
     if relabelled(node, pool):
         return replace(

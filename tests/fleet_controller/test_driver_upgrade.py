@@ -289,6 +289,35 @@ def test_a_node_that_was_not_ready_for_a_while_waits_for_its_turn_in_service() -
     assert not of.nodes["n1"].held
 
 
+@pytest.mark.parametrize("away", [False, True])
+def test_a_node_that_waits_for_its_driver_and_has_lost_its_layout_is_held(away: bool) -> None:
+    """Of the layout it has what is wanted, so that its agent compares it with nothing else. Also
+    where it was held because it was away, and would else be let go to wait in service.
+    """
+    of = world(2)
+    of.asks("paused")
+    if away:
+        of.change("n1", ready=False)
+        of.passes()
+    of.gpus_are_cut_by_hand("n1")
+    of.change("n1", ready=True)
+    for _ in range(3):
+        of.now += 10
+        of.passes()
+    assert of.nodes["n1"].held
+    assert reason(of, "n1") == "WrongLayout"
+    of.asks("")
+    of.pods_end()
+    for _ in range(12):
+        of.now += 10
+        of.passes()
+        for name in of.nodes:
+            comes_up(of, name)
+    assert [(of.cut[name], of.loaded[name], node.held) for name, node in of.nodes.items()] == [
+        ("old", NEW, False)
+    ] * 2
+
+
 def test_a_match_with_another_driver_is_not_verified_and_a_pool_without_a_version_asks_none() -> (
     None
 ):
