@@ -27,6 +27,7 @@ from fleet_controller.api import DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S
 from fleet_controller.bound_pods import must_list, needed
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -50,6 +51,10 @@ START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"
 BAD_DRIVER = "9.9.9"
 """One that no node can load."""
+
+
+BY_HAND = "by hand"
+"""A layout that somebody has made."""
 
 
 def known(layout: str) -> KnownLayout:
@@ -104,6 +109,8 @@ class World:
     """The pods as its watch of pods has shown them, by node; None: as they are."""
     was_open: set[str] = field(default_factory=set)
     """Uids of the nodes that this controller has seen without the taint."""
+    proven_before: set[str] = field(default_factory=set)
+    """Uids of the nodes that were proven, or were verified in their boot, when the pass began."""
     made: int = 0
     """Numbers of uids that are used; of two worlds, they must not overlap."""
     taken: dict[str, str] = field(default_factory=dict)
@@ -210,7 +217,11 @@ class World:
                 self.mig_manager_starts(name)
 
     def asks(self, asked: str) -> None:
+        before = self.pool.mig_config
         self.asked, self.pool = asked, obeying(self.pool, asked)
+        if self.pool.mig_config != before:
+            # Another layout is a new beginning.
+            self.tries.clear()
 
     def bind(self, node: str, **facts: bool) -> None:
         """A pod, where the scheduler may bind one."""
@@ -298,6 +309,12 @@ class World:
             labels = {k: v for k, v in node.labels.items() if k != STATE}
             self.change(name, labels={**labels, CONFIG: layout})
             self.relabelled.add(name)
+
+    def gpus_are_cut_by_hand(self, name: str) -> None:
+        """Where no pod uses them; its agent finds it at once."""
+        if self.cut[name] != "none" and not any(pod.gpus for pod in self.pods[name]):
+            self.cut[name] = BY_HAND
+            self.agent_reports(name)
 
     def operands_stay_paused(self, name: str) -> None:
         """mig-manager ends well, and forgets to resume them."""
@@ -427,14 +444,59 @@ class World:
             created=self.mig_managers.get(name, 0.0),
         )
 
-    @staticmethod
-    def out(known: Mapping[str, Node]) -> set[str]:
+    def proven(self, node: Node) -> bool:
+        """Whether its agent has found what is wanted, in this boot and since its layout was set."""
+        return self._says(node, "Match") and (
+            node.ready
+            and self.pool.driver in (None, self.reports[node.name].driver)
+            and self.pool.mig_config in (None, node.mig_config)
+            and (self.pool.mig_config is None or node.mig_state == "success")
+            and not (self.pool.mig_config and node.paused)
+        )
+
+    def _says(self, node: Node, verdict: str) -> bool:
+        """Whether its agent's verdict is this, of the node as it is and of what is wanted of it."""
+        report = self.reports.get(node.name)
+        return (
+            report is not None
+            and report.verdict == verdict
+            and (report.owner_uid, report.boot_id) == (node.uid, node.boot_id)
+            and report.layout_hash == self.pool.layout_hash
+            and report.time > node.reports_after
+            and self.now < report.time + REPORT_AGE_LIMIT_S
+        )
+
+    def out(self, known: Mapping[str, Node]) -> set[str]:
         """Nodes that take no pods, or of which nobody knows that they are right."""
         return {
             node.name
             for node in known.values()
-            if node.held or node.unschedulable or not node.ready or node.change
+            if node.held
+            or node.unschedulable
+            or not node.ready
+            or node.change
+            or (self._has_the_layout(node) and not self.proven(node))
         }
+
+    def _has_the_layout(self, node: Node) -> bool:
+        """And nothing else is wanted of it."""
+        return self.pool.driver is None and node.mig_config == self.pool.mig_config is not None
+
+    def holds_what_is_not_right(self, spared: Collection[str]) -> None:
+        """After a pass, no node is open to pods of which that pass could see that it is not right.
+        spared: nodes of which not all could be done.
+        """
+        for name, node in self.nodes.items():
+            if node.held or name in spared or POOL_LABEL not in node.labels:
+                continue
+            assert node.ready, "a node that is not Ready is open to pods"
+            assert node.verified_boot in ("", node.boot_id), "it has booted, and is open to pods"
+            busy = self.pool.mig_config and node.mig_state in BUSY_STATES
+            assert not busy, "mig-manager is at work on a node that is open to pods"
+            # With another driver to come, too; in a change, the cordon keeps pods away.
+            has = node.mig_config == self.pool.mig_config is not None and not node.change
+            wrong = has and self._says(node, "Mismatch")
+            assert not wrong, "a node that its agent has found wrong is open to pods"
 
     @property
     def policy(self) -> RolloutPolicy:
@@ -442,7 +504,7 @@ class World:
 
     def stays_within_its_budget(self, actions: Sequence[Action]) -> None:
         """actions: those of a decision that are about this pool."""
-        known = self.seen()
+        known = {name: node for name, node in self.seen().items() if POOL_LABEL in node.labels}
         limit = self.policy.limit(len(known))
         emptied = {a.node for a in actions if isinstance(a, QuarantineNode)}
         if emptied:
@@ -465,6 +527,9 @@ class World:
             assert len(out | begin) <= limit, "more nodes out than the policy allows"
         failed = [n for n in known.values() if (c := change_of(n)) and c.phase == "Failed"]
         assert len(failed) < self.policy.failures(len(known)), "it goes on after a failure"
+        good = [node for node in known.values() if not node.change and self.proven(node)]
+        lacking = min(self.policy.canary, len(known)) - len(good)
+        assert lacking <= 0 or len(noted | begin) <= lacking, "it does not wait for the canary"
         if self.policy.max_failures_in_a_row is not None:
             times = [c.since for n in failed if (c := change_of(n))]
             later = [at for at in times if at >= self._last_proof(known)]
@@ -508,8 +573,12 @@ class World:
                 # As it was proven, where it waits for its turn.
                 wanted = self.pool.mig_config or "none"
                 right = self.cut[name] in (wanted, node.verified_layout)
+                # What its agent finds meanwhile is compared with the wanted layout only, so that
+                # nobody can tell it from the layout that it had.
+                right = right or (self.cut[name] == BY_HAND and node.mig_config != wanted)
                 assert right, "released with a wrong layout"
                 assert not self.offered or self.loaded.get(name), "released without a driver"
+                assert node.uid in self.proven_before, "released, and nobody has found it right"
                 # One taint a request; of the two, the one of the quarantine first.
                 at = node.taint_keys.index(TAINT)
                 place = at if node.quarantine_at is None else node.quarantine_at
@@ -551,13 +620,15 @@ class World:
             case ApplyLayout(node=name, version=version, change=change):
                 node = self._versioned(name, version)
                 assert node.unschedulable
+                assert not self.pool.suspended, "a layout changes though the rollout is paused"
                 self._label(name, change.target, action)
                 self.change(name, change=change.dump())
             case FinishChange(node=name, version=version, uncordon=uncordon):
                 node = self._versioned(name, version)
                 assert not (uncordon and name in self.by_admin), "an admin's cordon is taken away"
                 begun = change_of(node)
-                if self.pool.driver and begun and begun.phase == "Upgrading":
+                upgrades = bool(self.pool.driver and begun and begun.phase == "Upgrading")
+                if upgrades and POOL_LABEL in node.labels:
                     assert self.loaded.get(name), "it goes back into service without a driver"
                 at = node.changed_at if action.proven_at is None else action.proven_at
                 open_again = node.unschedulable and not uncordon
@@ -650,6 +721,7 @@ class World:
         if pod is None:
             raise Conflict
         assert self.nodes[action.node].unschedulable, "a pod is evicted from an open node"
+        assert not self.pool.suspended, "a pod is evicted though the rollout is paused"
         assert not pod.daemon_set
         assert not pod.static
         if pod.leaving:
@@ -675,7 +747,8 @@ class World:
         assert not any(pod.gpus for pod in self.pods[name]), "a driver changes under a pod"
         assert not self.drivers[name].driver.startswith(f"{self.pool.driver}-"), "it has it already"
         assert self.offered == self.pool.driver, "the next pod would bring another driver, too"
-        assert node.labels.get(STATE) != "pending", "mig-manager is at work"
+        # As far as is known: an eviction names its pod, and no version of the node.
+        assert self.seen()[name].mig_state != "pending", "mig-manager is at work"
         del self.drivers[name]
         self.loaded.pop(name, None)
         self.cut[name] = "none"
@@ -694,7 +767,11 @@ def pass_over(
     unanswered: of those that it carries out, and whose answer is lost.
     """
     for world in worlds:
-        world.was_open |= {node.uid for node in world.seen().values() if not node.held}
+        known = world.seen().values()
+        world.was_open |= {node.uid for node in known if not node.held}
+        world.proven_before = {
+            node.uid for node in known if world.proven(node) or node.verified_boot == node.boot_id
+        }
     decision = _decided(worlds)
     limits = {}
     for world in worlds:
@@ -710,6 +787,7 @@ def pass_over(
             if name in world.nodes:
                 world.change(name)
     failed = set()
+    spared = set(conflicts)
     for place, action in enumerate(decision.actions[:killed_after]):
         if subject(action) in failed:
             continue
@@ -719,10 +797,16 @@ def pass_over(
                 world.carry_out(action, limits[world.pool.name])
         except Conflict:
             failed.add(subject(action))
+            spared.add(getattr(action, "node", ""))
             continue
         if place in refused or place in unanswered:
             failed.add(subject(action))
-        elif world.view is not None and (name := getattr(action, "node", "")) in world.nodes:
+            spared.add(getattr(action, "node", ""))
+            continue
+        if isinstance(action, HealNode) and action.restart:
+            # Its labels may be others at once.
+            spared.add(action.node)
+        if world.view is not None and (name := getattr(action, "node", "")) in world.nodes:
             world.view[name] = world.nodes[name]
     for world in worlds:
         if killed_after is not None:
@@ -731,6 +815,7 @@ def pass_over(
             world.was_open.clear()
             world.refusals.clear()
         elif world.view is None:
+            world.holds_what_is_not_right(spared)
             # It is held before its device plugin is up: what is refused is tried again in seconds.
             meant = {action.node for action in decision.actions if isinstance(action, HoldNode)}
             open_still = {name for name in meant & set(world.nodes) if not world.nodes[name].held}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
+from fleet_controller.api import POOL_LABEL
 from fleet_controller.known_layouts import Asked
 from fleet_controller.layout_change import change_of
 from fleet_controller.pool_status import UNDONE
@@ -40,6 +42,10 @@ policies = st.builds(
 names = st.sampled_from([*(f"n{i}" for i in range(6)), *(f"m{i}" for i in range(3))])
 """Of nodes, which begin with the name of their pool."""
 pools = st.sampled_from(["n", "n", "m"])
+kinds = st.sampled_from(["job", "job", "job", "bare", "data", "cpu", "daemon"])
+"""Of pods."""
+suspensions = st.sampled_from(["paused", "aborted"])
+FAULTS = ("reboots", "not Ready", "cut by hand", "silent", "breaks")
 drivers = st.sampled_from([None, "1.0.0", "1.0.0"])
 
 
@@ -86,10 +92,10 @@ class AnyHistory(RuleBasedStateMachine):
         return name in self._of(name).nodes
 
     @rule(
-        killed_after=st.none() | st.integers(0, 12),
+        killed_after=st.none() | st.integers(0, 30),
         conflicts=st.sets(names, max_size=2),
-        refused=st.sets(st.integers(0, 5), max_size=2),
-        unanswered=st.sets(st.integers(0, 5), max_size=2),
+        refused=st.sets(st.integers(0, 12), max_size=2),
+        unanswered=st.sets(st.integers(0, 12), max_size=2),
     )
     def controller_passes(
         self,
@@ -193,6 +199,90 @@ class AnyHistory(RuleBasedStateMachine):
             world.mig_manager_works(name)
             pass_over(self.worlds)
 
+    @rule(
+        pool=pools,
+        layout=st.sampled_from(["old", "new", "other", "bad"]),
+        kind=kinds,
+        which=st.integers(0, 5),
+        fault=st.sampled_from(["", *FAULTS]),
+        at=st.integers(0, 12),
+    )
+    def a_layout_rolls_and_a_node_fails(
+        self, pool: str, layout: str, kind: str, which: int, fault: str, at: int
+    ) -> None:
+        """In the middle of it, and of the pods on all its nodes."""
+        world = self._of(pool)
+        world.asks("")
+        for name in world.nodes:
+            self.a_pod_is_bound(name, kind)
+        self._wants(pool, layout)
+        there = sorted(world.nodes)
+        hit = there[which % len(there)] if there else ""
+        for step in range(15):
+            if step == at and fault:
+                self.a_node_fails(hit, fault)
+            self.time_passes(30.0)
+            world.disruptions = 9
+            world.pods_end()
+            pass_over(self.worlds)
+            for name in world.nodes:
+                world.mig_manager_works(name)
+                world.mig_manager_works(name)
+                if name != hit or fault not in ("silent", "reboots"):
+                    world.agent_reports(name)
+
+    @rule(name=names, fault=st.sampled_from(FAULTS))
+    def a_node_fails(self, name: str, fault: str) -> None:
+        if not self._there(name):
+            return
+        world = self._of(name)
+        match fault:
+            case "reboots":
+                world.reboot(name)
+            case "not Ready":
+                world.change(name, ready=False)
+            case "cut by hand":
+                world.gpus_are_cut_by_hand(name)
+            case "breaks":
+                world.broken.add(name)
+            case "silent":
+                self.time_passes(1000.0)
+                for other in sorted({*self.world.nodes, *self.other.nodes} - {name}):
+                    self._of(other).agent_reports(other)
+            case _:
+                raise AssertionError(fault)
+
+    @rule(hit=st.sets(names, min_size=2, max_size=3))
+    def gpus_are_cut_by_hand_and_nobody_looks(self, hit: set[str]) -> None:
+        for name in sorted(hit):
+            self.a_node_fails(name, "cut by hand")
+        for _ in range(3):
+            self.time_passes(60.0)
+            pass_over(self.worlds)
+
+    @rule(pool=pools)
+    def a_layout_cannot_be_made(self, pool: str) -> None:
+        self._of(pool).asks("")
+        self._wants(pool, "bad")
+        for _ in range(8):
+            self._minute()
+
+    @rule(pool=pools, layout=st.sampled_from(["new", "other"]), kind=kinds, asked=suspensions)
+    def a_drain_is_stopped(self, pool: str, layout: str, kind: str, asked: str) -> None:
+        world = self._of(pool)
+        world.asks("")
+        for name in world.nodes:
+            self.a_pod_is_bound(name, kind)
+        self._wants(pool, layout)
+        world.disruptions = 0
+        pass_over(self.worlds)
+        world.asks(asked)
+        world.disruptions = 9
+        for _ in range(3):
+            self.time_passes(30.0)
+            pass_over(self.worlds)
+            world.pods_end()
+
     def _passes_with_room(self) -> None:
         for _ in range(4):
             for world in self.worlds:
@@ -214,7 +304,7 @@ class AnyHistory(RuleBasedStateMachine):
     def another_policy(self, pool: str, policy: RolloutPolicy) -> None:
         self._of(pool).pool = replace(self._of(pool).pool, policy=policy)
 
-    @rule(name=names, kind=st.sampled_from(["job", "job", "job", "bare", "data", "cpu", "daemon"]))
+    @rule(name=names, kind=kinds)
     def a_pod_is_bound(self, name: str, kind: str) -> None:
         facts = {
             "job": {},
@@ -268,6 +358,22 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(name=names)
     def a_node_is_lost(self, name: str) -> None:
         self._of(name).delete_node(name)
+
+    @rule(name=names)
+    def a_node_leaves_its_pool(self, name: str) -> None:
+        """Somebody has taken its label away."""
+        if not self._there(name):
+            return
+        self.the_watch_is_there_again()
+        world = self._of(name)
+        labels = dict(world.nodes[name].labels)
+        del labels[POOL_LABEL]
+        world.change(name, labels=labels)
+        pass_over(self.worlds)
+        node = world.nodes[name]
+        assert not node.change, "it is left in the middle of a change"
+        assert not node.unschedulable or name in world.by_admin, "a cordon of ours is left behind"
+        world.delete_node(name)
 
     @rule(name=names)
     def a_node_reboots(self, name: str) -> None:
@@ -452,7 +558,19 @@ def _ended_well(world: World) -> None:
 
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistory.settings = settings(
-    max_examples=examples(100),
+    max_examples=examples(200),
+    stateful_step_count=25,
+    deadline=None,
+)
+
+
+class ManyHistories(AnyHistory):
+    """What `make test` tries a few of."""
+
+
+TestManyHistories = pytest.mark.soak(pytest.mark.timeout(3600)(ManyHistories.TestCase))
+TestManyHistories.settings = settings(
+    max_examples=5000,
     stateful_step_count=25,
     deadline=None,
 )
