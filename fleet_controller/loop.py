@@ -123,6 +123,8 @@ class Loop:
         self._statuses = StatusPace()
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
+        self._unanswered = False
+        """Whether a write may have been carried out of which no watch need have told yet."""
         self._failures = 0
         self._acted = 0
         """Actions that the last pass has carried out."""
@@ -207,6 +209,10 @@ class Loop:
         self._acted = 0
         began = time.thread_time()
         try:
+            if self._unanswered:
+                # Which nodes are out, and change, is counted before a further one is.
+                self._cluster.nodes.list_again(self._cluster.client)
+                self._unanswered = False
             decision = self._decide()
             self._decision_s, self._decided = time.thread_time() - began, time.monotonic()
         except (ApiError, Unreachable) as e:
@@ -345,6 +351,7 @@ class Loop:
             # A disruption budget protects the operand; that was a try, too.
             self.progress.count(action, "refused")
             return None
+        self._unanswered |= isinstance(error, Unreachable) or error.status >= 500
         self._heed(error)
         self.progress.count(action, "failed")
         return error_text(error)

@@ -105,6 +105,8 @@ class World:
     """
     view: dict[str, Node] | None = None
     """The nodes as the controller knows them while its watch is lost; None: as they are."""
+    unanswered: bool = False
+    """Whether the answer to a write was lost: nodes are listed before the next decision."""
     pods_view: dict[str, tuple[NodePod, ...]] | None = None
     """The pods as its watch of pods has shown them, by node; None: as they are."""
     was_open: set[str] = field(default_factory=set)
@@ -766,6 +768,10 @@ def pass_over(
     decision. refused: places of the actions that the API server answers with 429 or 500.
     unanswered: of those that it carries out, and whose answer is lost.
     """
+    if any(world.unanswered for world in worlds):
+        for world in worlds:
+            world.unanswered = False
+            world.view = None if world.view is None else dict(world.nodes)
     for world in worlds:
         known = world.seen().values()
         world.was_open |= {node.uid for node in known if not node.held}
@@ -799,6 +805,7 @@ def pass_over(
             failed.add(subject(action))
             spared.add(getattr(action, "node", ""))
             continue
+        world.unanswered |= place in unanswered and place not in refused
         if place in refused or place in unanswered:
             failed.add(subject(action))
             spared.add(getattr(action, "node", ""))
