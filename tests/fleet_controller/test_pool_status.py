@@ -202,6 +202,7 @@ class TestToleratedNodes:
         of_an_earlier_generation = replace(was, generation=POOL.generation + 1)
         found = conditions(NONE, (member("n0"), one), of_an_earlier_generation)
         assert found["Verified"][:2] == ("False", "NodesNotProven")
+        assert conditions(ROLLING, (member("n0"), one), was)["Verified"][0] == "False"
 
     def test_so_is_one_beside_others_that_are_wrong_for_good(self) -> None:
         young, wrong = member("n1", "Unknown", settling=True), member("n2", "Unknown")

@@ -383,6 +383,33 @@ class TestFailures:
         assert change(of).phase == "Failed"
         assert of.nodes["n2"].change
 
+    def test_while_another_changes_it_goes_on(self) -> None:
+        of = world(2, canary=0, max_failures=3, max_unavailable=2)
+        for _ in range(3):
+            of.passes()
+        of.broken.add("n0")
+        cut_and_report(of, "n0")
+        of.passes()
+        of.now += FAILED_S
+        of.passes()
+        assert (change(of).phase, change(of, "n1").phase) == ("Failed", "Applying")
+        assert condition(of, "Progressing") == ("True", "RollingOut")
+
+    def test_so_it_does_while_one_that_is_away_would_be_the_next(self) -> None:
+        of = world(2, canary=0, max_failures=3, max_unavailable=3)
+        of.change("n1", ready=False)
+        for _ in range(3):
+            of.passes()
+        of.broken.add("n0")
+        cut_and_report(of, "n0")
+        of.passes()
+        of.now += FAILED_S
+        for _ in range(2):
+            of.passes()
+        assert [name for name, node in of.nodes.items() if node.change] == ["n0"]
+        assert change(of).phase == "Failed"
+        assert condition(of, "Progressing") == ("True", "RollingOut")
+
     def test_where_only_failed_nodes_are_left_it_has_stopped(self) -> None:
         of = world(1)
         for _ in range(3):
