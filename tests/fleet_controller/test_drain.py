@@ -5,7 +5,16 @@ from typing import Any, ClassVar
 import pytest
 
 from fleet_controller.backoff import Refusals
-from fleet_controller.drain import NodePod, Refusal, drain, driver_tag, read_pod, refusal_of, shown
+from fleet_controller.drain import (
+    NodePod,
+    Refusal,
+    drain,
+    driver_tag,
+    of_budget,
+    read_pod,
+    refusal_of,
+    shown,
+)
 from fleet_controller.rollout_policy import DrainPolicy
 from kubeapi import ApiError
 
@@ -234,3 +243,16 @@ def test_the_next_is_asked_when_the_first_of_the_refused_may_be() -> None:
     refusals = {name: Refusal(why="w", retry_at=at) for name, at in (("a", 30.0), ("b", 20.0))}
     found = drain([pod("a"), pod("b")], DrainPolicy(), refusals, 10.0)
     assert (found.retry_at, found.evict) == (20.0, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ({"details": {"causes": [{"reason": "DisruptionBudget"}]}}, True),
+        ({"details": {"causes": [{"reason": "FieldValueInvalid"}]}}, False),
+        ({"details": {"retryAfterSeconds": 1}}, False),
+        ({}, False),
+    ],
+)
+def test_a_disruption_budget_is_among_the_causes(body: dict[str, Any], refused: bool) -> None:
+    assert of_budget(body) is refused

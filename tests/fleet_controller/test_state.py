@@ -103,6 +103,7 @@ REPORT: dict[str, Any] = {
         "observedHash": "a" * 64,
         "bootID": "b1",
         "time": _time(5),
+        "driver": "580.95",
     },
 }
 
@@ -304,6 +305,7 @@ class TestReport:
             layout_hash="a" * 64,
             boot_id="b1",
             time=_at(5),
+            driver="580.95",
         )
 
     @pytest.mark.parametrize("raw", [{}, {"report": None}, {"report": {}}])
@@ -381,6 +383,31 @@ class TestPool:
         asked = obeying(read_pool(POOL), "undo:halves-1234,aborted")
         assert (asked.suspended, bool(asked.no_undo)) == ("aborted", True)
         assert obeying(asked, "").no_undo == ""
+
+    @pytest.mark.parametrize(
+        ("asked", "left"),
+        [
+            ("undo:thirds-9", ""),
+            ("undo:thirds-9,paused", "paused"),
+            ("undo:halves-1234", None),
+            ("paused", None),
+            ("later", None),
+            ("", None),
+        ],
+    )
+    def test_an_undo_of_another_layout_than_is_declared_has_ended(
+        self, asked: str, left: str | None
+    ) -> None:
+        assert obeying(read_pool(POOL), asked).left_of_ended_undo == left
+        native = read_pool(_with(POOL, "spec", migConfig=None))
+        assert obeying(native, asked).left_of_ended_undo is None
+
+    @pytest.mark.parametrize(
+        ("spec", "driver"),
+        [({"driverVersion": "580.95"}, "580.95"), ({"driverVersion": ""}, None), ({}, None)],
+    )
+    def test_its_driver_is_that_of_its_spec(self, spec: dict[str, str], driver: str | None) -> None:
+        assert read_pool(_with(POOL, "spec", **spec)).driver == driver
 
     def test_a_new_pool_has_no_status_yet(self) -> None:
         bare = read_pool(_without(_without(POOL, "status"), "metadata", "generation"))
