@@ -546,9 +546,10 @@ def _attribution(options: argparse.Namespace) -> int:
 
 
 def _stopped_by_signals() -> threading.Event:
+    from telemetry.signals import at_signal
+
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     return stop
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from rehearsal.clouds.endpoint import Endpoint, PortTaken
 from rehearsal.clouds.gcp.rest.protocol import GoogleRest
 from rehearsal.clouds.server import AlreadyServed, Server
 from rehearsal.clouds.service import Cloud
+from telemetry.signals import at_signal
 
 _LOOK_S = 0.5
 
@@ -76,8 +76,7 @@ def main() -> int:
             "resuming the work of a predecessor: %s", ", ".join(resumed)
         )
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     # The socket's server says that the clouds are up, so it is the last to start.
     for each in (endpoint, server):
         threading.Thread(

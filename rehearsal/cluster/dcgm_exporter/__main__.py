@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from node_agent.attribution.pod_resources import ContainerDevices
 from rehearsal.cluster.dcgm_exporter.page import page
 from rehearsal.cluster.silicon import state
 from telemetry.endpoints import serve
+from telemetry.signals import at_signal
 
 _ADDRESS: Final = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
 """Of the pod: all pods share this machine's network."""
@@ -37,8 +37,7 @@ def main(environment: Mapping[str, str]) -> int:
         return page(state.load(Path(silicon)), held, hostname=hostname)
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     try:
         server = serve(
             environment.get(_ADDRESS, "127.0.0.1"),

@@ -5,7 +5,6 @@ Source: kubernetes-sigs/node-feature-discovery v0.18.3, pkg/nfd-gc.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from typing import Final
@@ -14,6 +13,7 @@ from kubeapi.client import ApiError, Client, Unreachable, path_of
 from kubeapi.watch import list_and_watch
 from rehearsal.cluster.feature_discovery import health, objects
 from rehearsal.cluster.node.operands import node_features
+from telemetry.signals import at_signal
 
 _DEFAULT_PORT: Final = "-port=8080"
 """NFD's chart probes it without naming it."""
@@ -34,8 +34,7 @@ def collect(client: Client) -> int:
 
 def main() -> int:
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     try:
         client = Client.in_cluster(user_agent="slicewright-nfd-gc")
         health.answer([_DEFAULT_PORT])

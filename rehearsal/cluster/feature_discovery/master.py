@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 
@@ -11,6 +10,7 @@ from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
 from kubeapi.watch import Event, list_and_watch
 from rehearsal.cluster.feature_discovery import health, objects
 from rehearsal.cluster.node.operands import node_features
+from telemetry.signals import at_signal
 
 _AGAIN_S = 1.0
 
@@ -68,8 +68,7 @@ def _key(feature: JsonObject) -> tuple[str, str]:
 
 def main() -> int:
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     try:
         client = Client.in_cluster(user_agent="slicewright-nfd-master")
         health.answer(sys.argv[1:])

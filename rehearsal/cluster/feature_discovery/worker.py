@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, JsonObject, Unreachable
 from rehearsal.cluster.feature_discovery import health, objects
 from rehearsal.cluster.node.operands import node_features
+from telemetry.signals import at_signal
 
 _EVERY_S: Final = 60.0
 
@@ -34,8 +34,7 @@ def publish(client: Client, wanted: JsonObject) -> None:
 
 def main() -> int:
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    at_signal(stop.set)
     node = os.environ["NODE_NAME"]
     serves = False
     try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
 
 from kubeapi.client import SERVICE_ACCOUNT, Client, Unreachable
 from rehearsal.cluster.gpu_operator.controller import Operator
 from rehearsal.cluster.gpu_operator.health import serve
+from telemetry.signals import at_signal
 
 
 def main() -> int:
@@ -27,9 +26,7 @@ def main() -> int:
         namespace_file.read_text().strip() if namespace_file.exists() else "gpu-operator"
     )
     operator = Operator(client, namespace)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # A thread: the handler may interrupt this one while it has the lock that `stop` needs.
-        signal.signal(number, lambda *_: threading.Thread(target=operator.stop).start())
+    at_signal(operator.stop)
     print(f"GPU operator stand-in (simulated v26.7.0) in namespace {namespace}", flush=True)
     if address := os.environ.get("SLICEWRIGHT_REHEARSAL_POD_ADDRESS"):
         serve(address)

@@ -8,13 +8,13 @@ NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from rehearsal.cluster.node import containerd
+from telemetry.signals import at_signal
 
 _RUNTIMES = {
     "nvidia": "nvidia-container-runtime",
@@ -73,8 +73,7 @@ def install(environment: Mapping[str, str]) -> Path:
 
 def main() -> int:
     ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    at_signal(ended.set)
     try:
         written = install(os.environ)
     except (KeyError, OSError) as e:

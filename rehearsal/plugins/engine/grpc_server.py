@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NoReturn
 
 import grpc
+
+from telemetry.signals import at_signal
 
 _MESSAGE_LIMIT = 400 * 1024 * 1024
 """Bytes; the engine's own limit. gRPC's default of 4 MiB is too little for a large ConfigMap."""
@@ -38,8 +39,7 @@ def serve_until_stopped(
     kills a plugin that has not exited after five seconds.
     """
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    at_signal(stopped.set)
     parent = os.getppid()
     server = new_server()
     add(server)
