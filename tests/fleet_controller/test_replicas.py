@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,18 +185,35 @@ def test_one_acts_and_the_other_takes_over_at_once_when_it_ends(
     assert lease.transitions >= 1
 
 
+@contextmanager
+def _two_replicas(api_server: Any, replicas: Replicas) -> Iterator[Watcher]:
+    """They have released the nodes, which are watched until the end."""
+    for _ in range(2):
+        replicas.start()
+    api_server.wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
+    watcher = Watcher(api_server.admin)
+    watching = threading.Thread(target=watcher.follow)
+    watching.start()
+    try:
+        api_server.wait(lambda: len(watcher.nodes) == len(_NAMES), "the nodes are watched")
+        yield watcher
+    finally:
+        watcher.stop.set()
+        watching.join()
+
+
+def _require_one_after_the_other(watcher: Watcher) -> None:
+    assert watcher.wrong == []
+    assert watcher.most_out == 1
+    changed = [name for name, phase in watcher.phases if phase == "Applying"]
+    assert sorted(changed) == list(_NAMES), "each node is changed once"
+
+
 def test_a_layout_change_survives_the_death_of_whoever_makes_it(
     api_server: Any, replicas: Replicas, pool: str
 ) -> None:
     admin, wait = api_server.admin, api_server.wait
-    for _ in range(2):
-        replicas.start()
-    wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
-    watcher = Watcher(admin)
-    watching = threading.Thread(target=watcher.follow)
-    watching.start()
-    try:
-        wait(lambda: len(watcher.nodes) == len(_NAMES), "the nodes are watched")
+    with _two_replicas(api_server, replicas) as watcher:
         admin.patch(pool, {"spec": {"migConfig": "new-2"}}, kind="merge")
         killed = []
         for _ in range(_KILLS):
@@ -208,14 +226,8 @@ def test_a_layout_change_survives_the_death_of_whoever_makes_it(
             killed.append(replicas.kill_the_one_that_acts())
             replicas.start()
         wait(lambda: _in_service(api_server, "new-2"), "the change is complete", timeout_s=600)
-    finally:
-        watcher.stop.set()
-        watching.join()
     assert len(set(killed)) == _KILLS
-    assert watcher.wrong == []
-    assert watcher.most_out == 1
-    changed = [name for name, phase in watcher.phases if phase == "Applying"]
-    assert sorted(changed) == list(_NAMES), "each node is changed once"
+    _require_one_after_the_other(watcher)
 
 
 @pytest.mark.long("by histories of two elections: tests/kubeapi/test_election.py")
@@ -224,14 +236,7 @@ def test_whoever_is_stopped_for_longer_than_its_lease_stands_by_when_it_goes_on(
 ) -> None:
     """And leads again when the other one has ended, from what there is by then."""
     admin, wait = api_server.admin, api_server.wait
-    for _ in range(2):
-        replicas.start()
-    wait(lambda: _in_service(api_server, "old-1"), "the nodes are released")
-    watcher = Watcher(admin)
-    watching = threading.Thread(target=watcher.follow)
-    watching.start()
-    try:
-        wait(lambda: len(watcher.nodes) == len(_NAMES), "the nodes are watched")
+    with _two_replicas(api_server, replicas) as watcher:
         first = replicas.holder()
         admin.patch(pool, {"spec": {"migConfig": "new-2"}}, kind="merge")
         wait(lambda: watcher.phases, "the change begins")
@@ -246,10 +251,4 @@ def test_whoever_is_stopped_for_longer_than_its_lease_stands_by_when_it_goes_on(
         replicas.go_on(first)
         wait(lambda: _in_service(api_server, "new-2"), "the change is complete", timeout_s=600)
         assert replicas.holder() == first
-    finally:
-        watcher.stop.set()
-        watching.join()
-    assert watcher.wrong == []
-    assert watcher.most_out == 1
-    changed = [name for name, phase in watcher.phases if phase == "Applying"]
-    assert sorted(changed) == list(_NAMES), "each node is changed once"
+    _require_one_after_the_other(watcher)

@@ -83,6 +83,14 @@ def cut_and_report(of: World, *names: str) -> None:
         of.agent_reports(name)
 
 
+def stays_wrong(of: World, name: str = "n0") -> None:
+    """With the new layout, for as long as it takes to have failed."""
+    of.broken.add(name)
+    cut_and_report(of, name)
+    of.passes()
+    of.now += FAILED_S
+
+
 def changed(of: World, name: str) -> None:
     """Takes a cordoned node without pods to the end of its change."""
     for _ in range(3):
@@ -387,10 +395,7 @@ class TestFailures:
         of = world(2, canary=0, max_failures=3, max_unavailable=2)
         for _ in range(3):
             of.passes()
-        of.broken.add("n0")
-        cut_and_report(of, "n0")
-        of.passes()
-        of.now += FAILED_S
+        stays_wrong(of)
         of.passes()
         assert (change(of).phase, change(of, "n1").phase) == ("Failed", "Applying")
         assert condition(of, "Progressing") == ("True", "RollingOut")
@@ -400,10 +405,7 @@ class TestFailures:
         of.change("n1", ready=False)
         for _ in range(3):
             of.passes()
-        of.broken.add("n0")
-        cut_and_report(of, "n0")
-        of.passes()
-        of.now += FAILED_S
+        stays_wrong(of)
         for _ in range(2):
             of.passes()
         assert [name for name, node in of.nodes.items() if node.change] == ["n0"]
@@ -414,10 +416,7 @@ class TestFailures:
         of = world(1)
         for _ in range(3):
             of.passes()
-        of.broken.add("n0")
-        cut_and_report(of, "n0")
-        of.passes()
-        of.now += FAILED_S
+        stays_wrong(of)
         for _ in range(3):
             of.passes()
         assert change(of).phase == "Failed"

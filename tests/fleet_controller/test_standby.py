@@ -66,6 +66,14 @@ class Run:
         self._thread = threading.Thread(target=self.loop.run, args=(self.stop,))
         self._thread.start()
 
+    def start_until_it_waits(self) -> Waits:
+        """It leads, and runs until it waits for `stop`, which says for how long."""
+        self.leads.set()
+        self.stop = waits = Waits()
+        self.start()
+        _until(waits.is_set)
+        return waits
+
     def end(self) -> None:
         self.stop.set()
         self.cluster.changed.set()
@@ -281,11 +289,7 @@ def test_an_overloaded_api_server_is_left_alone_for_as_long_as_it_says(
         raise ApiError(429, {"message": "too many requests"}, retry_after_s=17)
 
     monkeypatch.setattr(loop_module, "execute", busy)
-    run.leads.set()
-    run.stop = Waits()
-    run.start()
-    _until(run.stop.is_set)
-    assert run.stop.asked == 17
+    assert run.start_until_it_waits().asked == 17
     assert len(run.done) == 1, "the rest of the pass would only add to its load"
     assert "too many requests" in (run.loop.progress.error or "")
 
@@ -328,11 +332,7 @@ def test_who_begins_to_lead_leaves_an_overloaded_api_server_alone(
         raise ApiError(429, {"message": "too many requests"}, retry_after_s=17)
 
     monkeypatch.setattr(api, "get", busy)
-    run.leads.set()
-    run.stop = Waits()
-    run.start()
-    _until(run.stop.is_set)
-    assert run.stop.asked == 17
+    assert run.start_until_it_waits().asked == 17
 
 
 @pytest.mark.parametrize(("acts", "waits"), [(False, True), (True, False)])
@@ -350,11 +350,7 @@ def test_after_failures_it_waits_though_much_is_left_unless_other_objects_are_ch
         return Outcome(failed={"node n1": "it failed"}, left=3)
 
     monkeypatch.setattr(run.loop._lanes, "carry_out", carry_out)
-    run.leads.set()
-    run.stop = Waits()
-    run.start()
-    _until(run.stop.is_set)
-    assert (run.stop.asked > 0) == waits
+    assert (run.start_until_it_waits().asked > 0) == waits
 
 
 def test_what_an_objects_change_has_kept_from_being_done_is_decided_again_soon(
