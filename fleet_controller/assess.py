@@ -174,6 +174,12 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
             "the node's agent has not reported; see the log of the node-agent pod on the node",
             settles=True,
         )
+    if report.unreadable:
+        return _unknown(
+            "ReportUnreadable",
+            f"the node's report cannot be read ({report.unreadable}); the node-agent pod on the "
+            f"node writes it anew after `kubectl delete gpunodereport {node.name}`",
+        )
     if report.owner_uid != node.uid:
         return _unknown(
             "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True

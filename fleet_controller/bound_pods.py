@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fleet_controller import news
 from fleet_controller.collection import Collection
-from fleet_controller.drain import NodePod, read_pod
+from fleet_controller.drain import NodePod, read_pod, unreadable_pod
 from fleet_controller.layout_change import change_of
 from fleet_controller.state import Node, read_node
 from kubeapi.client import path_of
@@ -30,7 +30,9 @@ class BoundPods(Collection[NodePod]):
 
     def __init__(self, changed: threading.Event) -> None:
         pods = path_of("v1", "pods")
-        super().__init__(pods, _read, changed, self._is_news, field_selector=BOUND)
+        super().__init__(
+            pods, _read, changed, self._is_news, field_selector=BOUND, stand_in=unreadable_pod
+        )
         self._on: dict[str, dict[str, NodePod]] = {}
         self._asked: frozenset[str] = frozenset()
 

@@ -76,11 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return None if age < _STALLED_S else f"the control loop has been stuck for {age:.0f} s"
 
     def ready() -> str | None:
-        return cluster.incomplete() or cluster.outdated() or loop.progress.error
+        return (
+            cluster.incomplete()
+            or cluster.outdated()
+            or loop.progress.error
+            or _unreadable_pool(cluster)
+        )
 
     def page() -> str:
         pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
-        return metrics.text(loop.progress, pools, nodes, time.time(), leads=election.leads())
+        return metrics.text(
+            loop.progress,
+            pools,
+            nodes,
+            time.time(),
+            leads=election.leads(),
+            unreadable={kind: len(names) for kind, names in cluster.unreadable().items()},
+        )
 
     try:
         server = serve(address, options.port, alive=alive, ready=ready, metrics=page)
@@ -106,6 +118,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server.shutdown()
     log.info("stopped", why=why or "")
     return 1 if why else 0
+
+
+def _unreadable_pool(cluster: Cluster) -> str | None:
+    """Which pool cannot be read, and why; None where all can."""
+    odd = sorted(cluster.pools.unreadable().items())
+    if not odd:
+        return None
+    more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
+    return (
+        f"GPUPool {odd[0][0]} cannot be read: {odd[0][1]}{more}; its nodes are not released, "
+        "uncordoned or changed"
+    )
 
 
 def _election(client: Client, cluster: Cluster) -> Election:

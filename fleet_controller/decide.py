@@ -21,8 +21,8 @@ while it is held; which of the others change, and when, is decided by `rollout`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
+from fleet_controller.change_actions import ChangeAction
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import Present, joining, memberships
@@ -70,7 +71,7 @@ from fleet_controller.rollout import (
     needs_pods,
 )
 from fleet_controller.state import Node, Pool, Report, WarningEvent, seconds
-from fleet_controller.watchdog import NOTHING, due, relabelled, watch
+from fleet_controller.watchdog import NOTHING, Watch, due, relabelled, watch
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
@@ -90,6 +91,17 @@ class Decision:
     """
     look_again: float | None
     """When the decision may change by time alone; seconds since the epoch."""
+    faults: tuple[Fault, ...] = ()
+    """The pools that were left alone because deciding about them failed unexpectedly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """An exception that nobody expected, and what it left undone."""
+
+    subject: str
+    """Such as `pool a100`."""
+    error: Exception
 
 
 def decide(
@@ -113,136 +125,248 @@ def decide(
     its agent has not reported. no_operands: node -> why NVIDIA's operands do not serve it.
     present: the memberships of these nodes, where they are known already.
     """
-    holds: list[Action] = []
-    actions: list[Action] = []
-    deadlines: list[float] = []
-    wanted_events: dict[str, EmitEvent] = {}
+    seen = _Seen(
+        reports=reports,
+        pods=pods,
+        refusals=refusals,
+        no_agents=no_agents,
+        no_operands=no_operands,
+        progress_every_s=_said_every(sum(_waits(pool, now) for pool in pools)),
+        now=now,
+    )
+    outcome = _Outcome()
     stranded = left_over(pools, nodes)
-    actions += stranded.values()
-    said_every = _said_every(sum(_waits(pool, now) for pool in pools))
+    outcome.actions += stranded.values()
     for pool, pool_nodes in _present(pools, nodes, present):
-        members = []
-        by_itself = {
-            node.name: assess(
-                node,
-                pool,
-                reports.get(node.name),
-                now,
-                no_agent=no_agents.get(node.name),
-                no_operands=no_operands.get(node.name),
+        try:
+            of_pool = _decide_pool(pool, pool_nodes, seen)
+        except Exception as e:  # noqa: BLE001 - one pool must not stop the others
+            outcome.faults.append(Fault(subject=f"pool {pool.name}", error=e))
+            continue
+        outcome.add(_holds_only(of_pool) if pool.unreadable else of_pool)
+    _decide_departures(pools, nodes, stranded, seen, outcome)
+    outcome.actions += pools_to_let_go(pools, nodes)
+    left_alone = {pool.name for pool in pools if pool.unreadable} | outcome.failed_pools()
+    _decide_events(warnings, left_alone, now, outcome)
+    return Decision(
+        actions=(*outcome.holds, *outcome.actions),
+        look_again=min((at for at in outcome.deadlines if at > now), default=None),
+        faults=tuple(outcome.faults),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """The parts of the cluster that the decisions about all pools share; see `decide`."""
+
+    reports: Mapping[str, Report]
+    pods: Mapping[str, tuple[NodePod, ...]]
+    refusals: Mapping[str, Refusal]
+    no_agents: Mapping[str, str]
+    no_operands: Mapping[str, str]
+    progress_every_s: float
+    now: float
+
+
+@dataclass(kw_only=True)
+class _Outcome:
+    """The decision as it grows: about one pool, or about all."""
+
+    holds: list[Action] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    deadlines: list[float] = field(default_factory=list)
+    events: dict[str, EmitEvent] = field(default_factory=dict)
+    """The warnings that there are to be, by name."""
+    faults: list[Fault] = field(default_factory=list)
+
+    def warn(self, event: EmitEvent) -> None:
+        self.events[event.name] = event
+
+    def add(self, other: _Outcome) -> None:
+        self.holds += other.holds
+        self.actions += other.actions
+        self.deadlines += other.deadlines
+        self.events |= other.events
+
+    def failed_pools(self) -> set[str]:
+        return {fault.subject.removeprefix("pool ") for fault in self.faults}
+
+
+def _holds_only(outcome: _Outcome) -> _Outcome:
+    """The part of a decision that is safe for a pool that cannot be read: new pods are kept away.
+
+    Its nodes are not released, uncordoned, changed or relabelled, and its status is not written.
+    """
+    return _Outcome(holds=outcome.holds, deadlines=outcome.deadlines)
+
+
+def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcome:
+    outcome = _Outcome()
+    now, deadlines = seen.now, outcome.deadlines
+    by_itself, watched = _assessed(pool, pool_nodes, seen)
+    losing = partial(_must_hold, pool, seen.reports)
+    rollout = decide_rollout(
+        pool,
+        [(node, by_itself[node.name]) for node in pool_nodes],
+        seen.pods,
+        seen.refusals,
+        now,
+        must_hold=losing,
+    )
+    members = []
+    for node in pool_nodes:
+        turn = rollout.turns.get(node.name)
+        assessment = (turn.said if turn else None) or by_itself[node.name]
+        watched_now = watched.get(node.name, NOTHING)
+        deadlines += watched_now.again
+        if turn:
+            deadlines += turn.again
+        member = member_of(node, assessment, now, deadlines)
+        members.append(member)
+        join = joining(node, pool)
+        if join and node.joined is None:
+            # Nothing is done to an existing node before it is noted there, to be taken back.
+            outcome.actions.append(join)
+            continue
+        why = losing(node, assessment)
+        if turn and turn.hold:
+            why = why or "its layout changes"
+        if watched_now.hold:
+            why = why or "an operand is to be restarted"
+        if why and not node.held:
+            outcome.holds.append(_hold(node, why))
+        elif turn:
+            # Before its condition, the writing of which would make the node's version another.
+            outcome.actions += turn.actions or watched_now.actions
+        else:
+            outcome.actions += watched_now.actions
+        if join:
+            outcome.actions.append(join)
+        outcome.actions += _node_actions(member, pool, seen.pods.get(node.name), now)
+        if node.told != pool.told and node.mig_config == pool.mig_config is not None:
+            outcome.actions.append(TellAgent(node=node.name, told=pool.told))
+        if why and _is_no_longer_proven(node, pool):
+            outcome.actions.append(
+                RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None)
             )
-            for node in pool_nodes
-        }
-        watched = {
-            node.name: watch(
-                node,
-                pool,
-                by_itself[node.name],
-                no_operands.get(node.name),
-                pods.get(node.name),
-                now,
+        if (
+            not why
+            and node.name in rollout.waiting
+            and (
+                (_is_as_it_was_proven(node) and (not pool.driver or by_itself[node.name].driver))
+                or _lacks_only_its_driver(node, by_itself[node.name])
             )
-            for node in pool_nodes
-            # Thousands are in order, and the watchdog has no note on them.
-            if node.stuck or by_itself[node.name].status != "True"
-        }
-        by_itself |= {name: one.said for name, one in watched.items() if one.said}
-        assessed = [(node, by_itself[node.name]) for node in pool_nodes]
-        losing = partial(_must_hold, pool, reports)
-        rollout = decide_rollout(pool, assessed, pods, refusals, now, must_hold=losing)
-        for node in pool_nodes:
-            turn = rollout.turns.get(node.name)
-            assessment = (turn.said if turn else None) or by_itself[node.name]
-            watched_now = watched.get(node.name, NOTHING)
-            deadlines += watched_now.again
-            if turn:
-                deadlines += turn.again
-            member = member_of(node, assessment, now, deadlines)
-            members.append(member)
-            join = joining(node, pool)
-            if join and node.joined is None:
-                # Nothing is done to an existing node before it is noted there, to be taken back.
-                actions.append(join)
-                continue
-            why = losing(node, assessment)
-            if turn and turn.hold:
-                why = why or "its layout changes"
-            if watched_now.hold:
-                why = why or "an operand is to be restarted"
-            if why and not node.held:
-                holds.append(_hold(node, why))
-            elif turn:
-                # Before its condition, the writing of which would make the node's version another.
-                actions += turn.actions or watched_now.actions
-            else:
-                actions += watched_now.actions
-            if join:
-                actions.append(join)
-            actions += _node_actions(member, pool, pods.get(node.name), now)
-            if node.told != pool.told and node.mig_config == pool.mig_config is not None:
-                actions.append(TellAgent(node=node.name, told=pool.told))
-            if why and _is_no_longer_proven(node, pool):
-                actions.append(RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None))
-            if (
-                not why
-                and node.name in rollout.waiting
-                and (
-                    (
-                        _is_as_it_was_proven(node)
-                        and (not pool.driver or by_itself[node.name].driver)
-                    )
-                    or _lacks_only_its_driver(node, by_itself[node.name])
-                )
-            ):
-                actions += _lift(node, pool)
-        actions += quarantine(pool, members)
-        # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
-        for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
-            said = member.assessment
-            event = _warning(pool, member.node, said.reason, said.message, now)
-            wanted_events[event.name] = event
-        status = pool_status(pool, members, rollout, now)
-        if status != pool.status:
-            # A merge patch: what is left out would stay.
-            gone = {key: None for key in pool.status if key not in status}
-            actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
-        if (asked := pool.left_of_ended_undo) is not None:
-            actions.append(EndUndo(pool=pool.name, asked=pool.asked, left=asked))
-        if since := status.get("tooFewSince"):
-            deadlines.append(seconds(since) + TOO_FEW_LIMIT_S)
-        if pool.no_undo:
-            event = _event(pool, "UndoNotPossible", f"it cannot be undone: {pool.no_undo}", now)
-            wanted_events[event.name] = event
-        if progress := _still_waiting(pool, status, said_every, now, deadlines):
-            wanted_events[progress.name] = progress
-    for node, left in departing(pools, nodes):
+        ):
+            outcome.actions += _lift(node, pool)
+    outcome.actions += quarantine(pool, members)
+    _tell_of_pool(pool, members, pool_status(pool, members, rollout, now), seen, outcome)
+    return outcome
+
+
+def _assessed(
+    pool: Pool, pool_nodes: Sequence[Node], seen: _Seen
+) -> tuple[dict[str, Assessment], dict[str, Watch]]:
+    """Each node's assessment, rollouts aside, and what the watchdog makes of those that need it."""
+    by_itself = {
+        node.name: assess(
+            node,
+            pool,
+            seen.reports.get(node.name),
+            seen.now,
+            no_agent=seen.no_agents.get(node.name),
+            no_operands=seen.no_operands.get(node.name),
+        )
+        for node in pool_nodes
+    }
+    watched = {
+        node.name: watch(
+            node,
+            pool,
+            by_itself[node.name],
+            seen.no_operands.get(node.name),
+            seen.pods.get(node.name),
+            seen.now,
+        )
+        for node in pool_nodes
+        # Thousands are in order, and the watchdog has no note on them.
+        if node.stuck or by_itself[node.name].status != "True"
+    }
+    by_itself |= {name: one.said for name, one in watched.items() if one.said}
+    return by_itself, watched
+
+
+def _tell_of_pool(
+    pool: Pool, members: Sequence[Member], status: Mapping[str, Any], seen: _Seen, outcome: _Outcome
+) -> None:
+    """The pool's status, and the Warning Events about it and its nodes."""
+    now = seen.now
+    # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
+    for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
+        assessment = member.assessment
+        outcome.warn(_warning(pool, member.node, assessment.reason, assessment.message, now))
+    if status != pool.status:
+        # A merge patch: what is left out would stay.
+        gone = {key: None for key in pool.status if key not in status}
+        outcome.actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
+    if (asked := pool.left_of_ended_undo) is not None:
+        outcome.actions.append(EndUndo(pool=pool.name, asked=pool.asked, left=asked))
+    if since := status.get("tooFewSince"):
+        outcome.deadlines.append(seconds(since) + TOO_FEW_LIMIT_S)
+    if pool.no_undo:
+        message = f"it cannot be undone: {pool.no_undo}"
+        outcome.warn(_event(pool, "UndoNotPossible", message, now))
+    progress = _still_waiting(pool, status, seen.progress_every_s, now, outcome.deadlines)
+    if progress:
+        outcome.warn(progress)
+
+
+def _decide_departures(
+    pools: Sequence[Pool],
+    nodes: Sequence[Node],
+    stranded: Mapping[str, ChangeAction],
+    seen: _Seen,
+    outcome: _Outcome,
+) -> None:
+    """The next step of each existing node that leaves its pool, or has lost it."""
+    for node, pool in departing(pools, nodes):
         if node.name in stranded:
             continue
-        match next_step(node, left, _gpu_pods(pods.get(node.name))):
+        match next_step(node, pool, _gpu_pods(seen.pods.get(node.name))):
             case DisableMig() if node.held:
-                actions.append(
+                outcome.actions.append(
                     SetMigConfig(node=node.name, version=node.version, value=DEFAULT_MIG_CONFIG)
                 )
             case DisableMig():
-                holds.append(_hold(node, "it leaves its pool, and MIG is disabled"))
-            case Waiting(pool=pool, reason=reason, message=message):
-                event = _warning(pool, node, reason, message, now)
-                wanted_events[event.name] = event
+                outcome.holds.append(_hold(node, "it leaves its pool, and MIG is disabled"))
+            case Waiting(pool=leaving, reason=reason, message=message):
+                outcome.warn(_warning(leaving, node, reason, message, seen.now))
             case ClearNodeCondition() | ReleaseNode() as step:
-                actions.append(step)
-    actions += pools_to_let_go(pools, nodes)
-    for name, event in wanted_events.items():
+                outcome.actions.append(step)
+
+
+def _decide_events(
+    warnings: Mapping[str, WarningEvent],
+    left_alone: Container[str],
+    now: float,
+    outcome: _Outcome,
+) -> None:
+    """Writes warnings that are new or due again, and takes back those that no longer hold.
+
+    left_alone: pools about which nothing is decided, so that their warnings stay.
+    """
+    for name, event in outcome.events.items():
         old = warnings.get(name)
-        due = old.last_seen + REPEAT_WARNING_S if old else now
+        # A time in the future is of somebody else's Event, and would keep ours from being written.
+        due = min(old.last_seen, now) + REPEAT_WARNING_S if old else now
         if due <= now:
-            actions.append(event)
+            outcome.actions.append(event)
             due = now + REPEAT_WARNING_S
-        deadlines.append(due)
-    actions += [RetractEvent(name=name) for name in warnings if name not in wanted_events]
-    return Decision(
-        actions=(*holds, *actions),
-        look_again=min((at for at in deadlines if at > now), default=None),
-    )
+        outcome.deadlines.append(due)
+    outcome.actions += [
+        RetractEvent(name=name)
+        for name in warnings
+        if name not in outcome.events and name.rpartition(".")[0] not in left_alone
+    ]
 
 
 def _present(pools: Sequence[Pool], nodes: Sequence[Node], present: Present | None) -> Present:
@@ -438,7 +562,8 @@ def _event(
     pool: Pool, reason: str, message: str, now: float, *, named: str | None = None
 ) -> EmitEvent:
     """named: what its name is derived from, so that it is said once; its message by default."""
-    digest = hashlib.sha256(f"{pool.uid} {reason} {named or message}".encode()).hexdigest()
+    about = f"{pool.uid} {reason} {named or message}"
+    digest = hashlib.sha256(about.encode(errors="surrogatepass")).hexdigest()
     return EmitEvent(
         name=f"{pool.name}.{digest[:16]}",
         pool=pool.name,

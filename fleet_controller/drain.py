@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet_controller.bounds import seconds, text
 from fleet_controller.rollout_policy import DrainPolicy
-from fleet_controller.state import requests_gpus, seconds
+from fleet_controller.state import requests_gpus
 from telemetry.plain import plain
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -126,9 +127,9 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
     in_daemon_set = owner.get("kind") == "DaemonSet"
     driver = driver_tag(spec) if in_daemon_set and labels.get(_COMPONENT) == _DRIVER else ""
     return NodePod(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        uid=meta["uid"],
+        namespace=text(meta["namespace"]),
+        name=text(meta["name"]),
+        uid=text(meta["uid"]),
         gpus=requests_gpus(raw),
         controlled=bool(owner),
         daemon_set=in_daemon_set,
@@ -138,11 +139,28 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
             for volume in spec.get("volumes") or ()
         ),
         leaving="deletionTimestamp" in meta,
-        app=labels.get("app", ""),
+        app=text(labels.get("app")),
         driver=driver,
-        owner=owner["name"] if driver else "",
+        owner=text(owner["name"]) if driver else "",
         created=seconds(meta.get("creationTimestamp")),
-        node=spec.get("nodeName") or "",
+        node=text(spec.get("nodeName")),
+    )
+
+
+def unreadable_pod(raw: Mapping[str, Any], why: str, last: NodePod | None = None) -> NodePod:
+    """A stand-in for a pod that cannot be read: one that uses GPUs and may not be evicted, so that
+    no layout changes under it.
+
+    Raises KeyError or TypeError where not even its name and node can be read.
+    """
+    meta = raw["metadata"]
+    return NodePod(
+        namespace=text(meta["namespace"]),
+        name=text(meta["name"]),
+        uid=text(meta["uid"]),
+        gpus=True,
+        controlled=False,
+        node=last.node if last else text(raw["spec"].get("nodeName")),
     )
 
 

@@ -38,6 +38,7 @@ from fleet_controller.api import (
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
 )
+from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import (
     ApplyLayout,
     CordonNode,
@@ -50,7 +51,7 @@ from fleet_controller.membership import JoinNode
 from fleet_controller.observe import EVENT_SOURCE, Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.state import stamp
+from fleet_controller.state import next_count
 from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError
 from kubeapi.client import path_of
@@ -415,5 +416,5 @@ def _emit(cluster: Cluster, action: EmitEvent) -> None:
         if e.reason != "AlreadyExists":
             raise
         old = cluster.client.get(f"{events}/{action.name}")
-        again = {"lastTimestamp": now, "count": int(old.get("count") or 1) + 1}
+        again = {"lastTimestamp": now, "count": next_count(old)}
         cluster.client.patch(f"{events}/{action.name}", again, kind="merge")

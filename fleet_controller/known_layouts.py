@@ -70,9 +70,19 @@ def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
     name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
     if not (isinstance(name, str) and name and isinstance(desired, str)):
         return None
-    if hashlib.sha256(desired.encode()).hexdigest() != digest:
+    if hashlib.sha256(desired.encode(errors="surrogatepass")).hexdigest() != digest:
+        return None
+    if not _is_object(desired):
         return None
     return KnownLayout(mig_config=name, layout_hash=digest, desired=desired)
+
+
+def _is_object(desired: str) -> bool:
+    """Whether the text is a JSON object, as every desired state but the empty one."""
+    try:
+        return not desired or isinstance(json.loads(desired), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def earlier(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:

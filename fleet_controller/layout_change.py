@@ -10,7 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from fleet_controller.state import Node, seconds, stamp
+from fleet_controller.bounds import LONGEST_NAME, UNREADABLE, reason, seconds, stamp, text
+from fleet_controller.state import Node
 
 Phase = Literal["Draining", "Paused", "Upgrading", "Applying", "Failed"]
 """Draining: cordoned, its pods leave. Paused: cordoned, and left alone. Upgrading: its driver pod
@@ -68,15 +69,15 @@ def change_of(node: Node) -> Change | None:
             return None
         return Change(
             node_uid=node.uid,
-            target=str(raw["target"]),
+            target=text(raw["target"], LONGEST_NAME),
             phase=raw["phase"],
             since=seconds(raw["since"]),
             started=seconds(raw["started"]),
             cordoned=raw["cordoned"] is True,
-            reason=str(raw.get("reason", "")),
-            message=str(raw.get("message", "")),
-            driver=str(raw.get("driver", "")),
-            driver_pod=str(raw["driverPod"]) if "driverPod" in raw else None,
+            reason=reason(raw.get("reason")),
+            message=text(raw.get("message")),
+            driver=text(raw.get("driver"), LONGEST_NAME),
+            driver_pod=text(raw["driverPod"], LONGEST_NAME) if "driverPod" in raw else None,
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except UNREADABLE:
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_controller import absent_agents, absent_operands, action_log
@@ -25,17 +26,18 @@ from fleet_controller.collection import error_text
 from fleet_controller.decide import Decision, Unproven, decide, silent, to_inspect, unproven
 from fleet_controller.drain import of_budget
 from fleet_controller.durations import Durations
-from fleet_controller.execute import execute
+from fleet_controller.execute import execute, subject
 from fleet_controller.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
-from fleet_controller.membership import memberships
+from fleet_controller.membership import memberships, pool_names
 from fleet_controller.observe import FEW_NODES, Cluster
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.release import ReleaseNode
-from fleet_controller.state import Node, Pool, WarningEvent
+from fleet_controller.state import Node, Pool, WarningEvent, missing_pool
 from fleet_controller.status_pace import StatusPace
 from fleet_controller.watchdog import HealNode
 from kubeapi import ApiError, Unreachable
 from telemetry import log
+from telemetry.plain import plain
 
 DEBOUNCE_S = 0.1
 """Pause after a change, because changes come in bursts."""
@@ -64,8 +66,16 @@ _ASKED_AGAIN_S = 15.0
 """Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
 operands, to see why nodes are not verified.
 """
+_LONGEST_FAULT = 500
+"""Characters of an unexpected exception that are logged."""
 _MANY_ASKED_AGAIN_S = 60.0
 """The same, of the operands of many nodes: then all pods of operands are listed."""
+
+
+PARTS = ("pass", "pool", "action", "question")
+"""Where an unexpected exception leaves something undone: a whole pass, the decision about one pool,
+one action, or a question whose answer would only make messages clearer.
+"""
 
 
 @dataclass
@@ -84,6 +94,8 @@ class Progress:
     done: dict[tuple[str, str], int] = field(default_factory=dict)
     """(action, result) -> count."""
     durations: Durations = field(default_factory=Durations)
+    faults: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    """Part of the controller -> unexpected exceptions in it."""
 
     def count(self, action: Action, result: str) -> None:
         key = (type(action).__name__, result)
@@ -137,7 +149,8 @@ class Loop:
 
     def run(self, stop: threading.Event) -> None:
         """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
-        server are logged and retried.
+        server are logged and retried, and so is any other exception: an object that nobody expected
+        must not end the controller, which would meet it again at once.
         """
         changed = self._cluster.changed
         caught_up = 0
@@ -201,6 +214,9 @@ class Loop:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return False
+        except Exception as e:  # noqa: BLE001 - see `run`
+            self._fail(self._fault("pass", "the lists of the cluster", e))
+            return False
         return True
 
     def turn(self) -> float | None:
@@ -213,12 +229,19 @@ class Loop:
                 # Which nodes are out, and change, is counted before a further one is.
                 self._cluster.nodes.list_again(self._cluster.client)
                 self._unanswered = False
+            if self._cluster.pools.second_list_due_s() == 0.0:
+                self._cluster.pools.list_again(self._cluster.client)
             decision = self._decide()
             self._decision_s, self._decided = time.thread_time() - began, time.monotonic()
         except (ApiError, Unreachable) as e:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
             return None
+        except Exception as e:  # noqa: BLE001 - see `run`
+            self._fail(self._fault("pass", "the decision about all pools", e))
+            return None
+        for fault in decision.faults:
+            self._fault("pool", fault.subject, fault.error)
         paced = self._statuses.of(decision.actions, self._pools)
         outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
         if not self._may_act():
@@ -241,14 +264,17 @@ class Loop:
             due.append(self._clock() + paced.put_off_s)
         if self._overtaken:
             due.append(self._clock() + _OVERTAKEN_S)
+        if (list_due_s := self._cluster.pools.second_list_due_s()) is not None:
+            due.append(self._clock() + list_due_s)
         return min(due, default=None)
 
     def _decide(self) -> Decision:
         cluster = self._cluster
         if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
             self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
-        self._pools = cluster.pools.all()
-        pools, nodes = list(self._pools.values()), list(cluster.nodes.all().values())
+        nodes = list(cluster.nodes.all().values())
+        self._pools = self._known_pools(nodes)
+        pools = list(self._pools.values())
         now = self._clock()
         present = memberships(pools, nodes)
         asked = to_inspect(pools, nodes, now, present=present)
@@ -270,6 +296,16 @@ class Loop:
             present=present,
         )
 
+    def _known_pools(self, nodes: Sequence[Node]) -> dict[str, Pool]:
+        """The pools by name, with a stand-in for each that only its nodes tell of, until a second
+        list of pools has confirmed that it does not exist.
+        """
+        pools = self._cluster.pools.all()
+        if not self._cluster.pools.confirmed():
+            names = {name for node in nodes for name in pool_names(node)} - pools.keys()
+            pools |= {name: missing_pool(name, _NOT_CONFIRMED) for name in names}
+        return pools
+
     def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
         """Why the agents of these nodes have not reported. Asked for again after a while only."""
         if not pool_of:
@@ -280,11 +316,12 @@ class Loop:
                 pods = self._cluster.agent_pods()
                 here = {pod["spec"].get("nodeName") for pod in pods}
                 events = self._cluster.daemon_set_warnings() if set(pool_of) - here else []
+                self._no_agents = absent_agents.reasons(pool_of, pods, events)
             except (ApiError, Unreachable) as e:
                 # It only makes a message clearer: the pass goes on without.
                 log.warning("agents' pods not readable", error=error_text(e))
-            else:
-                self._no_agents = absent_agents.reasons(pool_of, pods, events)
+            except Exception as e:  # noqa: BLE001 - see `run`
+                self._fault("question", "the agents' pods", e)
         return self._no_agents
 
     def _why_no_operands(self, nodes: Unproven) -> Mapping[str, str]:
@@ -297,11 +334,14 @@ class Loop:
             try:
                 policies = self._cluster.cluster_policies()
                 pods = self._cluster.waiting_operands(names) if policies else []
+                return absent_operands.reasons(nodes.examples, pods, policies, nodes.others)
             except (ApiError, Unreachable) as e:
                 # It only makes a message clearer.
                 log.warning("operands not readable", error=error_text(e))
                 return None
-            return absent_operands.reasons(nodes.examples, pods, policies, nodes.others)
+            except Exception as e:  # noqa: BLE001 - see `run`
+                self._fault("question", "NVIDIA's operands", e)
+                return None
 
         many = len(names) > FEW_NODES
         self._no_operands.every_s = _MANY_ASKED_AGAIN_S if many else _ASKED_AGAIN_S
@@ -310,6 +350,16 @@ class Loop:
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""
+        try:
+            return self._carry_out(action)
+        except Exception as e:  # noqa: BLE001 - see `run`
+            with self._lock:
+                # Whether it has been carried out is not known.
+                self._unanswered = True
+                self.progress.count(action, "failed")
+                return self._fault("action", f"{type(action).__name__} of {subject(action)}", e)
+
+    def _carry_out(self, action: Action) -> str | None:
         try:
             execute(self._cluster, action)
         except (ApiError, Unreachable) as e:
@@ -376,6 +426,15 @@ class Loop:
             asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
             self._retry_after = max(self._retry_after, asked)
 
+    def _fault(self, part: str, about: str, error: Exception) -> str:
+        """Counts and logs an unexpected exception. Returns it as text."""
+        self.progress.faults[part] += 1
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        at = "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
+        why = plain(f"{type(error).__name__}: {error}")[:_LONGEST_FAULT]
+        log.warning("unexpected error: left alone", part=part, about=about, error=why, at=at)
+        return f"unexpected error: {why}"
+
     def _fail(self, error: str) -> None:
         self._failures += 1
         if error != self.progress.error:
@@ -383,6 +442,7 @@ class Loop:
         self.progress.error = error
 
 
+_NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
 _BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine, EndUndo)
 
 

@@ -8,7 +8,7 @@ what was there before (`Joined`), so that it can take back just that, whoever as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -36,7 +36,8 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
 
     A node has one condition, so it belongs to one pool: of those that select it, the one whose
     label it has, else the first. So a pool that is added later takes no node from another. A pool
-    that is being deleted has no nodes, and is not listed.
+    that is being deleted has no nodes, and is not listed. A pool that cannot be read keeps the
+    nodes that bear its name.
     """
     ordered = sorted((pool for pool in pools if not pool.leaving), key=lambda pool: pool.name)
     by_name = {pool.name: pool for pool in ordered}
@@ -44,6 +45,7 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     by_label = {pool.name for pool in ordered if pool.selector == {POOL_LABEL: pool.name}}
     others = [pool for pool in ordered if pool.name not in by_label]
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
+    unreadable = unreadable_names(pools)
     for node in sorted(nodes, key=attrgetter("name")):
         if node.leaving:
             continue
@@ -51,12 +53,30 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
         if name not in by_label:
             pool = by_name.get(name)
             if pool is None or not pool.selects(node):
+                if belongs_to(node, unreadable):
+                    continue
                 pool = next((pool for pool in others if pool.selects(node)), None)
             if pool is None:
                 continue
             name = pool.name
         members[name].append(node)
     return [(pool, members[pool.name]) for pool in ordered]
+
+
+def unreadable_names(pools: Sequence[Pool]) -> frozenset[str]:
+    """The names of the pools that cannot be read."""
+    return frozenset(pool.name for pool in pools if pool.unreadable)
+
+
+def belongs_to(node: Node, names: Collection[str]) -> bool:
+    """Whether the node bears one of these pools' names, by its label or by what it was brought."""
+    return bool(names) and not pool_names(node).isdisjoint(names)
+
+
+def pool_names(node: Node) -> set[str]:
+    """The names of pools that the node bears, whether or not there are such pools."""
+    joined = {node.joined.pool} if node.joined else set()
+    return joined | ({node.labels[POOL_LABEL]} if POOL_LABEL in node.labels else set())
 
 
 def joining(node: Node, pool: Pool) -> JoinNode | None:

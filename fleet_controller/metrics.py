@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from fleet_controller.layout_change import change_of
@@ -17,16 +18,45 @@ _OF_STATUS: Final = {"True": "verified", "False": "failing", "Unknown": "unknown
 
 
 def text(
-    progress: Progress, pools: Sequence[Pool], nodes: Sequence[Node], now: float, *, leads: bool
+    progress: Progress,
+    pools: Sequence[Pool],
+    nodes: Sequence[Node],
+    now: float,
+    *,
+    leads: bool,
+    unreadable: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
-    """leads: whether this process acts. Of pools and nodes only the one that does speaks, so that a
-    sum over all counts each node once. now: seconds since the epoch.
+    """The page of this process.
+
+    leads: whether this process acts. Of pools and nodes only the one that does speaks, so that a
+    sum over all counts each node once. now: seconds since the epoch. unreadable: kind -> how many
+    of its objects cannot be read.
     """
     families = (
         *_families(progress, pools if leads else (), leads),
+        _unreadable(unreadable),
+        _faults(progress),
         *(_ages(pools, nodes, now) if leads else ()),
     )
     return "".join(f"{line}\n" for family in families for line in lines(family))
+
+
+def _unreadable(count_by_kind: Mapping[str, int]) -> Family:
+    return Family(
+        "slicewright_controller_unreadable_objects",
+        "gauge",
+        "Objects that cannot be read at present, by kind.",
+        tuple(Sample(labels(kind=kind), n) for kind, n in sorted(count_by_kind.items())),
+    )
+
+
+def _faults(progress: Progress) -> Family:
+    return Family(
+        "slicewright_controller_faults_total",
+        "counter",
+        "Unexpected exceptions, by the part of the controller that they have left undone.",
+        tuple(Sample(labels(part=part), n) for part, n in sorted(progress.faults.items())),
+    )
 
 
 def _ages(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> Iterable[Family]:

@@ -22,8 +22,9 @@ from fleet_controller.api import (
     REPORT_PLURAL,
 )
 from fleet_controller.bound_pods import BoundPods, Nodes, must_list
+from fleet_controller.bounds import UNREADABLE
 from fleet_controller.collection import Collection, error_text
-from fleet_controller.drain import NodePod, driver_tag, read_pod
+from fleet_controller.drain import NodePod, driver_tag, read_pod, unreadable_pod
 from fleet_controller.layout_change import change_of
 from fleet_controller.state import (
     Node,
@@ -33,6 +34,8 @@ from fleet_controller.state import (
     read_pool,
     read_report,
     read_warning,
+    unreadable_pool,
+    unreadable_report,
 )
 from kubeapi import ApiError, Client, JsonObject, list_all
 from kubeapi.client import path_of
@@ -41,6 +44,13 @@ from telemetry import log
 EVENT_SOURCE = "slicewright-fleet-controller"
 FEW_NODES = 10
 """Nodes whose pods are listed one by one; a list of all pods is cheaper for more."""
+
+
+def _readable_warning(raw: JsonObject) -> WarningEvent | None:
+    try:
+        return read_warning(raw)
+    except UNREADABLE:
+        return None
 
 
 @dataclass
@@ -62,9 +72,19 @@ class Cluster:
             client=client,
             changed=changed,
             nodes=Nodes(changed),
-            pools=Collection(path_of(API_VERSION, POOL_PLURAL), read_pool, changed),
+            pools=Collection(
+                path_of(API_VERSION, POOL_PLURAL),
+                read_pool,
+                changed,
+                stand_in=unreadable_pool,
+                two_lists=True,
+            ),
             reports=Collection(
-                path_of(API_VERSION, REPORT_PLURAL), read_report, changed, news.of_report
+                path_of(API_VERSION, REPORT_PLURAL),
+                read_report,
+                changed,
+                news.of_report,
+                stand_in=unreadable_report,
             ),
             bound=BoundPods(changed),
         )
@@ -111,13 +131,25 @@ class Cluster:
         """Which collection may be out of date, and why; None where none is."""
         return next((why for each in self.followed() if (why := each.outdated())), None)
 
+    def unreadable(self) -> dict[str, dict[str, str]]:
+        """The objects that cannot be read at present: kind -> name -> why."""
+        return {
+            "GPUPool": self.pools.unreadable(),
+            "Node": self.nodes.unreadable(),
+            "GPUNodeReport": self.reports.unreadable(),
+            "Pod": self.bound.unreadable(),
+        }
+
     def warnings(self) -> dict[str, WarningEvent]:
-        """The controller's Warning Events, by name. Raises ApiError or Unreachable."""
+        """The controller's Warning Events, by name. Others are skipped, whoever wrote them.
+
+        Raises ApiError or Unreachable.
+        """
         path = path_of("v1", "events", namespace=EVENTS_NAMESPACE)
         selector = f"involvedObject.kind={POOL_KIND},source={EVENT_SOURCE},type=Warning"
         # In pages: there may be twenty for each pool.
-        events = list_all(self.client, path, keep=read_warning, fieldSelector=selector).items
-        return {event.name: event for event in events}
+        events = list_all(self.client, path, keep=_readable_warning, fieldSelector=selector).items
+        return {event.name: event for event in events if event is not None}
 
     def agent_pods(self) -> list[JsonObject]:
         """The agents' pods of all pools. Raises ApiError or Unreachable."""
@@ -197,4 +229,11 @@ class Cluster:
     def _listed(self, node: str) -> tuple[NodePod, ...]:
         selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
-        return tuple(map(read_pod, listed.get("items") or ()))
+        return tuple(map(_readable_pod, listed.get("items") or ()))
+
+
+def _readable_pod(raw: JsonObject) -> NodePod:
+    try:
+        return read_pod(raw)
+    except UNREADABLE as e:
+        return unreadable_pod(raw, type(e).__name__)

@@ -27,7 +27,7 @@ from fleet_controller.api import (
     VERIFIED_LAYOUT_ANNOTATION,
 )
 from fleet_controller.assess import BUSY_STATES
-from fleet_controller.membership import memberships, taken_back
+from fleet_controller.membership import belongs_to, memberships, taken_back, unreadable_names
 from fleet_controller.state import Node, Pool
 
 
@@ -82,10 +82,15 @@ Step = ClearNodeCondition | ReleaseNode | DisableMig | Waiting
 def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, Pool | None]]:
     """The nodes that have joined a pool and are in none now, with that pool if there still is one.
 
-    By name.
+    By name. Without those that bear the name of a pool that cannot be read: it is not deleted.
     """
     # Of nodes that were created for their pool, no question is asked: there are thousands.
-    joined = [node for node in nodes if node.joined is not None and not node.leaving]
+    unreadable = unreadable_names(pools)
+    joined = [
+        node
+        for node in nodes
+        if node.joined is not None and not node.leaving and not belongs_to(node, unreadable)
+    ]
     members = {node.name for _, present in memberships(pools, joined) for node in present}
     by_name = {pool.name: pool for pool in pools}
     return [
@@ -142,7 +147,11 @@ def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
 
 def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[LetPoolGo]:
     """Pools that are being deleted and whose nodes have all been released."""
-    going = [pool for pool in pools if pool.leaving and RELEASE_FINALIZER in pool.finalizers]
+    going = [
+        pool
+        for pool in pools
+        if pool.leaving and not pool.unreadable and RELEASE_FINALIZER in pool.finalizers
+    ]
     if not going:
         return
     held = {node.joined.pool for node, _ in departing(pools, nodes) if node.joined}

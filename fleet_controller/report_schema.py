@@ -38,7 +38,13 @@ SCHEMA: Manifest = object_of(
                     "Boot ID of the node at that time. MIG partitions do not survive a reboot.",
                     maxLength=64,
                 ),
-                "time": text("When the GPUs were read.", format="date-time"),
+                # Without the pattern, `date-time` allows years 1 and 9999 and lower case letters.
+                "time": text(
+                    "When the GPUs were read.",
+                    format="date-time",
+                    pattern="^20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+                    maxLength=20,
+                ),
                 "driver": text(
                     "Version of the NVIDIA driver; absent if the driver did not answer.",
                     maxLength=80,

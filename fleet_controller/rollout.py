@@ -27,7 +27,7 @@ from fleet_controller.assess import BUSY_STATES, Assessment
 from fleet_controller.change_actions import ChangeAction
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.layout_change import UNDER_WAY, Change, change_of
-from fleet_controller.membership import memberships
+from fleet_controller.membership import belongs_to, memberships, unreadable_names
 from fleet_controller.node_change import (
     Turn,
     finished,
@@ -167,7 +167,12 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
     if not noted:
         return {}
     members = {node.name for _, there in memberships(pools, nodes) for node in there}
-    return {node.name: finished(node, change) for node, change in noted if node.name not in members}
+    unreadable = unreadable_names(pools)
+    return {
+        node.name: finished(node, change)
+        for node, change in noted
+        if node.name not in members and not belongs_to(node, unreadable)
+    }
 
 
 def how_far(rollout: Rollout, pool: Pool, total: int) -> str:

@@ -61,6 +61,7 @@ def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
     """Raises TypeError or ValueError for what the CRD does not allow."""
     default, given = DEFAULT_POLICY, dict(raw or {})
     drain = dict(given.get("drain") or {})
+    in_a_row = given.get("maxFailuresInARow")
     policy = RolloutPolicy(
         max_unavailable=given.get("maxUnavailable", default.max_unavailable),
         canary=int(given.get("canary", default.canary)),
@@ -72,7 +73,7 @@ def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
             delete_local_data=bool(drain.get("deleteLocalData", default.drain.delete_local_data)),
         ),
         max_failures=given.get("maxFailures", default.max_failures),
-        max_failures_in_a_row=given.get("maxFailuresInARow"),
+        max_failures_in_a_row=None if in_a_row is None else int(in_a_row),
         tolerate_unproven=given.get("tolerateUnproven", default.tolerate_unproven),
         quarantine=given.get("quarantine") == "NoExecute",
     )

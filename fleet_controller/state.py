@@ -6,11 +6,11 @@ Only what decisions need is kept: a Node object is some 15 kB, this a twentieth 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 from fleet_controller.api import (
     CHANGE_ANNOTATION,
@@ -21,6 +21,7 @@ from fleet_controller.api import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     NODE_CONDITION,
+    POOL_LABEL,
     QUARANTINE_EFFECT,
     REPORTS_AFTER_ANNOTATION,
     ROLLOUT_ANNOTATION,
@@ -30,6 +31,20 @@ from fleet_controller.api import (
     VERIFIED_LAYOUT_ANNOTATION,
     ZONE_LABEL,
 )
+from fleet_controller.bounds import (
+    EPOCH_S,
+    LONGEST_CONDITION,
+    LONGEST_NAME,
+    UNREADABLE,
+    identifier,
+    name,
+    note,
+    reason,
+    seconds,
+    stamp,
+    text,
+    texts,
+)
 from fleet_controller.known_layouts import (
     Asked,
     KnownLayout,
@@ -38,10 +53,11 @@ from fleet_controller.known_layouts import (
     target_of_undo,
 )
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from telemetry.plain import plain
 
-_EPOCH = 0.0
+__all__ = ["seconds", "stamp"]
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
+_MOST_EVENTS: Final = 2**31 - 1
+"""The largest count of an Event, an int32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +181,8 @@ class Report:
     time: float
     driver: str = ""
     """Version of the driver that answered; empty: none did."""
+    unreadable: str = ""
+    """Why the object cannot be read; empty: it can. The other fields but `name` are empty then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +220,10 @@ class Pool:
     """Why an undo that people have asked for cannot be; empty: none is asked for, or it can."""
     driver: str | None = None
     """Version of NVIDIA's driver that its nodes must have; None: the rollout changes no driver."""
+    unreadable: str = ""
+    """Why the object cannot be read; empty: it can. The other fields are those that were last read,
+    or empty. Nothing is taken from the nodes of such a pool.
+    """
 
     @property
     def undone(self) -> bool:
@@ -233,7 +255,7 @@ class Pool:
         return {
             kind: one
             for kind in (raw.get("type", "") for raw in self.status.get("conditions") or ())
-            if (one := _condition(self.status, kind)) is not None
+            if (one := _condition(self.status.get("conditions"), kind)) is not None
         }
 
 
@@ -249,27 +271,27 @@ class WarningEvent:
 def read_node(raw: Mapping[str, Any]) -> Node:
     """Raises KeyError, TypeError or ValueError for anything but a Node; so do the others below."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    labels, notes = texts(meta.get("labels")), texts(meta.get("annotations"))
     return Node(
-        name=meta["name"],
+        name=name(meta),
         uid=meta["uid"],
         version=meta.get("resourceVersion", ""),
         created=seconds(meta.get("creationTimestamp")),
-        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
-        verified_boot=notes.get(VERIFIED_BOOT_ANNOTATION, ""),
+        boot_id=identifier((status.get("nodeInfo") or {}).get("bootID")),
+        verified_boot=identifier(notes.get(VERIFIED_BOOT_ANNOTATION)),
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()
         ),
-        labels=dict(labels),
+        labels=labels,
         taint_keys=tuple(taint["key"] for taint in spec.get("taints") or ()),
-        condition=_condition(status, NODE_CONDITION),
+        condition=_condition(status.get("conditions"), NODE_CONDITION),
         leaving="deletionTimestamp" in meta,
-        joined=_joined(notes.get(JOINED_ANNOTATION)),
+        joined=_joined(note(notes.get(JOINED_ANNOTATION)) or None),
         unschedulable=spec.get("unschedulable") is True,
-        change=notes.get(CHANGE_ANNOTATION, ""),
-        verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
-        stuck=notes.get(STUCK_ANNOTATION, ""),
+        change=note(notes.get(CHANGE_ANNOTATION)),
+        verified_layout=identifier(notes.get(VERIFIED_LAYOUT_ANNOTATION)),
+        stuck=note(notes.get(STUCK_ANNOTATION)),
         told=notes.get(DESIRED_ANNOTATION, ""),
         reports_after=_time(notes.get(REPORTS_AFTER_ANNOTATION)),
         changed_at=_time(notes.get(CHANGED_ANNOTATION)),
@@ -284,20 +306,20 @@ def read_node(raw: Mapping[str, Any]) -> Node:
     )
 
 
-def _time(text: str | None) -> float:
+def _time(timestamp: str | None) -> float:
     """0 also for what cannot be parsed."""
     try:
-        return seconds(text)
-    except (ValueError, OverflowError):
-        return _EPOCH
+        return seconds(timestamp)
+    except UNREADABLE:
+        return EPOCH_S
 
 
-def _joined(text: str | None) -> Joined | None:
+def _joined(annotation: str | None) -> Joined | None:
     """None also for what cannot be parsed: a node must not be hidden by an annotation."""
-    if text is None:
+    if annotation is None:
         return None
     try:
-        raw = json.loads(text)
+        raw = json.loads(annotation)
         return Joined(
             pool=str(raw["pool"]),
             labels={
@@ -322,17 +344,36 @@ def read_report(raw: Mapping[str, Any]) -> Report:
         if owner.get("kind") == "Node"
     ]
     return Report(
-        name=raw["metadata"]["name"],
+        name=name(raw["metadata"]),
         owner_uid=owners[0] if owners else "",
-        verdict=report.get("verdict", ""),
-        reason=report.get("reason", ""),
         # Repeated in conditions, events and statuses, which people read in terminals.
-        message=plain(str(report.get("message", ""))),
-        pool=report.get("pool", ""),
-        layout_hash=report.get("observedHash", ""),
-        boot_id=report.get("bootID", ""),
+        verdict=text(report.get("verdict"), LONGEST_NAME),
+        reason=reason(report.get("reason")),
+        message=text(report.get("message")),
+        pool=text(report.get("pool"), LONGEST_NAME),
+        layout_hash=text(report.get("observedHash"), LONGEST_NAME),
+        boot_id=identifier(report.get("bootID")),
         time=seconds(report.get("time")),
-        driver=report.get("driver", ""),
+        driver=text(report.get("driver"), LONGEST_NAME),
+    )
+
+
+def unreadable_report(raw: Mapping[str, Any], why: str, last: Report | None = None) -> Report:
+    """A stand-in for a report that cannot be read. What was last read no longer counts.
+
+    Raises KeyError, TypeError or ValueError where not even its name can be read.
+    """
+    return Report(
+        name=name(raw["metadata"]),
+        owner_uid="",
+        verdict="",
+        reason="",
+        message="",
+        pool="",
+        layout_hash="",
+        boot_id="",
+        time=EPOCH_S,
+        unreadable=why,
     )
 
 
@@ -340,31 +381,59 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
     meta, spec = raw["metadata"], raw["spec"]
     existing = spec.get("existingNodes")
     asked = (meta.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")
-    layout = spec.get("migConfig") or None
+    layout = text(spec.get("migConfig"), LONGEST_NAME) or None
+    layout_hash = text(spec["layoutHash"], LONGEST_NAME)
     pool = Pool(
-        name=meta["name"],
+        name=name(meta),
         uid=meta["uid"],
-        generation=meta.get("generation", 1),
+        generation=int(meta.get("generation", 1)),
         created=seconds(meta.get("creationTimestamp")),
-        selector=dict(spec["selector"]["matchLabels"]),
-        layout_hash=spec["layoutHash"],
+        selector=texts(spec["selector"]["matchLabels"]),
+        layout_hash=layout_hash,
         fewest=int(spec["expectedNodes"]["min"]),
         mig_config=layout,
-        status=raw.get("status") or {},
-        brings=None if existing is None else dict(existing["labels"]),
+        status=readable_status(raw.get("status")),
+        brings=None if existing is None else texts(existing["labels"]),
         disables_mig=(existing or {}).get("migLayoutOnRelease") == "Disable",
         version=meta.get("resourceVersion", ""),
         leaving="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
-        driver=spec.get("driverVersion") or None,
+        driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=None
         if layout is None
         # Of a pool that an older program wrote: it can be had, and not be gone back to.
         else read_layout(spec)
-        or KnownLayout(mig_config=layout, layout_hash=spec["layoutHash"], desired=""),
+        or KnownLayout(mig_config=layout, layout_hash=layout_hash, desired=""),
     )
     return obeying(pool, asked)
+
+
+def unreadable_pool(raw: Mapping[str, Any], why: str, last: Pool | None = None) -> Pool:
+    """A stand-in for a pool that cannot be read: as it was last read, or with its name alone.
+
+    Raises KeyError or TypeError where not even its name can be read.
+    """
+    if last is not None:
+        return replace(last, unreadable=why)
+    meta = raw["metadata"]
+    return missing_pool(name(meta), why, uid=text(meta.get("uid")))
+
+
+def missing_pool(pool: str, why: str, *, uid: str = "") -> Pool:
+    """A stand-in for a pool of which only the name is known. Its nodes carry its label."""
+    return Pool(
+        name=pool,
+        uid=uid,
+        generation=0,
+        created=EPOCH_S,
+        selector={POOL_LABEL: pool},
+        layout_hash="",
+        fewest=0,
+        mig_config=None,
+        status={},
+        unreadable=why,
+    )
 
 
 def obeying(pool: Pool, asked: str) -> Pool:
@@ -398,11 +467,22 @@ def obeying(pool: Pool, asked: str) -> Pool:
     )
 
 
-def read_warning(raw: Mapping[str, Any]) -> WarningEvent:
-    return WarningEvent(
-        name=raw["metadata"]["name"],
-        last_seen=seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp")),
-    )
+def read_warning(raw: Mapping[str, Any]) -> WarningEvent | None:
+    """None for an Event that is not the controller's, which names them `POOL.16 hex digits`.
+
+    Anybody who may create Events in the namespace can write the controller's name into one.
+    """
+    event, pool = name(raw["metadata"]), name(raw["involvedObject"])
+    if not re.fullmatch(re.escape(pool) + r"\.[0-9a-f]{16}", event):
+        return None
+    last_seen = seconds(raw.get("lastTimestamp") or raw.get("firstTimestamp"))
+    return WarningEvent(name=event, last_seen=last_seen)
+
+
+def next_count(raw: Mapping[str, Any]) -> int:
+    """The count of an Event that is seen once more."""
+    count = raw.get("count")
+    return min((count if isinstance(count, int) else 1) + 1, _MOST_EVENTS)
 
 
 def requests_gpus(pod: Mapping[str, Any]) -> bool:
@@ -416,27 +496,51 @@ def requests_gpus(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def seconds(timestamp: str | None) -> float:
-    """Since the epoch; 0 for no timestamp."""
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else _EPOCH
+def readable_status(raw: Any) -> Mapping[str, Any]:
+    """The status of a pool without the fields that cannot be read: it is written anew anyway."""
+    if not isinstance(raw, Mapping):
+        return {}
+    return {key: value for key, value in raw.items() if _is_readable(key, value)}
 
 
-# The conditions of hundreds of pools have the same few times, and get them at each pass.
-@lru_cache(maxsize=1024)
-def stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Condition | None:
-    for raw in status.get("conditions") or ():
-        if raw.get("type") == kind:
-            changed = seconds(raw.get("lastTransitionTime"))
-            return Condition(
-                status=raw.get("status", "Unknown"),
-                reason=raw.get("reason", ""),
-                message=raw.get("message", ""),
-                changed=changed,
-                written=max(changed, seconds(raw.get("lastHeartbeatTime"))),
-                generation=raw.get("observedGeneration", 0),
+def _is_readable(key: str, value: Any) -> bool:
+    match key:
+        case "observedGeneration":
+            return isinstance(value, int)
+        case "waitingSince" | "tooFewSince":
+            return isinstance(value, str) and _time(value) > EPOCH_S
+        case "nodes":
+            return isinstance(value, Mapping) and all(isinstance(n, int) for n in value.values())
+        case "conditions":
+            return isinstance(value, list) and all(
+                isinstance(one, Mapping) and _condition([one], str(one.get("type"))) is not None
+                for one in value
             )
-    return None
+        case "failingNodes" | "provenLayouts":
+            return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+        case _:
+            return True
+
+
+def _condition(conditions: Any, kind: str) -> Condition | None:
+    """None also for a condition that cannot be read: it is written anew."""
+    try:
+        raw = next((one for one in conditions or () if one.get("type") == kind), None)
+        return None if raw is None else _read_condition(raw)
+    except UNREADABLE:
+        return None
+
+
+def _read_condition(raw: Mapping[str, Any]) -> Condition:
+    changed = seconds(raw.get("lastTransitionTime"))
+    status, generation = raw.get("status", "Unknown"), raw.get("observedGeneration", 0)
+    if status not in ("True", "False", "Unknown") or not isinstance(generation, int):
+        raise ValueError("is no condition")
+    return Condition(
+        status=status,
+        reason=text(raw.get("reason"), LONGEST_NAME),
+        message=text(raw.get("message"), LONGEST_CONDITION),
+        changed=changed,
+        written=max(changed, seconds(raw.get("lastHeartbeatTime"))),
+        generation=generation,
+    )

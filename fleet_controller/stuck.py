@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-from fleet_controller.state import Node, seconds, stamp
+from fleet_controller.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
+from fleet_controller.state import Node
 
 What = Literal[
     "",
@@ -24,6 +25,10 @@ What = Literal[
     "OperandCrashLoop",
 ]
 """In which way it is stuck; empty: it is not any more, and not verified yet either."""
+
+
+_MOST_COUNTED: Final = 1000
+"""Tries that a note can claim. A few are made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +69,12 @@ def stuck_of(node: Node) -> Stuck | None:
             return None
         return Stuck(
             node_uid=node.uid,
-            layout=str(raw["layout"]),
+            layout=text(raw["layout"], LONGEST_NAME),
             what=raw["what"],
             since=seconds(raw["since"]),
             next=seconds(raw["next"]),
-            tries=max(0, int(raw["tries"])),
-            held_by=str(raw.get("heldBy", "")),
+            tries=min(max(0, int(raw["tries"])), _MOST_COUNTED),
+            held_by=text(raw.get("heldBy")),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+    except UNREADABLE:
         return None

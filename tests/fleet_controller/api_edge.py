@@ -8,6 +8,7 @@ the status; of a custom resource's status, the status alone.
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class ApiEdge:
     requests: Counter[str] = field(default_factory=Counter)
     """`PATCH nodes` -> how many."""
     version: int = 100
+    largest_request: int = 0
+    """Bytes of the largest body so far."""
 
     # What others do, which is no request of the controller's.
 
@@ -71,7 +74,7 @@ class ApiEdge:
         return {"metadata": {"resourceVersion": str(self.version)}, "items": items}
 
     def create(self, path: str, body: Object) -> Object:
-        self._count("POST", path)
+        self._count("POST", path, body)
         if key_of(body) in self.objects[path]:
             raise ApiError(409, {"reason": "AlreadyExists"})
         return self._store(path, copy.deepcopy(body))
@@ -86,7 +89,7 @@ class ApiEdge:
     def patch(self, path: str, body: Any, *, kind: str = "merge") -> Object:
         of_status = path.endswith("/status")
         collection, _, name = path.removesuffix("/status").rpartition("/")
-        self._count("PATCH", collection)
+        self._count("PATCH", collection, body)
         if name not in self.objects[collection]:
             raise ApiError(404, {"reason": "NotFound"})
         old = self.objects[collection][name]
@@ -105,7 +108,8 @@ class ApiEdge:
             new["status"] = old["status"]
         return self._store(collection, new)
 
-    def _count(self, verb: str, collection: str) -> None:
+    def _count(self, verb: str, collection: str, body: Any = None) -> None:
+        self.largest_request = max(self.largest_request, len(json.dumps(body)))
         self.requests[f"{verb} {collection.rpartition('/')[2]}"] += 1
 
     def _store(self, path: str, body: Object) -> Object:
@@ -113,9 +117,17 @@ class ApiEdge:
         if known is not None and _content(known) == _content(body):
             return copy.deepcopy(known)
         self.version += 1
+        body = _as_stored(body)
         body["metadata"] = {**body["metadata"], "resourceVersion": str(self.version)}
         self.objects[path][key_of(body)] = body
         return copy.deepcopy(body)
+
+
+def _as_stored(body: Object) -> Object:
+    """Lone surrogates are no Unicode: Go's JSON decoder makes U+FFFD of each."""
+    text = json.dumps(body, ensure_ascii=False)
+    stored: Object = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return stored
 
 
 def _content(body: Object) -> Object:
@@ -141,6 +153,9 @@ def _merged(old: Any, patch: Any, *, conditions_by_type: bool = False) -> Any:
 def _conditions(old: Iterable[Object], patch: Iterable[Object]) -> list[Object]:
     by_type = {one["type"]: one for one in old}
     for one in patch:
+        if one.get("$patch") == "delete":
+            by_type.pop(one["type"], None)
+            continue
         by_type[one["type"]] = {**by_type.get(one["type"], {}), **one}
     return list(by_type.values())
 

@@ -24,7 +24,8 @@ def _progress() -> Progress:
 
 def _exported(pool: Pool, node: Node, *, leads: bool) -> dict[str, tuple[str, set[str]]]:
     status = {"nodes": {"verified": 2}, "conditions": [{"type": "Verified", "status": "True"}]}
-    text = metrics.text(_progress(), [replace(pool, status=status)], [node], NOW, leads=leads)
+    pools = [replace(pool, status=status)]
+    text = metrics.text(_progress(), pools, [node], NOW, leads=leads, unreadable={"GPUPool": 1})
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     labels: dict[str, set[str]] = {}
     for name, found in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):

@@ -220,8 +220,25 @@ def test_operands_of_a_few_nodes_come_from_the_api_servers_index() -> None:
 
 
 def test_warnings_are_listed_in_pages() -> None:
-    time = "2026-11-25T12:00:00Z"
-    api = Listing([{"metadata": {"name": f"e{i}"}, "lastTimestamp": time} for i in range(5)])
+    names = [f"halves.{i:016x}" for i in range(5)]
+    api = Listing([_event(name) for name in names])
     found = Cluster.of(cast(Client, api)).warnings()
-    assert sorted(found) == [f"e{i}" for i in range(5)]
+    assert sorted(found) == names
     assert len(api.asked) == 3
+
+
+def _event(name: str, time: str = "2026-11-25T12:00:00Z") -> dict[str, Any]:
+    about = {"kind": "GPUPool", "name": "halves"}
+    return {"metadata": {"name": name}, "involvedObject": about, "lastTimestamp": time}
+
+
+def test_an_event_that_cannot_be_read_hides_no_warning() -> None:
+    """Whoever may create Events in the namespace can write the controller's name into one."""
+    mine = f"halves.{'0' * 16}"
+    odd = [
+        _event(f"halves.{'1' * 16}", "10000-01-01T23:58:59Z"),
+        _event("tenant.1"),
+        {"metadata": {"name": f"halves.{'2' * 16}"}},
+    ]
+    api = Listing([*odd, _event(mine)])
+    assert set(Cluster.of(cast(Client, api)).warnings()) == {mine}

@@ -19,6 +19,7 @@ from fleet_controller.state import (
     Pool,
     Report,
     WarningEvent,
+    next_count,
     obeying,
     read_node,
     read_pool,
@@ -456,8 +457,24 @@ class TestWarningEvent:
         ],
     )
     def test_its_last_timestamp_is_read(self, times: dict[str, str], last_seen: float) -> None:
-        raw = {"metadata": {"name": "halves.1"}, **times}
-        assert read_warning(raw) == WarningEvent(name="halves.1", last_seen=last_seen)
+        raw = {**_event(f"halves.{'0' * 16}"), **times}
+        assert read_warning(raw) == WarningEvent(name=f"halves.{'0' * 16}", last_seen=last_seen)
+
+    @pytest.mark.parametrize(
+        "name", ["halves.1", f"other.{'0' * 16}", f"halves.{'0' * 17}", f"halves.{'G' * 16}"]
+    )
+    def test_an_event_of_somebody_else_is_skipped(self, name: str) -> None:
+        assert read_warning({**_event(name), "lastTimestamp": _time(1)}) is None
+
+    @pytest.mark.parametrize(
+        ("count", "following"), [(None, 2), (1, 2), (2**31 - 1, 2**31 - 1), ("x", 2)]
+    )
+    def test_the_count_of_an_event_stays_an_int32(self, count: object, following: int) -> None:
+        assert next_count({"count": count}) == following
+
+
+def _event(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "involvedObject": {"name": "halves"}}
 
 
 class TestPods:

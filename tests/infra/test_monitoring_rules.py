@@ -258,6 +258,28 @@ ALERTS = [
         },
     ),
     Case(
+        rule="SlicewrightObjectUnreadable",
+        why="a pool cannot be read",
+        series={'slicewright_controller_unreadable_objects{kind="GPUPool",pod="one"}': "1"},
+        labels=[{"kind": "GPUPool"}],
+    ),
+    Case(
+        rule="SlicewrightObjectUnreadable",
+        why="all can be read",
+        series={'slicewright_controller_unreadable_objects{kind="GPUPool",pod="one"}': "0"},
+    ),
+    Case(
+        rule="SlicewrightControllerFault",
+        why="an action failed unexpectedly",
+        series={'slicewright_controller_faults_total{part="action",pod="one"}': "0+1"},
+        labels=[{"part": "action"}],
+    ),
+    Case(
+        rule="SlicewrightControllerFault",
+        why="one failed long ago",
+        series={'slicewright_controller_faults_total{part="action",pod="one"}': "1"},
+    ),
+    Case(
         rule="SlicewrightGpuWornOut",
         why="no spare row",
         series={f'slicewright_gpu_row_remap_failed{{{GPU},pod="x"}}': "1"},

@@ -193,6 +193,27 @@ def _fleet() -> list[Alert]:
             "why.",
             needs=needs,
         ),
+        Alert(
+            name="SlicewrightObjectUnreadable",
+            expr="max by (kind) (slicewright_controller_unreadable_objects) > 0",
+            minutes=5,
+            severity="warning",
+            summary="The fleet controller cannot read {{ $value }} objects of kind "
+            "{{ $labels.kind }}",
+            description="The nodes of such a pool are neither released nor changed. Its log and "
+            "/readyz name the objects, with the reason.",
+            needs=needs,
+        ),
+        Alert(
+            name="SlicewrightControllerFault",
+            expr="sum by (part) (increase(slicewright_controller_faults_total[15m])) > 0",
+            minutes=0,
+            severity="warning",
+            summary="The fleet controller met an error that it does not know: {{ $labels.part }}",
+            description="It left alone the pool or the action that it was busy with. Its log "
+            "names it, with the error; please report it.",
+            needs=needs,
+        ),
     ]
 
 

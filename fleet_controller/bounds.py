@@ -1,0 +1,138 @@
+"""Bounds on times and texts that others write into objects. Pure.
+
+A kubelet, an agent or a tenant can write the year 9999, a lone surrogate or 200 kB of text wherever
+Kubernetes takes a string. Times beyond the bounds are refused and texts are cut where an object is
+read, so that no decision and no status has to expect them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from telemetry.plain import plain
+
+EPOCH_S: Final = 0.0
+LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+"""Later times are mistakes or attacks. A clock that was never set shows 1970, which is readable."""
+LONGEST_TEXT: Final = 1024
+"""Characters of a message. The API server allows as many in the note of an Event. Source:
+k8s.io/kubernetes, pkg/apis/core/validation/events.go (NoteLengthLimit).
+"""
+LONGEST_CONDITION: Final = 4096
+"""Characters of the message of a node's condition, which quotes several texts."""
+LONGEST_NAME: Final = 253
+"""Characters of a name, a reason or a version. Source: RFC 1123 subdomain, as in Kubernetes."""
+LONGEST_NOTE: Final = 16 * 1024
+"""Characters of an annotation that the controller parses. It writes a tenth of that."""
+
+_CAMEL_CASE: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
+
+UNREADABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""Everything that reading an odd object may raise."""
+
+
+def seconds(timestamp: str | None) -> float:
+    """Seconds since the epoch of an RFC 3339 timestamp; 0 without a timestamp.
+
+    Raises TypeError for anything but a string, and ValueError for any other text, for a time
+    without a zone, and for times before the epoch or after the year 2099.
+    """
+    if not timestamp:
+        return EPOCH_S
+    if not isinstance(timestamp, str):
+        raise TypeError(f"is no time: {type(timestamp).__name__}")
+    # RFC 3339 allows lower case, Python's parser does not.
+    parsed = datetime.fromisoformat(timestamp.upper())
+    if parsed.tzinfo is None:
+        raise ValueError(f"is a time without a zone: {plain(timestamp)[:40]}")
+    try:
+        at = parsed.timestamp()
+    except OverflowError:
+        at = -1.0
+    if not EPOCH_S <= at < LATEST_S:
+        raise ValueError(f"is no plausible time: {plain(timestamp)[:40]}")
+    return at
+
+
+# The conditions of hundreds of pools have the same few times, and get them at each pass.
+@lru_cache(maxsize=1024)
+def stamp(at: float) -> str:
+    """The RFC 3339 timestamp in whole seconds; of the nearest bound for times beyond the bounds."""
+    bounded = min(max(at, EPOCH_S), LATEST_S)
+    return datetime.fromtimestamp(bounded, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def text(value: object, longest: int = LONGEST_TEXT) -> str:
+    """The text in printable characters, cut to `longest`; empty for None.
+
+    Raises TypeError for anything but a string: an object has no text where a list belongs.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"is no text: {type(value).__name__}")
+    # Cut twice: an escape is longer than its character.
+    return plain(value[:longest])[:longest]
+
+
+def texts(value: object) -> dict[str, str]:
+    """A mapping of texts to texts, such as labels; empty for None. Raises TypeError for others."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(
+        isinstance(key, str) and isinstance(each, str) for key, each in value.items()
+    ):
+        raise TypeError("is no mapping of texts to texts")
+    return dict(value)
+
+
+def name(metadata: Mapping[str, Any]) -> str:
+    """The name of an object. Raises KeyError, TypeError or ValueError where it has none."""
+    value = metadata["name"]
+    if not value or text(value, LONGEST_NAME) != value:
+        raise ValueError("has no valid name")
+    return str(value)
+
+
+def reason(value: object) -> str:
+    """A machine-readable reason; empty for None.
+
+    Raises TypeError for anything but a string, and ValueError for text that the status of a pool
+    could not hold (`fleet_controller.schemas.CAMEL_CASE`).
+    """
+    code = text(value)
+    if code and not _CAMEL_CASE.fullmatch(code):
+        raise ValueError(f"is no reason in CamelCase: {code[:40]}")
+    return code
+
+
+def identifier(value: object) -> str:
+    """An identifier that is compared and never shown, such as a boot ID; empty for None.
+
+    Equal identifiers stay equal and different ones stay different, whatever their length: long ones
+    are replaced by their SHA-256. Raises TypeError for anything but a string.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"is no text: {type(value).__name__}")
+    if len(value) <= LONGEST_NAME and value.isprintable():
+        return value
+    return "sha256:" + hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
+
+
+def note(value: str | None) -> str:
+    """An annotation that is to be parsed; empty for None and for one longer than we write."""
+    return value if isinstance(value, str) and len(value) <= LONGEST_NOTE else ""
