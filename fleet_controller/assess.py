@@ -62,6 +62,21 @@ OF_THE_LAYOUT = frozenset(
 compared with the new one.
 """
 
+DRIVER_DOES_NOT_ANSWER = frozenset(
+    {
+        "DriverHung",
+        "DriverError",
+        "DriverVersionMismatch",
+        "DriverLibraryMissing",
+        "DriverNotLoaded",
+        "NoPermission",
+        "ProbeBroken",
+    }
+)
+"""The agent's reasons for an Unknown of this moment: it runs, and learns nothing from the driver. A
+test compares them with node_agent/verdict/reasons.py.
+"""
+
 BUSY_STATES = ("pending", "rebooting")
 """Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
 

@@ -7,9 +7,10 @@ prints as they come).
 
 A node without the startup taint gets it back (`HoldNode`) as soon as it may have lost what was
 verified: it is not Ready, it has booted again, mig-manager changes its partitions, its agent found
-a mismatch, or its layout is about to change. It is released when its agent has reported a match of
-this boot. A report that is merely late holds no node. The taint keeps new pods away and leaves
-running ones alone.
+a mismatch, or its layout is about to change. So do nodes on which the driver has not answered the
+agent for minutes, as many of a pool as may be unavailable. A node is released when its agent has
+reported a match of this boot. A report that is merely late holds no node. The taint keeps new pods
+away and leaves running ones alone.
 
 Nodes that exist without their pool are labelled when a pool selects them (`membership`), and get
 back what they had when they leave it (`release`).
@@ -47,7 +48,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
-from fleet_controller.change_actions import ChangeAction
+from fleet_controller.change_actions import ChangeAction, CordonNode
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import Present, joining, memberships
@@ -251,6 +252,7 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
             )
         if (
             not why
+            and not watched_now.hold_if_room
             and node.name in rollout.waiting
             and (
                 (_is_as_it_was_proven(node) and (not pool.driver or by_itself[node.name].driver))
@@ -258,9 +260,30 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
             )
         ):
             outcome.actions += _lift(node, pool)
+    outcome.holds += _holds_of_silent_drivers(pool, pool_nodes, watched, outcome)
     outcome.actions += quarantine(pool, members)
     _tell_of_pool(pool, members, pool_status(pool, members, rollout, now), seen, outcome)
     return outcome
+
+
+def _holds_of_silent_drivers(
+    pool: Pool, pool_nodes: Sequence[Node], watched: Mapping[str, Watch], outcome: _Outcome
+) -> list[HoldNode]:
+    """Holds nodes whose driver does not answer, as many as may be unavailable besides those out.
+
+    Where all drivers of a pool fall silent at once, what they have in common is as likely wrong as
+    each of them, and a pool without nodes would hurt more than GPUs that may be dead.
+    """
+    out = {n.name for n in pool_nodes if n.held or n.unschedulable or n.change or not n.ready}
+    out |= {action.node for action in outcome.holds if isinstance(action, HoldNode)}
+    out |= {action.node for action in outcome.actions if isinstance(action, CordonNode)}
+    silent_nodes = [
+        node
+        for node in pool_nodes
+        if node.name not in out and watched.get(node.name, NOTHING).hold_if_room
+    ]
+    room = max(0, pool.policy.limit(len(pool_nodes)) - len(out))
+    return [_hold(node, "its driver does not answer") for node in silent_nodes[:room]]
 
 
 def _assessed(

@@ -73,7 +73,9 @@ def _lines() -> Iterator[str]:
         "`OperandsPaused` also sets the labels `nvidia.com/gpu.deploy.…` to `true`; under pods "
         "mig-manager is restarted only",
         "after a report, newer than the note, that the partitions match: then its start changes "
-        "nothing.",
+        "nothing. `DriverSilent` is a node in service whose driver does not answer its agent: new "
+        "pods are kept away",
+        "from it, and running ones are left alone; see [the startup taint](startup-taint.md).",
     )
 
 

@@ -23,6 +23,7 @@ What = Literal[
     "StaleSuccess",
     "PluginStale",
     "OperandCrashLoop",
+    "DriverSilent",
 ]
 """In which way it is stuck; empty: it is not any more, and not verified yet either."""
 

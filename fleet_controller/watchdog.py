@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
-from fleet_controller.assess import REPORT_AGE_LIMIT_S, Assessment
+from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S, Assessment
 from fleet_controller.drain import NodePod
 from fleet_controller.layout_change import change_of
 from fleet_controller.membership import memberships
@@ -97,6 +97,9 @@ TROUBLES: Final[Mapping[What, Trouble]] = {
         meaning="one of NVIDIA's operands on the node ends again and again",
         remedy="see the log of its last run (kubectl logs --previous)",
     ),
+    # Noted after two minutes, so held after five. A report that is late holds no node: an outage of
+    # the API server makes all of them late.
+    "DriverSilent": Trouble(after_s=180),
 }
 
 _OF_SILICON = frozenset({"WrongLayout", "NotPartitioned", "LayoutIncomplete", "UnwantedMig"})
@@ -126,6 +129,8 @@ class Watch:
     actions: tuple[HealNode, ...] = ()
     hold: bool = False
     """Whether the node must have the startup taint before anything is tried."""
+    hold_if_room: bool = False
+    """Whether it is to have the taint where that leaves enough nodes of the pool in service."""
     said: Assessment | None = None
     """In place of what the node is by itself."""
     again: tuple[float, ...] = ()
@@ -164,9 +169,11 @@ def watch(
     if now < note.since + trouble.after_s:
         return Watch(again=(note.next,))
     said = _said(trouble, note, base, now)
+    silent = _driver_is_silent(node, base)
     if now < note.next or trouble.restart is None or note.tries >= MOST_TRIES:
-        return Watch(said=said, again=(note.next,))
-    return replace(_try(node, note, trouble, base, pods, now), said=said)
+        return Watch(said=said, again=(note.next,), hold_if_room=silent)
+    tried = _try(node, note, trouble, base, pods, now)
+    return replace(tried, said=said, hold_if_room=silent)
 
 
 def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
@@ -182,7 +189,18 @@ def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -
             return "PartitioningStuck"
         if node.mig_config == pool.mig_config and (found := _at_rest(node, base)):
             return found
-    return "OperandCrashLoop" if node.ready and CRASH_LOOP in (operands or "") else None
+    if node.ready and CRASH_LOOP in (operands or ""):
+        return "OperandCrashLoop"
+    return "DriverSilent" if _driver_is_silent(node, base) else None
+
+
+def _driver_is_silent(node: Node, base: Assessment) -> bool:
+    """Whether the agent of a node in service reports now, of this boot, that it cannot ask the
+    driver. A node that is being set up, or changed, has no driver yet or loses it for a while.
+    """
+    current = base.expires is not None
+    set_up = bool(node.verified_boot) and not node.change
+    return node.ready and set_up and current and base.reason in DRIVER_DOES_NOT_ANSWER
 
 
 def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, ...]:
