@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -50,8 +51,9 @@ from fleet_controller.api import (
 from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
 from fleet_controller.change_actions import ChangeAction, CordonNode
 from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.known_layouts import earlier
 from fleet_controller.members import Member, member_of, says
-from fleet_controller.membership import Present, joining, memberships
+from fleet_controller.membership import Present, brought_keys, joining, memberships
 from fleet_controller.pool_status import EXAMPLES, TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.quarantine import quarantine
 from fleet_controller.release import (
@@ -132,6 +134,7 @@ def decide(
         refusals=refusals,
         no_agents=no_agents,
         no_operands=no_operands,
+        brought_keys=brought_keys(pools),
         progress_every_s=_said_every(sum(_waits(pool, now) for pool in pools)),
         now=now,
     )
@@ -165,6 +168,7 @@ class _Seen:
     refusals: Mapping[str, Refusal]
     no_agents: Mapping[str, str]
     no_operands: Mapping[str, str]
+    brought_keys: AbstractSet[str]
     progress_every_s: float
     now: float
 
@@ -224,7 +228,7 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
             deadlines += turn.again
         member = member_of(node, assessment, now, deadlines)
         members.append(member)
-        join = joining(node, pool)
+        join = joining(node, pool, seen.brought_keys)
         if join and node.joined is None:
             # Nothing is done to an existing node before it is noted there, to be taken back.
             outcome.actions.append(join)
@@ -255,7 +259,10 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
             and not watched_now.hold_if_room
             and node.name in rollout.waiting
             and (
-                (_is_as_it_was_proven(node) and (not pool.driver or by_itself[node.name].driver))
+                (
+                    _is_as_it_was_proven(node, pool, seen.reports.get(node.name))
+                    and (not pool.driver or by_itself[node.name].driver)
+                )
                 or _lacks_only_its_driver(node, by_itself[node.name])
             )
         ):
@@ -354,7 +361,7 @@ def _decide_departures(
     for node, pool in departing(pools, nodes):
         if node.name in stranded:
             continue
-        match next_step(node, pool, _gpu_pods(seen.pods.get(node.name))):
+        match next_step(node, pool, _gpu_pods(seen.pods.get(node.name)), seen.brought_keys):
             case DisableMig() if node.held:
                 outcome.actions.append(
                     SetMigConfig(node=node.name, version=node.version, value=DEFAULT_MIG_CONFIG)
@@ -506,12 +513,20 @@ def _is_no_longer_proven(node: Node, pool: Pool) -> bool:
     return bool(node.verified_layout) and node.ready and not relabelled(node, pool)
 
 
-def _is_as_it_was_proven(node: Node) -> bool:
+def _is_as_it_was_proven(node: Node, pool: Pool, report: Report | None) -> bool:
     """Of a node that waits for its turn in a rollout, so that its agent cannot prove it any more:
     whether it is what it was when it was verified, as the others that wait. It was held because it
     was not Ready for a while; without this it would be so until its turn, however long the rollout
     is paused.
+
+    The node's annotations alone do not tell that. Its agent must have reported in this boot, and
+    where it has found a mismatch, as it does when it compares the node with the new layout, the
+    pool must have been verified with the layout that the node has.
     """
+    if report is None or (report.owner_uid, report.boot_id) != (node.uid, node.boot_id):
+        return False
+    if report.verdict == "Mismatch" and node.mig_config not in _proven_layouts(pool):
+        return False
     return (
         node.held
         and node.quarantine_at is None
@@ -522,6 +537,13 @@ def _is_as_it_was_proven(node: Node) -> bool:
         and node.mig_state == "success"
         and not node.paused
     )
+
+
+def _proven_layouts(pool: Pool) -> frozenset[str]:
+    """The layouts with which the pool was verified, by its status, which the controller alone
+    writes.
+    """
+    return frozenset(layout.mig_config for layout in earlier(pool.status))
 
 
 def _lacks_only_its_driver(node: Node, base: Assessment) -> bool:

@@ -4,15 +4,21 @@ In a cluster that slicewright did not create, no node pool labels the nodes. The
 rather than `pulumi up`: a node that joins the cluster between two runs needs its labels as much as
 the others, and only the controller is there at that time. It notes on the node what it has set and
 what was there before (`Joined`), so that it can take back just that, whoever asks and whenever.
+
+The note is an annotation, so it is believed only about labels that some pool brings or has brought:
+each pool's status lists the keys (`keys_of`), and a pool that is deleted stays until its nodes are
+released. Else whoever can forge an annotation could have any label of the node set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
 
 from fleet_controller.api import POOL_LABEL
+from fleet_controller.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool
 
 
@@ -79,10 +85,29 @@ def pool_names(node: Node) -> set[str]:
     return joined | ({node.labels[POOL_LABEL]} if POOL_LABEL in node.labels else set())
 
 
-def joining(node: Node, pool: Pool) -> JoinNode | None:
-    """What a member of `pool` lacks of what the pool brings; None where it lacks nothing."""
+def keys_of(pool: Pool) -> tuple[str, ...]:
+    """Keys of the labels that the pool brings, and after them of those that it has brought."""
+    now = sorted(pool.brings or ())
+    before = pool.status.get("broughtLabels") or ()
+    return tuple(dict.fromkeys(key for key in (*now, *before) if may_be_brought(key)))[:MOST_KEYS]
+
+
+def brought_keys(pools: Iterable[Pool]) -> frozenset[str]:
+    """Keys of all labels that the controller may have brought to a node."""
+    return ALWAYS_BROUGHT.union(*map(keys_of, pools))
+
+
+def joining(
+    node: Node, pool: Pool, brought_by_any: AbstractSet[str] | None = None
+) -> JoinNode | None:
+    """What a member of `pool` lacks of what the pool brings; None where it lacks nothing.
+
+    brought_by_any: `brought_keys` of all pools, as the node may come from another one; None: this
+    pool is the only one.
+    """
     if pool.brings is None:
         return None
+    known = brought_keys([pool]) if brought_by_any is None else brought_by_any
     noted = node.joined.labels if node.joined else {}
     brought: dict[str, BroughtLabel] = {}
     changes: dict[str, str | None] = {}
@@ -94,13 +119,23 @@ def joining(node: Node, pool: Pool) -> JoinNode | None:
             brought[key] = BroughtLabel(value=value, before=now)
         if now != value:
             changes[key] = value
-    changes |= taken_back(node, {k: one for k, one in noted.items() if k not in pool.brings})
+    others = {key: label for key, label in noted.items() if key not in pool.brings}
+    changes |= taken_back(node, others, known)
     joined = Joined(pool=pool.name, labels=brought)
     if not changes and joined == node.joined:
         return None
     return JoinNode(node=node.name, version=node.version, labels=changes, joined=joined)
 
 
-def taken_back(node: Node, brought: Mapping[str, BroughtLabel]) -> dict[str, str | None]:
-    """The labels as they were, but for those that somebody else has changed since."""
-    return {key: one.before for key, one in brought.items() if node.labels.get(key) == one.value}
+def taken_back(
+    node: Node, noted: Mapping[str, BroughtLabel], known: AbstractSet[str]
+) -> dict[str, str | None]:
+    """The labels as they were, but for those that somebody else has changed since.
+
+    known: the keys about which a note is believed, see `brought_keys`.
+    """
+    return {
+        key: label.before
+        for key, label in noted.items()
+        if key in known and node.labels.get(key) == label.value
+    }

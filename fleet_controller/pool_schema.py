@@ -9,6 +9,7 @@ from fleet_controller.api import (
     Manifest,
 )
 from fleet_controller.known_layouts import MOST_REMEMBERED
+from fleet_controller.label_keys import MOST_KEYS
 from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
 
 _CONDITION_TYPES = (
@@ -127,6 +128,13 @@ SCHEMA: Manifest = object_of(
                         },
                         required=("migConfig", "layoutHash", "desiredState"),
                     ),
+                },
+                "broughtLabels": {
+                    "type": "array",
+                    "maxItems": MOST_KEYS,
+                    "description": "Keys of the labels that existing nodes of the pool are "
+                    "brought, or were brought earlier: the only ones that a node gets back.",
+                    "items": {"type": "string", "maxLength": 317},
                 },
                 "tooFewSince": text(
                     "Since when there have been fewer nodes than expectedNodes.min; absent if "

@@ -17,6 +17,7 @@ from fleet_controller.api import (
 )
 from fleet_controller.known_layouts import remembered
 from fleet_controller.members import Member
+from fleet_controller.membership import keys_of
 from fleet_controller.rollout import Rollout, how_far
 from fleet_controller.state import Pool, seconds, stamp
 
@@ -57,6 +58,7 @@ def pool_status(
         **({"tooFewSince": too_few_since} if too_few_since else {}),
         **({"layout": pool.mig_config} if pool.mig_config else {}),
         **({"provenLayouts": layouts} if layouts else {}),
+        **({"broughtLabels": list(brought)} if (brought := keys_of(pool)) else {}),
         "nodes": {
             "total": len(members),
             "verified": len(members) - len(bad),

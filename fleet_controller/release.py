@@ -12,6 +12,7 @@ Or, where the pool says so, MIG is disabled first, once no pod uses the node's G
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fleet_controller.api import (
@@ -27,7 +28,13 @@ from fleet_controller.api import (
     VERIFIED_LAYOUT_ANNOTATION,
 )
 from fleet_controller.assess import BUSY_STATES
-from fleet_controller.membership import belongs_to, memberships, taken_back, unreadable_names
+from fleet_controller.membership import (
+    belongs_to,
+    brought_keys,
+    memberships,
+    taken_back,
+    unreadable_names,
+)
 from fleet_controller.state import Node, Pool
 
 
@@ -100,10 +107,16 @@ def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, 
     ]
 
 
-def next_step(node: Node, pool: Pool | None, gpu_pods: tuple[str, ...] | None) -> Step:
+def next_step(
+    node: Node,
+    pool: Pool | None,
+    gpu_pods: tuple[str, ...] | None,
+    brought_by_any: AbstractSet[str] | None = None,
+) -> Step:
     """What to do next with a departing node.
 
     pool: None where it has been deleted already. gpu_pods: those that use its GPUs; None: unknown.
+    brought_by_any: `brought_keys` of all pools; None: `pool` is the only one.
     """
     if pool is not None and disables(node, pool):
         if node.mig_config != DEFAULT_MIG_CONFIG:
@@ -123,7 +136,8 @@ def next_step(node: Node, pool: Pool | None, gpu_pods: tuple[str, ...] | None) -
     if node.condition is not None:
         # On the status, so a request of its own; the note on the node has to go last.
         return ClearNodeCondition(node=node.name)
-    return _release(node)
+    known = brought_keys([pool] if pool else []) if brought_by_any is None else brought_by_any
+    return _release(node, known)
 
 
 def disables(node: Node, pool: Pool) -> bool:
@@ -161,7 +175,7 @@ def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[Le
             yield LetPoolGo(pool=pool.name, version=pool.version, finalizers=others)
 
 
-def _release(node: Node) -> ReleaseNode:
+def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
     assert node.joined is not None
     taints = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
     ours = {
@@ -176,7 +190,7 @@ def _release(node: Node) -> ReleaseNode:
     return ReleaseNode(
         node=node.name,
         version=node.version,
-        labels=taken_back(node, node.joined.labels),
+        labels=taken_back(node, node.joined.labels, known),
         annotations=tuple(key for key, value in ours.items() if value),
         taints=tuple(reversed(taints)),
     )

@@ -52,6 +52,7 @@ from fleet_controller.known_layouts import (
     read_layout,
     target_of_undo,
 )
+from fleet_controller.label_keys import may_be_brought
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
 
 __all__ = ["seconds", "stamp"]
@@ -328,8 +329,8 @@ def _joined(annotation: str | None) -> Joined | None:
                     before=None if one["before"] is None else str(one["before"]),
                 )
                 for key, one in raw["labels"].items()
-                # Never brought that way, and a forged note does not get it set.
-                if key not in (MIG_CONFIG_LABEL, MIG_STATE_LABEL)
+                # Other keys are never brought, and a forged note gets none of them set.
+                if may_be_brought(key)
             },
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -516,6 +517,8 @@ def _is_readable(key: str, value: Any) -> bool:
                 isinstance(one, Mapping) and _condition([one], str(one.get("type"))) is not None
                 for one in value
             )
+        case "broughtLabels":
+            return isinstance(value, list) and all(isinstance(key, str) for key in value)
         case "failingNodes" | "provenLayouts":
             return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
         case _:

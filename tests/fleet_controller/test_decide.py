@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -1024,7 +1025,15 @@ class TestBackInServiceBeforeItsTurn:
 
     @pytest.fixture
     def pool(self, pool: Pool) -> Pool:
-        return replace(pool, mig_config="new", suspended="paused")
+        """Verified with `old` before."""
+        proven = {
+            "migConfig": "old",
+            "layoutHash": hashlib.sha256(b"{}").hexdigest(),
+            "desiredState": "{}",
+        }
+        return replace(
+            pool, mig_config="new", suspended="paused", status={"provenLayouts": [proven]}
+        )
 
     @staticmethod
     def _released(decision: Decision) -> list[LiftTaint]:
@@ -1036,7 +1045,23 @@ class TestBackInServiceBeforeItsTurn:
         self, held: Node, pool: Pool, wrong: Report
     ) -> None:
         assert self._released(_decided(pool, [held], [wrong])) == [self.LIFTED]
-        assert self._released(_decided(pool, [held])) == [self.LIFTED]
+
+    def test_a_match_of_the_agent_before_is_enough_where_the_pool_was_never_verified(
+        self, held: Node, pool: Pool, report: Report
+    ) -> None:
+        before = replace(report, layout_hash="b" * 64)
+        assert self._released(_decided(replace(pool, status={}), [held], [before])) == [self.LIFTED]
+
+    def test_annotations_alone_overrule_no_mismatch_and_no_silence(
+        self, held: Node, pool: Pool, wrong: Report
+    ) -> None:
+        """Whoever may change nodes can forge both annotations of a node that was never verified."""
+        unproven = replace(pool, status={})
+        assert self._released(_decided(unproven, [held], [wrong])) == []
+        assert self._released(_decided(pool, [held])) == []
+        for of_before in ({"owner_uid": "u0"}, {"boot_id": "b0"}):
+            earlier = replace(wrong, **of_before)
+            assert self._released(_decided(pool, [held], [earlier])) == []
 
     @pytest.mark.parametrize(
         "change",
@@ -1051,18 +1076,22 @@ class TestBackInServiceBeforeItsTurn:
         ids=str,
     )
     def test_it_has_to_be_what_it_was(
-        self, change: dict[str, object], held: Node, pool: Pool
+        self, change: dict[str, object], held: Node, pool: Pool, wrong: Report
     ) -> None:
         one = replace(held, **change)  # type: ignore[arg-type]
+        said = replace(wrong, boot_id=one.boot_id)
         # With a pod that uses GPUs also a node that was never verified waits for its turn.
         for pods in ((), ("ai/a",)):
-            assert self._released(_decided(pool, [one], gpu_pods={"n1": pods})) == []
+            assert self._released(_decided(pool, [one], [said], gpu_pods={"n1": pods})) == []
 
-    def test_of_a_node_without_a_layout_none_was_proven(self, held: Node, pool: Pool) -> None:
+    def test_of_a_node_without_a_layout_none_was_proven(
+        self, held: Node, pool: Pool, report: Report
+    ) -> None:
         """Its label is empty, and so is what is recorded."""
         labels = {**held.labels, "nvidia.com/mig.config": ""}
         one = replace(held, labels=labels, verified_layout="")
-        assert self._released(_decided(pool, [one])) == []
+        before = replace(report, layout_hash="b" * 64)
+        assert self._released(_decided(pool, [one], [before])) == []
 
     @pytest.mark.parametrize(
         "labels",
@@ -1075,15 +1104,16 @@ class TestBackInServiceBeforeItsTurn:
         ids=str,
     )
     def test_its_labels_have_to_be_what_they_were(
-        self, labels: dict[str, str], held: Node, pool: Pool
+        self, labels: dict[str, str], held: Node, pool: Pool, report: Report
     ) -> None:
         changed = replace(held, labels={**held.labels, **labels})
-        assert self._released(_decided(pool, [changed])) == []
+        before = replace(report, layout_hash="b" * 64)
+        assert self._released(_decided(pool, [changed], [before])) == []
 
     def test_without_a_turn_to_wait_for_only_a_proof_releases_it(
-        self, held: Node, pool: Pool
+        self, held: Node, pool: Pool, wrong: Report
     ) -> None:
-        assert self._released(_decided(replace(pool, mig_config="old"), [held])) == []
+        assert self._released(_decided(replace(pool, mig_config="old"), [held], [wrong])) == []
 
     def test_what_is_found_broken_is_not_released(
         self, held: Node, pool: Pool, wrong: Report

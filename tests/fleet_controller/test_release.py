@@ -20,9 +20,10 @@ from fleet_controller.api import (
     VERIFIED_BOOT_ANNOTATION,
 )
 from fleet_controller.decide import decide, to_inspect
-from fleet_controller.membership import JoinNode, joining
+from fleet_controller.label_keys import may_be_brought
+from fleet_controller.membership import JoinNode, joining, keys_of
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool
+from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool, read_node
 from tests.fleet_controller.objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"
@@ -271,17 +272,83 @@ labels = st.dictionaries(st.sampled_from([POOL_LABEL, PLUGIN, "a", "b"]), st.sam
 def test_after_joining_and_leaving_the_labels_are_as_before(
     before: dict[str, str], brings: dict[str, str], then: dict[str, str]
 ) -> None:
-    """Also where the pool brings something else meanwhile."""
+    """Also where the pool brings something else meanwhile: its status remembers the keys."""
     has = dict(before)
     joined = None
+    pool = _pool({})
     for brought in (brings, then):
-        action = joining(_node(has, joined), _pool(brought))
+        pool = replace(pool, brings=brought, status={"broughtLabels": list(keys_of(pool))})
+        action = joining(_node(has, joined), pool)
         if action:
             joined = action.joined
             has = _applied(has, action.labels)
         assert brought.items() <= has.items()
-    (release,) = [a for a in actions([], _node(has, joined)) if isinstance(a, ReleaseNode)]
+    left = actions([deleted(pool)], _node(has, joined))
+    (release,) = [a for a in left if isinstance(a, ReleaseNode)]
     assert _applied(has, release.labels) == before
+
+
+FORGED = Joined(
+    pool="halves",
+    labels={
+        "tenant": BroughtLabel(value="a", before="b"),
+        POOL_LABEL: BroughtLabel(value="halves", before=None),
+    },
+)
+"""What somebody has written who may annotate nodes."""
+
+
+@pytest.mark.parametrize("named", ["halves", "long-gone"])
+def test_a_forged_note_sets_no_label_that_no_pool_brings(
+    existing: Pool, node: Node, named: str
+) -> None:
+    forged = replace(
+        node,
+        labels={"tenant": "a", POOL_LABEL: "halves"},
+        joined=replace(FORGED, pool=named),
+    )
+    for pools in ([], [existing], [deleted(existing)]):
+        done = [a for a in actions(pools, forged) if isinstance(a, ReleaseNode | JoinNode)]
+        assert all("tenant" not in action.labels for action in done)
+        assert done, "the note itself goes, and so does the pool's own label"
+
+
+def test_what_a_pool_has_brought_earlier_is_given_back(existing: Pool, node: Node) -> None:
+    """Also by another pool: a node is released when it is in none."""
+    noted = replace(node, labels={"tenant": "a"}, joined=replace(FORGED, pool="next"))
+    brought = replace(existing, name="next", status={"broughtLabels": ["tenant"]})
+    (release,) = [a for a in actions([existing, brought], noted) if isinstance(a, ReleaseNode)]
+    assert release.labels == {"tenant": "b"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "node-restriction.kubernetes.io/tenant",
+        "kubernetes.io/hostname",
+        "topology.k8s.io/zone",
+        "k8s.io/x",
+        MIG,
+        STATE,
+    ],
+)
+def test_no_note_and_no_pool_makes_a_label_of_kubernetes_be_given_back(
+    existing: Pool, node: Node, key: str
+) -> None:
+    note = Joined(pool="halves", labels={key: BroughtLabel(value="a", before="b")}).dump()
+    raw = {"metadata": {"name": "n1", "uid": "u", "annotations": {JOINED_ANNOTATION: note}}}
+    read = read_node(raw).joined
+    assert read is not None
+    noted = replace(node, labels={key: "a"}, joined=Joined(pool="halves", labels=read.labels))
+    brought = replace(existing, status={"broughtLabels": [key]})
+    for pool in (brought, replace(brought, brings={key: "a"})):
+        (release,) = [a for a in actions([deleted(pool)], noted) if isinstance(a, ReleaseNode)]
+        assert release.labels == {}
+
+
+@pytest.mark.parametrize("key", ["mykubernetes.io/a", "kubernetes.io.example.com/a", "k8s.io"])
+def test_other_domains_are_not_those_of_kubernetes(key: str) -> None:
+    assert may_be_brought(key)
 
 
 def _applied(labels: dict[str, str], changes: object) -> dict[str, str]:
