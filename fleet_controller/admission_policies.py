@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from fleet_controller.api import (
@@ -10,10 +9,10 @@ from fleet_controller.api import (
     CONTROLLER_SERVICE_ACCOUNT,
     DEFAULT_MIG_CONFIG,
     GROUP,
-    JOINED_ANNOTATION,
     MIG_CONFIG_LABEL,
     NAMESPACE,
     NODE_CONDITION,
+    NOTE_PREFIX,
     POOL_LABEL,
     POOL_PLURAL,
     RELEASE_FINALIZER,
@@ -22,6 +21,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     Manifest,
 )
+from fleet_controller.cel import in_force, literal, literals
 from fleet_controller.known_layouts import SUSPENDED, UNDO
 
 
@@ -80,17 +80,17 @@ def pool_policy(
     RBAC has no rule for one field, and the status subresource takes neither finalizers nor
     annotations.
     """
-    other = f"filter(f, f != {_cel_string(RELEASE_FINALIZER)})"
+    other = f"filter(f, f != {literal(RELEASE_FINALIZER)})"
     new, old = (f"{it}.metadata.?annotations.orValue({{}})" for it in ("object", "oldObject"))
-    rollout = _cel_string(ROLLOUT_ANNOTATION)
-    suspended = ", ".join(map(_cel_string, ("", *SUSPENDED)))
+    rollout = literal(ROLLOUT_ANNOTATION)
+    suspended = ", ".join(map(literal, ("", *SUSPENDED)))
     validation = {
         "expression": "object.spec == oldObject.spec && "
         "object.metadata.?labels.orValue({}) == oldObject.metadata.?labels.orValue({}) && "
         f"{new}.all(k, k == {rollout} || (k in {old} && {old}[k] == {new}[k])) && "
         f"{old}.all(k, k == {rollout} || k in {new}) && "
         f"({new}[?{rollout}] == {old}[?{rollout}] || "
-        f"({old}[?{rollout}].orValue('').startsWith({_cel_string(UNDO)}) && "
+        f"({old}[?{rollout}].orValue('').startsWith({literal(UNDO)}) && "
         f"{new}[?{rollout}].orValue('') in [{suspended}])) && "
         f"object.metadata.?finalizers.orValue([]).{other} == "
         f"oldObject.metadata.?finalizers.orValue([]).{other}",
@@ -129,7 +129,7 @@ def _limiting(
     }
     condition = {
         "name": f"is-{who}",
-        "expression": f"request.userInfo.username == {_cel_string(user)}",
+        "expression": f"request.userInfo.username == {literal(user)}",
     }
     policy: Manifest = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -142,7 +142,12 @@ def _limiting(
             "validations": list(validations),
         },
     }
-    return policy, _in_force(name)
+    return policy, in_force(name)
+
+
+_WHY_NOTES = (
+    " of a node: in it the fleet controller keeps what it has proven, changed or brought there"
+)
 
 
 def node_policy(
@@ -154,26 +159,32 @@ def node_policy(
     service_account: str = CONTROLLER_SERVICE_ACCOUNT,
     name: str = "slicewright-nodes",
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding: who may change how a pool's nodes are partitioned.
+    """ValidatingAdmissionPolicy and Binding: who may change how a pool's nodes are partitioned, and
+    what the fleet controller knows of any node.
 
     On a node with the label `slicewright.io/pool`, only the fleet controller and members of
     `admin_groups` set, change or remove the label `nvidia.com/mig.config`, remove the startup
-    taint, or take the node out of its pool (which would end this protection): change its label, a
-    label of `selecting`, or the note of what an existing node has been brought. Every right to
-    change Nodes includes these, and mig-manager and every kubelet have one.
+    taint, or take the node out of its pool (which would end this protection): change its label, or
+    a label of `selecting`. Every right to change Nodes includes these, and mig-manager and every
+    kubelet have one. No kubelet takes its own node into a pool once it has registered.
+
+    On every node, in a pool or not, only they write annotations of `slicewright.io/`: in these the
+    controller keeps what it has proven, changed and brought, and it acts on them.
 
     operator_account: user name of the GPU operator, which sets DEFAULT_MIG_CONFIG on a node without
     a layout; None where there is no operator. selecting: keys of the labels by which pools select
     existing nodes.
 
-    Untouched: other labels and taints, cordons, the kubelet's status, and deletion, so that the
-    controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the policy. A
-    new Node needs no startup taint here: its kubelet registers the taints of its node pool.
+    Untouched: other labels, taints and annotations, cordons, the kubelet's status, and deletion, so
+    that the controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the
+    policy. A new Node needs no startup taint here: its kubelet registers the taints of its node
+    pool.
 
     It fails closed (`failurePolicy: Fail`). It has no parameters that could be missing, and every
-    optional field is read as optional, so an expression has no error to fail with.
+    optional field is read as optional, so an expression has no error to fail with. Annotations are
+    looked through in a variable for each side: the API server limits the cost of an expression, and
+    what has passed as new passes as old.
     """
-    groups = ", ".join(map(_cel_string, admin_groups))
     who = (
         "the fleet controller"
         if not admin_groups
@@ -181,8 +192,8 @@ def node_policy(
     )
     default = (
         " || (request.userInfo.username == "
-        f"{_cel_string(operator_account)} && variables.configBefore == '' "
-        f"&& variables.configNow == {_cel_string(DEFAULT_MIG_CONFIG)})"
+        f"{literal(operator_account)} && variables.configBefore == '' "
+        f"&& variables.configNow == {literal(DEFAULT_MIG_CONFIG)})"
         if operator_account
         else ""
     )
@@ -205,20 +216,14 @@ def node_policy(
             },
             "matchConditions": [
                 {
-                    "name": "node-of-a-pool",
-                    "expression": f"'{POOL_LABEL}' in object.metadata.?labels.orValue({{}}) || "
-                    "(oldObject != null && "
-                    f"'{POOL_LABEL}' in oldObject.metadata.?labels.orValue({{}}))",
-                },
-                {
                     "name": "not-the-fleet-controller",
                     "expression": "request.userInfo.username != "
-                    + _cel_string(f"system:serviceaccount:{namespace}:{service_account}"),
+                    + literal(f"system:serviceaccount:{namespace}:{service_account}"),
                 },
                 {
                     "name": "not-an-administrator",
                     "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
-                    f"group in [{groups}])",
+                    f"group in {literals(admin_groups)})",
                 },
             ],
             "variables": [
@@ -226,15 +231,28 @@ def node_policy(
                 {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
                 {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
                 {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
+                {
+                    "name": "inNoPool",
+                    "expression": f"!({_has_label('object', POOL_LABEL)}) && "
+                    f"(oldObject == null || !({_has_label('oldObject', POOL_LABEL)}))",
+                },
                 {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
                 {
                     "name": "labelsBefore",
                     "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
                 },
-                {"name": "joinedNow", "expression": _note_of("object")},
+                {"name": "notesNow", "expression": _notes_of("object")},
                 {
-                    "name": "joinedBefore",
-                    "expression": f"oldObject == null ? '' : {_note_of('oldObject')}",
+                    "name": "notesBefore",
+                    "expression": f"oldObject == null ? {{}} : {_notes_of('oldObject')}",
+                },
+                {"name": "ownNotesNow", "expression": _own("variables.notesNow")},
+                {"name": "ownNotesBefore", "expression": _own("variables.notesBefore")},
+                {
+                    "name": "changedNotes",
+                    "expression": "variables.ownNotesNow.filter(key, "
+                    "variables.notesNow[?key] != variables.notesBefore[?key]) + "
+                    "variables.ownNotesBefore.filter(key, !(key in variables.notesNow))",
                 },
                 {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
                 {
@@ -244,7 +262,8 @@ def node_policy(
             ],
             "validations": [
                 {
-                    "expression": f"variables.configNow == variables.configBefore{default}",
+                    "expression": "variables.inNoPool || "
+                    f"variables.configNow == variables.configBefore{default}",
                     "message": f"only {who} may set, change or remove the label {MIG_CONFIG_LABEL} "
                     "of a slicewright node: it partitions the node's GPUs. Change the pool's "
                     "layout in the stack file instead",
@@ -252,7 +271,7 @@ def node_policy(
                 },
                 {
                     # A taint with a weaker effect would be no better than none.
-                    "expression": "variables.taintsBefore.all(before, "
+                    "expression": "variables.inNoPool || variables.taintsBefore.all(before, "
                     f"before.key != '{STARTUP_TAINT_KEY}' || variables.taintsNow.exists(now, "
                     "now.key == before.key && now.effect == before.effect))",
                     "message": f"only {who} may remove the startup taint {STARTUP_TAINT_KEY}: "
@@ -270,16 +289,28 @@ def node_policy(
                 },
                 *_selected_still(selecting, who),
                 {
-                    "expression": "variables.poolBefore == '' || "
-                    "variables.joinedNow == variables.joinedBefore",
-                    "message": f"only {who} may change the annotation {JOINED_ANNOTATION}, by "
-                    "which a node gets its labels back when it leaves its pool",
+                    "expression": "variables.poolBefore != '' || variables.poolNow == '' || "
+                    "request.operation == 'CREATE' || "
+                    "!request.userInfo.?groups.orValue([]).exists(group, "
+                    "group == 'system:nodes')",
+                    "message": f"a kubelet may register with the label {POOL_LABEL}, and not set "
+                    "it later: its node would join the pool without the startup taint. Set it "
+                    "with the rights of an administrator, or let the node register anew",
+                    "reason": "Forbidden",
+                },
+                {
+                    "expression": "variables.changedNotes.size() == 0",
+                    "messageExpression": f"{literal(f'only {who} may set, change or remove the ')}"
+                    " + 'annotation ' + variables.changedNotes.join(', ') + "
+                    f"{literal(_WHY_NOTES)}",
+                    "message": f"only {who} may set, change or remove annotations of "
+                    f"{NOTE_PREFIX}{_WHY_NOTES}",
                     "reason": "Forbidden",
                 },
             ],
         },
     }
-    return policy, _in_force(name)
+    return policy, in_force(name)
 
 
 def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
@@ -290,7 +321,7 @@ def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
     return [
         {
             "expression": "variables.poolBefore == '' || "
-            f"[{', '.join(map(_cel_string, keys))}].all(key, "
+            f"{literals(keys)}.all(key, "
             "variables.labelsNow[?key] == variables.labelsBefore[?key])",
             "message": f"only {who} may change the labels by which pools select nodes "
             f"({', '.join(keys)}) on a node of a pool: without them the node would not be "
@@ -300,8 +331,17 @@ def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
     ]
 
 
-def _note_of(node: str) -> str:
-    return f"{node}.metadata.?annotations[?'{JOINED_ANNOTATION}'].orValue('')"
+def _notes_of(node: str) -> str:
+    return f"{node}.metadata.?annotations.orValue({{}})"
+
+
+def _own(notes: str) -> str:
+    """Keys of the annotations that are the fleet controller's."""
+    return f"{notes}.filter(key, key.startsWith({literal(NOTE_PREFIX)}))"
+
+
+def _has_label(node: str, label: str) -> str:
+    return f"'{label}' in {node}.metadata.?labels.orValue({{}})"
 
 
 def _label_of(node: str, label: str) -> str:
@@ -310,21 +350,3 @@ def _label_of(node: str, label: str) -> str:
 
 def _label_before(label: str) -> str:
     return f"oldObject == null ? '' : {_label_of('oldObject', label)}"
-
-
-def _cel_string(text: str) -> str:
-    """A string literal of CEL, which has the escapes that json.dumps writes, but no surrogates.
-
-    Source: CEL language definition, string and bytes values.
-    """
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _in_force(policy: str) -> Manifest:
-    """The binding that makes a policy deny, everywhere, under the policy's name."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": policy},
-        "spec": {"policyName": policy, "validationActions": ["Deny"]},
-    }

@@ -45,6 +45,10 @@ STARTUP_TAINT: Final[Mapping[str, str]] = {
 QUARANTINE_EFFECT: Final = "NoExecute"
 """Effect of the startup taint, besides its own, on a node whose pods are to end."""
 
+NOTE_PREFIX: Final = f"{GROUP}/"
+"""Of the annotations in which the controller keeps what it knows of a Node: nobody else writes one
+(`admission_policies.node_policy`).
+"""
 VERIFIED_BOOT_ANNOTATION: Final = "slicewright.io/verified-boot"
 """Boot ID of the boot in which the controller last found the node verified. In another boot it is
 not verified: MIG partitions do not survive a reboot, but the Node and its missing taint do.

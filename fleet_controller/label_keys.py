@@ -13,6 +13,7 @@ from typing import Final
 from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
 
 PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+"""Selects a node's device plugin config. Source: NVIDIA/k8s-device-plugin, config-manager."""
 ALWAYS_BROUGHT: Final = frozenset({POOL_LABEL, PLUGIN_CONFIG_LABEL})
 """The program itself brings these to pools, whatever the stack file says."""
 MOST_KEYS: Final = 256

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import admission_policies, api, custom_resources, rights
+from fleet_controller import admission_policies, api, custom_resources, own_patches, rights
 from infra import delivery
 from infra.components import admission, code_map, network, pods, quota
 from infra.spec import MetricsSource
@@ -70,11 +70,16 @@ class FleetController(pulumi.ComponentResource):
             for crd in custom_resources.crds()
         ]
         rights = self._rights(name, child)
-        guards = admission.in_force(
-            f"{name}-policy",
-            admission_policies.pool_policy(),
-            pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[*self.kinds])),
-        )
+        guards = [
+            *admission.in_force(
+                f"{name}-policy",
+                admission_policies.pool_policy(),
+                pulumi.ResourceOptions.merge(
+                    child, pulumi.ResourceOptions(depends_on=[*self.kinds])
+                ),
+            ),
+            *admission.in_force(f"{name}-node-policy", own_patches.controller_node_policy(), child),
+        ]
         k8s.policy.v1.PodDisruptionBudget(
             f"{name}-budget",
             metadata=k8s.meta.v1.ObjectMetaArgs(

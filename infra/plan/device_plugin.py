@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import EksPoolPlan, GkePoolPlan, PoolPlan
-from infra.plan.nodes import PLUGIN_CONFIG_LABEL
 from infra.plan.sharing import alike_by_mps
 
 _P = TypeVar("_P", bound=PoolPlan)

@@ -11,14 +11,13 @@ from fleet_controller.api import (
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
 )
+from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.fleet import CLOUD_TAINT_EFFECT, AnyCloud, NodeCount, Taint, TaintEffect
 from infra.spec import Path
 
 AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
-PLUGIN_CONFIG_LABEL = "nvidia.com/device-plugin.config"
-"""Selects a node's device plugin config. Source: NVIDIA/k8s-device-plugin, config-manager."""
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
 """Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
 OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
@@ -153,6 +152,14 @@ def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[s
             yield from _check_eks_label(key, value, at)
         elif cloud == "gke":
             yield from _check_gke_label(key, at)
+        elif is_of_kubernetes(key):
+            yield refuse(
+                at,
+                "kubernetes.io and k8s.io belong to Kubernetes, and the fleet controller, which "
+                "labels the nodes, writes no label there",
+                "choose another key",
+                in_key=True,
+            )
     return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
 
 

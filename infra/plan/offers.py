@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL
 from infra import spec
 from infra.plan.bottlerocket import (
     bottlerocket_partitioning,
@@ -18,7 +19,6 @@ from infra.plan.machines import GpuMachine, Gpus
 from infra.plan.nodes import (
     NO_GKE_PLUGIN_LABEL,
     OPERANDS_LABEL,
-    PLUGIN_CONFIG_LABEL,
     AnyPool,
 )
 from infra.plan.partitions import (

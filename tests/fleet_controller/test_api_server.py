@@ -50,7 +50,13 @@ def accepted(client: Client, path: str, body: dict[str, Any]) -> bool:
 
 class TestResources:
     @pytest.mark.parametrize(
-        "name", ["slicewright-node-reports", "slicewright-nodes", "slicewright-pools"]
+        "name",
+        [
+            "slicewright-controller-nodes",
+            "slicewright-node-reports",
+            "slicewright-nodes",
+            "slicewright-pools",
+        ],
     )
     def test_the_policies_pass_the_api_servers_type_check(self, name: str, api_server: Any) -> None:
         path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"

@@ -454,7 +454,13 @@ def test_of_two_controllers_one_stays_when_a_node_is_drained_or_the_program_is_n
 
 @pytest.mark.parametrize("stack", BUILT)
 @pytest.mark.parametrize(
-    "name", ["node-agent-policy", "node-guard-policy", "fleet-controller-policy"]
+    "name",
+    [
+        "node-agent-policy",
+        "node-guard-policy",
+        "fleet-controller-policy",
+        "fleet-controller-node-policy",
+    ],
 )
 def test_every_admission_policy_denies(record: Record, stack: str, name: str) -> None:
     made = record(stack)

@@ -1,0 +1,164 @@
+"""The admission policy that narrows what the fleet controller itself writes to Nodes. Plain data.
+
+RBAC has no rule for single fields, so the controller's right to patch Nodes is one to patch all of
+every Node. This policy leaves it what it uses: whoever got hold of its token, or talked it into a
+wrong patch, gets no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fleet_controller.api import (
+    CONTROLLER_SERVICE_ACCOUNT,
+    DEPLOY_LABEL_PREFIX,
+    JOINED_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    NAMESPACE,
+    NODE_CONDITION,
+    NOTE_PREFIX,
+    POOL_LABEL,
+    STARTUP_TAINT_KEY,
+    Manifest,
+)
+from fleet_controller.cel import in_force, literal, literals
+
+_SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields", "selfLink")
+"""Fields of the metadata that the API server writes."""
+_OF_KUBERNETES: Final = r"^([^/]*[.])?(kubernetes|k8s)[.]io/"
+"""As `label_keys.is_of_kubernetes`."""
+
+
+def controller_node_policy(
+    *,
+    namespace: str = NAMESPACE,
+    service_account: str = CONTROLLER_SERVICE_ACCOUNT,
+    name: str = "slicewright-controller-nodes",
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: of a Node the fleet controller writes its own
+    annotations, condition and taint, whether the node is cordoned, and a few labels: those of MIG,
+    the operands' switches, the pool, and what the node's note says that it was brought. None of
+    these lies in a domain of Kubernetes.
+
+    It fails closed, and its expressions have no error to fail with, as `node_policy`'s.
+    """
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["*"],
+                        # RBAC lets it neither create nor delete any.
+                        "operations": ["UPDATE"],
+                        "resources": ["nodes", "nodes/status"],
+                    }
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "is-controller",
+                    "expression": "request.userInfo.username == "
+                    + literal(f"system:serviceaccount:{namespace}:{service_account}"),
+                }
+            ],
+            "variables": _variables(),
+            "validations": [
+                *_only(
+                    _same("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
+                    f"annotations of {NOTE_PREFIX}, and no others",
+                ),
+                *_only(
+                    _same("labels", _may_label("key")),
+                    f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
+                    f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
+                    "of kubernetes.io and k8s.io",
+                ),
+                *_only(
+                    [_same_but("taints", "key", STARTUP_TAINT_KEY)],
+                    f"the taint {STARTUP_TAINT_KEY}, and no others",
+                ),
+                *_only(
+                    [_same_but("conditions", "type", NODE_CONDITION)],
+                    f"the condition {NODE_CONDITION}, and no others",
+                ),
+                *_only(
+                    [
+                        *_same("spec", "key in ['taints', 'unschedulable']"),
+                        *_same("status", "key == 'conditions'"),
+                        *_same(
+                            "metadata",
+                            f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
+                        ),
+                    ],
+                    "labels, annotations, taints and conditions, and whether it is cordoned",
+                ),
+            ],
+        },
+    }
+    return policy, in_force(name)
+
+
+def _variables() -> list[Manifest]:
+    """The parts of the Node, now and before. dyn: new fields of a Node are compared, too."""
+    parts = {
+        "metadata": "dyn({node}.metadata)",
+        "spec": "dyn({node}.?spec.orValue({{}}))",
+        "status": "dyn({node}.?status.orValue({{}}))",
+        "notes": "{node}.metadata.?annotations.orValue({{}})",
+        "labels": "{node}.metadata.?labels.orValue({{}})",
+        "taints": "{node}.?spec.?taints.orValue([])",
+        "conditions": "{node}.?status.?conditions.orValue([])",
+    }
+    found = [
+        {"name": f"{part}{when}", "expression": expression.format(node=node)}
+        for part, expression in parts.items()
+        for when, node in (("Now", "object"), ("Before", "oldObject"))
+    ]
+    noted = f"[?{literal(JOINED_ANNOTATION)}].orValue('')"
+    joined = f"variables.notesBefore{noted} + variables.notesNow{noted}"
+    return [*found, {"name": "joined", "expression": joined}]
+
+
+def _may_label(key: str) -> str:
+    """Whether the controller may change a label with this key. The note is JSON of
+    `state.Joined`: each key is quoted, and an object follows it; neither a key nor a value of a
+    label can hold a quotation mark.
+    """
+    noted = f"variables.joined.contains('\"' + {key} + '\":{{')"
+    return (
+        f"{key} in {literals((MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL))} || "
+        f"{key}.startsWith({literal(DEPLOY_LABEL_PREFIX)}) || "
+        f"({noted} && !{key}.matches({literal(_OF_KUBERNETES)}))"
+    )
+
+
+def _same(part: str, but: str) -> list[str]:
+    """That a map is as it was, but for certain keys: one expression for what is there, and one for
+    what was, as the API server limits the cost of each.
+    """
+    now, before = f"variables.{part}Now", f"variables.{part}Before"
+    return [
+        f"{now}.all(key, {before}[?key] == {now}[?key] || {but})",
+        f"{before}.all(key, key in {now} || {but})",
+    ]
+
+
+def _same_but(part: str, field: str, value: str) -> str:
+    """That a list is as it was, in its order, but for the elements with this value."""
+    others = f"filter(one, one.{field} != {literal(value)})"
+    return f"variables.{part}Now.{others} == variables.{part}Before.{others}"
+
+
+def _only(expressions: Sequence[str], may: str) -> list[Manifest]:
+    message = f"of a Node, the fleet controller may write {may}"
+    return [
+        {"expression": expression, "message": message, "reason": "Forbidden"}
+        for expression in expressions
+    ]
