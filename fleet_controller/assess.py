@@ -17,6 +17,11 @@ from fleet_controller.state import Node, Pool, Report, stamp
 REPORT_AGE_LIMIT_S = 900.0
 """An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""
 
+CLOCKS_APART_S = 60.0
+"""How far a node's clock may be ahead of the controller's: a report is believed for so much longer
+after its agent has died.
+"""
+
 AGENT_SETTLING = frozenset(
     {
         "LayoutChangePending",
@@ -219,7 +224,7 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
             "the report was made before the node's layout was last set",
             settles=True,
         )
-    if report.time > now + REPORT_AGE_LIMIT_S:
+    if report.time > now + CLOCKS_APART_S:
         return _unknown(
             "ReportTimeImplausible",
             f"the report's time is {stamp(report.time)}, in the future; set the node's clock",

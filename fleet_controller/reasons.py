@@ -69,7 +69,7 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportTimeImplausible",
         status="Unknown",
-        meaning="the time of the report is in the future",
+        meaning="the time of the report is more than a minute in the future",
         remedy="set the node's clock",
     ),
     Reason(
