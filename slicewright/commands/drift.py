@@ -17,10 +17,12 @@ from rich.text import Text
 from infra import plan, spec
 from kubeapi.kubeconfig import BadKubeconfig, context_of
 from slicewright.commands import cluster_options
+from slicewright.doctor.findings import CannotAsk
 from slicewright.drift.findings import Drift, as_json
 from slicewright.drift.looking import Looking
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.live.access import Access, NoCluster
+from slicewright.locks import asking
 from slicewright.teardown.engine import EngineFailed, Pulumi
 from slicewright.teardown.subject import State, state_of
 
@@ -64,19 +66,33 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except (KeyError, TypeError) as e:
         return _say(f"what `pulumi stack export` prints cannot be read: {e!r}", CANNOT_RUN)
     progress = Console(stderr=True, emoji=False, width=console.width)
+
+    def tell(line: str) -> None:
+        progress.print(Text(spec.plain(line)), style="dim", soft_wrap=True)
+
     drift = Looking(
         stack=parsed.stack,
         fleet=fleet,
         pulumi=pulumi,
         pending=tuple(state.pending),
         cluster=cache(_cluster(parsed, named, state)),
-        tell=lambda line: progress.print(line, style="dim", highlight=False),
+        tell=tell,
+        holders=lambda: _holders(parsed.stack, tell),
     ).look()
     if parsed.json:
         print(json.dumps(as_json(drift), indent=2))
     else:
         _show(drift, console)
     return exit_code(drift)
+
+
+def _holders(stack: str, tell: Callable[[str], None]) -> tuple[str, ...]:
+    """Who works on the stack, where its backend can be asked that."""
+    try:
+        return asking.holders(stack)
+    except CannotAsk as e:
+        tell(f"whether an update works on the stack cannot be asked: {e}")
+        return ()
 
 
 def exit_code(drift: Drift) -> int:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from infra import spec
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
+from slicewright.locks import asking
 from slicewright.locks.attributes import cut_off
 from slicewright.locks.backends import Backend, Directory, Unsupported, backend_of
 from slicewright.locks.holders import holder_of
@@ -59,16 +55,12 @@ def _host(text: str) -> str:
     return text
 
 
-class _Cannot(Exception):
-    """The message says why, and what to do."""
-
-
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     def say(line: str) -> None:
         console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
 
     try:
-        url = _backend_url()
+        url = asking.backend_url()
         backend = backend_of(url)
         if backend is None:
             return _of_cloud(parsed, url, say)
@@ -77,12 +69,12 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return _of_files(parsed, backend, say)
     except Unsupported as e:
         return _say(f"{e} --stack {parsed.stack}", CANNOT_RUN)
-    except (CannotAsk, _Cannot) as e:
+    except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
 
 
 def _of_files(parsed: argparse.Namespace, backend: Backend, say: Any) -> int:
-    project = _project()
+    project = asking.project_name()
     found = backend.files(lock_prefix(project, parsed.stack))
     vouched = {host: f"you say that no pulumi works on it on {host}" for host in parsed.host}
     judged, unreadable = _judged(found, vouched)
@@ -142,46 +134,9 @@ def _of_cloud(parsed: argparse.Namespace, url: str, say: Any) -> int:
             f"{parsed.stack} --cancel"
         )
         return NOT_PROVEN
-    _pulumi("cancel", "--yes", "--non-interactive", "--stack", parsed.stack)
+    asking.pulumi("cancel", "--yes", "--non-interactive", "--stack", parsed.stack)
     say(f"cancelled; then: slicewright recover --stack {parsed.stack} --dry-run")
     return PROVEN
-
-
-def _backend_url() -> str:
-    try:
-        return str(json.loads(_pulumi("whoami", "--verbose", "--json"))["url"])
-    except (ValueError, KeyError, TypeError) as e:
-        raise _Cannot(f"what `pulumi whoami` prints cannot be read: {e}") from None
-
-
-def _project() -> str:
-    """Its name, by which the backend files its stacks."""
-    here = Path.cwd()
-    file = next((f for at in (here, *here.parents) if (f := at / "Pulumi.yaml").is_file()), None)
-    if file is None:
-        raise _Cannot(f"{here} is in no project: there is no Pulumi.yaml, here or above")
-    try:
-        return str(yaml.safe_load(file.read_text(encoding="utf-8"))["name"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError):
-        raise _Cannot(f"{file}: it has no name") from None
-
-
-def _pulumi(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["pulumi", *arguments],
-            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as e:
-        raise _Cannot(f"pulumi does not start ({e.strerror}); install it, or mend PATH") from None
-    if done.returncode:
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise _Cannot(f"`pulumi {arguments[0]}` failed: {said}")
-    return done.stdout
 
 
 def _say(problem: str, code: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,6 +40,8 @@ class Looking:
     cluster: Callable[[], Access]
     """Raises NoCluster."""
     tell: Callable[[str], None]
+    holders: Callable[[], Sequence[str]]
+    """Who holds a lock of the stack at this moment."""
     now: Callable[[], float] = field(default=time.time)
 
     def look(self) -> Drift:
@@ -51,6 +53,21 @@ class Looking:
         }
         if self.fleet.operator is not None:
             looks[Between.OPERATOR] = self._operator
+        holders = self.holders()
+        findings, unseen = ([], []) if holders else self._found(looks)
+        # One that began meanwhile counts, too: what was seen is of no single moment then.
+        if holders := holders or self.holders():
+            findings, unseen = [], [_under_way(between, holders, self.stack) for between in looks]
+        return Drift(
+            stack=self.stack,
+            findings=tuple(findings),
+            unseen=tuple(unseen),
+            compared=tuple(looks),
+        )
+
+    def _found(
+        self, looks: Mapping[Between, Callable[[], _Compared]]
+    ) -> tuple[list[Finding], list[Unseen]]:
         findings: list[Finding] = []
         unseen: list[Unseen] = []
         for between, look in looks.items():
@@ -62,12 +79,7 @@ class Looking:
                 continue
             findings += found
             unseen += not_seen
-        return Drift(
-            stack=self.stack,
-            findings=tuple(findings),
-            unseen=tuple(unseen),
-            compared=tuple(looks),
-        )
+        return findings, unseen
 
     def _cloud(self) -> _Compared:
         findings, unseen = cloud_drift(_read(self.pulumi.refreshed()), self.stack)
@@ -84,6 +96,14 @@ class Looking:
         except (ApiError, Unreachable) as e:
             raise CannotLook(why(e, access)) from None
         return operator_drift(installed, self.fleet, self.stack), ()
+
+
+def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:
+    return Unseen(
+        between=between,
+        why=f"an update works on the stack, or was killed: {'; '.join(holders)} holds its lock",
+        remedy=f"look again when it has ended; of a killed one: slicewright unlock --stack {stack}",
+    )
 
 
 def _read(text: str) -> Preview:
