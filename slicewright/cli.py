@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "check",
     "plan",
     "preview-report",
+    "deployed",
     "rights",
     "doctor",
     "status",

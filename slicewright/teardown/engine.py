@@ -77,18 +77,16 @@ class Pulumi:
 
     def exported(self) -> Mapping[str, Any]:
         """What `pulumi stack export` prints. Raises EngineFailed."""
-        done = self._run("stack", "export")
-        if done.returncode:
-            if "no stack named" in done.stderr:
-                raise NoStack(
-                    f"there is no stack {self.stack}: nothing was made, or it was removed"
-                )
-            raise EngineFailed(f"`pulumi stack export` failed: {done.stderr.strip()}")
+        text = self._stack("export")
         try:
-            found: Mapping[str, Any] = json.loads(done.stdout)
+            found: Mapping[str, Any] = json.loads(text)
         except ValueError as e:
             raise EngineFailed(f"what `pulumi stack export` prints cannot be read: {e}") from None
         return found
+
+    def history(self, page: int) -> str:
+        """What `pulumi stack history --json` prints, newest first. Raises EngineFailed."""
+        return self._stack("history", "--json", "--page-size", "20", "--page", str(page))
 
     def previewed(self) -> str:
         """What `pulumi preview --json` prints: the program against the state, without a look at the
@@ -99,6 +97,16 @@ class Pulumi:
     def refreshed(self) -> str:
         """As above, what a refresh would write into the state: the state against the cloud."""
         return self._json("refresh", "--preview-only")
+
+    def _stack(self, command: str, *flags: str) -> str:
+        done = self._run("stack", command, *flags)
+        if done.returncode:
+            if "no stack named" in done.stderr:
+                raise NoStack(
+                    f"there is no stack {self.stack}: nothing was made, or it was removed"
+                )
+            raise EngineFailed(f"`pulumi stack {command}` failed: {done.stderr.strip()}")
+        return done.stdout
 
     def _json(self, command: str, *flags: str) -> str:
         done = self._run(command, *flags, "--json")

@@ -39,12 +39,12 @@ def github(job: str, stack: str) -> Job:
 def gitlab(job: str, stack: str) -> Job:
     file = yaml.safe_load(GITLAB.read_text())
     name = job if job in BY_HAND else f"{job}-{stack}"
-    merged = _extended(file, name)
+    merged = extended(file, name)
     commands = (*merged["script"], *merged.get("after_script", ()))
     return Job(tuple(c for c in commands if c.startswith("gitops/bin/")), merged["variables"])
 
 
-def known(platform: str, *, stack: str, base: str, before: str) -> dict[str, str]:
+def known(platform: str, *, stack: str, main: str) -> dict[str, str]:
     """What the platform would put in place of its expressions for a push or request of `main`."""
     if platform == "github":
         return {
@@ -52,22 +52,19 @@ def known(platform: str, *, stack: str, base: str, before: str) -> dict[str, str
             "matrix.policy": stack,
             "inputs.stack": stack,
             "inputs.confirm": stack,
-            "github.base_ref": base,
-            "github.event.before": before,
         }
     return {
-        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": base,
-        "CI_COMMIT_BEFORE_SHA": before,
+        "CI_DEFAULT_BRANCH": main,
         "STACK": stack,
         "CONFIRM": stack,
     }
 
 
-def _extended(file: Mapping[str, Any], name: str) -> dict[str, Any]:
+def extended(file: Mapping[str, Any], name: str) -> dict[str, Any]:
     """As GitLab merges a job with the one that it extends: mappings deeply, all else replaced."""
     job = dict(file[name])
     parent = job.pop("extends", None)
-    return _merged(_extended(file, parent), job) if parent else job
+    return _merged(extended(file, parent), job) if parent else job
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class Repository:
     def run(self, name: str, **more: str) -> list[Ran]:
         """The commands of a job, each whether or not the one before it failed."""
         job = self.job(name, STACK)
-        expressions = known(self.platform, stack=STACK, base="main", before="origin/main~1")
+        expressions = known(self.platform, stack=STACK, main="main")
         given = {k: v for k, v in job.expanded(expressions).items() if v}
         variables = {**self.engine.variables, "STACK": STACK, "CONFIRM": STACK, **given, **more}
         return [self._run(command, variables) for command in job.commands]

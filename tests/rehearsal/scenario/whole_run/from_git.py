@@ -84,7 +84,7 @@ class Repository:
     def run(self, name: str) -> list[Outcome]:
         """The commands of a job, each whether or not the one before it failed."""
         job = github(name, self.stack)
-        expressions = known("github", stack=self.stack, base="main", before="origin/main~1")
+        expressions = known("github", stack=self.stack, main="main")
         given = {k: v for k, v in job.expanded(expressions).items() if v}
         # The published stacks' control planes are open to all, which production refuses.
         given |= {"STACK": self.stack, "POLICY": "development"}

@@ -1,0 +1,79 @@
+"""`slicewright deployed`: the commit and the stack file of the last deployment that succeeded."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from infra import spec
+from slicewright.exit_codes import CANNOT_RUN, PROVEN
+from slicewright.preview.deployed import Deployment, NotAHistory, read_page
+from slicewright.teardown.engine import EngineFailed, NoStack, Pulumi
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "deployed",
+        help="the commit and the stack file of the last `pulumi up` that succeeded",
+        description="Prints the commit of the last `pulumi up` that succeeded, from the history "
+        "that Pulumi keeps of the stack, and nothing where nothing is deployed. It is what a "
+        "report of the next change is compared with (docs/how-to/gitops.md). Needs no more than "
+        "to read the state.",
+    )
+    parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        help="write the fleet as that update had it, as a stack file; where nothing is deployed, "
+        "there is no such file afterwards",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace, console: Console) -> int:
+    try:
+        deployment = _last(Pulumi(parsed.stack))
+    except EngineFailed as e:
+        return _say(str(e), CANNOT_RUN)
+    except NotAHistory as e:
+        return _say(f"what `pulumi stack history` prints cannot be read: {e}", CANNOT_RUN)
+    if parsed.write:
+        try:
+            _write(Path(parsed.write), deployment)
+        except OSError as e:
+            return _say(f"{parsed.write}: {e.strerror}", CANNOT_RUN)
+    if deployment is None:
+        return _say(f"nothing is deployed of stack {parsed.stack}", PROVEN)
+    if deployment.commit:
+        console.print(spec.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True)
+    named = deployment.commit or "no commit: the checkout was no git repository"
+    return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", PROVEN)
+
+
+def _last(pulumi: Pulumi) -> Deployment | None:
+    for number in itertools.count(1):
+        try:
+            page = read_page(pulumi.history(number))
+        except NoStack:
+            return None
+        if page.complete:
+            return page.deployment
+    raise AssertionError
+
+
+def _write(file: Path, deployment: Deployment | None) -> None:
+    text = deployment.stack_file if deployment is not None else None
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
+def _say(text: str, code: int) -> int:
+    print(f"slicewright deployed: {spec.plain(text)}", file=sys.stderr)
+    return code
