@@ -43,8 +43,9 @@ def test_both_platforms_give_a_command_the_variables_that_it_reads() -> None:
         for found in (github(job, "production"), gitlab(job, "production")):
             given = {*found.variables, "STACK", "CONFIRM"}
             # GitLab's are of the environment, or typed by who starts the pipeline.
-            typed = {"CLOUD_ONLY", "HOST", "DISKS"}
-            optional = typed if found == gitlab(job, "production") else set()
+            typed = {"CLOUD_ONLY", "HOST", "DISKS", "PULUMI_BACKEND_URL"}
+            # A person's, who compares with another commit than the last deployed one.
+            optional = {"BASE", *(typed if found == gitlab(job, "production") else ())}
             for command in found.commands:
                 text = (ROOT / command).read_text()
                 read = set(re.findall(r"\$\{?([A-Z_]+)", text))
@@ -60,36 +61,11 @@ def test_actions_are_pinned_to_commits_but_for_one_that_says_so() -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
 def test_a_workflow_has_no_rights_but_those_of_its_jobs(workflow: Any) -> None:
+    """Beside whose code a job's rights are: test_workflows.py."""
     assert yaml.safe_load(workflow.read_text())["permissions"] == {}
     for job in jobs(workflow).values():
-        allowed = {"contents": "read", "id-token": "write", "pull-requests": "write"}
-        assert job["permissions"].items() <= allowed.items()
-        assert ("pull-requests" in job["permissions"]) == (workflow.stem == "preview")
-
-
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
-def test_only_a_preview_is_ended_for_a_newer_one(workflow: Any) -> None:
-    for job in jobs(workflow).values():
-        cancels = job["concurrency"]["cancel-in-progress"]
-        assert cancels == (workflow.stem == "preview")
-        if not cancels:
-            assert re.fullmatch(r"stack-\$\{\{.*\}\}", job["concurrency"]["group"])
+        assert "permissions" in job
         assert job["timeout-minutes"]
-
-
-def test_a_preview_runs_no_code_of_a_fork_and_not_with_the_secrets_of_main() -> None:
-    text = (GITHUB / "workflows" / "preview.yaml").read_text()
-    assert "pull_request_target" not in yaml.safe_load(text)[True]  # YAML 1.1 reads `on` as true
-    (job,) = jobs(GITHUB / "workflows" / "preview.yaml").values()
-    assert job["if"] == "github.event.pull_request.head.repo.full_name == github.repository"
-    assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID" in GITLAB.read_text()
-
-
-def test_gitlab_deploys_one_at_a_time_and_ends_none() -> None:
-    file = yaml.safe_load(GITLAB.read_text())
-    assert file[".deploy"]["interruptible"] is False
-    for name in (".deploy", ".drift", ".by-hand"):
-        assert file[name]["resource_group"] == "$STACK"
 
 
 @pytest.mark.parametrize("job", ["deploy", "destroy"])
@@ -115,9 +91,17 @@ def test_a_runner_has_the_programs_that_the_clusters_kubeconfigs_name() -> None:
 
 def test_actionlint_finds_nothing_in_the_workflows(one_tool: Callable[[str], Path]) -> None:
     """With what it knows of expressions, contexts, events and inputs of actions."""
+    config = GITHUB / "actionlint.yaml"
+    assert config.read_text() == (ROOT / ".github" / "actionlint.yaml").read_text().replace(
+        "gitops/github/workflows", ".github/workflows"
+    )
     lint = [str(one_tool("actionlint")), "-no-color", "-shellcheck=", "-pyflakes="]
+    newer = r'^unexpected key "queue" for "concurrency" section'
     found = subprocess.run(
-        [*lint, *(str(file) for file in WORKFLOWS)], capture_output=True, text=True, check=False
+        [*lint, "-ignore", newer, *(str(file) for file in WORKFLOWS)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
     wrong = (GITHUB / "workflows" / "drift.yaml").read_text().replace("matrix.stack", "matrix.of")
