@@ -4,7 +4,9 @@ that comes; and the health of a Stack, judged in Lua 5.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -76,6 +78,96 @@ def test_the_project_allows_what_the_applications_bring_and_no_more() -> None:
         assert one["spec"]["destination"] in PROJECT["spec"]["destinations"]
 
 
+CLUSTER_SCOPED = frozenset(
+    {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"}
+)
+RIGHTS = frozenset({"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
+
+
+def matches(pattern: str, value: str) -> bool:
+    """As Argo CD compares: by shell patterns."""
+    return fnmatch.fnmatchcase(value, pattern)
+
+
+def allowed(manifest: Mapping[str, Any], namespace: str, project: Mapping[str, Any]) -> bool:
+    """Whether the project lets an Application bring an object into a namespace.
+
+    Without its list, no kind of the cluster is allowed, and every kind of a namespace. Source:
+    argoproj/argo-cd, docs/user-guide/projects.md and pkg/apis/application/v1alpha1/types.go
+    (IsGroupKindPermitted, IsDestinationPermitted).
+    """
+    spec = project["spec"]
+    group, kind = manifest["apiVersion"].rpartition("/")[0], manifest["kind"]
+
+    def listed(key: str) -> bool:
+        return any(
+            matches(entry["group"], group) and matches(entry["kind"], kind)
+            for entry in spec.get(key, ())
+        )
+
+    if kind in CLUSTER_SCOPED:
+        return listed("clusterResourceWhitelist")
+    server = "https://kubernetes.default.svc"
+    return any(
+        matches(place.get("server", ""), server) and matches(place.get("namespace", ""), namespace)
+        for place in spec["destinations"]
+    ) and (not spec.get("namespaceResourceWhitelist") or listed("namespaceResourceWhitelist"))
+
+
+def test_the_project_lets_nobody_give_rights_or_reach_another_namespace() -> None:
+    def brings(api: str, kind: str, namespace: str = "fleets") -> bool:
+        return allowed({"apiVersion": api, "kind": kind}, namespace, PROJECT)
+
+    assert brings("pulumi.com/v1", "Stack")
+    for kind in RIGHTS:
+        assert not brings("rbac.authorization.k8s.io/v1", kind), kind
+    for kind in ("Secret", "Pod", "ConfigMap", "Namespace", "Node"):
+        assert not brings("v1", kind), kind
+    assert not brings("auto.pulumi.com/v1alpha1", "Workspace"), "a person applies it"
+    assert not brings("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    for namespace in ("kube-system", "argocd", "fleets-other"):
+        assert not brings("pulumi.com/v1", "Stack", namespace), namespace
+    for application in APPLICATIONS:
+        for manifest in brought(named("fleet-production")):
+            namespace = application["spec"]["destination"]["namespace"]
+            assert allowed(manifest, manifest["metadata"].get("namespace", namespace), PROJECT)
+
+
+def test_a_project_that_lets_rights_be_given_is_seen() -> None:
+    """The fault that was, and a wildcard."""
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
+    for kind in ("ClusterRoleBinding", "*"):
+        entry = {"group": "rbac.authorization.k8s.io", "kind": kind}
+        spec = {**PROJECT["spec"], "clusterResourceWhitelist": [entry]}
+        assert allowed(binding, "fleets", {"spec": spec})
+    open_to_all = {"sourceRepos": ["*"], "destinations": [{"server": "*", "namespace": "*"}]}
+    assert allowed({"apiVersion": "v1", "kind": "Pod"}, "kube-system", {"spec": open_to_all})
+
+
+def test_nothing_of_a_project_is_a_pattern() -> None:
+    """Neither repositories, clusters, namespaces nor kinds."""
+    assert "sourceNamespaces" not in PROJECT["spec"]
+    assert not re.search(r"[*?!\[]", "".join(leaves(PROJECT["spec"])))
+    for application in APPLICATIONS:
+        assert not re.search(r"[*?!\[]", "".join(leaves(application["spec"]["destination"])))
+
+
+def leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield str(value)
+
+
+def test_what_an_administrator_applies_is_not_among_what_is_brought() -> None:
+    kinds = {manifest["kind"] for manifest in brought(named("fleet-production"))}
+    assert not kinds & RIGHTS
+    assert (ROOT / "gitops" / "pulumi-operator" / "rights.yaml").is_file()
+
+
 def test_rights_come_before_the_fleet_and_the_fleet_before_what_needs_it() -> None:
     waves = {
         (one["kind"], one["metadata"]["name"]): int(one["metadata"]["annotations"][WAVE])
@@ -83,7 +175,7 @@ def test_rights_come_before_the_fleet_and_the_fleet_before_what_needs_it() -> No
     }
     fleet = waves["Stack", "fleet-production"]
     for (kind, name), wave in waves.items():
-        if kind in ("ServiceAccount", "ClusterRoleBinding"):
+        if kind == "ServiceAccount":
             assert wave < fleet, name
         elif name != "fleet-production":
             assert wave > fleet, name

@@ -72,9 +72,34 @@ def test_what_an_example_refers_to_is_in_the_examples() -> None:
         if "programRef" in stack["spec"]:
             named("Program", stack["spec"]["programRef"]["name"])
     (binding,) = (one for one in DOCUMENTS if one["kind"] == "ClusterRoleBinding")
-    assert binding["subjects"][0]["name"] in {
-        stack["spec"]["serviceAccountName"] for stack in the_stacks()
+    assert binding["roleRef"]["name"] == "system:auth-delegator"
+    assert {(subject["name"], subject["namespace"]) for subject in binding["subjects"]} == {
+        (account["metadata"]["name"], account["metadata"]["namespace"])
+        for account in DOCUMENTS
+        if account["kind"] == "ServiceAccount"
     }
+
+
+def test_only_what_changes_the_fleet_has_the_account_that_may() -> None:
+    """A look for drift reads, and what needs the fleet does not change it."""
+    fleet = "fleet-production"
+    for stack in the_stacks():
+        spec, name = stack["spec"], stack["metadata"]["name"]
+        changes = spec["stack"] == "production" and not spec.get("preview", False)
+        assert changes == (name == "fleet-production")
+        assert (spec["serviceAccountName"] == fleet) == changes, name
+    drift = named("Stack", "fleet-production-drift")["spec"]["serviceAccountName"]
+    assert drift.endswith("-preview")
+    roles = {
+        named("ServiceAccount", account)["metadata"]["annotations"][
+            "iam.gke.io/gcp-service-account"
+        ]
+        for account in (fleet, drift, "models")
+    }
+    assert len(roles) == 3, "each account has a role of its own"
+    # For `destroy` and `recover`.
+    by_hand = named("Workspace", "fleet-production-by-hand")["spec"]["serviceAccountName"]
+    assert by_hand == fleet
 
 
 def test_a_program_refers_to_its_own_resources_only() -> None:
