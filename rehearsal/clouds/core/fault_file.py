@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from annotated_types import Ge, Gt, Interval, Le, MinLen
 
 from rehearsal.clouds.core.strict import Strict
+from rehearsal.cluster.kubelet.images.answers import Answer
 
 NAME = "faults.json"
 
@@ -179,11 +180,32 @@ class Hold(Strict):
     partitioning_from: _Index | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Registry(Strict):
+    """A registry of images answers the nodes' pulls with a failure, until the fault is removed.
+
+    The kubelet stand-in reads it, from this file: rehearsal/cluster/kubelet/images/registries.py.
+    """
+
+    fault: Literal["registry"] = "registry"
+    registry: _Name
+    """Its host: `docker.io`, `public.ecr.aws`."""
+    answer: Answer
+    repository: str = ""
+    """Beginning of the path of images that meet it; empty: all."""
+    architecture: str = ""
+    """`arm64`: only nodes of it; empty: all."""
+    login: str = ""
+    """`USER:PASSWORD` of a pull Secret with which the registry serves all the same."""
+    pulls: _Index = 0
+    """How many pulls without a login each address is served before."""
+
+
 CallFault: TypeAlias = ApiError | Throttling | BackgroundUpdate | ConnectionReset | Slowness
 NodeEvent: TypeAlias = SpotPreemption | NodeRepair
 NodeMark: TypeAlias = WrongLayout | Hold
 """Faults that the kubelet stand-in reads from the node's machine annotation."""
-Fault: TypeAlias = CallFault | StockOut | Quota | SlowIam | NodeEvent | NodeMark
+Fault: TypeAlias = CallFault | StockOut | Quota | SlowIam | NodeEvent | NodeMark | Registry
 
 KINDS: Mapping[str, type[Fault]] = {
     str(next(f.default for f in fields(kind) if f.name == "fault")): kind

@@ -13,6 +13,8 @@ from rehearsal.clouds.core.taints import Taint
 
 KUBERNETES = "1.36.2"
 MACHINE_ANNOTATION = "rehearsal.slicewright.io/machine"
+ADDRESS_ANNOTATION = "rehearsal.slicewright.io/shared-address"
+"""On nodes behind a NAT gateway: whose address registries see."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class NodeDetails:
     architecture: str = "amd64"
     machine: Mapping[str, object] | None
     """The simulated GPUs, for the kubelet stand-in; None = no GPU."""
+    shared_address: str = ""
+    """The NAT gateway by which it reaches the internet; empty: it has an address of its own."""
 
 
 def node_object(details: NodeDetails) -> JsonObject:
@@ -47,6 +51,8 @@ def node_object(details: NodeDetails) -> JsonObject:
     annotations = {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"}
     if details.machine is not None:
         annotations[MACHINE_ANNOTATION] = json.dumps(details.machine, sort_keys=True)
+    if details.shared_address:
+        annotations[ADDRESS_ANNOTATION] = details.shared_address
     disk_ki = details.disk_gb * 1_000_000_000 // 1024
     seed = hashlib.sha256(details.name.encode()).hexdigest()
     common = {"hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": str(details.pods)}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.cluster import ClusterKubelet
-from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
+from rehearsal.cluster.kubelet.containers.backoff import INITIAL_S, LONGEST_S, PullPauses
 from rehearsal.cluster.kubelet.pods import large_fleets
 from rehearsal.cluster.kubelet.pods.addresses import NoAddress
 from rehearsal.cluster.node import container_runtime, launcher
@@ -26,7 +26,11 @@ from rehearsal.host.toolchain.errors import ToolchainError
 
 
 async def _run(
-    environment: Path, cluster: str, toolchain: Toolchain, longest_back_off_s: float
+    environment: Path,
+    cluster: str,
+    toolchain: Toolchain,
+    longest_back_off_s: float,
+    pull_pauses: PullPauses,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -39,6 +43,7 @@ async def _run(
         toolchain,
         runtime,
         longest_back_off_s=longest_back_off_s,
+        pull_pauses=pull_pauses,
         operands=process_images.mode_of(os.environ),
         starts=large_fleets.mode_of(os.environ),
     )
@@ -60,6 +65,13 @@ def main() -> int:
         metavar="SECONDS",
         help="the kubelet's crashLoopBackOff.maxContainerRestartPeriod (default 300)",
     )
+    parser.add_argument(
+        "--image-pull-back-off",
+        type=float,
+        default=INITIAL_S,
+        metavar="SECONDS",
+        help="until an image that did not come is pulled again, doubled each time (default 10)",
+    )
     asked = parser.parse_args()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
@@ -78,6 +90,7 @@ def main() -> int:
                 asked.cluster,
                 Toolchain.load(environment / "toolchain.json"),
                 asked.max_container_restart_period,
+                PullPauses(first_s=asked.image_pull_back_off),
             )
         )
     except (OSError, ValueError, KeyError, ToolchainError, NoAddress) as e:

@@ -59,9 +59,16 @@ class Api:
                 raise
 
     def warn(self, pod: JsonObject, container: str | None, reason: str, message: str) -> None:
-        """Creates a Warning Event on the pod, at most one a minute with the same message.
+        """Creates a Warning Event on the pod; see `report`."""
+        self.report(pod, container, "Warning", reason, message)
 
-        Sent in the background, and a few times while the API server does not answer.
+    def report(
+        self, pod: JsonObject, container: str | None, kind: str, reason: str, message: str
+    ) -> None:
+        """Creates an Event on the pod, at most one a minute with the same message.
+
+        Sent in the background, and a few times while the API server does not answer. kind: its
+        type, Normal or Warning.
         """
         metadata = pod["metadata"]
         key = (metadata["uid"], reason, message)
@@ -88,7 +95,7 @@ class Api:
                 "namespace": metadata["namespace"],
             },
             "involvedObject": involved,
-            "type": "Warning",
+            "type": kind,
             "reason": reason,
             "message": message,
             "source": {"component": "kubelet", "host": pod["spec"].get("nodeName", "")},

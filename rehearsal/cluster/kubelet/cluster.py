@@ -17,8 +17,9 @@ from rehearsal.cluster.control_plane.files import kubeconfig
 from rehearsal.cluster.control_plane.process_images import Operands, runs_as_process
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.containers import stand_ins
-from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S
+from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, PullPauses
 from rehearsal.cluster.kubelet.deviceplugin.plugins import AllocationFailed
+from rehearsal.cluster.kubelet.images.registries import FAULTS, Registries
 from rehearsal.cluster.kubelet.logs.server import LogServer, PodLogs
 from rehearsal.cluster.kubelet.nodes.joining import Joining
 from rehearsal.cluster.kubelet.nodes.layout_fault import LayoutFault
@@ -44,6 +45,9 @@ _RETRY_S = 1.0
 """Between two tries to write the status of a pod that kwok simulates."""
 
 
+_PULL_PAUSES = PullPauses()
+
+
 class ClusterKubelet:
     """Runs in one event loop; five threads wait for the API server's watches."""
 
@@ -55,6 +59,7 @@ class ClusterKubelet:
         runtime: container_runtime.Mode,
         *,
         longest_back_off_s: float = LONGEST_S,
+        pull_pauses: PullPauses = _PULL_PAUSES,
         operands: Operands = "nvidia",
         starts: Starts = "by size",
     ) -> None:
@@ -63,6 +68,8 @@ class ClusterKubelet:
         """
         self._operands_mode = operands
         self._longest_back_off_s = longest_back_off_s
+        self._pull_pauses = pull_pauses
+        self._registries = Registries(environment / FAULTS)
         self._directory = environment / "clusters" / cluster
         client = Client.from_kubeconfig(
             kubeconfig(self._directory, "kubelet"), user_agent="slicewright-kubelet"
@@ -217,6 +224,7 @@ class ClusterKubelet:
             self._bus,
             self._logs.port,
             self._on_reboot,
+            self._registries,
         )
         self._nodes[name] = fresh
         self._faults[name] = LayoutFault(fresh, self._restart_pods)
@@ -369,6 +377,7 @@ class ClusterKubelet:
             self._addresses,
             self._launching,
             longest_back_off_s=self._longest_back_off_s,
+            pull_pauses=self._pull_pauses,
             after=self._joining.over if self._is_forked(pod) else None,
         )
         self._pods[uid] = run

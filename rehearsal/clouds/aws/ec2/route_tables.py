@@ -263,15 +263,10 @@ def way_out(
     """Where the subnet's default route leads, which nodes need to reach the registry; None: there
     is none, or it leads nowhere.
     """
-    for table in context.store.values(ROUTE_TABLES, prefix=f"{region}/"):
-        if any(a["SubnetId"] == subnet_id for a in table["Associations"]):
-            routes = [r for r in table["Routes"] if r["DestinationCidrBlock"] == "0.0.0.0/0"]
-            break
-    else:
+    route = _default_route(context, region, subnet_id)
+    if route is None:
         return None
-    if not routes:
-        return None
-    nat = routes[0].get("NatGatewayId")
+    nat = route.get("NatGatewayId")
     if nat is None:
         return "internet-gateway"
     gateway = context.store.get(NAT_GATEWAYS, f"{region}/{nat}")
@@ -280,3 +275,17 @@ def way_out(
     # The gateway itself must be in a public subnet.
     beyond = way_out(context, region, gateway["SubnetId"])
     return "nat-gateway" if beyond == "internet-gateway" else None
+
+
+def nat_gateway_of(context: Context, region: str, subnet_id: str) -> str:
+    """The id of the gateway whose address the subnet's nodes share; empty: they have their own."""
+    route = _default_route(context, region, subnet_id)
+    return str((route or {}).get("NatGatewayId") or "")
+
+
+def _default_route(context: Context, region: str, subnet_id: str) -> JsonObject | None:
+    for table in context.store.values(ROUTE_TABLES, prefix=f"{region}/"):
+        if any(a["SubnetId"] == subnet_id for a in table["Associations"]):
+            routes = (r for r in table["Routes"] if r["DestinationCidrBlock"] == "0.0.0.0/0")
+            return next(routes, None)
+    return None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.eks import karpenter_objects as objects
 from rehearsal.clouds.aws.eks.autoscaler import empty_nodes
@@ -291,6 +292,7 @@ class _Pass:
                 runtime=RUNTIME,
                 architecture=machine.architecture,
                 machine=gpus,
+                shared_address=nat_gateway_of(self.context, region, instance["SubnetId"]),
             )
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.bottlerocket_data import bottlerocket_gpus, is_bottlerocket
+from rehearsal.clouds.aws.ec2.route_tables import nat_gateway_of
 from rehearsal.clouds.aws.ec2.subnets import find_subnet
 from rehearsal.clouds.aws.ec2.user_data import NodeConfig, node_config
 from rehearsal.clouds.aws.eks.capacity import Chooser
@@ -144,6 +145,7 @@ def _node(
             runtime=RUNTIME,
             architecture=machine.architecture,
             machine=_machine(context, group, template, machine, record["index"]),
+            shared_address=nat_gateway_of(context, region, record["location"]),
         )
     )
 

@@ -1,4 +1,4 @@
-"""When a container that ended may start again."""
+"""When a container that ended may start again, and an image that did not come is asked for."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ class RestartBackoff:
         pause = self.pause_s
         self.pause_s = min(self.longest_s, INITIAL_S if pause == 0 else pause * 2)
         return pause
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullPauses:
+    """How long the kubelet waits before it pulls an image that it did not get once more.
+
+    Source: k8s.io/kubernetes v1.36.2, pkg/kubelet/kubelet.go: imageBackOffPeriod, MaxImageBackOff.
+    """
+
+    first_s: float = INITIAL_S
+    longest_s: float = LONGEST_S
+
+    def after(self, failures: int) -> float:
+        """Seconds after that many failures in a row."""
+        return min(self.longest_s, self.first_s * 2.0 ** (min(failures, 32) - 1))

@@ -15,8 +15,9 @@ from typing import Protocol
 
 from kubeapi.client import ApiError, JsonObject, Unreachable
 from rehearsal.cluster.kubelet.containers import probes
-from rehearsal.cluster.kubelet.containers.backoff import RestartBackoff
+from rehearsal.cluster.kubelet.containers.backoff import PullPauses, RestartBackoff
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
+from rehearsal.cluster.kubelet.containers.pulling import ImagePull, Images
 from rehearsal.cluster.kubelet.containers.state import (
     LOST_EXIT_CODE,
     LOST_REASON,
@@ -55,7 +56,7 @@ class Started(Protocol):
     def wait(self) -> int: ...
 
 
-class Host(Protocol):
+class Host(Images, Protocol):
     """What a container needs from its pod."""
 
     async def launch(self, container: JsonObject, attempt: int) -> Started:
@@ -70,10 +71,6 @@ class Host(Protocol):
 
     def ended(self, pid: int) -> None:
         """A process that `launch` or `execute` started has ended."""
-        ...
-
-    def changed(self) -> None:
-        """The container's state has changed, so the pod's status must be written."""
         ...
 
     def warn(self, container: str | None, reason: str, message: str) -> None:
@@ -139,6 +136,7 @@ class Container:
     grace_s: float
     """The pod's termination grace period, for a container that fails its liveness probe."""
     backoff: RestartBackoff = field(default_factory=RestartBackoff)
+    pull_pauses: PullPauses = field(default_factory=PullPauses)
     process: Process | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _restart_now: bool = False
@@ -157,6 +155,8 @@ class Container:
             self.state.last, self.state.terminated = self.state.terminated, None
             self.state.restarts += 1
         while not self._stopping.is_set():
+            if not await self._pulled():
+                return
             popen = await self._launched()
             if popen is None:
                 return
@@ -253,6 +253,17 @@ class Container:
 
     def _restarts(self, exit_code: int) -> bool:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
+
+    async def _pulled(self) -> bool:
+        """Whether its image is there; False where the container is stopped first."""
+        pull = ImagePull(
+            container=self.spec,
+            state=self.state,
+            images=self.host,
+            pauses=self.pull_pauses,
+            paused=self._paused,
+        )
+        return await pull.done()
 
     async def _launched(self) -> Started | None:
         """The started process; None if the container is stopped first."""

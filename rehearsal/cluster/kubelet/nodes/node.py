@@ -21,6 +21,8 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import (
     DevicePlugins,
 )
 from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import DeviceList
+from rehearsal.cluster.kubelet.images.registries import Puller, Registries
+from rehearsal.cluster.kubelet.images.store import ImageStore
 from rehearsal.cluster.kubelet.nodes import driver_module, driver_requests, host_services
 from rehearsal.cluster.kubelet.nodes.holds import hold_partitioning, holds_of
 from rehearsal.cluster.kubelet.nodes.reboots import RebootListener
@@ -35,6 +37,8 @@ from rehearsal.cluster.silicon import state as silicon
 from rehearsal.host.toolchain import Toolchain
 
 FAKE = "kwok.x-k8s.io/node"
+SHARED_ADDRESS = "rehearsal.slicewright.io/shared-address"
+"""The annotation of a node behind a NAT gateway: by which of them registries count its pulls."""
 DOWN = "rehearsal.slicewright.io/down"
 """The annotation of a node that is down: kwok does not make it Ready (control_plane/stages)."""
 UNHEARD_S = 2.0
@@ -94,8 +98,10 @@ class SimulatedNode:
         bus: SystemBus,
         log_port: int,
         reboots: Callable[[SimulatedNode, float], None],
+        registries: Registries,
     ) -> None:
         self.object = node
+        self.images = ImageStore(registries)
         self.name: str = node["metadata"]["name"]
         self.uid: str = node["metadata"]["uid"]
         self.directory = directory
@@ -185,6 +191,18 @@ class SimulatedNode:
         if self._plugins is None:
             raise AllocationFailed("Allocate failed: the node has no device manager yet")
         return await self._plugins.allocate(pod_uid, container, known, running=running)
+
+    @property
+    def puller(self) -> Puller:
+        """Who it is to a registry."""
+        shared = (self.object["metadata"].get("annotations") or {}).get(SHARED_ADDRESS, "")
+        info = (self.object.get("status") or {}).get("nodeInfo") or {}
+        return Puller(
+            architecture=info.get("architecture", "amd64"),
+            address=shared or self.name,
+            shared=bool(shared),
+            asks_googles_cache=self.machine.cloud == "gke",
+        )
 
     @property
     def up(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.containers import cluster_programs, images
-from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, RestartBackoff
+from rehearsal.cluster.kubelet.containers.backoff import LONGEST_S, PullPauses, RestartBackoff
 from rehearsal.cluster.kubelet.containers.container import Container, NotCreated
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
 from rehearsal.cluster.kubelet.containers.state import ContainerState
@@ -45,6 +45,9 @@ _REFRESH_AT = 0.8
 """Fraction of a token's lifetime after which it is renewed, as by the real kubelet."""
 
 
+_PULL_PAUSES = PullPauses()
+
+
 class PodRun:
     """Start `run` as a task; then call `update`, `vanished` and `kill`. For the event loop only."""
 
@@ -58,11 +61,13 @@ class PodRun:
         launching: Launching,
         *,
         longest_back_off_s: float = LONGEST_S,
+        pull_pauses: PullPauses = _PULL_PAUSES,
         after: asyncio.Event | None = None,
     ) -> None:
         """after: what its first start waits for, besides its node."""
         self.pod = pod
         self._longest_back_off_s = longest_back_off_s
+        self._pull_pauses = pull_pauses
         self._after = after
         self.node = node
         self._api = api
@@ -157,6 +162,40 @@ class PodRun:
         self._created[container["name"]] = (wanted, devices)
         return process
 
+    async def pull(self, container: JsonObject) -> None:
+        """Returns when the node has the container's image. Raises NotPulled."""
+
+        def say(kind: str, reason: str, message: str) -> None:
+            # Of hundreds of nodes that join at once, only what is wrong is told.
+            if kind == "Warning" or self._after is None:
+                self.report(container["name"], kind, reason, message)
+
+        await self.node.images.ensure(container, self.node.puller, self._pull_secrets, say)
+
+    async def _pull_secrets(self) -> list[JsonObject]:
+        """Those that are there. A ServiceAccount's the API server has put into the pod's spec.
+
+        Source: getPullSecretsForPod, k8s.io/kubernetes v1.36.2, pkg/kubelet/kubelet_pods.go.
+        """
+        named = [one["name"] for one in self.pod["spec"].get("imagePullSecrets") or () if one]
+        found, missing = [], []
+        for name in named:
+            try:
+                secret = await self._api.run(
+                    self._sources.find, "secrets", self.pod["metadata"]["namespace"], name
+                )
+            except (ApiError, Unreachable):
+                secret = None
+            if secret is None:
+                missing.append(name)
+            else:
+                found.append(secret)
+        if missing:
+            message = f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
+            message += "attempting to pull the image may not succeed."
+            self.warn(None, "FailedToRetrieveImagePullSecret", message)
+        return found
+
     def execute(
         self, container: str, command: Sequence[str], output: Path
     ) -> subprocess.Popen[bytes]:
@@ -175,8 +214,13 @@ class PodRun:
         self._dirty.set()
 
     def warn(self, container: str | None, reason: str, message: str) -> None:
-        _log.info("%s: %s: %s", self.name, reason, message)
-        self._api.warn(self.pod, container, reason, message)
+        self.report(container, "Warning", reason, message)
+
+    def report(self, container: str | None, kind: str, reason: str, message: str) -> None:
+        """An Event on the pod."""
+        if kind == "Warning":
+            _log.info("%s: %s: %s", self.name, reason, message)
+        self._api.report(self.pod, container, kind, reason, message)
 
     # -- the pod's life
     # ----------------------------------------------------------------------------------------------
@@ -324,6 +368,7 @@ class PodRun:
             policy=policy,
             grace_s=grace_s,
             backoff=RestartBackoff(longest_s=self._longest_back_off_s),
+            pull_pauses=self._pull_pauses,
         )
 
     def _volume_context(self) -> volumes.VolumeContext:

@@ -100,6 +100,7 @@ def test_a_nodes_status_is_written_again(error: Exception, made: list[Api], tmp_
             SystemBus(),
             10250,
             lambda *_: None,
+            cast(Any, None),
         )
         node._posting.set()
         node._dirty.set()

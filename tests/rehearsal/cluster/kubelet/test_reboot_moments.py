@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from rehearsal.cluster.kubelet.images.registries import Puller, Registries
+from rehearsal.cluster.kubelet.images.store import ImageStore
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.kubelet.pods.pod import PodRun
 from tests.properties import cases
@@ -66,6 +68,10 @@ class NodeOfPod(SimpleNamespace):
                 containerd=SimpleNamespace(runtimes=(), network_plugins=None),
             ),
             release=lambda _: None,
+            images=ImageStore(Registries(directory / "no faults")),
+            puller=Puller(
+                architecture="amd64", address="n1", shared=False, asks_googles_cache=False
+            ),
         )
         self.ready.set()
 
@@ -85,7 +91,7 @@ class ApiOfPod:
 
     async def remove_pod(self, pod: Any) -> None: ...
 
-    def warn(self, *_: Any) -> None: ...
+    def report(self, *_: Any) -> None: ...
 
 
 class Addresses:

@@ -1,0 +1,1 @@
+"""Images of containers: references to them, the simulated registries, and the kubelet's pulls."""
