@@ -8,7 +8,7 @@ from fleet_controller.waiting_pods import Object, node_of, waits_for
 from telemetry.plain import plain
 
 AGENT_SELECTOR = "app.kubernetes.io/name=node-agent"
-_LONGEST = 400
+_LONGEST = 600
 """Characters of an answer: it becomes part of a condition."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
+from fleet_controller.image_pulls import OPERATOR
 from fleet_controller.state import Node
 from fleet_controller.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
 from telemetry.plain import plain
@@ -24,7 +25,7 @@ _FOUND_BY_NFD: Final = tuple(
 _OF_KUBERNETES: Final = "node.kubernetes.io/"
 _NOTHING_RUNS: Final = ("NoGPUNodes", "NFDLabelsMissing")
 """Reasons of a ClusterPolicy that is ready, though it serves no node."""
-_LONGEST = 400
+_LONGEST = 600
 """Characters of an answer: it becomes part of a condition."""
 
 
@@ -64,7 +65,7 @@ def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
     """Node -> what its pods wait for, by the pods' names."""
     found: dict[str, list[str]] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
-        if why := waits_for(pod):
+        if why := waits_for(pod, OPERATOR):
             found.setdefault(node_of(pod), []).append(why)
     return found
 

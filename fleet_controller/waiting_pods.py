@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fleet_controller import image_pulls
+from fleet_controller.image_pulls import Keys
+
 Object = Mapping[str, Any]
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -13,8 +16,11 @@ _ORDINARY = (None, "ContainerCreating", "PodInitializing")
 """Reasons that every pod's containers wait for."""
 
 
-def waits_for(pod: Object) -> str | None:
-    """What the pod or one of its containers waits for, or why it failed; None where it runs."""
+def waits_for(pod: Object, keys: Keys = image_pulls.OWN) -> str | None:
+    """What the pod or one of its containers waits for, or why it failed; None where it runs.
+
+    keys: where the stack file names its images.
+    """
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     for one in (
@@ -23,7 +29,9 @@ def waits_for(pod: Object) -> str | None:
     ):
         waiting = (one.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in _ORDINARY:
-            return f"pod {name}: {waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+            return f"pod {name}: {waiting['reason']}: {_message(waiting, one, pod, keys)}".rstrip(
+                ": "
+            )
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"pod {name}: {condition.get('reason', '')}: {condition.get('message', '')}"
@@ -32,11 +40,21 @@ def waits_for(pod: Object) -> str | None:
     return None
 
 
+def _message(waiting: Object, container: Object, pod: Object, keys: Keys) -> str:
+    reason, message = waiting["reason"], str(waiting.get("message", ""))
+    if reason not in image_pulls.PULLING:
+        return message
+    image, namespace = container.get("image", ""), pod["metadata"].get("namespace", "")
+    return image_pulls.explained(reason, message, image, keys, namespace=namespace)
+
+
 def kept(pod: Object) -> Object:
     """What of a pod is needed here."""
     spec = {key: pod["spec"][key] for key in ("nodeName", "affinity") if key in pod["spec"]}
     return {
-        "metadata": {"name": pod["metadata"]["name"]},
+        "metadata": {
+            key: pod["metadata"][key] for key in ("name", "namespace") if key in pod["metadata"]
+        },
         "spec": spec,
         "status": pod.get("status") or {},
     }

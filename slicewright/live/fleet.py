@@ -172,9 +172,11 @@ def fleet_of(found: Found, wanted: Collection[str] | None, now: float) -> Fleet:
 def _controller(found: Found) -> list[str]:
     if found.controller != 0 or not found.pools:
         return []
+    why = plain(found.controller_waits)
+    command = "kubectl -n slicewright-system describe deployment fleet-controller"
     return [
         "the fleet controller does not run, so nothing is released, held or changed, and what "
-        "follows may be old; `kubectl -n slicewright-system describe deployment fleet-controller`"
+        f"follows may be old; {why or f'`{command}`'}"
     ]
 
 

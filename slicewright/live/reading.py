@@ -10,6 +10,7 @@ from fleet_controller.api import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLU
 from fleet_controller.membership import memberships
 from fleet_controller.rollout import needs_pods
 from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
+from fleet_controller.waiting_pods import waits_for
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 
@@ -41,6 +42,8 @@ class Found:
     """PodDisruptionBudgets of these pods' namespaces."""
     controller: int | None
     """Replicas of the fleet controller that are available; None where that is not known."""
+    controller_waits: str = ""
+    """What its pods wait for, where none is available; empty: nothing, or not known."""
     unread: tuple[str, ...]
     """What could not be read, and why: the rest is shown without it."""
 
@@ -60,6 +63,7 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
     raw_reports = list(_all(client, path_of(API_VERSION, REPORT_PLURAL)))
     unread: list[str] = []
     pods = _pods(client, pods_of(pools, nodes), unread)
+    controller = _controller(client, unread)
     return Found(
         pools=pools,
         most={
@@ -70,7 +74,8 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
         gpus={raw["metadata"]["name"]: raw.get("report") or {} for raw in raw_reports},
         pods=pods,
         budgets=_budgets(client, pods, unread),
-        controller=_controller(client, unread),
+        controller=controller,
+        controller_waits=_controller_waits(client) if controller == 0 else "",
         unread=tuple(dict.fromkeys(unread)),
     )
 
@@ -156,3 +161,16 @@ def _controller(client: Client, unread: list[str]) -> int | None:
         )
         return None
     return int((found.get("status") or {}).get("availableReplicas") or 0)
+
+
+def _controller_waits(client: Client) -> str:
+    """What the controller's pods wait for. Empty: nothing, or they may not be listed."""
+    path = path_of("v1", "pods", namespace=NAMESPACE)
+    selector = f"app.kubernetes.io/name={_CONTROLLER}"
+    try:
+        pods = list(_all(client, path, labelSelector=selector))
+    except ApiError as e:
+        if e.status != 403:
+            raise
+        return ""
+    return next((why for pod in pods if (why := waits_for(pod))), "")

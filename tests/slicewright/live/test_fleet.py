@@ -162,6 +162,8 @@ class TestStates:
     def test_a_controller_that_does_not_run_is_said(self, world: World) -> None:
         assert "does not run" in _seen(world, controller=0).notes[0]
         assert _seen(world, controller=None).notes == ()
+        waits = "pod fleet-controller-x: ImagePullBackOff: docker.io answers 429"
+        assert waits in _seen(world, controller=0, controller_waits=waits).notes[0]
 
 
 def test_words_of_nodes_reach_a_terminal_without_control_characters(world: World) -> None:

@@ -14,6 +14,7 @@ from slicewright.live.reading import Found, NotInstalled, drained, read
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
+OWN_PODS = "/api/v1/namespaces/slicewright-system/pods"
 DEPLOYMENT = "/apis/apps/v1/namespaces/slicewright-system/deployments/fleet-controller"
 BUDGETS = "/apis/policy/v1/namespaces/ai/poddisruptionbudgets"
 
@@ -52,6 +53,7 @@ class Server:
             "/api/v1/pods": [_pod(f"pod-{name}", name) for name in names],
             BUDGETS: [{"metadata": {"name": "b", "namespace": "ai"}, "spec": {}}],
         }
+        self.controllers = 2
         self.refuses: dict[str, int] = {}
         """Path -> HTTP code."""
         self.asked: list[tuple[str, str]] = []
@@ -61,7 +63,7 @@ class Server:
         if path in self.refuses:
             raise ApiError(self.refuses[path], {"message": "no"})
         if path == DEPLOYMENT:
-            return {"status": {"availableReplicas": 2}}
+            return {"status": {"availableReplicas": self.controllers}}
         items = self.items[path]
         selector = dict(
             part.split("=", 1)
@@ -115,8 +117,20 @@ def test_what_a_person_may_not_read_is_left_out_and_said() -> None:
     ]
     server.refuses = {BUDGETS: 403}
     assert "disruption budgets in namespace ai" in server.found("n1").unread[0]
-    server.refuses = {DEPLOYMENT: 404}
+    server.refuses, server.items[OWN_PODS] = {DEPLOYMENT: 404}, []
     assert server.found().controller == 0
+
+
+def test_of_a_controller_that_does_not_run_what_its_pods_wait_for_is_read() -> None:
+    server = Server()
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "toomanyrequests: no"}}
+    status = {"containerStatuses": [{"name": "c", "image": "python:3.13", "state": state}]}
+    server.items[OWN_PODS] = [{**_pod("fleet-controller-x", "n1"), "status": status}]
+    assert server.found().controller_waits == ""
+    server.controllers = 0
+    assert "docker.io answers 429" in server.found().controller_waits
+    server.refuses = {OWN_PODS: 403}
+    assert server.found().controller_waits == ""
 
 
 def test_other_errors_are_not_taken_for_a_missing_right() -> None:

@@ -1,0 +1,181 @@
+"""Why a container's image does not come, and what helps: what the kubelet quotes of containerd,
+CRI-O or Docker is read for what the registry has answered. Pure.
+
+Sources of the reasons: k8s.io/kubernetes, pkg/kubelet/images/types.go; k8s.io/cri-api,
+pkg/errors. Of the words: containerd, core/remotes/docker; containers/image, docker/errors.go;
+moby/moby, distribution/errors.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+PULLING: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+"""The kubelet's reasons of a container that waits for its image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Where a stack file names the images of some pods, and the Secrets to pull them with."""
+
+    image: str
+    secrets: str
+
+
+OWN: Final = Keys(image="image", secrets="image_pull_secrets")
+"""Of agents and controller."""
+OPERATOR: Final = Keys(image="gpu_operator.registry", secrets="gpu_operator.image_pull_secrets")
+"""Of NVIDIA's operands."""
+
+_DOCKER_HUB: Final = "docker.io"
+_NAMES: Final = re.compile(r'"[^"]*"|https?://\S+')
+_HOST: Final = re.compile(r"[.:]|^localhost$")
+_SHORT_DIGEST: Final = 12
+
+_LIMITED, _LOGIN, _PLATFORM, _MISSING = "limited", "login", "platform", "missing"
+_CERTIFICATE, _UNREACHED, _BROKEN, _DISK = "certificate", "unreached", "broken", "disk"
+_WORDS: Final[Mapping[str, str]] = {
+    _DISK: r"no space left on device",
+    _LIMITED: r"toomanyrequests|429 Too Many Requests|pull rate limit|too many requests",
+    _PLATFORM: r"no match for platform|no matching manifest for|no image found in (image index|"
+    r"manifest list)|does not match the specified platform",
+    _LOGIN: r"401 Unauthorized|403 Forbidden|pull access denied|authentication required|"
+    r"insufficient_scope|authorization failed|failed to authorize|no basic auth credentials|"
+    r"unauthorized|access to the resource is denied|invalid username/password|denied:",
+    _CERTIFICATE: r"x509:|certificate|gave HTTP response to HTTPS client",
+    _UNREACHED: r"no such host|i/o timeout|TLS handshake timeout|connection refused|"
+    r"connection reset|no route to host|network is unreachable|deadline exceeded|"
+    r"Client\.Timeout|server misbehaving|proxyconnect|: EOF|dial tcp|request canceled",
+    _BROKEN: r"\b50[0234] [A-Z]|registry is unavailable",
+    _MISSING: r"manifest unknown|name unknown|404 Not Found|not found",
+}
+"""Cause -> the words by which it is known; the first that fits counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cause:
+    answer: str
+    """What the registry did; a whole clause after its name."""
+    remedy: str
+    """With the fields of `Keys`."""
+
+
+_CAUSES: Final[Mapping[str, _Cause]] = {
+    _LIMITED: _Cause(
+        answer="answers 429, too many pulls{shared}",
+        remedy="name a copy in another registry in `{image}`, or a Secret with a login in "
+        "`{secrets}`; the kubelet goes on trying",
+    ),
+    _LOGIN: _Cause(
+        answer="wants a login, or has no such image",
+        remedy="name a Secret with a login for {registry} in `{secrets}`{there}, or correct "
+        "`{image}`",
+    ),
+    _PLATFORM: _Cause(
+        answer="has the image, and not for the processor of this node",
+        remedy="name an image for all processors of the fleet in `{image}`; a digest must be that "
+        "of the index, not of one processor's image",
+    ),
+    _MISSING: _Cause(
+        answer="has no such image: no repository, tag or digest of this name",
+        remedy="correct `{image}`, or copy the image there",
+    ),
+    _CERTIFICATE: _Cause(
+        answer="shows a certificate that the node does not trust",
+        remedy="give the registry a certificate that nodes trust, or the nodes its authority; or "
+        "name another registry in `{image}`",
+    ),
+    _UNREACHED: _Cause(
+        answer="cannot be reached from the node",
+        remedy="open the way there (NAT, proxy, firewall, DNS), or name a registry that the nodes "
+        "reach in `{image}`",
+    ),
+    _BROKEN: _Cause(
+        answer="answers with an error of its own",
+        remedy="wait: the kubelet goes on trying; or name another registry in `{image}`",
+    ),
+    _DISK: _Cause(
+        answer="is not to blame: the node's disk is full",
+        remedy="give the pool's nodes larger disks",
+    ),
+}
+_UNKNOWN: Final = _Cause(
+    answer="does not give it, the node does not say why",
+    remedy="`kubectl describe pod` shows the last answer; what helps is another registry in "
+    "`{image}`, or a login in `{secrets}`",
+)
+_SHARED: Final = " from this address without a login (100 in 6 hours, for all nodes behind it)"
+
+
+def registry_of(image: str) -> str:
+    """The host that an image comes from: `docker.io` where its name has none."""
+    first, slash, _ = image.partition("/")
+    return first if slash and _HOST.search(first) else _DOCKER_HUB
+
+
+def short(image: str) -> str:
+    """The image as people name it: a digest only where it has no tag, and not the whole of it."""
+    name, _, digest = image.partition("@")
+    if not digest or ":" in name.rpartition("/")[2]:
+        return name
+    kind, _, value = digest.partition(":")
+    return f"{name}@{kind}:{value[:_SHORT_DIGEST]}…"
+
+
+def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: str = "") -> str:
+    """Registry, what it answered, and what helps; for one of the reasons in `PULLING`.
+
+    namespace: the pod's, in which its Secrets must be.
+    """
+    if not image:
+        return message
+    named = short(image)
+    match reason:
+        case "InvalidImageName":
+            return f"{named} is no name of an image: correct `{keys.image}`"
+        case "ErrImageNeverPull":
+            return f"{named} is not on the node, and is never pulled: put it into the node's image"
+        case "SignatureValidationFailed":
+            return f"the node does not accept the signature of {named}: {message}"
+    cause = _cause(message, image)
+    if cause is None and not _says_nothing(message):
+        return f"{registry_of(image)}, {named}: {message}"
+    chosen = _CAUSES[cause] if cause else _UNKNOWN
+    registry = registry_of(image)
+    alone = registry == _DOCKER_HUB and "unauthenticated" in message
+    answer = chosen.answer.format(shared=_SHARED if alone else "")
+    remedy = chosen.remedy.format(
+        image=keys.image,
+        secrets=keys.secrets,
+        registry=registry,
+        there=f" (of namespace {namespace})" if namespace else "",
+    )
+    return f"{registry} {answer} ({named}); {remedy}"
+
+
+def _cause(message: str, image: str) -> str | None:
+    # Names and URLs may contain any word.
+    text = _NAMES.sub("", message).replace(image, "")
+    return next(
+        (cause for cause, words in _WORDS.items() if re.search(words, text, re.IGNORECASE)), None
+    )
+
+
+def _says_nothing(message: str) -> bool:
+    """Whether there is no more than that the kubelet waits: up to Kubernetes 1.31 it does not
+    repeat the answer while it waits.
+    """
+    return re.fullmatch(r'(Back-off pulling image "[^"]*")?', message) is not None
