@@ -143,13 +143,12 @@ def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: s
     if not image:
         return message
     named = short(image)
-    match reason:
-        case "InvalidImageName":
-            return f"{named} is no name of an image: correct `{keys.image}`"
-        case "ErrImageNeverPull":
-            return f"{named} is not on the node, and is never pulled: put it into the node's image"
-        case "SignatureValidationFailed":
-            return f"the node does not accept the signature of {named}: {message}"
+    if reason == "InvalidImageName":
+        return f"{named} is no name of an image: correct `{keys.image}`"
+    if reason == "ErrImageNeverPull":
+        return f"{named} is not on the node, and is never pulled: put it into the node's image"
+    if reason == "SignatureValidationFailed":
+        return f"the node does not accept the signature of {named}: {message}"
     cause = _cause(message, image)
     if cause is None and not _says_nothing(message):
         return f"{registry_of(image)}, {named}: {message}"

@@ -18,7 +18,7 @@ import pulumi_kubernetes as k8s
 
 from fleet_controller.api import POOL_LABEL
 from infra import plan, spec, values
-from infra.components import existing_cluster
+from infra.components import existing_cluster, pods
 from infra.components.admission import NodeGuard, StartupTaint
 from infra.components.adopted_operator import AdoptedOperator
 from infra.components.destroy_notice import DestroyNotice
@@ -267,7 +267,7 @@ def _deploy_in_cluster(
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
     controller = FleetController(
         "fleet-controller",
-        image=fleet.image,
+        image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
         node_selector=values.system_labels(fleet),
         metrics_from=fleet.metrics_from,
         cluster=site.cluster,
@@ -277,7 +277,7 @@ def _deploy_in_cluster(
     agents = NodeAgents(
         "node-agent",
         pools=fleet.pools,
-        image=fleet.image,
+        image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
         settings=fleet.node_agent,
         namespace=controller.namespace,
         cluster=site.cluster,

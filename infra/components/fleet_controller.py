@@ -31,7 +31,7 @@ class FleetController(pulumi.ComponentResource):
         self,
         name: str,
         *,
-        image: str,
+        image: pods.Image,
         node_selector: Mapping[str, str],
         metrics_from: Sequence[MetricsSource],
         cluster: pulumi.Resource | None,
@@ -181,11 +181,15 @@ class FleetController(pulumi.ComponentResource):
 
 
 def _pod(
-    image: str, node_selector: Mapping[str, str], zipapp: delivery.Zipapp, code: pulumi.Input[str]
+    image: pods.Image,
+    node_selector: Mapping[str, str],
+    zipapp: delivery.Zipapp,
+    code: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
         priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
+        image_pull_secrets=image.references(),
         node_selector=dict(node_selector) or None,
         topology_spread_constraints=[
             k8s.core.v1.TopologySpreadConstraintArgs(
@@ -201,7 +205,7 @@ def _pod(
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="fleet-controller",
-                image=image,
+                image=image.name,
                 command=pods.command(zipapp),
                 env=[
                     pods.field("POD_IP", "status.podIP"),

@@ -46,7 +46,7 @@ class NodeAgents(pulumi.ComponentResource):
         name: str,
         *,
         pools: Sequence[PoolPlan],
-        image: str,
+        image: pods.Image,
         settings: NodeAgent,
         namespace: pulumi.Input[str],
         cluster: pulumi.Resource | None,
@@ -176,7 +176,7 @@ def _measured(settings: NodeAgent) -> list[str]:
 
 def _pod(
     pool: PoolPlan,
-    image: str,
+    image: pods.Image,
     settings: NodeAgent,
     zipapp: delivery.Zipapp,
     code: pulumi.Input[str],
@@ -229,10 +229,11 @@ def _pod(
     if settings.attribution:
         mounts.append(attribution.token_mount())
         volumes += attribution.volumes()
-        others.append(attribution.container(image, zipapp))
+        others.append(attribution.container(image.name, zipapp))
     return k8s.core.v1.PodSpecArgs(
         service_account_name=api.AGENT_SERVICE_ACCOUNT,
         priority_class_name=api.AGENT_PRIORITY_CLASS,
+        image_pull_secrets=image.references(),
         automount_service_account_token=False if settings.attribution else None,
         node_selector={api.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
@@ -242,7 +243,7 @@ def _pod(
         containers=[
             k8s.core.v1.ContainerArgs(
                 name="node-agent",
-                image=image,
+                image=image.name,
                 command=pods.command(
                     zipapp,
                     "watch",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,20 @@ _USER = 65532
 """An unprivileged user, as in distroless images (`nonroot`)."""
 _START_S = 2
 """On a busy node Python needs a second or two until it listens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """What the pods of agent and controller run."""
+
+    name: str
+    pull_secrets: Sequence[str] = ()
+    """Names of Secrets in their namespace."""
+
+    def references(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:
+        """A pod's imagePullSecrets."""
+        named = [k8s.core.v1.LocalObjectReferenceArgs(name=name) for name in self.pull_secrets]
+        return named or None
 
 
 def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:

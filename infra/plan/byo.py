@@ -58,6 +58,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         operator=resolved(fleet.gpu_operator, "byo"),
         startup_taint=fleet.startup_taint,
         image=fleet.image,
+        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
         metrics_from=readers(fleet.metrics_from, monitoring),

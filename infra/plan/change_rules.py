@@ -696,7 +696,10 @@ FLEET: Final[tuple[Rule, ...]] = (
         ChangeEffect.IN_PLACE,
         "controller and agents restart",
         "slicewright",
-        {"image": "image of controller and agents"},
+        {
+            "image": "image of controller and agents",
+            "image_pull_secrets": "imagePullSecrets of controller and agents",
+        },
     ),
     *_rules(
         ChangeEffect.IN_PLACE,

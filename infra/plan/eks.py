@@ -106,6 +106,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         if any(not pool.bottlerocket for pool in built)
         else None,
         image=fleet.image,
+        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
         metrics_from=readers(fleet.metrics_from, monitoring),

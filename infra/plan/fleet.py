@@ -579,6 +579,8 @@ class CommonPlan:
 
     image: str
     """Python image of the agent and the controller."""
+    image_pull_secrets: tuple[str, ...]
+    """Of the agents' namespace."""
     node_agent: NodeAgent
     admin_groups: tuple[str, ...]
     """Kubernetes groups exempt from the admission policy on nodes."""

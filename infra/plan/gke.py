@@ -118,6 +118,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         pools=built,
         operator=operator,
         image=fleet.image,
+        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
         metrics_from=readers(fleet.metrics_from, monitoring_plan),

@@ -20,6 +20,7 @@ from infra.plan.fleet import (
     GkePoolPlan,
     PoolPlan,
 )
+from infra.plan.image_notes import image_notes
 from infra.plan.monitoring_notes import monitoring_notes
 from infra.plan.pod_autoscaling import pod_autoscaling_notes
 from infra.plan.sharing import alike_by_mps
@@ -49,6 +50,7 @@ def notes(fleet: FleetPlan) -> tuple[str, ...]:
         found += gke_notes.cluster_notes(fleet)
     if isinstance(fleet, ByoFleetPlan) and fleet.pools and fleet.startup_taint == "none":
         found.append(NO_STARTUP_TAINT)
+    found += image_notes(fleet)
     found += _unknown_chart(fleet)
     found += _mps_by_default(fleet)
     found += _adopted(fleet)

@@ -147,6 +147,9 @@ def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
             *(mounted.volume for mounted in server.volumes),
         ],
     }
+    if asked.image_pull_secrets:
+        named = dict.fromkeys(asked.image_pull_secrets)
+        spec["imagePullSecrets"] = [{"name": name} for name in named]
     if plan.node_labels:
         terms = [
             {"key": key, "operator": "In", "values": [value]}

@@ -129,7 +129,7 @@ def test_text_of_the_cluster_cannot_command_a_terminal_and_has_an_end() -> None:
     wild = pod("p", "n1", reason="Error", message="\x1b[2J" + "x" * 1000)
     (why,) = reasons({"n1": GPU}, [wild], [READY]).values()
     assert "\x1b" not in why
-    assert len(why) == 400
+    assert len(why) == 600
 
 
 def test_it_ends_the_message_while_the_node_may_settle(

@@ -124,6 +124,7 @@ def common(cloud: str) -> Iterator[Row]:
         yield Row("allow_unlisted", {}, None)  # nothing of the plan
     yield Row("verify_timeout_minutes", {"verify_timeout_minutes": 60}, IN_PLACE, **fleet)
     yield Row("image", {"image": "python@sha256:" + "0" * 64}, IN_PLACE, **fleet)
+    yield Row("image_pull_secrets", {"image_pull_secrets": ["mirror"]}, IN_PLACE, **fleet)
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
     yield Row("admin_groups", {"admin_groups": ["gpu-admins"]}, IN_PLACE, **fleet)
@@ -276,6 +277,7 @@ def servers(cloud: str) -> Iterator[Row]:
         ("resource", resource),
         ("replicas", 3),
         ("image", "vllm/vllm-openai:v0.7.0"),
+        ("image_pull_secrets", ["mirror"]),
         ("env", {"VLLM_LOGGING_LEVEL": "DEBUG"}),
         ("secrets.name", {"HF_TOKEN": {"name": "t", "key": "k"}}),
         ("secrets.key", {"HF_TOKEN": {"name": "s", "key": "l"}}),

@@ -32,9 +32,10 @@ def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     agent, controller = delivery.node_agent(), delivery.fleet_controller()
     pool, *_ = read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
     settings = node_agent.NodeAgent(attribution=True)
-    pod: Any = node_agent._pod(pool, "python", settings, agent, "code", "desired")
+    image = pods.Image(name="python")
+    pod: Any = node_agent._pod(pool, image, settings, agent, "code", "desired")
     watch, beside = pod.containers
-    own: Any = fleet_controller._pod("python", {}, controller, "code")
+    own: Any = fleet_controller._pod(image, {}, controller, "code")
     assert beside.command == attribution.container("python", agent).command
     return {
         "node-agent": (agent, watch.command),

@@ -28,6 +28,7 @@ from infra.spec.schema.hosts import Host
 from infra.spec.schema.model import SpecModel
 from infra.spec.schema.monitoring import Monitoring
 from infra.spec.schema.pools import ByoPool, Fixed, Nodes
+from infra.spec.schema.served import ObjectName
 from infra.spec.schema.workloads import AnyWorkload
 
 
@@ -69,6 +70,12 @@ class NodeAgent(SpecModel):
     """Measure how busy every partition is, for 0.1 s once a minute. Hopper GPUs and later only."""
 
 
+_PYTHON: Final = (
+    "python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
+)
+"""Of Docker's official images: the digest is that of the index, which has amd64 and arm64."""
+
+
 class _Fleet(SpecModel):
     verify_timeout_minutes: Annotated[
         int,
@@ -81,11 +88,14 @@ class _Fleet(SpecModel):
         ),
     ] = 30
     """How long `up` waits until all nodes are verified. An A100 node takes 15 minutes to reboot."""
-    image: Image = (
-        "docker.io/library/python:3.13-slim"
-        "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
-    )
-    """Python image (3.11 or newer) for node agent and fleet controller. Pin it by digest."""
+    image: Image = f"docker.io/library/{_PYTHON}"
+    """Python image (3.11 or newer) for node agent and fleet controller. Pin it by digest: that of
+    the index, which has the image for every processor.
+    """
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    """Secrets of namespace slicewright-system, of type kubernetes.io/dockerconfigjson, with which
+    `image` is pulled. Their contents are never in a stack file.
+    """
     node_agent: NodeAgent = NodeAgent()
     admin_groups: tuple[AdminGroup, ...] = ("system:masters",)
     """Kubernetes groups whose members may do by hand what is the fleet controller's: change the
@@ -129,6 +139,12 @@ class GkeFleet(_CloudFleet):
 class EksFleet(_CloudFleet):
     cloud: Literal["eks"]
     cluster: EksCluster
+    # Amazon's copy of the same index. Docker Hub limits what nodes behind one NAT gateway pull in
+    # six hours; Amazon how fast: 10 pulls a second from EC2, which back-off copes with. On GKE
+    # docker.io stays: its nodes ask Google's copy first, and Docker Hub for what that lacks, while
+    # a name in mirror.gcr.io itself fails for an image that was not in demand. Sources: Amazon ECR
+    # docs, public service quotas; Artifact Registry docs, pulling cached Docker Hub images.
+    image: Image = f"public.ecr.aws/docker/library/{_PYTHON}"
     node_pools: Annotated[tuple[EksPool, ...], _NO_POOLS]
     gpu_operator: GpuOperator = GpuOperator()
 

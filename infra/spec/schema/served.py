@@ -162,6 +162,8 @@ class Served(SpecModel):
     """None: there are `replicas`, whatever is asked of them."""
     image: Image
     """With a tag or a digest."""
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    """Secrets of the namespace, of type kubernetes.io/dockerconfigjson, to pull it with."""
     env: Mapping[VariableName, Line] = Field(default_factory=dict)
     """Environment variables. Secrets belong in `secrets`."""
     secrets: Mapping[VariableName, SecretKey] = Field(default_factory=dict)

@@ -18,7 +18,7 @@ VARIABLE: Final = "SLICEWRIGHT_REHEARSAL_OPERANDS"
 """Chooses it for all clusters of an environment."""
 
 _ALWAYS: Final = (
-    r"^(docker\.io/library/)?python[:@]",
+    r"^([^ ]+/)?python[:@]",  # from any registry: a stack file may name a copy
     r"^registry\.k8s\.io/pause[:@]",
     r"^gke\.gcr\.io/nvidia-gpu-device-plugin",
     r"^(docker\.io/)?vllm/vllm-openai[:@]",

@@ -106,7 +106,7 @@ def program(
     Raises Unsupported for an image or command that has no program here.
     """
     name = repository(image)
-    if name in ("python", "docker.io/library/python"):
+    if name.rsplit("/", 1)[-1] == "python":
         return _python(command or ("python3",), args)
     if (argv := cluster_programs.command_line(name, args, toolchain, address)) is not None:
         return Program(argv=argv)

@@ -164,6 +164,8 @@ IMAGES = {
     "docker.io/library/python:3.13-slim"
     "@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
     "python@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91": True,
+    "public.ecr.aws/docker/library/python:3.13-slim": True,
+    "registry.example.com:5000/mirror/python:3.13": True,
     "nvcr.io/nvidia/gpu-operator:v26.7.0": True,
     "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0": True,
     "registry.k8s.io/nfd/node-feature-discovery:v0.18.3": True,
