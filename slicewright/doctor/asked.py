@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from infra.plan import ByoFleetPlan, EksFleetPlan, GkeFleetPlan
+from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from slicewright.doctor import (
     aws,
     cluster,
@@ -28,6 +28,7 @@ from slicewright.doctor.findings import (
     refused_by_the_program,
 )
 from slicewright.doctor.gke_existing_checks import pools_taken
+from slicewright.doctor.image_checks import image_findings, wanted_images
 from slicewright.stack_config import setting
 
 
@@ -38,6 +39,7 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
     found += _taken(taken(fleet, answers.existing), stack)
+    found += _images(fleet)
     if answers.rights is not None:
         account, rights = answers.identity.account, _rights(file, stack)
         found += eks_rights.findings(answers.rights, account=account, rights=rights)
@@ -68,7 +70,8 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     )
     there = _taken(pools_taken(fleet, answers.existing, project=project), stack)
     rights = gke_rights.findings(answers.lacking, project=project, rights=_rights(file, stack))
-    return [*refused_by_the_program(fleet), *found, *_driver(fleet), *there, *rights]
+    images = [*_driver(fleet), *_images(fleet)]
+    return [*refused_by_the_program(fleet), *found, *images, *there, *rights]
 
 
 def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
@@ -80,6 +83,7 @@ def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
         *refused_by_the_program(fleet),
         *cluster_checks.findings(fleet, answers, owned),
         *_driver(fleet),
+        *_images(fleet),
     ]
 
 
@@ -89,6 +93,14 @@ def _driver(fleet: GkeFleetPlan | ByoFleetPlan) -> Iterable[Finding]:
     if wanted is None:
         return ()
     return driver_image_findings(wanted, registry.tags(wanted.registry, wanted.repository))
+
+
+def _images(fleet: FleetPlan) -> list[Finding]:
+    return [
+        finding
+        for wanted in wanted_images(fleet)
+        for finding in image_findings(wanted, registry.architectures(wanted.of.image))
+    ]
 
 
 def _taken(there: Iterable[Taken], stack: str | None) -> list[Finding]:

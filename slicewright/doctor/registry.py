@@ -1,6 +1,7 @@
-"""Asks a registry for the tags of an image, as anybody may.
+"""Asks a registry for the tags and the platforms of an image, as anybody may.
 
-Sources: OCI distribution specification, listing tags; Docker's registry docs, token authentication.
+Sources: OCI distribution specification, listing tags, pulling manifests; OCI image index; Docker's
+registry docs, token authentication.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 
+from fleet_controller.image_pulls import registry_of
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.http_pool import pool
 
@@ -21,6 +23,18 @@ _MOST_PAGES: Final = 50
 _FIELD: Final = re.compile(r'(\w+)="([^"]*)"')
 _NEXT: Final = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
+
+
+_MANIFESTS: Final = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
+)
+_DOCKER_HUB: Final = {"docker.io": "registry-1.docker.io"}
+"""Registry -> the host that answers for it."""
 
 
 class _NoAnswer(Exception):
@@ -51,9 +65,71 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
         return NotAnswered(why=f"not seen: {e}")
 
 
-def _get(url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+def architectures(image: str) -> Answer[frozenset[str] | None]:
+    """The processors that the image has layers for, of Linux; None: there is no such image.
+
+    image: as in a pod. Docker Hub counts it as one pull.
+    """
+    registry = registry_of(image)
+    host = _DOCKER_HUB.get(registry, registry)
+    name, _, digest = image.removeprefix(f"{registry}/").partition("@")
+    path, _, tag = name.partition(":")
+    if registry in _DOCKER_HUB and "/" not in path:
+        path = f"library/{path}"
+    scheme = "http" if host.partition(":")[0] in _LOOPBACK else "https"
+    base = f"{scheme}://{host}/v2/{path}"
     try:
-        return pool(url).request("GET", url, headers=dict(headers), timeout=_TIMEOUT, retries=False)
+        answer, headers = _with_token(f"{base}/manifests/{digest or tag or 'latest'}")
+        if answer.status == 404:
+            return None
+        if answer.status == 429:
+            raise _NoAnswer(f"{registry} answers with HTTP 429, too many pulls from here")
+        if answer.status in (401, 403):
+            raise _NoAnswer("the registry wants credentials, or has no such image")
+        if answer.status != 200:
+            raise _NoAnswer(f"{registry} answers with HTTP {answer.status}")
+        return _processors(_parsed(answer), base, headers)
+    except _NoAnswer as e:
+        return NotAnswered(why=f"not seen: {e}")
+
+
+def _with_token(url: str) -> tuple[urllib3.BaseHTTPResponse, Mapping[str, str]]:
+    headers = {"accept": _MANIFESTS}
+    answer = _get(url, headers)
+    if answer.status == 401:
+        headers["authorization"] = f"Bearer {_token(answer)}"
+        answer = _get(url, headers)
+    return answer, headers
+
+
+def _processors(
+    manifest: Mapping[str, Any], base: str, headers: Mapping[str, str]
+) -> frozenset[str]:
+    """base: URL of the repository."""
+    if "manifests" in manifest:
+        platforms = [one.get("platform") or {} for one in manifest["manifests"]]
+    else:
+        digest = (manifest.get("config") or {}).get("digest", "")
+        # Registries lead to where the content lies, which wants no token.
+        answer = _get(f"{base}/blobs/{digest}", headers, redirect=True)
+        if answer.status != 200:
+            raise _NoAnswer("the registry does not give the image's configuration")
+        platforms = [_parsed(answer)]
+    return frozenset(
+        str(one["architecture"])
+        for one in platforms
+        if one.get("os") == "linux" and one.get("architecture") not in (None, "unknown")
+    )
+
+
+def _get(
+    url: str, headers: Mapping[str, str], *, redirect: bool = False
+) -> urllib3.BaseHTTPResponse:
+    retries = urllib3.Retry(3, connect=0, read=0, status=0) if redirect else False
+    try:
+        return pool(url).request(
+            "GET", url, headers=dict(headers), timeout=_TIMEOUT, retries=retries
+        )
     except urllib3.exceptions.HTTPError as e:
         raise _NoAnswer(f"{urlsplit(url).netloc} cannot be reached from here ({e})") from None
 

@@ -5,11 +5,12 @@ Source: pulumi/pulumi-kubernetes `provider/pkg/await`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kubeapi import JsonObject
 from kubeapi.client import path_of
+from rehearsal.plugins.engine.plugin import Severity
 from rehearsal.plugins.providers.kubernetes.related_objects import Collection, RelatedObjects
 from rehearsal.plugins.providers.kubernetes.waiting import ObjectRule, Rule, Verdict
 
@@ -48,7 +49,14 @@ class Deployment:
 
     def needs(self, live: JsonObject) -> Mapping[str, Collection]:
         namespace = live["metadata"]["namespace"]
-        needed = {"replicasets": Collection(path_of("apps/v1", "replicasets", namespace=namespace))}
+        labels = (live["spec"].get("selector") or {}).get("matchLabels") or {}
+        needed = {
+            "replicasets": Collection(path_of("apps/v1", "replicasets", namespace=namespace)),
+            "pods": Collection(
+                path_of("v1", "pods", namespace=namespace),
+                label_selector=",".join(f"{key}={value}" for key, value in labels.items()),
+            ),
+        }
         if _claims(live):
             needed["claims"] = Collection(
                 path_of("v1", "persistentvolumeclaims", namespace=namespace)
@@ -68,6 +76,8 @@ class Deployment:
         ]
         ready = sum((item.get("status") or {}).get("readyReplicas", 0) for item in owned)
         if revision is None or not owned or ready < wanted:
+            if wrong := pod_error(related.items("pods")):
+                return Verdict(False, wrong, severity=Severity.WARNING)
             return Verdict(
                 False,
                 f"Waiting for app ReplicaSet to be available ({ready}/{wanted} Pods available)",
@@ -277,6 +287,30 @@ def _condition(live: JsonObject, name: str) -> JsonObject:
 def _revision(item: JsonObject) -> str | None:
     revision = (item["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision")
     return str(revision) if revision is not None else None
+
+
+def pod_error(pods: Iterable[JsonObject]) -> str:
+    """What the first pod's containers wait for; empty: nothing out of the ordinary.
+
+    Source: pulumi/cloud-ready-checks, pkg/kubernetes/pod, containersReady.
+    """
+    for pod in pods:
+        metadata, status = pod["metadata"], pod.get("status") or {}
+        waiting = [
+            (one.get("state") or {}).get("waiting")
+            for one in status.get("containerStatuses") or ()
+            if not one.get("ready")
+        ]
+        errors = [
+            f"[{one['reason']}] {one.get('message', '')}"
+            for one in waiting
+            if one and one.get("reason") != "ContainerCreating"
+        ]
+        if errors:
+            ready = _condition(pod, "ContainersReady").get("message", "")
+            found = "\n".join(errors)
+            return f"[Pod {metadata['namespace']}/{metadata['name']}]: {ready}{found}"
+    return ""
 
 
 def _is_owned(item: JsonObject, owner: JsonObject) -> bool:

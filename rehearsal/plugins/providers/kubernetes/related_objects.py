@@ -19,14 +19,16 @@ _BACKOFF_MAX_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Collection:
-    """What to list: a collection's path, and a field selector ("" for all of it)."""
+    """What to list: a collection's path, and selectors ("" for all of it)."""
 
     path: str
     field_selector: str = ""
+    label_selector: str = ""
 
     @property
     def query(self) -> dict[str, str]:
-        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+        selectors = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
+        return {name: selector for name, selector in selectors.items() if selector}
 
 
 class RelatedObjects(Protocol):

@@ -1,0 +1,82 @@
+"""Whether registries have the images of a stack file, for the processors of its nodes; pure.
+
+A registry is asked as anybody may: what wants a login is not seen, and may well be pulled by nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller.image_pulls import short
+from infra.plan import ByoFleetPlan, FleetPlan
+from infra.plan.images import StackImages, stack_images
+from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
+
+_OWN: Final = "image"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedImage:
+    """An image that pods of the stack run."""
+
+    of: StackImages
+    architectures: frozenset[str]
+    """Of the nodes that run it; empty: not known."""
+
+
+def wanted_images(fleet: FleetPlan) -> tuple[WantedImage, ...]:
+    """Those that the stack file names; a chart's own are its publisher's."""
+    return tuple(
+        WantedImage(of=one, architectures=_architectures(fleet, one.key))
+        for one in stack_images(fleet)
+        if one.image
+    )
+
+
+def image_findings(
+    wanted: WantedImage, architectures: Answer[frozenset[str] | None]
+) -> Iterator[Finding]:
+    """architectures: of the image in its registry; None: there is no such image."""
+    of = wanted.of
+    asked = f"image {short(of.image)} in {of.registry}"
+    if isinstance(architectures, NotAnswered):
+        yield not_seen(asked, NotAnswered(why=architectures.why, remedy=_login(of)))
+    elif architectures is None:
+        yield fails(
+            asked,
+            "there is no such image: no repository, tag or digest of this name",
+            f"correct {of.key}, or copy the image there",
+        )
+    elif missing := sorted(wanted.architectures - architectures):
+        there = ", ".join(sorted(architectures)) or "no processor of Linux"
+        yield fails(
+            asked,
+            f"is there for {there}, and nodes of the stack have {', '.join(missing)}",
+            f"name an index of several platforms, or its digest, in {of.key}",
+        )
+    else:
+        yield ok(asked, f"there, for {', '.join(sorted(architectures))}")
+
+
+def _login(of: StackImages) -> str:
+    if of.pull_secrets:
+        return f"nodes pull it with {', '.join(of.pull_secrets)}, which is not asked for here"
+    return (
+        "where it wants a login and the nodes have none by themselves, name a Secret in "
+        "image_pull_secrets (docs/how-to/private-registries.md)"
+    )
+
+
+def _architectures(fleet: FleetPlan, key: str) -> frozenset[str]:
+    if isinstance(fleet, ByoFleetPlan):
+        return frozenset()
+    pools = {pool.name: pool.machine.architecture for pool in fleet.pools}
+    if key == _OWN:
+        system = {fleet.system.machine.architecture} if fleet.system else set()
+        return frozenset({*pools.values(), *system})
+    for one in fleet.deployments:
+        if key == f"workloads.{one.name}.image":
+            return frozenset({pools[one.asked.pool]})
+    return frozenset({fleet.system.machine.architecture} if fleet.system else ())

@@ -1,0 +1,152 @@
+"""The images that a stack file names, against what their registries have."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from infra import plan, spec
+from slicewright.doctor.findings import NotAnswered
+from slicewright.doctor.image_checks import WantedImage, image_findings, wanted_images
+from slicewright.doctor.registry import architectures
+
+TOKEN = "anybody"
+INDEX = {
+    "manifests": [
+        {"platform": {"os": "linux", "architecture": "amd64"}},
+        {"platform": {"os": "linux", "architecture": "arm64", "variant": "v8"}},
+        {"platform": {"os": "windows", "architecture": "riscv64"}},
+        {"platform": {"os": "unknown", "architecture": "unknown"}},
+    ]
+}
+
+
+class Registry(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        here = f"http://{self.headers['host']}"
+        if self.path.startswith("/token"):
+            self.answer(200, {"token": TOKEN})
+        elif "/closed/" in self.path:
+            self.answer(401, {}, **{"www-authenticate": 'Basic realm="mirror"'})
+        elif self.headers.get("authorization") != f"Bearer {TOKEN}":
+            self.answer(401, {}, **{"www-authenticate": f'Bearer realm="{here}/token"'})
+        elif self.path in ("/v2/team/many/manifests/1", "/v2/team/many/manifests/sha256:ab"):
+            assert "application/vnd.oci.image.index.v1+json" in self.headers["accept"]
+            self.answer(200, INDEX)
+        elif self.path == "/v2/team/single/manifests/latest":
+            self.answer(200, {"config": {"digest": "sha256:cd"}})
+        elif self.path == "/v2/team/single/blobs/sha256:cd":
+            self.answer(307, {}, location=f"{here}/v2/content")
+        elif self.path == "/v2/content":
+            self.answer(200, {"os": "linux", "architecture": "amd64"})
+        elif "/limited/" in self.path:
+            self.answer(429, {})
+        elif "/denied/" in self.path:
+            self.answer(403, {})
+        elif "/broken/" in self.path:
+            self.answer(503, {})
+        else:
+            self.answer(404, {})
+
+    def answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_the_processors_of_an_index_and_of_one_image_are_read(served: str) -> None:
+    both = {"amd64", "arm64"}
+    assert architectures(f"{served}/team/many:1") == both
+    assert architectures(f"{served}/team/many:1@sha256:ab") == both
+    assert architectures(f"{served}/team/single") == {"amd64"}
+    assert architectures(f"{served}/team/many:2") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("closed/a:1", "wants credentials"),
+        ("denied/a:1", "wants credentials"),
+        ("limited/a:1", "429, too many pulls"),
+        ("broken/a:1", "HTTP 503"),
+    ],
+)
+def test_a_registry_that_does_not_give_it_is_not_seen(served: str, name: str, why: str) -> None:
+    found = architectures(f"{served}/{name}")
+    assert isinstance(found, NotAnswered)
+    assert why in found.why
+
+
+def test_a_registry_that_is_not_there_is_not_seen() -> None:
+    found = architectures("127.0.0.1:1/a:1")
+    assert isinstance(found, NotAnswered)
+    assert "cannot be reached from here" in found.why
+
+
+def wanted(**more: Any) -> tuple[WantedImage, ...]:
+    pool = {
+        "name": "a",
+        "machine_type": "p6e-gb200.36xlarge",
+        "nodes": {"count": 1},
+        "partition": "none",
+        "capacity": {"mode": "capacity-block", "reservation": "cr-0123456789abcdef0"},
+    }
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-east-1"},
+        "system_pool": {"machine_type": "m7i.large", "nodes": {"count": 1}},
+        "node_pools": [pool],
+        "allow_unlisted": True,
+        **more,
+    }
+    return wanted_images(plan.read(json.dumps(raw), spec.Source("test", raw)))
+
+
+def test_agents_and_controller_need_the_processors_of_pools_and_system_pool() -> None:
+    (own,) = wanted()
+    assert own.architectures == {"amd64", "arm64"}
+
+
+def test_an_image_that_is_not_there_or_not_for_a_processor_fails() -> None:
+    (own,) = wanted(image="docker.io/team/python:1")
+    (missing,) = image_findings(own, None)
+    assert (missing.verdict, missing.remedy) == ("fails", "correct image, or copy the image there")
+    (other,) = image_findings(own, frozenset({"amd64"}))
+    assert other.verdict == "fails"
+    assert other.found == "is there for amd64, and nodes of the stack have arm64"
+    (there,) = image_findings(own, frozenset({"amd64", "arm64"}))
+    assert (there.verdict, there.asked) == ("ok", "image docker.io/team/python:1 in docker.io")
+
+
+def test_what_wants_a_login_is_not_seen_and_says_whose_it_is() -> None:
+    unseen = NotAnswered(why="not seen: the registry wants credentials")
+    (bare,) = wanted(image="ghcr.io/team/python:1")
+    (found,) = image_findings(bare, unseen)
+    assert found.verdict == "not seen"
+    assert "name a Secret in image_pull_secrets" in found.remedy
+    (named,) = wanted(image="ghcr.io/team/python:1", image_pull_secrets=["mirror"])
+    (found,) = image_findings(named, unseen)
+    assert found.remedy == "nodes pull it with mirror, which is not asked for here"
