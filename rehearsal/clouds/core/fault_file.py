@@ -195,6 +195,8 @@ class Registry(Strict):
     """Beginning of the path of images that meet it; empty: all."""
     architecture: str = ""
     """`arm64`: only nodes of it; empty: all."""
+    pool: str = ""
+    """Only its nodes; empty: all."""
     login: str = ""
     """`USER:PASSWORD` of a pull Secret with which the registry serves all the same."""
     pulls: _Index = 0

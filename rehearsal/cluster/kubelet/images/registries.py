@@ -38,16 +38,19 @@ class RegistryFault:
     """Beginning of the path; empty: all."""
     architecture: str = ""
     """Only nodes of it meet the fault; empty: all."""
+    pool: str = ""
+    """Only its nodes; empty: all."""
     login: str = ""
     """`USER:PASSWORD` with which the registry serves all the same; empty: none."""
     pulls: int = 0
     """How many pulls without a login each address is served before."""
 
-    def concerns(self, registry: str, image: Reference, architecture: str) -> bool:
+    def concerns(self, registry: str, image: Reference, puller: Puller) -> bool:
         return (
             self.registry == registry
             and image.path.startswith(self.repository)
-            and self.architecture in ("", architecture)
+            and self.architecture in ("", puller.architecture)
+            and self.pool in ("", *puller.pools)
         )
 
 
@@ -64,6 +67,8 @@ class Puller:
     """GKE's nodes ask mirror.gcr.io for Docker Hub's images first. Source: Artifact Registry docs,
     pulling cached Docker Hub images.
     """
+    pools: tuple[str, ...] = ()
+    """Names of its pool."""
 
 
 class Registries:
@@ -95,7 +100,7 @@ class Registries:
         self, registry: str, image: Reference, puller: Puller, login: str | None
     ) -> Answer | None:
         for fault in self._faults:
-            if not fault.concerns(registry, image, puller.architecture):
+            if not fault.concerns(registry, image, puller):
                 continue
             if login is not None and login == fault.login:
                 continue

@@ -39,6 +39,12 @@ from rehearsal.host.toolchain import Toolchain
 FAKE = "kwok.x-k8s.io/node"
 SHARED_ADDRESS = "rehearsal.slicewright.io/shared-address"
 """The annotation of a node behind a NAT gateway: by which of them registries count its pulls."""
+_POOL_LABELS = (
+    "slicewright.io/pool",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+)
+"""Slicewright's name of a node's pool, and the clouds'."""
 DOWN = "rehearsal.slicewright.io/down"
 """The annotation of a node that is down: kwok does not make it Ready (control_plane/stages)."""
 UNHEARD_S = 2.0
@@ -196,12 +202,14 @@ class SimulatedNode:
     def puller(self) -> Puller:
         """Who it is to a registry."""
         shared = (self.object["metadata"].get("annotations") or {}).get(SHARED_ADDRESS, "")
+        labels = self.object["metadata"].get("labels") or {}
         info = (self.object.get("status") or {}).get("nodeInfo") or {}
         return Puller(
             architecture=info.get("architecture", "amd64"),
             address=shared or self.name,
             shared=bool(shared),
             asks_googles_cache=self.machine.cloud == "gke",
+            pools=tuple(labels[key] for key in _POOL_LABELS if key in labels),
         )
 
     @property

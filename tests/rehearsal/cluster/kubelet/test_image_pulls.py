@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,9 @@ def test_a_fault_concerns_its_repository_and_architecture_only(tmp_path: Path) -
     arm = Puller(architecture="arm64", address="n2", shared=False, asks_googles_cache=False)
     assert node.pull(PYTHON, by=arm) is not None
     assert node.pull(PYTHON) is None
+    node.break_registries({"registry": "quay.io", "answer": "timeout", "pool": "a100"})
+    assert node.pull("quay.io/a:1", by=replace(NODE, pools=("a100", "gke-a100"))) is not None
+    assert node.pull("quay.io/a:1", by=replace(NODE, pools=("h100",))) is None
 
 
 @pytest.mark.parametrize("encoded", [False, True])
