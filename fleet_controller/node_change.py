@@ -26,6 +26,7 @@ from fleet_controller.change_actions import (
     UpgradeDriver,
 )
 from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
+from fleet_controller.known_layouts import KnownLayout, target_of_undo
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.state import Node, Pool
 from fleet_controller.wanted import (
@@ -59,6 +60,8 @@ restarted between its label `rebooting` and the reboot calls that a failure, and
 the reboot. The node is not Ready 50 s after its kubelet has ended. Source: NVIDIA/mig-parted,
 pkg/mig/reconfigure; kube-controller-manager, --node-monitor-grace-period.
 """
+STILL_RUNNING = "; still running: "
+"""Before the pods that hold a node, in the message of its condition."""
 DRAIN_POLL_S = 3.0
 """Between two looks at the pods of a node that is drained."""
 
@@ -362,10 +365,9 @@ def _what_the_driver_waits_for(
 
 def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: float) -> Turn:
     limit = change.since + APPLY_LIMIT_S
-    way_out = (
-        "The node stays cordoned. Repair it, or delete its instance in the cloud; or `slicewright "
-        f"rollout undo {pool.name}`"
-    )
+    way_out = "The node stays cordoned. Repair it, or delete its instance in the cloud"
+    if _can_be_undone(node, pool):
+        way_out += f"; or `slicewright rollout undo {pool.name}`"
     if node.mig_state == "failed" and node.ready:
         return _mig_manager_failed(node, change, base, now, limit, way_out)
     lasts = _since(node, base)
@@ -377,6 +379,15 @@ def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: floa
         return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
     again = (limit,) if lasts is None else (limit, lasts + LASTING_S)
     return Turn(said=replace(base, planned=base.settles), again=again)
+
+
+def _can_be_undone(node: Node, pool: Pool) -> bool:
+    """Whether the node was in service with another layout, to which the pool can go back: not where
+    somebody has changed its label, or its driver is what changes.
+    """
+    if pool.undone or node.verified_layout in ("", pool.mig_config):
+        return False
+    return isinstance(target_of_undo(pool.declared, pool.status), KnownLayout)
 
 
 def _mig_manager_failed(
@@ -444,7 +455,7 @@ def _held(node: Node, pool: Pool, base: Assessment, found: Drain) -> Assessment:
     return Assessment(
         status="False",
         reason="ChangeHeldByPods",
-        message=f"{_leaving(node, pool, base)}; still running: {_holders(found)}",
+        message=f"{_leaving(node, pool, base)}{STILL_RUNNING}{_holders(found)}",
         # A disruption budget that is used up at the moment is nothing to warn of.
         settles=not found.kept,
     )

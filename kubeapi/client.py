@@ -31,6 +31,7 @@ _PATCH_TYPES: Mapping[PatchKind, str] = {
 }
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 """Source: RFC 6750, 2.1, b64token."""
+_SECONDS = re.compile("[0-9]{1,9}")
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -182,6 +183,12 @@ class Client:
             parsed: JsonObject = json.loads(response.data)
         except ValueError as e:
             raise Unreachable(f"{self.server}: the answer is not JSON: {e}") from e
+        except RecursionError:
+            raise Unreachable(
+                f"{self.server}: the answer is JSON that is nested too deep"
+            ) from None
+        if not isinstance(parsed, dict):
+            raise Unreachable(f"{self.server}: the answer is JSON, but no object")
         return parsed
 
     def _send(
@@ -347,11 +354,10 @@ def _ssl_context(credentials: Credentials, ca_data: bytes | None) -> ssl.SSLCont
 def _api_error(response: urllib3.BaseHTTPResponse, raw: bytes) -> ApiError:
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = {}
     if not isinstance(body, dict) or "message" not in body:
         body = {"message": raw.decode(errors="replace").strip()[:500]}
     retry_after = response.headers.get("Retry-After", "")
-    return ApiError(
-        response.status, body, retry_after_s=float(retry_after) if retry_after.isdigit() else None
-    )
+    asked = _SECONDS.fullmatch(retry_after)
+    return ApiError(response.status, body, retry_after_s=float(retry_after) if asked else None)

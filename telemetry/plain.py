@@ -20,6 +20,12 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
+def shortened(text: str, longest: int) -> str:
+    """At most so many characters of the text, as `plain` shows them; `…` stands for the rest."""
+    shown = plain(text[: longest + 1])
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
 def plain_lines(text: str) -> str:
     """The same for text of several lines."""
     return "\n".join(map(plain, text.split("\n")))

@@ -16,10 +16,13 @@ from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
+from slicewright.live.objects import UnreadObject, shown
 
 if TYPE_CHECKING:
     from fleet_controller.state import Node, Pool
     from slicewright.preview.steps import Preview
+
+_MOST_UNREAD = 10
 
 
 def add_parser(commands: Any) -> None:
@@ -91,7 +94,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         )
         return BAD_INPUT
     try:
-        living = _living(parsed, file, after, preview) if parsed.live else ""
+        living, unread = _living(parsed, file, after, preview) if parsed.live else ("", ())
     except (NoCluster, CannotLook) as e:
         print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
         return cluster_options.code_of(e)
@@ -108,11 +111,18 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             file=sys.stderr,
         )
         return NOT_PROVEN
-    return PROVEN
+    for line in shown(unread, _MOST_UNREAD):
+        print(f"slicewright preview-report: --live: {line}", file=sys.stderr)
+    return CANNOT_RUN if unread else PROVEN
 
 
-def _living(parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, preview: Preview) -> str:
-    """Raises NoCluster or CannotLook."""
+def _living(
+    parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, preview: Preview
+) -> tuple[str, Sequence[UnreadObject]]:
+    """The section of the report, and what could not be read for it.
+
+    Raises NoCluster or CannotLook.
+    """
     from slicewright.live.coming import affected, coming
     from slicewright.preview import living
     from slicewright.preview.losses import pools_that_end
@@ -125,7 +135,7 @@ def _living(parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, previ
     found = found_in(access, pods_of=pods_of)
     ends = pools_that_end(preview, [pool.name for pool in found.pools])
     ahead = coming(after.pools, found, time.time(), ends)
-    return living.section(ahead, found.unread)
+    return living.section(ahead, found.unread, found.unread_objects), found.unread_objects
 
 
 class _WrongKey(Exception):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -19,10 +21,13 @@ from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
 from slicewright.live.fleet import Fleet, PoolView, State
 from slicewright.live.looking import CannotLook, look, looks
+from slicewright.live.objects import POOL, UnreadObject, pools, shown
 from slicewright.live.text import lines, log_lines
 
 _TRIES = 5
 """The controller writes the status of a pool at any moment, which makes its version another."""
+_MOST_UNREAD = 5
+"""Objects that are named besides."""
 
 _HELP = {
     "pause": "no further node is drained or changed; nodes that are drained stay cordoned",
@@ -71,10 +76,8 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
         return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
-    shown = lines(
-        fleet, where=where(access), now=time.time(), width=console.width, every_node=False
-    )
-    for line in shown:
+    said = lines(fleet, where=where(access), now=time.time(), width=console.width, every_node=False)
+    for line in said:
         console.print(line, soft_wrap=True, highlight=False)
     return exit_code(fleet)
 
@@ -120,15 +123,16 @@ def asked(access: Access, name: str, verb: Verb) -> Ask:
     """
     path = path_of(API_VERSION, POOL_PLURAL, name)
     for left in reversed(range(_TRIES)):
-        pool = _of(look(access, {name}), name, access)
-        raw = access.client().get(path)
-        notes = raw["metadata"].get("annotations") or {}
-        wanted = ask(verb, pool, str(notes.get(ROLLOUT_ANNOTATION, "")))
+        fleet = look(access, {name})
+        pool = _of(fleet, name, access)
+        version, now = _asked_now(access, access.client().get(path))
+        wanted = ask(verb, pool, now)
+        wanted = replace(wanted, said=(*wanted.said, *shown(fleet.unread, _MOST_UNREAD)))
         if wanted.value is None:
             return wanted
         patch = {
             "metadata": {
-                "resourceVersion": raw["metadata"]["resourceVersion"],
+                "resourceVersion": version,
                 "annotations": {ROLLOUT_ANNOTATION: wanted.value or None},
             }
         }
@@ -142,7 +146,26 @@ def asked(access: Access, name: str, verb: Verb) -> Ask:
     raise AssertionError("the last try returns or raises")
 
 
+def _asked_now(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
+    """The pool's version, and what is asked of its rollout. Raises CannotLook."""
+    unread: list[UnreadObject] = []
+    for _, pool in pools([raw], unread):
+        return pool.version, pool.asked
+    raise _unreadable(unread[0], access)
+
+
+def _unreadable(pool: UnreadObject, access: Access) -> CannotLook:
+    return CannotLook(
+        f"{where(access)}: {pool}; nothing was changed. `pulumi up --refresh` writes it as the "
+        "stack file has it"
+    )
+
+
 def _of(fleet: Fleet, name: str, access: Access) -> PoolView:
+    """Raises Refused and CannotLook."""
+    for one in fleet.unread:
+        if (one.kind, one.name) == (POOL.name, name):
+            raise _unreadable(one, access)
     (pool,) = fleet.pools
     if pool.state is State.MISSING:
         raise Refused(f"{where(access)} has no pool {name}; `slicewright status` names its pools")

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from infra import spec
 from slicewright.commands import cluster_options
-from slicewright.exit_codes import BAD_INPUT, DEGRADED, NOT_PROVEN, PROVEN
+from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN
 from slicewright.live.access import Access, NoCluster
 from slicewright.live.as_json import as_json
 from slicewright.live.fleet import Fleet, State
@@ -31,8 +31,9 @@ def add_parser(commands: Any) -> None:
         description="Reads the GPUPools, nodes and reports of a cluster, and says of each pool "
         "how its GPUs are cut, which nodes are verified, held or changing, which pods hold a "
         "drain, and what to do next. It only reads. Exits with 0 where every pool is verified, 1 "
-        "while one is not yet or its rollout is stopped, 4 where one is wrong in a way that does "
-        "not pass by itself (docs/how-to/day-two.md).",
+        "while one is not yet or its rollout is stopped, 3 where an object cannot be read (it is "
+        "named, and the others are shown), 4 where a pool is wrong in a way that does not pass by "
+        "itself (docs/how-to/day-two.md).",
     )
     parser.add_argument("pools", nargs="*", metavar="POOL", help="default: all")
     parser.add_argument(
@@ -84,7 +85,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def exit_code(fleet: Fleet) -> int:
-    """Without a pool nothing is verified."""
+    """Without a pool nothing is verified. What is left out may be what matters."""
+    if fleet.unread:
+        return CANNOT_RUN
     match fleet.worst:
         case State.VERIFIED:
             return PROVEN if fleet.pools else NOT_PROVEN

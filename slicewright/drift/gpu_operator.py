@@ -12,6 +12,7 @@ from infra import values
 from infra.plan import ByoFleetPlan, FleetPlan
 from infra.spec import GpuOperator
 from slicewright.drift.findings import Between, Finding
+from slicewright.live.objects import UnreadObject
 
 INSTALLED_POLICY: Final = "cluster-policy"
 """As the chart names it. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.yaml."""
@@ -30,6 +31,12 @@ class Installed:
     """
     configs: Mapping[str, Mapping[str, str]]
     """Data of the ConfigMaps of ours that are there, by name."""
+    unread: tuple[UnreadObject, ...] = ()
+    """Objects that are there, and cannot be read: nothing is known of them."""
+
+    def is_unread(self, kind: str, name: str | None = None) -> bool:
+        """Whether one of that kind is; of that name, where one is given."""
+        return any(one.kind == kind and name in (None, one.name) for one in self.unread)
 
 
 def is_adopted(fleet: FleetPlan) -> bool:
@@ -54,7 +61,7 @@ def operator_drift(installed: Installed, fleet: FleetPlan, stack: str) -> list[F
 def _release(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Finding]:
     operator = fleet.operator
     assert operator is not None
-    if is_adopted(fleet):
+    if is_adopted(fleet) or installed.is_unread("Secret"):
         return
     where = f"Helm release {operator.release}"
     heal = f"pulumi up --refresh --stack {stack}"
@@ -73,6 +80,8 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
     namespace = fleet.operator.namespace
     heal = f"pulumi up --refresh --stack {stack}"
     for file in values.operator_files(fleet):
+        if installed.is_unread("ConfigMap", file.name):
+            continue
         where = f"ConfigMap {namespace}/{file.name}"
         found = installed.configs.get(file.name)
         if found is None:
@@ -88,6 +97,8 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
 
 def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
     name = policy_name(fleet)
+    if installed.is_unread("ClusterPolicy"):
+        return
     where = f"ClusterPolicy {name}"
     if installed.policy is None:
         yield _finding(where, "is not there", _made_again(fleet))

@@ -11,7 +11,7 @@ from infra.plan import FleetPlan
 from kubeapi import ApiError, Unreachable
 from slicewright.drift.findings import Between, Drift, Finding, Unseen
 from slicewright.drift.gpu_operator import operator_drift
-from slicewright.drift.reading import Unreadable, read_operator
+from slicewright.drift.reading import read_operator
 from slicewright.drift.resources import cloud_drift, pending_creations, program_drift
 from slicewright.drift.silicon import silicon_drift
 from slicewright.live.access import Access, NoCluster, why
@@ -74,7 +74,7 @@ class Looking:
             self.tell(f"comparing {between.value} …")
             try:
                 found, not_seen = look()
-            except (EngineFailed, NotAPreview, NoCluster, CannotLook, Unreadable) as e:
+            except (EngineFailed, NotAPreview, NoCluster, CannotLook) as e:
                 unseen.append(Unseen(between=between, why=" ".join(str(e).split())))
                 continue
             findings += found
@@ -95,7 +95,8 @@ class Looking:
             installed = read_operator(access.client(), self.fleet)
         except (ApiError, Unreachable) as e:
             raise CannotLook(why(e, access)) from None
-        return operator_drift(installed, self.fleet, self.stack), ()
+        unseen = [Unseen(between=Between.OPERATOR, why=str(one)) for one in installed.unread]
+        return operator_drift(installed, self.fleet, self.stack), unseen
 
 
 def _under_way(between: Between, holders: Sequence[str], stack: str) -> Unseen:

@@ -3,77 +3,135 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from infra import values
 from infra.plan import FleetPlan
-from kubeapi import ApiError, Client
+from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
+from slicewright.live.objects import Kind, UnreadObject, readable, unread_object
+from slicewright.live.shapes import (
+    Misfit,
+    both,
+    fields,
+    items,
+    name,
+    number,
+    shallow,
+    table,
+    text,
+    word,
+)
 
 _NVIDIA: Final = "nvidia.com/v1"
+_LARGEST_RELEASE: Final = 64 * 2**20
+"""Bytes of a release of Helm's, unpacked: some hundred times what a Secret can hold."""
 
-
-class Unreadable(Exception):
-    """An object is not as its program writes it."""
+_POLICY: Final = Kind(
+    name="ClusterPolicy",
+    shape=fields(
+        spec=both(
+            shallow,
+            fields(
+                daemonsets=fields(tolerations=items(fields(key=text, operator=text, effect=text))),
+                migManager=fields(env=items(fields(name=text, value=text))),
+            ),
+        )
+    ),
+)
+_CONFIG_MAP: Final = Kind(name="ConfigMap", shape=fields(data=table(text)))
+_SECRET: Final = Kind(
+    name="Secret",
+    shape=fields({"metadata": fields({"name": name}), "data": fields({"release": text})}),
+)
+_RELEASE: Final = fields(
+    {"version": number, "chart": fields({"metadata": fields({"version": word})})}
+)
 
 
 def read_operator(client: Client, fleet: FleetPlan) -> Installed:
-    """fleet: with an operator. Raises ApiError, Unreachable, Unreadable."""
+    """fleet: with an operator. Raises ApiError or Unreachable."""
     operator = fleet.operator
     assert operator is not None
-    policy = _found(client, path_of(_NVIDIA, "clusterpolicies", policy_name(fleet)))
+    unread: list[UnreadObject] = []
+    policy = _object(
+        client, _POLICY, path_of(_NVIDIA, "clusterpolicies", policy_name(fleet)), unread
+    )
     configs = {}
     for file in values.operator_files(fleet):
-        config = _found(client, path_of("v1", "configmaps", file.name, operator.namespace))
+        path = path_of("v1", "configmaps", file.name, operator.namespace)
+        config = _object(client, _CONFIG_MAP, path, unread)
         if config is not None:
             configs[file.name] = config.get("data") or {}
     return Installed(
         policy=None if policy is None else policy.get("spec") or {},
         chart=None
         if is_adopted(fleet)
-        else chart_version(client, operator.namespace, operator.release),
+        else chart_version(client, operator.namespace, operator.release, unread),
         configs=configs,
+        unread=tuple(unread),
     )
 
 
-def chart_version(client: Client, namespace: str, release: str) -> str | None:
+def chart_version(
+    client: Client, namespace: str, release: str, unread: list[UnreadObject]
+) -> str | None:
     """Of the newest revision that is deployed. Of the record, which also holds the release's
-    values, only this is kept.
+    values, only this is kept. unread: gets the records that cannot be read.
 
     Format: Helm's release as JSON, gzipped, in base64, and that in base64 as Secret data. Source:
     helm.sh/helm/v3 pkg/storage/driver/secrets.go, util.go. Raises as `read_operator`.
     """
-    found = client.get(
+    answer = client.get(
         path_of("v1", "secrets", namespace=namespace),
         labelSelector=f"owner=helm,name={release},status=deployed",
     )
-    records = [_record(secret) for secret in found.get("items") or ()]
+    secrets = answer.get("items") or []
+    if not isinstance(secrets, list):
+        raise Unreachable("what it answers is not a list of Secrets")
+    records = [record for _, record in readable(_SECRET, secrets, _record, unread)]
     newest = max(records, key=lambda record: int(record["version"]), default=None)
     return None if newest is None else str(newest["chart"]["metadata"]["version"])
 
 
 def _record(secret: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Raises Misfit."""
     try:
         packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
-        record: Mapping[str, Any] = json.loads(gzip.decompress(packed))
-        _ = int(record["version"]), record["chart"]["metadata"]["version"]
-    except (KeyError, TypeError, ValueError, OSError, EOFError, binascii.Error) as e:
-        name = secret.get("metadata", {}).get("name")
-        raise Unreadable(
-            f"Secret {name} is not as Helm writes a release ({type(e).__name__})"
-        ) from None
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            unpacked = file.read(_LARGEST_RELEASE + 1)
+        if len(unpacked) > _LARGEST_RELEASE:
+            raise Misfit(f"its release is larger than {_LARGEST_RELEASE} bytes")
+        record: Mapping[str, Any] = json.loads(unpacked)
+    except Misfit:
+        raise
+    except (ValueError, OSError, EOFError, zlib.error, RecursionError):
+        raise Misfit("it is not as Helm writes a release") from None
+    _RELEASE(record, "its release")
     return record
 
 
-def _found(client: Client, path: str) -> Mapping[str, Any] | None:
+def _object(
+    client: Client, kind: Kind, path: str, unread: list[UnreadObject]
+) -> Mapping[str, Any] | None:
+    """None where there is none, and where it cannot be read."""
     try:
-        return client.get(path)
+        raw = client.get(path)
     except ApiError as e:
         if e.status == 404:
             return None
         raise
+    try:
+        kind.shape(raw, "")
+    except Misfit as e:
+        # By the name that was asked for, whatever the answer says.
+        named = {"metadata": {"name": path.rpartition("/")[2]}}
+        unread.append(unread_object(kind, named, str(e)))
+        return None
+    return raw

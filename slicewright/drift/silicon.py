@@ -15,11 +15,15 @@ from slicewright.drift.findings import Between, Finding, Unseen
 from slicewright.live import next_steps
 from slicewright.live.fleet import PoolView, State, fleet_of
 from slicewright.live.reading import Found
+from telemetry.plain import shortened
 
 _PARTITIONS: Final = frozenset(
     ("WrongLayout", "LayoutIncomplete", "NotPartitioned", "UnwantedMig", "ComputeInstanceMissing")
 )
 """Reasons for which who partitions the GPUs has to do it again. Source: node_agent.verdict."""
+
+
+_LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096
 
 
 def silicon_drift(
@@ -41,6 +45,7 @@ def silicon_drift(
                 "kubectl -n slicewright-system describe deployment fleet-controller",
             )
         )
+    unseen += (_unseen(str(one), "") for one in found.unread_objects)
     for view in fleet_of(found, frozenset(plans), now).pools:
         for one in _of_pool(view, nodes.get(view.name, ()), plans[view.name], fleet, stack):
             if isinstance(one, Finding):
@@ -65,7 +70,7 @@ def _of_pool(
             f"slicewright status -s {stack} --watch",
         )
         return
-    said = [one for node in nodes for one in _of_node(node, pool, fleet)]
+    said = [one for node in nodes for one in _of_node(node, pool, fleet, undo=view.undo_helps)]
     yield from said
     if not said and view.state is not State.VERIFIED:
         text = f"{view.reason}: {view.message}"
@@ -76,13 +81,16 @@ def _of_pool(
             yield _finding(where, text, next(iter(view.next), ""))
 
 
-def _of_node(node: Node, pool: PoolPlan, fleet: FleetPlan) -> Iterator[Finding | Unseen]:
+def _of_node(
+    node: Node, pool: PoolPlan, fleet: FleetPlan, *, undo: bool
+) -> Iterator[Finding | Unseen]:
     said = node.condition
     if said is not None and said.status == "True":
         return
     reason = said.reason if said else "NotSeenYet"
     message = said.message if said else "the fleet controller has not looked at it yet"
-    step = next_steps.of_node(reason, node=node.name, pool=pool.name)
+    step = next_steps.of_node(reason, node=node.name, pool=pool.name, undo=undo)
+    reason, message = shortened(reason, _LONGEST_REASON), shortened(message, _LONGEST_MESSAGE)
     if said is None or said.status != "False":
         yield _unseen(f"node {node.name}: {reason}: {message}", step)
         return

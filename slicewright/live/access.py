@@ -13,6 +13,7 @@ from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials
 from kubeapi.exec_credentials import CredentialSource, NoCredentials
 from kubeapi.kubeconfig import BadKubeconfig, Context, context_of
+from telemetry.plain import shortened
 
 _SECTIONS = ("contexts", "clusters", "users")
 _FILES_OF: Mapping[str, tuple[str, ...]] = {
@@ -21,6 +22,8 @@ _FILES_OF: Mapping[str, tuple[str, ...]] = {
 }
 """Keys of an entry that name files."""
 _USER_AGENT = "slicewright"
+_LONGEST = 1000
+"""Of an API server's message, as it is shown."""
 
 
 class NoCluster(Exception):
@@ -84,10 +87,10 @@ def why(error: ApiError | Unreachable, access: Access) -> str:
     """What an error of the API server means for people."""
     where = f"context {access.context.name} ({access.context.server})"
     if isinstance(error, Unreachable):
-        return f"{where} does not answer: {error}"
+        return f"{where} does not answer: {shortened(str(error), _LONGEST)}"
     if error.status == 401:
         return f"{where} does not accept the credentials; renew them, for example by logging in"
-    return f"{where}: HTTP {error.status}: {error.message}"
+    return f"{where}: HTTP {error.status}: {shortened(error.message, _LONGEST)}"
 
 
 def merged(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

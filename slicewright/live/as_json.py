@@ -20,6 +20,7 @@ def as_json(fleet: Fleet, *, context: str, server: str, now: float) -> dict[str,
         "time": stamp(now),
         "state": fleet.worst.value,
         "notes": list(fleet.notes),
+        "unread": [{"kind": one.kind, "name": one.name, "why": one.why} for one in fleet.unread],
         "pools": [_pool(pool) for pool in fleet.pools],
     }
 

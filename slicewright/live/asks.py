@@ -9,11 +9,12 @@ from typing import Final, Literal, assert_never
 from fleet_controller.api import ROLLOUT_ANNOTATION
 from fleet_controller.known_layouts import Asked, read_asked
 from slicewright.live.fleet import PoolView, RolloutView
-from telemetry.plain import plain
+from telemetry.plain import shortened
 
 Verb = Literal["pause", "resume", "abort", "undo"]
 VERBS: Final[tuple[Verb, ...]] = ("pause", "resume", "abort", "undo")
 _SHOWN = 6
+_LONGEST = 80
 
 
 class Refused(Exception):
@@ -36,9 +37,9 @@ def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
     if asked is None:
         # The controller ignores it; so nothing is stopped, and whoever wrote it meant something.
         raise Refused(
-            f"the annotation {ROLLOUT_ANNOTATION} of pool {pool.name} is {plain(now)!r}, which "
-            f"means nothing; remove it first: kubectl annotate gpupool {pool.name} "
-            f"{ROLLOUT_ANNOTATION}-"
+            f"the annotation {ROLLOUT_ANNOTATION} of pool {pool.name} is "
+            f"{shortened(now, _LONGEST)!r}, which means nothing; remove it first: kubectl annotate "
+            f"gpupool {pool.name} {ROLLOUT_ANNOTATION}-"
         )
     what = f"the rollout of pool {pool.name}"
     undone = bool(pool.declared) and asked.undoes == pool.declared
@@ -51,7 +52,7 @@ def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
         return _already(f"{what} is {asked.suspended} already")
     if rollout is None:
         raise Refused(f"pool {pool.name} has no rollout: {_rest(pool)}; nothing was changed")
-    follows = _stopped(verb, pool.name, rollout)
+    follows = _stopped(verb, pool, rollout)
     return Ask(value=wanted.dump(), said=(f"{what} is {wanted.suspended}", *follows))
 
 
@@ -92,9 +93,8 @@ def _resume(pool: PoolView, asked: Asked, *, undone: bool) -> Ask:
         return Ask(value="", said=(said, after))
     kept = Asked(undoes=asked.undoes if undone else "")
     if not undone and not asked.suspended:
-        said = (
-            f"the undo of layout {plain(asked.undoes)} had ended: the stack file declares another"
-        )
+        ended = shortened(asked.undoes, _LONGEST)
+        said = f"the undo of layout {ended} had ended: the stack file declares another"
         return Ask(value="", said=(said,))
     return Ask(value=kept.dump(), said=(f"{what} is resumed", *_resumed(pool.rollout)))
 
@@ -112,21 +112,28 @@ def _resumed(rollout: RolloutView | None) -> Sequence[str]:
     return (f"nodes to change, in this order: {_names(ahead)}",) if ahead else ()
 
 
-def _stopped(verb: Literal["pause", "abort"], pool: str, rollout: RolloutView) -> Sequence[str]:
+def _stopped(
+    verb: Literal["pause", "abort"], pool: PoolView, rollout: RolloutView
+) -> Sequence[str]:
     cut, drained = _parted(rollout)
     goes_on = [f"being cut, and finished: {_names(cut)}"] if cut else []
     match verb:
         case "pause":
             stays = [f"drained, stay cordoned: {_names(drained)}"] if drained else []
-            return (*goes_on, *stays, f"to go on: slicewright rollout resume {pool}")
+            return (*goes_on, *stays, f"to go on: slicewright rollout resume {pool.name}")
         case "abort":
             back = [f"back into service as they are: {_names(drained)}"] if drained else []
+            undo = (
+                f"; to take back what has changed: slicewright rollout undo {pool.name}"
+                if pool.undo_helps
+                else ""
+            )
             return (
                 *goes_on,
                 *back,
                 f"the pool still wants layout {rollout.layout}: a `pulumi up` fails until it is "
-                f"resumed (slicewright rollout resume {pool}), or the old layout is in the stack "
-                f"file; to take back what has changed: slicewright rollout undo {pool}",
+                f"resumed (slicewright rollout resume {pool.name}), or the old layout is in the "
+                f"stack file{undo}",
             )
         case _:
             assert_never(verb)

@@ -8,7 +8,10 @@ from typing import Any
 
 from fleet_controller.drain import NodePod, drain, read_pod
 from fleet_controller.rollout_policy import DrainPolicy
+from slicewright.live.budgets import refusals, selects
 from telemetry.plain import plain
+
+__all__ = ["Blocker", "blockers", "selects"]
 
 Raw = Mapping[str, Any]
 
@@ -26,69 +29,32 @@ class Blocker:
 
 
 def blockers(
-    pods: Sequence[Raw], budgets: Sequence[Raw], policy: DrainPolicy
+    pods: Sequence[Raw],
+    budgets: Sequence[Raw],
+    policy: DrainPolicy,
+    *,
+    refused: Mapping[str, str] | None = None,
+    stands: str = "",
 ) -> tuple[Blocker, ...]:
     """Pods that must leave; first those that must not be evicted.
 
-    pods: Pods of the node, those that have ended aside. budgets: PodDisruptionBudgets.
+    pods: Pods of the node, those that have ended aside. budgets: PodDisruptionBudgets. refused:
+    what `budgets.refusals` says of all nodes that are drained with this one; None where none is.
+    stands: why no pod is asked to leave at the moment; empty where they are.
     """
-    by_path = {one.path: (one, pod) for pod in pods for one in (read_pod(pod),)}
-    found = drain([one for one, _ in by_path.values()], policy, {}, 0.0)
+    if refused is None:
+        refused = refusals([(pods, policy)], budgets)
+    now = drain(list(map(read_pod, pods)), policy, {}, 0.0)
     each = [
-        _blocker(one, by_path[one.path][1], budgets, found.kept.get(one.path)) for one in found.left
+        _blocker(pod, now.kept.get(pod.path) or stands or refused.get(pod.path)) for pod in now.left
     ]
     return tuple(sorted(each, key=lambda one: (one.leaves, one.pod)))
 
 
-def _blocker(one: NodePod, pod: Raw, budgets: Sequence[Raw], kept: str | None) -> Blocker:
-    path = plain(one.path)
-    if one.leaving:
+def _blocker(pod: NodePod, kept: str | None) -> Blocker:
+    path = plain(pod.path)
+    if pod.leaving:
         return Blocker(pod=path, why="is ending", leaves=True)
     if kept is not None:
         return Blocker(pod=path, why=kept, leaves=False)
-    if (budget := _spent(pod, budgets)) is not None:
-        return Blocker(
-            pod=path,
-            why=f"disruption budget {plain(budget)} allows no eviction now",
-            leaves=False,
-        )
     return Blocker(pod=path, why="will be evicted", leaves=True)
-
-
-def _spent(pod: Raw, budgets: Sequence[Raw]) -> str | None:
-    """The first budget over the pod that allows no disruption."""
-    meta = pod["metadata"]
-    for budget in budgets:
-        allowed = int((budget.get("status") or {}).get("disruptionsAllowed") or 0)
-        if (
-            allowed == 0
-            and budget["metadata"].get("namespace") == meta["namespace"]
-            and selects(budget["spec"].get("selector"), meta.get("labels") or {})
-        ):
-            return str(budget["metadata"]["name"])
-    return None
-
-
-def selects(selector: Raw | None, labels: Mapping[str, str]) -> bool:
-    """A label selector as policy/v1 reads it: none selects no pod, an empty one all."""
-    if selector is None:
-        return False
-    wanted: Mapping[str, str] = selector.get("matchLabels") or {}
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        _holds(rule, labels) for rule in selector.get("matchExpressions") or ()
-    )
-
-
-def _holds(rule: Raw, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(rule["key"]), rule.get("values") or ()
-    match rule["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            return False

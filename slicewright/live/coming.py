@@ -5,19 +5,20 @@ Pulumi's preview knows the pool's object and not its nodes: so the cluster is as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleet_controller.assess import assess
 from fleet_controller.drain import read_pod
-from fleet_controller.forecast import forecast
+from fleet_controller.forecast import Forecast, forecast
 from fleet_controller.membership import memberships
 from fleet_controller.node_change import APPLY_LIMIT_S, UPGRADE_LIMIT_S
-from fleet_controller.rollout_policy import RolloutPolicy, read_policy
+from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.state import Node, Pool
 from infra import plan, values
 from slicewright.live.blockers import Blocker, blockers
+from slicewright.live.budgets import refusals
 from slicewright.live.reading import Found
 
 _WAVES = 12
@@ -179,11 +180,10 @@ def _rolling(
         if node.name in found.pods
     }
     ahead = forecast(after, assessed, pods, most=_WAVES)
-    changing = {*(name for wave in ahead.waves for name in wave), *ahead.later}
     each = [
         (name, one)
-        for name in sorted(changing)
-        for one in blockers(found.pods.get(name, ()), found.budgets, policy.drain)
+        for together in _drained_together(ahead, policy.limit(len(members)))
+        for name, one in _leaving(together, found, policy.drain)
     ]
     return Rolling(
         pool=pool.name,
@@ -193,11 +193,34 @@ def _rolling(
         later=ahead.later,
         left=ahead.left,
         evicted=sum(one.leaves for _, one in each),
-        kept=tuple((name, one) for name, one in each if not one.leaves),
+        kept=tuple(sorted((one for one in each if not one[1].leaves), key=_by_node)),
         pods_known=all(node.name in found.pods for node in members),
         at_most_s=ahead.steps * (longest_turn_s(policy) + (UPGRADE_LIMIT_S if driver else 0.0)),
         driver=driver,
     )
+
+
+def _drained_together(ahead: Forecast, limit: int) -> Iterator[Sequence[str]]:
+    """Nodes whose pods are evicted at the same time. limit: as many as may be out of service: of
+    nodes after the waves that are worked out, any may be drained with any other.
+    """
+    yield from (sorted(wave) for wave in ahead.waves)
+    yield from (ahead.later[at : at + limit] for at in range(0, len(ahead.later), limit))
+
+
+def _leaving(
+    nodes: Sequence[str], found: Found, policy: DrainPolicy
+) -> Iterator[tuple[str, Blocker]]:
+    """(node, pod) of pods that must leave nodes that are drained at the same time."""
+    pods = [found.pods.get(name, ()) for name in nodes]
+    refused = refusals([(there, policy) for there in pods], found.budgets)
+    for name, there in zip(nodes, pods, strict=True):
+        for one in blockers(there, found.budgets, policy, refused=refused):
+            yield name, one
+
+
+def _by_node(pair: tuple[str, Blocker]) -> tuple[str, str]:
+    return pair[0], pair[1].pod
 
 
 def longest_turn_s(policy: RolloutPolicy) -> float:

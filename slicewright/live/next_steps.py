@@ -16,8 +16,7 @@ NODE: Final[Mapping[str, str]] = {
     "the node, delete its instance in the cloud, or write another gpu_operator.driver.version",
     "DrainTimedOut": "end the pods that hold the node, and the change goes on by itself; or "
     "`slicewright rollout abort {pool}`",
-    "ChangeFailed": "repair the node, or delete it in the cloud; or go back to the layout before: "
-    "`slicewright rollout undo {pool}`",
+    "ChangeFailed": "repair the node, or delete it in the cloud",
     "NoReport": "`kubectl -n slicewright-system get pods -o wide -l "
     "app.kubernetes.io/name=node-agent` shows the node's agent; read its log",
     "ReportTooOld": "read the log of the node's agent: `kubectl -n slicewright-system logs -l "
@@ -37,22 +36,28 @@ POOL: Final[Mapping[str, str]] = {
     "WaitingForNodes": "see why no node joins: the node pool in the cloud (quota, stock, its "
     "events), or in an existing cluster the labels of `select`",
     "RolloutPaused": "`slicewright rollout resume {pool}`",
-    "RolloutAborted": "`slicewright rollout resume {pool}` to go on; `slicewright rollout undo "
-    "{pool}` to take back what has changed",
+    "RolloutAborted": "`slicewright rollout resume {pool}` to go on",
     "RolloutUndone": "write the layout that the nodes have into the stack file and run `pulumi "
     "up`; or change forward again: `slicewright rollout resume {pool}`",
     "RolloutBlocked": "uncordon the nodes that it names, or raise `max_unavailable`",
-    "RolloutStopped": "mend the nodes that failed; or go back to the layout before: `slicewright "
-    "rollout undo {pool}`",
+    "RolloutStopped": "mend the nodes that it names, or bring them back into service",
 }
 """Reason of a pool's condition -> what to do."""
 
+UNDO: Final[Mapping[str, str]] = {
+    "ChangeFailed": "; or go back to the layout before: `slicewright rollout undo {pool}`",
+    "RolloutAborted": "; `slicewright rollout undo {pool}` to take back what has changed",
+    "RolloutStopped": "; or go back to the layout before: `slicewright rollout undo {pool}`",
+}
+"""Reason -> what can be done besides, where somebody has begun a change that can be undone."""
 
-def of_node(reason: str, *, node: str, pool: str) -> str:
-    """Empty where the message says it."""
-    return NODE.get(reason, "").format(node=node, pool=pool)
+
+def of_node(reason: str, *, node: str, pool: str, undo: bool = False) -> str:
+    """Empty where the message says it. undo: whether the pool's change can be undone."""
+    step = NODE.get(reason, "") + (UNDO.get(reason, "") if undo else "")
+    return step.format(node=node, pool=pool)
 
 
-def of_pool(reason: str, *, pool: str) -> str:
-    """Empty where there is nothing but what its nodes need."""
-    return POOL.get(reason, "").format(pool=pool)
+def of_pool(reason: str, *, pool: str, undo: bool = False) -> str:
+    """Empty where there is nothing but what its nodes need. undo: as in `of_node`."""
+    return (POOL.get(reason, "") + (UNDO.get(reason, "") if undo else "")).format(pool=pool)

@@ -9,10 +9,12 @@ from typing import Any
 from fleet_controller.api import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
 from fleet_controller.membership import memberships
 from fleet_controller.rollout import needs_pods
-from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
+from fleet_controller.state import Node, Pool, Report
 from fleet_controller.waiting_pods import waits_for
-from kubeapi import ApiError, Client
+from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
+from slicewright.live import objects
+from slicewright.live.objects import UnreadObject
 
 _PAGE = "500"
 _FEW_NODES = 20
@@ -45,7 +47,14 @@ class Found:
     controller_waits: str = ""
     """What its pods wait for, where none is available; empty: nothing, or not known."""
     unread: tuple[str, ...]
-    """What could not be read, and why: the rest is shown without it."""
+    """What may not be read, and why: the rest is shown without it."""
+    unread_objects: tuple[UnreadObject, ...] = ()
+    """Objects that are left out, because they are not as they must be."""
+
+    @property
+    def unread_pools(self) -> frozenset[str]:
+        """Names of GPUPools that are there, and cannot be read."""
+        return frozenset(one.name for one in self.unread_objects if one.kind == objects.POOL.name)
 
 
 PodsOf = Callable[[Sequence[Pool], Sequence[Node]], Sequence[str]]
@@ -58,25 +67,26 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
     Raises NotInstalled, ApiError or Unreachable.
     """
     raw_pools = _listed(client, path_of(API_VERSION, POOL_PLURAL))
-    pools = tuple(map(read_pool, raw_pools))
-    nodes = tuple(map(read_node, _all(client, path_of("v1", "nodes"))))
-    raw_reports = list(_all(client, path_of(API_VERSION, REPORT_PLURAL)))
+    odd: list[UnreadObject] = []
     unread: list[str] = []
-    pods = _pods(client, pods_of(pools, nodes), unread)
-    controller = _controller(client, unread)
+    pools = objects.pools(raw_pools, odd)
+    nodes = tuple(objects.nodes(_all(client, path_of("v1", "nodes")), odd))
+    reports = objects.reports(_all(client, path_of(API_VERSION, REPORT_PLURAL)), odd)
+    known = tuple(pool for _, pool in pools)
+    pods = _pods(client, pods_of(known, nodes), unread, odd)
+    controller = _controller(client, unread, odd)
     return Found(
-        pools=pools,
-        most={
-            raw["metadata"]["name"]: int(raw["spec"]["expectedNodes"]["max"]) for raw in raw_pools
-        },
+        pools=known,
+        most={pool.name: raw["spec"]["expectedNodes"]["max"] for raw, pool in pools},
         nodes=nodes,
-        reports={report.name: report for report in map(read_report, raw_reports)},
-        gpus={raw["metadata"]["name"]: raw.get("report") or {} for raw in raw_reports},
+        reports={report.name: report for _, report in reports},
+        gpus={report.name: raw["report"] for raw, report in reports},
         pods=pods,
-        budgets=_budgets(client, pods, unread),
+        budgets=_budgets(client, pods, unread, odd),
         controller=controller,
-        controller_waits=_controller_waits(client) if controller == 0 else "",
+        controller_waits=_controller_waits(client, odd) if controller == 0 else "",
         unread=tuple(dict.fromkeys(unread)),
+        unread_objects=tuple(dict.fromkeys(odd)),
     )
 
 
@@ -99,32 +109,40 @@ def _listed(client: Client, path: str) -> list[Raw]:
         raise
 
 
-def _all(client: Client, path: str, **query: str) -> Iterator[Raw]:
+def _all(client: Client, path: str, **query: str) -> Iterator[Any]:
+    """The items of all pages, whatever they are. Raises Unreachable for what is no list."""
     more = ""
     while True:
         asked = {**query, "limit": _PAGE, **({"continue": more} if more else {})}
         page = client.get(path, **asked)
-        yield from page.get("items") or ()
-        more = (page.get("metadata") or {}).get("continue", "")
+        items, metadata = page.get("items") or [], page.get("metadata") or {}
+        if not isinstance(items, list) or not isinstance(metadata, dict):
+            raise Unreachable(f"what it answers to {path} is not a list of objects")
+        yield from items
+        before, more = more, metadata.get("continue") or ""
+        if not isinstance(more, str) or more == before != "":
+            raise Unreachable(f"the list that it answers to {path} does not end")
         if not more:
             return
 
 
-def _pods(client: Client, names: Sequence[str], unread: list[str]) -> dict[str, tuple[Raw, ...]]:
+def _pods(
+    client: Client, names: Sequence[str], unread: list[str], odd: list[UnreadObject]
+) -> dict[str, tuple[Raw, ...]]:
     """By node. One list for all of them where there are many."""
     living = "status.phase!=Succeeded,status.phase!=Failed"
     path = path_of("v1", "pods")
     try:
         if len(names) <= _FEW_NODES:
             return {
-                name: tuple(_all(client, path, fieldSelector=f"spec.nodeName={name},{living}"))
+                name: tuple(objects.pods(_of_node(client, path, name, living), odd))
                 for name in names
             }
-        found: dict[str, list[Raw]] = {name: [] for name in names}
-        for pod in _all(client, path, fieldSelector=living):
-            if (node := pod["spec"].get("nodeName")) in found:
-                found[node].append(pod)
-        return {name: tuple(there) for name, there in found.items()}
+        listed: dict[str, list[Raw]] = {name: [] for name in names}
+        for pod in objects.pods(_all(client, path, fieldSelector=living), odd):
+            if (node := pod["spec"].get("nodeName")) in listed:
+                listed[node].append(pod)
+        return {name: tuple(pods) for name, pods in listed.items()}
     except ApiError as e:
         if e.status != 403:
             raise
@@ -132,25 +150,32 @@ def _pods(client: Client, names: Sequence[str], unread: list[str]) -> dict[str, 
         return {}
 
 
+def _of_node(client: Client, path: str, node: str, living: str) -> Iterator[Any]:
+    return _all(client, path, fieldSelector=f"spec.nodeName={node},{living}")
+
+
 def _budgets(
-    client: Client, pods: Mapping[str, tuple[Raw, ...]], unread: list[str]
+    client: Client,
+    pods: Mapping[str, tuple[Raw, ...]],
+    unread: list[str],
+    odd: list[UnreadObject],
 ) -> tuple[Raw, ...]:
     namespaces = sorted({pod["metadata"]["namespace"] for there in pods.values() for pod in there})
-    found: list[Raw] = []
+    read: list[Raw] = []
     for namespace in namespaces:
         path = path_of("policy/v1", "poddisruptionbudgets", namespace=namespace)
         try:
-            found += _all(client, path)
+            read += objects.budgets(_all(client, path), odd)
         except ApiError as e:
             if e.status != 403:
                 raise
             unread.append(f"disruption budgets in namespace {namespace}: you may not list them")
-    return tuple(found)
+    return tuple(read)
 
 
-def _controller(client: Client, unread: list[str]) -> int | None:
+def _controller(client: Client, unread: list[str], odd: list[UnreadObject]) -> int | None:
     try:
-        found = client.get(path_of("apps/v1", "deployments", _CONTROLLER, NAMESPACE))
+        deployment = client.get(path_of("apps/v1", "deployments", _CONTROLLER, NAMESPACE))
     except ApiError as e:
         if e.status == 404:
             return 0
@@ -160,15 +185,19 @@ def _controller(client: Client, unread: list[str]) -> int | None:
             f"the fleet controller's Deployment in namespace {NAMESPACE}: you may not read it"
         )
         return None
-    return int((found.get("status") or {}).get("availableReplicas") or 0)
+    kind = objects.DEPLOYMENT
+    named = {**deployment, "metadata": {"namespace": NAMESPACE, "name": _CONTROLLER}}
+    for raw, _ in objects.readable(kind, [named], lambda raw: raw, odd):
+        return int((raw.get("status") or {}).get("availableReplicas") or 0)
+    return None
 
 
-def _controller_waits(client: Client) -> str:
+def _controller_waits(client: Client, odd: list[UnreadObject]) -> str:
     """What the controller's pods wait for. Empty: nothing, or they may not be listed."""
     path = path_of("v1", "pods", namespace=NAMESPACE)
     selector = f"app.kubernetes.io/name={_CONTROLLER}"
     try:
-        pods = list(_all(client, path, labelSelector=selector))
+        pods = list(objects.pods(_all(client, path, labelSelector=selector), odd))
     except ApiError as e:
         if e.status != 403:
             raise

@@ -8,7 +8,9 @@ from rich.text import Text
 
 from infra.catalog import Gpu, load
 from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
+from slicewright.live.objects import shown
 from slicewright.picture import draw, placements_of
+from telemetry.plain import plain
 
 _STYLES: Mapping[State, str] = {
     State.VERIFIED: "green",
@@ -22,6 +24,7 @@ _STYLES: Mapping[State, str] = {
 _MOST_NODES = 12
 """Of a pool that are shown one by one, unless all are asked for."""
 _MOST_PODS = 5
+_MOST_UNREAD = 10
 _MOST_NAMES = 6
 _MOST_WAVES = 4
 _MOST_GROUPS = 4
@@ -30,8 +33,9 @@ _NARROWEST = 60
 
 def lines(fleet: Fleet, *, where: str, now: float, width: int, every_node: bool) -> list[Text]:
     """The whole state. where: the cluster. now: seconds since the epoch. width: columns."""
-    written = [Text(f"{where}: {_summary(fleet)}", style="bold")]
+    written = [Text(f"{plain(where)}: {_summary(fleet)}", style="bold")]
     written += [Text(f"note: {note}", style="yellow") for note in fleet.notes]
+    written += [Text(f"unread: {line}", style="red") for line in shown(fleet.unread, _MOST_UNREAD)]
     for pool in fleet.pools:
         written.append(Text(""))
         written += _pool(pool, now, width, every_node)
@@ -42,6 +46,8 @@ def log_lines(before: Fleet | None, after: Fleet) -> list[str]:
     """What has changed, a line each, for a log. before: None at first."""
     old = {pool.name: pool for pool in before.pools} if before else {}
     written = [note for note in after.notes if before is None or note not in before.notes]
+    unread = [one for one in after.unread if before is None or one not in before.unread]
+    written += [f"unread: {line}" for line in shown(unread, _MOST_UNREAD)]
     for pool in after.pools:
         was = old.get(pool.name)
         if was is None or _said(was) != _said(pool):
@@ -71,7 +77,7 @@ def _key(node: NodeView) -> tuple[str, str, bool, bool, bool]:
 
 def _summary(fleet: Fleet) -> str:
     if not fleet.pools:
-        return "no GPUPool"
+        return "no GPUPool that can be read" if fleet.unread else "no GPUPool"
     counts = {state: sum(pool.state is state for pool in fleet.pools) for state in State}
     said = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
     return f"{_many(len(fleet.pools), 'pool')}, {said}"
@@ -88,13 +94,13 @@ def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[
         yield from _group(group, width)
     if len(pool.gpus) > _MOST_GROUPS:
         yield Text(f"  and {len(pool.gpus) - _MOST_GROUPS} more states of GPUs", style="dim")
-    shown = [n for n in pool.nodes if every_node or _worth_a_line(n)]
-    cut = len(shown) if every_node else _MOST_NODES
-    for node in shown[:cut]:
+    listed = [n for n in pool.nodes if every_node or _worth_a_line(n)]
+    cut = len(listed) if every_node else _MOST_NODES
+    for node in listed[:cut]:
         yield from _node(node, now)
-    if len(shown) > cut:
+    if len(listed) > cut:
         yield Text(
-            f"  and {_many(len(shown) - cut, 'more node')} not in order; --all shows every node",
+            f"  and {_many(len(listed) - cut, 'more node')} not in order; --all shows every node",
             style="dim",
         )
     if pool.rollout is not None:

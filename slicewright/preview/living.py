@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.live.coming import Coming, Ending, Rolling, Shrinking
+from slicewright.live.objects import UnreadObject, shown
 from slicewright.preview.escaping import code, many, text
 
 _NAMES = 8
 _PODS = 10
+_UNREAD = 10
 
 
-def section(found: Coming, notes: Sequence[str]) -> str:
-    """Empty where nothing changes for nodes in service."""
+def section(found: Coming, notes: Sequence[str], unread: Sequence[UnreadObject] = ()) -> str:
+    """Empty where nothing changes for nodes in service, as far as all that matters could be read.
+
+    unread: objects of the cluster that are left out.
+    """
     parts = [
         *map(_ends, found.ending),
         *map(_rolls, found.rolling),
         *map(_shrinks, found.shrinking),
     ]
-    if not parts:
+    if not parts and not unread:
         return ""
     said = [f"*{text(note)}*" for note in notes]
+    said += [
+        f"🔴 {text(line)}, so that more may change than is said here."
+        for line in shown(unread, _UNREAD)
+    ]
     return "\n\n".join(("### Nodes in service, by the cluster", *parts, *said))
 
 

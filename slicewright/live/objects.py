@@ -1,0 +1,338 @@
+"""The objects of a cluster that commands read, each in the shape in which it can be judged. Pure.
+
+Of each kind, what is used of it anywhere in `slicewright.live` and in the controller's decisions is
+checked, before anything is read from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from fleet_controller.api import (
+    CHANGE_ANNOTATION,
+    CHANGED_ANNOTATION,
+    NODE_CONDITION,
+    REPORTS_AFTER_ANNOTATION,
+)
+from fleet_controller.drain import read_pod
+from fleet_controller.layout_change import change_of
+from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
+from slicewright.live.shapes import (
+    Misfit,
+    Shape,
+    among,
+    fields,
+    generation,
+    is_plausible,
+    items,
+    label,
+    labels,
+    name,
+    number,
+    number_or_percentage,
+    quantity,
+    table,
+    text,
+    time,
+    truth,
+    word,
+)
+from telemetry.plain import shortened
+
+Raw = Mapping[str, Any]
+T = TypeVar("T")
+
+_LONGEST_NAME: Final = 120
+_LONGEST_WHY: Final = 300
+_UNREADABLE: Final = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""Errors of a reader that was given something else than its kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadObject:
+    """An object of the cluster that is left out, because it cannot be read."""
+
+    kind: str
+    name: str
+    """With its namespace, where it has one; made plain and short."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} cannot be read: {self.why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of objects, and the shape in which they can be read."""
+
+    name: str
+    shape: Shape
+
+
+def readable(
+    kind: Kind, raws: Iterable[Any], read: Callable[[Raw], T], unread: list[UnreadObject]
+) -> Iterator[tuple[Raw, T]]:
+    """Each object that fits with what `read` makes of it. unread: gets the others."""
+    for place, raw in enumerate(raws):
+        try:
+            kind.shape(raw, "")
+            yield raw, read(raw)
+        except Misfit as e:
+            unread.append(unread_object(kind, raw, str(e), place=place))
+        except _UNREADABLE:
+            why = f"its content contradicts what a {kind.name} is"
+            unread.append(unread_object(kind, raw, why, place=place))
+
+
+def unread_object(kind: Kind, raw: Any, why: str, *, place: int = 0) -> UnreadObject:
+    """place: in its list, which stands for the name of an object that has none."""
+    meta = raw.get("metadata") if isinstance(raw, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    parts = [meta.get("namespace"), meta.get("name")]
+    shown = "/".join(shortened(part, _LONGEST_NAME) for part in parts if isinstance(part, str))
+    return UnreadObject(
+        kind=kind.name,
+        name=shown or f"number {place + 1} of their list, which has no name",
+        why=shortened(why, _LONGEST_WHY),
+    )
+
+
+def pools(raws: Iterable[Any], unread: list[UnreadObject]) -> list[tuple[Raw, Pool]]:
+    return list(readable(POOL, raws, read_pool, unread))
+
+
+def nodes(raws: Iterable[Any], unread: list[UnreadObject]) -> list[Node]:
+    """A node with a note that means nothing is a node without it, as for the controller; that it
+    cannot be read is said.
+    """
+    listed: list[Node] = []
+    for raw, node in readable(NODE, raws, read_node, unread):
+        odd = [*_odd_times(raw), *_odd_change(node)]
+        unread += (unread_object(NODE, raw, why) for why in odd)
+        listed.append(replace(node, change="") if _odd_change(node) else node)
+    return listed
+
+
+def _odd_times(raw: Raw) -> Iterator[str]:
+    notes = raw["metadata"].get("annotations") or {}
+    for key in (REPORTS_AFTER_ANNOTATION, CHANGED_ANNOTATION):
+        try:
+            if key in notes:
+                time(notes[key], f"its annotation {key}")
+        except Misfit as e:
+            yield str(e)
+
+
+def _odd_change(node: Node) -> tuple[str, ...]:
+    """Why the note about a change of the node's layout means nothing; empty where it does, and
+    where it is about an earlier node of the name.
+    """
+    change = change_of(node)
+    if not node.change or (change is None and _of_another_node(node)):
+        return ()
+    if change is not None and all(is_plausible(at) for at in (change.since, change.started)):
+        return ()
+    return (f"its annotation {CHANGE_ANNOTATION} is not as the fleet controller writes it",)
+
+
+def _of_another_node(node: Node) -> bool:
+    try:
+        note = json.loads(node.change)
+    except (ValueError, RecursionError):
+        return False
+    uid = note.get("nodeUid") if isinstance(note, dict) else None
+    return isinstance(uid, str) and uid != node.uid
+
+
+def reports(raws: Iterable[Any], unread: list[UnreadObject]) -> list[tuple[Raw, Report]]:
+    return list(readable(REPORT, raws, read_report, unread))
+
+
+def pods(raws: Iterable[Any], unread: list[UnreadObject]) -> Iterator[Raw]:
+    return (raw for raw, _ in readable(POD, raws, read_pod, unread))
+
+
+def budgets(raws: Iterable[Any], unread: list[UnreadObject]) -> list[Raw]:
+    return [raw for raw, _ in readable(BUDGET, raws, lambda raw: raw, unread)]
+
+
+def shown(unread: Sequence[UnreadObject], most: int) -> list[str]:
+    """A line for each of the first few, and how many more there are."""
+    lines = [str(one) for one in unread[:most]]
+    more = len(unread) - most
+    return [*lines, f"{more} more objects cannot be read"] if more > 0 else lines
+
+
+def _meta(**more: Shape) -> Shape:
+    return fields(
+        {"name": name, **more},
+        uid=name,
+        resourceVersion=word,
+        generation=number,
+        labels=labels(),
+        annotations=table(text),
+        creationTimestamp=time,
+        deletionTimestamp=time,
+        finalizers=items(word),
+    )
+
+
+_CONDITION: Final = fields(
+    {"type": word},
+    status=among("True", "False", "Unknown"),
+    reason=text,
+    message=text,
+    lastTransitionTime=time,
+    lastHeartbeatTime=time,
+    observedGeneration=generation,
+)
+
+
+def _condition_of_node(value: Any, at: str) -> None:
+    """Only ours is read as a whole; of the kubelet's, and of others, whether they are True."""
+    fields({"type": word}, status=word)(value, at)
+    if value["type"] == NODE_CONDITION:
+        _CONDITION(value, at)
+
+
+NODE: Final = Kind(
+    name="Node",
+    shape=fields(
+        {"metadata": _meta(uid=name)},
+        spec=fields(
+            taints=items(fields({"key": word}, effect=word)),
+            unschedulable=truth,
+        ),
+        status=fields(
+            nodeInfo=fields(bootID=word),
+            conditions=items(_condition_of_node),
+        ),
+    ),
+)
+REPORT: Final = Kind(
+    name="GPUNodeReport",
+    shape=fields(
+        {
+            "metadata": fields(
+                {"name": name}, ownerReferences=items(fields({"uid": name}, kind=word))
+            ),
+            "report": fields(
+                {"time": time, "verdict": word},
+                reason=text,
+                message=text,
+                pool=word,
+                observedHash=word,
+                bootID=word,
+                driver=text,
+                models=items(text),
+                gpus=items(
+                    fields(
+                        indexes=items(number),
+                        model=text,
+                        mig=word,
+                        instances=table(number, key=word),
+                    )
+                ),
+            ),
+        }
+    ),
+)
+_POLICY: Final = fields(
+    maxUnavailable=number_or_percentage,
+    canary=number,
+    oneZoneAtATime=truth,
+    drain=fields(
+        timeoutSeconds=number,
+        onTimeout=among("Stop", "Force"),
+        pods=among("GPU", "All", "None"),
+        deleteLocalData=truth,
+    ),
+    maxFailures=number_or_percentage,
+    maxFailuresInARow=number,
+    tolerateUnproven=number_or_percentage,
+    quarantine=word,
+)
+POOL: Final = Kind(
+    name="GPUPool",
+    shape=fields(
+        {
+            "metadata": _meta(uid=name),
+            "spec": fields(
+                {
+                    "selector": fields({"matchLabels": labels()}),
+                    "layoutHash": word,
+                    "expectedNodes": fields({"min": number, "max": number}),
+                },
+                migConfig=label,
+                driverVersion=word,
+                desiredState=text,
+                existingNodes=fields({"labels": labels()}, migLayoutOnRelease=word),
+                rolloutPolicy=_POLICY,
+            ),
+        },
+        status=fields(
+            conditions=items(_CONDITION),
+            observedGeneration=generation,
+            waitingSince=time,
+            tooFewSince=time,
+            provenLayouts=items(fields(migConfig=label, layoutHash=word, desiredState=text)),
+        ),
+    ),
+)
+_CONTAINER: Final = fields(
+    name=word, image=text, resources=fields(requests=table(quantity, key=word))
+)
+POD: Final = Kind(
+    name="Pod",
+    shape=fields(
+        {
+            "metadata": fields(
+                {"name": name, "namespace": name, "uid": name},
+                labels=labels(),
+                annotations=table(text),
+                creationTimestamp=time,
+                deletionTimestamp=time,
+                ownerReferences=items(fields(kind=word, name=word, controller=truth)),
+            ),
+            "spec": fields(
+                nodeName=word,
+                initContainers=items(_CONTAINER),
+                containers=items(_CONTAINER),
+                volumes=items(fields(emptyDir=fields(medium=word))),
+            ),
+        },
+        status=fields(phase=word, conditions=items(fields({"type": word}, status=word))),
+    ),
+)
+_SELECTOR: Final = fields(
+    matchLabels=table(text),
+    matchExpressions=items(fields({"key": text, "operator": word}, values=items(text))),
+)
+BUDGET: Final = Kind(
+    name="PodDisruptionBudget",
+    shape=fields(
+        {
+            "metadata": fields({"name": name, "namespace": name}, generation=number),
+            "spec": fields(selector=_SELECTOR, unhealthyPodEvictionPolicy=word),
+        },
+        status=fields(
+            disruptionsAllowed=number,
+            currentHealthy=number,
+            desiredHealthy=number,
+            expectedPods=number,
+            observedGeneration=number,
+        ),
+    ),
+)
+DEPLOYMENT: Final = Kind(name="Deployment", shape=fields(status=fields(availableReplicas=number)))

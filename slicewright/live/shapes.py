@@ -1,0 +1,227 @@
+"""The shapes of JSON values, and the first place where a value has another one. Pure.
+
+An API server checks the types of its own kinds, and a custom resource by the schema that its
+cluster happens to have. So whoever reads objects of a cluster checks what they use of them first:
+what does not fit is one object that is not read, and never an error in the middle of a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fleet_controller.state import seconds
+from telemetry.plain import shortened
+
+Shape = Callable[[Any, str], None]
+"""Checks a value at a place such as `spec.taints[0]`. Raises Misfit."""
+
+_EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+"""Kubernetes is younger, and a report that is later than this says nothing true."""
+_LONGEST_NAME: Final = 253
+_LONGEST_KEY: Final = 253 + 1 + 63
+"""Of a label. Source: k8s.io/apimachinery, pkg/util/validation (IsQualifiedName)."""
+_LONGEST_LABEL: Final = 63
+_MOST: Final = 2**31 - 1
+_DEEPEST: Final = 64
+_SHOWN: Final = 40
+_PERCENTAGE: Final = re.compile("[0-9]{1,3}%")
+
+
+class Misfit(ValueError):
+    """A value has another shape; the message names its place, the shape, and what is there."""
+
+
+def text(value: Any, at: str) -> None:
+    """Any text at all: it must be made plain and short before it is shown."""
+    if not isinstance(value, str):
+        raise _misfit(value, at, "must be text")
+
+
+def name(value: Any, at: str) -> None:
+    """The name of an object, or another short word that is compared and shown as it is."""
+    _short(value, at, _LONGEST_NAME, "must be a name")
+    if not value:
+        raise _misfit(value, at, "must be a name")
+
+
+def word(value: Any, at: str) -> None:
+    """As `name`, but it may be empty."""
+    _short(value, at, _LONGEST_NAME, "must be a word")
+
+
+def label(value: Any, at: str) -> None:
+    _short(value, at, _LONGEST_LABEL, "must be the value of a label")
+
+
+def number(value: Any, at: str) -> None:
+    """A whole number that is not negative. JSON's true and false are none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+        raise _misfit(value, at, "must be a whole number")
+
+
+def generation(value: Any, at: str) -> None:
+    """As `number`, or -1: not yet observed."""
+    if value != -1 or isinstance(value, bool):
+        number(value, at)
+
+
+def truth(value: Any, at: str) -> None:
+    if not isinstance(value, bool):
+        raise _misfit(value, at, "must be true or false")
+
+
+def time(value: Any, at: str) -> None:
+    """A timestamp, of a year in which there is Kubernetes."""
+    text(value, at)
+    try:
+        read = seconds(value)
+    except (ValueError, OverflowError):
+        raise _misfit(value, at, "must be a time such as 2026-11-27T00:00:00Z") from None
+    if not is_plausible(read):
+        raise _misfit(value, at, "must be a time between the years 2000 and 2100")
+
+
+def is_plausible(at: float) -> bool:
+    """Whether a time, in seconds since the epoch, is of a year in which there is Kubernetes."""
+    return _EARLIEST <= at <= _LATEST
+
+
+def number_or_percentage(value: Any, at: str) -> None:
+    if not (isinstance(value, str) and _PERCENTAGE.fullmatch(value)):
+        number(value, at)
+
+
+def quantity(value: Any, at: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _misfit(value, at, "must be a quantity")
+
+
+def among(*words: str) -> Shape:
+    def check(value: Any, at: str) -> None:
+        if value not in words:
+            raise _misfit(value, at, f"must be {', '.join(words[:-1])} or {words[-1]}")
+
+    return check
+
+
+def items(shape: Shape) -> Shape:
+    """A list of such values."""
+
+    def check(value: Any, at: str) -> None:
+        if not isinstance(value, list):
+            raise _misfit(value, at, "must be a list")
+        for place, one in enumerate(value):
+            shape(one, f"{at}[{place}]")
+
+    return check
+
+
+def table(shape: Shape, *, key: Shape = text) -> Shape:
+    """An object whose keys are data, such as labels."""
+
+    def check(value: Any, at: str) -> None:
+        if not isinstance(value, dict):
+            raise _misfit(value, at, "must be an object")
+        for one, content in value.items():
+            key(one, f"{at}: the key {_quoted(one)}")
+            shape(content, f"{at}[{_quoted(one)}]")
+
+    return check
+
+
+def fields(required: Mapping[str, Shape] | None = None, **optional: Shape) -> Shape:
+    """An object with these fields, and with others that nobody reads. Optional ones may be null,
+    which stands for absent, but not `deletionTimestamp`: that it is there says all.
+    """
+    needed = required or {}
+
+    def check(value: Any, at: str) -> None:
+        if not isinstance(value, dict):
+            raise _misfit(value, at, "must be an object")
+        prefix = f"{at}." if at else ""
+        for key, shape in needed.items():
+            if value.get(key) is None:
+                raise Misfit(f"{prefix}{key} is missing")
+            shape(value[key], prefix + key)
+        for key, shape in optional.items():
+            if value.get(key) is not None or (key == "deletionTimestamp" and key in value):
+                shape(value[key], prefix + key)
+
+    return check
+
+
+def shallow(value: Any, at: str) -> None:
+    """Anything, but not nested so deep that whoever walks through it could fail."""
+    level, depth = [value] if isinstance(value, dict | list) else [], 0
+    while level:
+        if depth > _DEEPEST:
+            raise Misfit(f"{at or 'it'} is nested more than {_DEEPEST} levels deep")
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [
+            child for children in inner for child in children if isinstance(child, dict | list)
+        ]
+        depth += 1
+
+
+def both(*shapes: Shape) -> Shape:
+    """All of these shapes."""
+
+    def check(value: Any, at: str) -> None:
+        for shape in shapes:
+            shape(value, at)
+
+    return check
+
+
+def labels() -> Shape:
+    return table(label, key=_key)
+
+
+def _key(value: Any, at: str) -> None:
+    _short(value, at, _LONGEST_KEY, "must be the key of a label")
+
+
+def _short(value: Any, at: str, longest: int, must: str) -> None:
+    text(value, at)
+    if len(value) > longest or not value.isprintable():
+        raise _misfit(value, at, f"{must} of at most {longest} printable characters")
+
+
+def _misfit(value: Any, at: str, must: str) -> Misfit:
+    return Misfit(f"{at or 'it'} {must}, is {_what(value)}")
+
+
+def _what(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"{_quoted(value)}" + (
+                f" of {len(value)} characters" if len(value) > _SHOWN else ""
+            )
+        case int() | float():
+            return shortened(_digits(value), _SHOWN)
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "no value of JSON"
+
+
+def _digits(value: int | float) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        # Python writes no number of thousands of digits.
+        return "a very large number"
+
+
+def _quoted(value: object) -> str:
+    return f"'{shortened(str(value), _SHOWN)}'"
