@@ -115,7 +115,7 @@ def _all(client: Client, path: str, **query: str) -> Iterator[Any]:
     while True:
         asked = {**query, "limit": _PAGE, **({"continue": more} if more else {})}
         page = client.get(path, **asked)
-        items, metadata = page.get("items") or [], page.get("metadata") or {}
+        items, metadata = page.get("items", []), page.get("metadata", {})
         if not isinstance(items, list) or not isinstance(metadata, dict):
             raise Unreachable(f"what it answers to {path} is not a list of objects")
         yield from items

@@ -42,14 +42,16 @@ def text(value: Any, at: str) -> None:
 
 
 def name(value: Any, at: str) -> None:
-    """The name of an object, or another short word that is compared and shown as it is."""
+    """The name of an object, as it may stand in a path. Source: k8s.io/apimachinery,
+    pkg/api/validation/path (IsValidPathSegmentName).
+    """
     _short(value, at, _LONGEST_NAME, "must be a name")
-    if not value:
+    if value in ("", ".", "..") or "/" in value or "%" in value:
         raise _misfit(value, at, "must be a name")
 
 
 def word(value: Any, at: str) -> None:
-    """As `name`, but it may be empty."""
+    """A short word that is compared and shown as it is; it may be empty."""
     _short(value, at, _LONGEST_NAME, "must be a word")
 
 
