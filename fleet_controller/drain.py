@@ -178,7 +178,8 @@ def refusal_of(body: Mapping[str, Any], message: str) -> str:
     """Why an eviction was refused: of a disruption budget, which one."""
     said = next((c.get("message") for c in _budget_causes(body)), None)
     # Repeated in conditions and events, which people read in terminals.
-    return plain(str(said or message))[:_LONGEST].rstrip(".")
+    text = said if isinstance(said, str) and said else message
+    return plain(text[:_LONGEST])[:_LONGEST].rstrip(".")
 
 
 def of_budget(body: Mapping[str, Any]) -> bool:
@@ -187,8 +188,13 @@ def of_budget(body: Mapping[str, Any]) -> bool:
 
 
 def _budget_causes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    causes = (body.get("details") or {}).get("causes") or ()
-    return [cause for cause in causes if cause.get("reason") == "DisruptionBudget"]
+    details = body.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else ()
+    return [
+        cause
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget"
+    ]
 
 
 def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:

@@ -296,6 +296,11 @@ def _beginning(
         zones.add(node.zone)
     if begin or len(failed) < len(changes):
         return "", begin, ()
+    if any(
+        node.name in out and node.ready and node.mig_state in BUSY_STATES for node, _ in waiting
+    ):
+        # Somebody has changed its label. It begins by itself when mig-manager is done with that.
+        return "", [], ()
     if len(out) >= limit:
         return "full", [], tuple(sorted(out))
     # They are what the others wait for: as the proof, or in another zone.

@@ -15,7 +15,7 @@ from infra.plan import FleetPlan
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from slicewright.drift.gpu_operator import Installed, is_adopted, policy_name
-from slicewright.live.objects import Kind, UnreadObject, readable, unread_object
+from slicewright.live.objects import Kind, UnreadObject, check, readable, unread_object
 from slicewright.live.shapes import (
     Misfit,
     both,
@@ -113,6 +113,8 @@ def _record(secret: Mapping[str, Any]) -> Mapping[str, Any]:
         raise
     except (ValueError, OSError, EOFError, zlib.error, RecursionError):
         raise Misfit("it is not as Helm writes a release") from None
+    if not isinstance(record, dict):
+        raise Misfit("its release is no object")
     _RELEASE(record, "its release")
     return record
 
@@ -128,7 +130,7 @@ def _object(
             return None
         raise
     try:
-        kind.shape(raw, "")
+        check(kind, raw)
     except Misfit as e:
         # By the name that was asked for, whatever the answer says.
         named = {"metadata": {"name": path.rpartition("/")[2]}}

@@ -30,7 +30,9 @@ from slicewright.live.shapes import (
     items,
     label,
     labels,
+    moment,
     name,
+    nullable,
     number,
     number_or_percentage,
     quantity,
@@ -86,13 +88,20 @@ def readable(
     """Each object that fits with what `read` makes of it. unread: gets the others."""
     for place, raw in enumerate(raws):
         try:
-            kind.shape(raw, "")
+            check(kind, raw)
             yield raw, read(raw)
         except Misfit as e:
             unread.append(unread_object(kind, raw, str(e), place=place))
         except _UNREADABLE:
             why = f"its content contradicts what a {kind.name} is"
             unread.append(unread_object(kind, raw, why, place=place))
+
+
+def check(kind: Kind, raw: Any) -> None:
+    """Raises Misfit where `raw` is not an object of that kind."""
+    if not isinstance(raw, dict):
+        raise Misfit(f"a {kind.name} must be an object")
+    kind.shape(raw, "")
 
 
 def unread_object(kind: Kind, raw: Any, why: str, *, place: int = 0) -> UnreadObject:
@@ -183,7 +192,7 @@ def _meta(**more: Shape) -> Shape:
         labels=labels(),
         annotations=table(text),
         creationTimestamp=time,
-        deletionTimestamp=time,
+        deletionTimestamp=moment,
         finalizers=items(word),
     )
 
@@ -274,9 +283,9 @@ POOL: Final = Kind(
                     "layoutHash": word,
                     "expectedNodes": fields({"min": number, "max": number}),
                 },
-                migConfig=label,
-                driverVersion=word,
-                desiredState=text,
+                migConfig=nullable(label),
+                driverVersion=nullable(word),
+                desiredState=nullable(text),
                 existingNodes=fields({"labels": labels()}, migLayoutOnRelease=word),
                 rolloutPolicy=_POLICY,
             ),
@@ -302,7 +311,7 @@ POD: Final = Kind(
                 labels=labels(),
                 annotations=table(text),
                 creationTimestamp=time,
-                deletionTimestamp=time,
+                deletionTimestamp=moment,
                 ownerReferences=items(fields(kind=word, name=word, controller=truth)),
             ),
             "spec": fields(

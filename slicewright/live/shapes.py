@@ -77,7 +77,13 @@ def truth(value: Any, at: str) -> None:
 
 
 def time(value: Any, at: str) -> None:
-    """A timestamp, of a year in which there is Kubernetes."""
+    """A timestamp, of a year in which there is Kubernetes. Null is one that is not set."""
+    if value is not None:
+        moment(value, at)
+
+
+def moment(value: Any, at: str) -> None:
+    """As `time`, but never null."""
     text(value, at)
     try:
         read = seconds(value)
@@ -110,50 +116,65 @@ def among(*words: str) -> Shape:
     return check
 
 
+def nullable(shape: Shape) -> Shape:
+    def check(value: Any, at: str) -> None:
+        if value is not None:
+            shape(value, at)
+
+    return check
+
+
 def items(shape: Shape) -> Shape:
-    """A list of such values."""
+    """A list of such values, none of which is null; or null in its place."""
 
     def check(value: Any, at: str) -> None:
-        if not isinstance(value, list):
+        if not isinstance(value, list | None):
             raise _misfit(value, at, "must be a list")
-        for place, one in enumerate(value):
+        for place, one in enumerate(value or ()):
+            _there(one, f"{at}[{place}]")
             shape(one, f"{at}[{place}]")
 
     return check
 
 
 def table(shape: Shape, *, key: Shape = text) -> Shape:
-    """An object whose keys are data, such as labels."""
+    """An object whose keys are data, such as labels; or null in its place."""
 
     def check(value: Any, at: str) -> None:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | None):
             raise _misfit(value, at, "must be an object")
-        for one, content in value.items():
+        for one, content in (value or {}).items():
             key(one, f"{at}: the key {_quoted(one)}")
+            _there(content, f"{at}[{_quoted(one)}]")
             shape(content, f"{at}[{_quoted(one)}]")
 
     return check
 
 
 def fields(required: Mapping[str, Shape] | None = None, **optional: Shape) -> Shape:
-    """An object with these fields, and with others that nobody reads. Optional ones may be null,
-    which stands for absent, but not `deletionTimestamp`: that it is there says all.
+    """An object with these fields, and with others that nobody reads; or null in its place, where
+    it is not required.
     """
     needed = required or {}
 
     def check(value: Any, at: str) -> None:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict | None):
             raise _misfit(value, at, "must be an object")
-        prefix = f"{at}." if at else ""
+        given, prefix = value or {}, f"{at}." if at else ""
         for key, shape in needed.items():
-            if value.get(key) is None:
+            if given.get(key) is None:
                 raise Misfit(f"{prefix}{key} is missing")
-            shape(value[key], prefix + key)
+            shape(given[key], prefix + key)
         for key, shape in optional.items():
-            if value.get(key) is not None or (key == "deletionTimestamp" and key in value):
-                shape(value[key], prefix + key)
+            if key in given:
+                shape(given[key], prefix + key)
 
     return check
+
+
+def _there(value: Any, at: str) -> None:
+    if value is None:
+        raise Misfit(f"{at} is null")
 
 
 def shallow(value: Any, at: str) -> None:

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fleet_controller.backoff import Refusals
 from fleet_controller.drain import (
     NodePod,
     Refusal,
@@ -16,7 +15,6 @@ from fleet_controller.drain import (
     shown,
 )
 from fleet_controller.rollout_policy import DrainPolicy
-from kubeapi import ApiError
 
 BUDGET = {
     "message": "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -170,30 +168,6 @@ def test_another_refusal_is_quoted_as_plain_text() -> None:
     assert refusal_of({}, "This pod has more\x1b[2J than one budget.") == (
         "This pod has more\\x1b[2J than one budget"
     )
-
-
-class TestBackOff:
-    def test_it_doubles_up_to_a_minute_by_pod(self) -> None:
-        refusals = Refusals()
-        error = ApiError(429, dict(BUDGET))
-        pauses = []
-        for _ in range(6):
-            refusals.add("u", error, 100.0)
-            pauses.append(refusals.all()["u"].retry_at - 100.0)
-        assert pauses == [5, 10, 20, 40, 60, 60]
-        refusals.add("v", error, 100.0)
-        assert refusals.all()["v"].retry_at == 105.0
-
-    def test_what_the_server_asks_for_is_obeyed(self) -> None:
-        refusals = Refusals()
-        refusals.add("u", ApiError(429, {}, retry_after_s=90.0), 100.0)
-        assert refusals.all()["u"].retry_at == 190.0
-
-    def test_pods_that_are_gone_are_forgotten(self) -> None:
-        refusals = Refusals()
-        refusals.add("u", ApiError(429, {}), 0.0)
-        refusals.keep(["v"])
-        assert refusals.all() == {}
 
 
 def test_exactly_as_many_as_are_shown_are_named_without_more() -> None:
