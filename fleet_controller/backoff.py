@@ -23,6 +23,7 @@ _LONGEST_S = 60.0
 """Of a refusal that no budget has made: a webhook's, or for want of a right. A server that asks to
 be left alone for longer is.
 """
+_LONGEST_OF_A_BUDGET_S = 10.0
 _PER_SECOND = 25.0
 """Pods that all budgets hold, asked again: a tenth of what the controller may ask in all
 (`lanes.PER_SECOND`). The first turns of a budget's pods come together after `_FIRST_S`.
@@ -40,7 +41,7 @@ class _Refused:
     """By which those are known that wait for the same; empty: no budget has refused it."""
     at: float
     pause_s: float
-    """Of a refusal that no budget has made: until it is asked again."""
+    """Until it is asked again, if its turn has come."""
 
 
 class Refusals:
@@ -68,7 +69,11 @@ class Refusals:
         budget = _budget_of(error, why)
         before = self._known.pop(uid, None)
         doubled = 2 * before.pause_s if before is not None and not before.budget else 0.0
-        pause_s = max(min(_LONGEST_S, doubled or _FIRST_S), error.retry_after_s or 0.0)
+        asked_for = error.retry_after_s or 0.0
+        if budget:
+            # The server is not busy: it has not counted the budget again since that has changed.
+            asked_for = min(_LONGEST_OF_A_BUDGET_S, asked_for)
+        pause_s = max(min(_LONGEST_S, doubled or _FIRST_S), asked_for)
         self._known[uid] = _Refused(why=why, budget=budget, at=now, pause_s=pause_s)
 
     def keep(self, uids: Iterable[str]) -> None:
@@ -88,7 +93,7 @@ def _turns(
     last = held[-1][1].at
     for place, (uid, one) in enumerate(held):
         turn = last + (place / per_second if place else 0.0)
-        yield uid, Refusal(why=one.why, retry_at=max(one.at + _FIRST_S, turn))
+        yield uid, Refusal(why=one.why, retry_at=max(one.at + one.pause_s, turn))
 
 
 def _budget_of(error: ApiError, why: str) -> str:

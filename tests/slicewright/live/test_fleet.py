@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
+from fleet_controller.api import MIG_STATE_LABEL as STATE
+from fleet_controller.drain import Refusal
 from fleet_controller.node_change import FAILED_S
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
@@ -18,6 +21,7 @@ from slicewright.live.fleet import Fleet, PoolView, State, fleet_of
 from slicewright.live.reading import Found
 from slicewright.live.text import lines, log_lines
 from tests.fleet_controller.rollout_world import START, World
+from tests.slicewright.live.hostile import budget, pod
 
 
 @pytest.fixture
@@ -164,6 +168,107 @@ class TestStates:
         assert _seen(world, controller=None).notes == ()
         waits = "pod fleet-controller-x: ImagePullBackOff: docker.io answers 429"
         assert waits in _seen(world, controller=0, controller_waits=waits).notes[0]
+
+
+class TestOneTruthOfADrain:
+    @pytest.fixture
+    def held(self, world: World) -> World:
+        """n0 is drained, and a disruption budget has refused its pod."""
+        world.wants("new")
+        world.bind("n0")
+        _settle(world, 1)
+        for _ in range(2):
+            world.refusals = {
+                pod.uid: Refusal(
+                    why="The disruption budget infer needs 4 healthy pods and has 4 currently",
+                    retry_at=world.now + 60,
+                )
+                for pod in world.pods["n0"]
+            }
+            _settle(world, 1)
+        assert world.nodes["n0"].condition is not None
+        assert world.nodes["n0"].condition.reason == "ChangeHeldByPods"
+        return world
+
+    def _raw(self, world: World) -> Mapping[str, Any]:
+        (known,) = world.pods["n0"]
+        raw = pod(known.name, "n0")
+        raw["metadata"] |= {"namespace": known.namespace, "uid": known.uid}
+        return {"n0": (raw,)}
+
+    def _budget(self, world: World, allowed: int) -> dict[str, Any]:
+        (known,) = world.pods["n0"]
+        one = budget("infer", allowed=allowed, needs=4, pods=6)
+        one["metadata"]["namespace"] = known.namespace
+        return one
+
+    def test_while_the_budget_holds_pool_and_node_and_pod_say_so(self, held: World) -> None:
+        fleet = _seen(held, pods=self._raw(held), budgets=(self._budget(held, 0),))
+        shown = _text(fleet, held.now)
+        assert "ChangeHeldByPods" in shown
+        assert "allows no eviction now: it needs 4 healthy pods and has 4" in shown
+        assert "will be evicted" not in shown
+        assert shown.count(held.pods["n0"][0].path) == 1, "each pod is named once"
+
+    def test_once_it_allows_an_eviction_nobody_says_that_it_holds(self, held: World) -> None:
+        fleet = _seen(held, pods=self._raw(held), budgets=(self._budget(held, 1),))
+        (pool,) = fleet.pools
+        (node,) = [node for node in pool.nodes if node.name == "n0"]
+        assert node.reason == "Draining"
+        shown = _text(fleet, held.now)
+        assert "will be evicted" in shown
+        assert "healthy pods" not in shown
+        assert "raise their disruption budget" not in shown
+
+    def test_where_the_drain_is_over_no_pod_is_said_to_be_evicted(self, held: World) -> None:
+        held.now += 700
+        _settle(held, 2)
+        fleet = _seen(held, pods=self._raw(held), budgets=(self._budget(held, 1),))
+        shown = _text(fleet, held.now)
+        assert "DrainTimedOut" in shown
+        assert "will be evicted" not in shown
+        assert "it is not asked to leave again" in shown
+
+
+class TestUndoIsOffered:
+    def test_not_where_somebody_has_changed_a_label(self, world: World) -> None:
+        world.wants("new")
+        for _ in range(60):
+            for name in world.nodes:
+                world.mig_manager_works(name)
+                world.agent_reports(name)
+            _settle(world, 1)
+        pool = _pool(world)
+        assert (pool.state, pool.earlier) == (State.VERIFIED, "old"), "an undo is possible"
+        world.change("n0", labels={**world.nodes["n0"].labels, CONFIG: "other", STATE: "pending"})
+        _settle(world, 1)
+        pool = _pool(world)
+        assert pool.state is not State.VERIFIED
+        assert not pool.undo_helps
+        assert "undo" not in _text(_seen(world), world.now)
+        assert pool.reason != "RolloutStopped", "it begins when mig-manager is done"
+
+    def test_where_a_change_that_somebody_began_has_failed(self, world: World) -> None:
+        world.wants("new")
+        world.broken.add("n0")
+        for _ in range(30):
+            world.mig_manager_works("n0")
+            _settle(world, 1)
+            world.now += FAILED_S / 10
+        assert _pool(world).undo_helps
+        assert "rollout undo p" in _text(_seen(world), world.now)
+
+    def test_not_where_the_pool_was_never_verified_with_another_layout(self, world: World) -> None:
+        world.pool = replace(world.pool, status={**world.pool.status, "provenLayouts": []})
+        world.wants("new")
+        world.broken.add("n0")
+        for _ in range(30):
+            world.mig_manager_works("n0")
+            _settle(world, 1)
+            world.now += FAILED_S / 10
+            world.pool = replace(world.pool, status={**world.pool.status, "provenLayouts": []})
+        assert _pool(world).state is State.DEGRADED
+        assert "rollout undo" not in _text(_seen(world), world.now)
 
 
 def test_words_of_nodes_reach_a_terminal_without_control_characters(world: World) -> None:
