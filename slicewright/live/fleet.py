@@ -200,7 +200,7 @@ def _refused(members: Present, found: Found) -> Mapping[str, str]:
 def _controller(found: Found) -> list[str]:
     if found.controller != 0 or not found.pools:
         return []
-    why = plain(found.controller_waits)
+    why = shortened(found.controller_waits, 300)
     command = "kubectl -n slicewright-system describe deployment fleet-controller"
     return [
         "the fleet controller does not run, so nothing is released, held or changed, and what "

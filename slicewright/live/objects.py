@@ -17,6 +17,7 @@ from fleet_controller.api import (
     NODE_CONDITION,
     REPORTS_AFTER_ANNOTATION,
 )
+from fleet_controller.bounds import UNREADABLE
 from fleet_controller.drain import read_pod
 from fleet_controller.layout_change import change_of
 from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
@@ -49,16 +50,6 @@ T = TypeVar("T")
 
 _LONGEST_NAME: Final = 120
 _LONGEST_WHY: Final = 300
-_UNREADABLE: Final = (
-    KeyError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
-"""Errors of a reader that was given something else than its kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +83,7 @@ def readable(
             yield raw, read(raw)
         except Misfit as e:
             unread.append(unread_object(kind, raw, str(e), place=place))
-        except _UNREADABLE:
+        except UNREADABLE:
             why = f"its content contradicts what a {kind.name} is"
             unread.append(unread_object(kind, raw, why, place=place))
 
