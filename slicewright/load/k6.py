@@ -50,10 +50,7 @@ def found(named: str | None) -> Path:
     program = shutil.which(named or "k6")
     if program is None:
         what = f"--k6 {named}: there is no such program" if named else "k6 is not on PATH"
-        raise NoK6(
-            f"{what}. It makes the load: install it ({_INSTALL}), or build it with "
-            "`python -m rehearsal.host.toolchain --with load`, and name it with --k6"
-        )
+        raise NoK6(f"{what}. It makes the load: install it ({_INSTALL}), or name it with --k6")
     return Path(program)
 
 

@@ -43,7 +43,6 @@ class Toolchain:
     """KEDA's server of the API external.metrics.k8s.io."""
     prometheus_adapter: Path | None = None
     """The server of the API custom.metrics.k8s.io."""
-    k6: Path | None = None
     actionlint: Path | None = None
     """Of tests only: it reads GitHub's workflows."""
     pulumi_kubernetes: Path | None = None

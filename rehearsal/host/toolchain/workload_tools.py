@@ -20,7 +20,6 @@ _GO = Path(__file__).resolve().parent / "go"
 _PROMETHEUS = "3.13.5"
 _PROMETHEUS_OPERATOR = "0.85.0"
 _KEDA = "2.21.0"
-_K6 = "1.8.1"
 _PROMETHEUS_ADAPTER = "0.12.0"
 _ACTIONLINT = "1.7.12"
 _PULUMI_KUBERNETES = "4.0.0-20260115033456-f47bc2d6f199"
@@ -125,14 +124,6 @@ TOOLS: tuple[Tool, ...] = (
         package="prometheus-config-reloader",
         expected_s=20,
     ),
-    Tool(
-        name="k6",
-        version=_K6,
-        group="load",
-        binaries=(Binary(field="k6", name="k6", package="go.k6.io/k6", ask=("version",)),),
-        source=GoModule(directory=_GO / "k6"),
-        expected_s=150,
-    ),
     # Its scalers import every cloud's SDK, and no build tag leaves them out.
     _of_keda(
         "keda", field="keda", package="github.com/kedacore/keda/v2/cmd/operator", expected_s=430
@@ -228,7 +219,7 @@ FEATURES = "feature-discovery"
 TRITON = "triton"
 """The group of NVIDIA's Triton, which is not built (triton.py)."""
 GROUPS: tuple[str, ...] = (*dict.fromkeys(tool.group for tool in TOOLS), TRITON)
-"""monitoring: Prometheus, promtool, prometheus-operator; load: k6; autoscaling: KEDA;
+"""monitoring: Prometheus, promtool, prometheus-operator; autoscaling: KEDA;
 custom-metrics: prometheus-adapter; pipelines: actionlint, for tests only; provider, gitops and
 feature-discovery: Pulumi's kubernetes provider, Flux's two controllers and the programs of Node
 Feature Discovery, for tests of `make soak` only; triton.

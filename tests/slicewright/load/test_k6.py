@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ SOME = ("--duration", "2s", "--users", "2", "--json")
 
 
 @pytest.fixture(scope="module")
-def program(one_tool: Callable[[str], Path]) -> str:
-    return str(one_tool("k6"))
+def program() -> str:
+    """Under the AGPL, so it is not built here: only where a person has installed it."""
+    installed = shutil.which("k6")
+    return installed or pytest.skip("no k6 on PATH; it is not built here")
 
 
 @pytest.fixture(scope="module")

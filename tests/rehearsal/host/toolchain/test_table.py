@@ -37,7 +37,6 @@ def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
         group: {b.field for tool in workload_tools.of([group]) for b in tool.binaries}
         for group in workload_tools.GROUPS
     }
-    assert fields_of["load"] == {"k6"}
     assert "promtool" in fields_of["monitoring"]
     assert not fields_of["monitoring"] & fields_of["autoscaling"]
     assert fields_of["custom-metrics"] == {"prometheus_adapter"}
@@ -50,8 +49,8 @@ def test_what_only_some_rehearsals_need_is_not_asked_of_the_others() -> None:
         "gitops",
         "feature-discovery",
     }
-    with pytest.raises(ToolchainError, match="no group of tools is called loads; there are"):
-        workload_tools.of(["load", "loads"])
+    with pytest.raises(ToolchainError, match="no group of tools is called load; there are"):
+        workload_tools.of(["monitoring", "load"])
 
 
 @pytest.mark.parametrize("tool", MODULES, ids=lambda tool: tool.name)
@@ -166,8 +165,8 @@ def test_the_command_obtains_a_group_only_when_asked(
     bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rehearsal.host.toolchain.__main__.TOOLS", ())
-    load = replace(bench.tool(), group="load")
-    monkeypatch.setattr("rehearsal.host.toolchain.workload_tools.TOOLS", (load,))
+    keda = replace(bench.tool(), group="autoscaling")
+    monkeypatch.setattr("rehearsal.host.toolchain.workload_tools.TOOLS", (keda,))
     monkeypatch.setattr(
         "rehearsal.host.toolchain.__main__.from_environment", lambda _: bench.settings
     )
@@ -177,7 +176,7 @@ def test_the_command_obtains_a_group_only_when_asked(
     for arguments, rows in (
         ([], 0),
         (["--with", "monitoring"], 0),
-        (["--with", "monitoring", "--with", "load"], 1),
+        (["--with", "monitoring", "--with", "autoscaling"], 1),
         (["--with", "all"], 2),
         (["--with", "triton"], 1),
     ):

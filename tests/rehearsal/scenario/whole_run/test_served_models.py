@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 from base64 import b64decode
@@ -71,13 +72,13 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def k6(one_tool: Callable[[str], Path]) -> Path:
-    """For the session, so that it is found before an environment has a home of its own."""
-    return one_tool("k6")
+def k6() -> Path:
+    """Under the AGPL, so it is not built here: only where a person has installed it."""
+    return Path(shutil.which("k6") or pytest.skip("no k6 on PATH; it is not built here"))
 
 
 @pytest.fixture(scope="module")
-def run(k6: Path, make_environment: Callable[[str], Environment]) -> Run:
+def run(make_environment: Callable[[str], Environment]) -> Run:
     environment = make_environment(STACK)
     stack_file = environment.stack_file(STACK)
     text, changed = re.subn(
