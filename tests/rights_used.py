@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infra import catalog, plan, values
+from rehearsal.clouds.aws.authorization import eks_arn
+from rehearsal.clouds.aws.policy_evaluation import evaluate
 from rehearsal.clouds.core.call_log import LoggedCall
 from slicewright.teardown import own_rights
 
-_EKS_NAMES = ("clusterName", "name")
 _SIGNED_AS = {
     "aws-iam": "iam",
     "elb": "elasticloadbalancing",
     "elbv2": "elasticloadbalancing",
 }
+_SETS_BOUNDARY = ("iam:CreateRole", "iam:PutRolePermissionsBoundary")
 _AGGREGATED = "aggregatedList"
 Fleet = plan.EksFleetPlan | plan.GkeFleetPlan
 
@@ -94,69 +95,62 @@ def _refused(statements: Sequence[Mapping[str, Any]], call: LoggedCall) -> str |
 
 def _checked(
     service: str, operation: str, parameters: Mapping[str, Any]
-) -> Iterable[tuple[str | None, Mapping[str, str]]]:
+) -> Iterable[tuple[str | None, Mapping[str, Sequence[str]]]]:
     """Each ARN that AWS would check, as far as the parameters tell; None: any. And the values of
     condition keys.
     """
     region = str(parameters["region"])
     partition = catalog.aws().regions[region].partition
-    context = {"aws:RequestedRegion": region}
+    context: dict[str, Sequence[str]] = {"aws:RequestedRegion": [region]}
     if service == "iam":
-        policy = parameters.get("PolicyArn")
         role = f"arn:{partition}:iam::000000000000:role/{parameters['RoleName']}"
-        return [(role, {**context, **({"iam:PolicyARN": str(policy)} if policy else {})})]
+        named = {"iam:PolicyARN": "PolicyArn", "iam:PermissionsBoundary": "PermissionsBoundary"}
+        context |= {key: [parameters[of]] for key, of in named.items() if of in parameters}
+        return [(role, {**context, **_tags(parameters.get("Tags", ()))})]
     if service == "eks":
         base = f"arn:{partition}:eks:{region}:000000000000"
         if policy := parameters.get("policyArn"):
-            context["eks:policyArn"] = str(policy)
-        return [(_eks_arn(operation, base, parameters), context)]
+            context["eks:policyArn"] = [str(policy)]
+        return [(eks_arn(operation, base, parameters), context)]
     made = [
         (
             f"arn:{partition}:ec2:{region}:000000000000:"
             f"{of['ResourceType']}/{of['ResourceType']}-1",
-            {**context, **{f"aws:RequestTag/{tag['Key']}": tag["Value"] for tag in of["Tags"]}},
+            {**context, **_tags(of["Tags"])},
         )
         for of in parameters.get("TagSpecifications", ())
     ]
     return made or [(None, context)]
 
 
-def _eks_arn(operation: str, base: str, parameters: Mapping[str, Any]) -> str | None:
-    if operation in ("CreateCluster", "ListClusters"):
-        return None
-    if "resourceArn" in parameters:
-        return str(parameters["resourceArn"])
-    cluster = next(parameters[name] for name in _EKS_NAMES if name in parameters)
-    if "principalArn" in parameters and operation != "CreateAccessEntry":
-        return f"{base}:access-entry/{cluster}/role/111122223333/some-role/some-id"
-    if operation.startswith("Create") or operation == "ListNodegroups":
-        return f"{base}:cluster/{cluster}"
-    if group := parameters.get("nodegroupName"):
-        return f"{base}:nodegroup/{cluster}/{group}/some-id"
-    if association := parameters.get("associationId"):
-        return f"{base}:podidentityassociation/{cluster}/{association}"
-    if addon := parameters.get("addonName"):
-        return f"{base}:addon/{cluster}/{addon}/some-id"
-    return f"{base}:cluster/{cluster}"
+def _tags(tags: Iterable[Mapping[str, str]]) -> Mapping[str, Sequence[str]]:
+    by_key = {f"aws:RequestTag/{tag['Key']}": [tag["Value"]] for tag in tags}
+    keys = [tag["Key"] for tag in tags]
+    return {**by_key, **({"aws:TagKeys": keys} if keys else {})}
 
 
 def _allows(
-    statement: Mapping[str, Any], action: str, arn: str | None, context: Mapping[str, str]
+    statement: Mapping[str, Any],
+    action: str,
+    arn: str | None,
+    context: Mapping[str, Sequence[str]],
 ) -> bool:
-    if action not in statement["Action"]:
-        return False
-    resources = statement["Resource"]
-    patterns = [resources] if isinstance(resources, str) else resources
-    if arn is not None and not any(fnmatch.fnmatchcase(arn, pattern) for pattern in patterns):
-        return False
-    return all(
-        # How an existing resource is tagged, the log does not tell; a new one has no tags yet.
-        (arn is None and key.startswith("aws:ResourceTag/")) or _meets(context.get(key), wanted)
+    """The log tells neither which tags a resource has that exists, nor the boundary of a role."""
+    untold = {
+        key
         for keys in statement.get("Condition", {}).values()
-        for key, wanted in keys.items()
-    )
-
-
-def _meets(value: str | None, wanted: str | Sequence[str]) -> bool:
-    patterns = [wanted] if isinstance(wanted, str) else wanted
-    return value is not None and any(fnmatch.fnmatchcase(value, one) for one in patterns)
+        for key in keys
+        if key not in context
+        and (
+            (arn is None and key.startswith("aws:ResourceTag/"))
+            or (action not in _SETS_BOUNDARY and key == "iam:PermissionsBoundary")
+        )
+    }
+    told = {
+        operator: {key: wanted for key, wanted in keys.items() if key not in untold}
+        for operator, keys in statement.get("Condition", {}).items()
+    }
+    known = {**statement, "Condition": told, **({"Resource": "*"} if arn is None else {})}
+    values_of = {key.lower(): values for key, values in context.items()}
+    found = evaluate([{"Statement": known}], action, arn or "*", values_of)
+    return found.decision == "allowed"

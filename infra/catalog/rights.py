@@ -24,6 +24,7 @@ Occasion = Literal[
     "always",
     "autoscaled",
     "autoscaler",
+    "bounded",
     "by-dns",
     "cluster-tags",
     "existing-cluster",
@@ -40,7 +41,8 @@ Occasion = Literal[
     "templated",
 ]
 """Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those with `cluster.tags`; those that install an autoscaler; those whose EKS cluster
+its DNS name; those with `cluster.tags`; those that install an autoscaler; those whose roles have a
+permissions boundary; those whose EKS cluster
 exists, or is in subnets that do; those that make Cloud NAT or NAT gateways, or networks for the
 GPUs of GKE's nodes; those that make their cluster, and those that make a network; those whose
 cluster has a KMS key for its secrets; those with tags on a node group, with a launch template, and
@@ -82,6 +84,10 @@ class Scope:
     """Resources that exist, or that are known by their name."""
     only: str | None = None
     """Another condition on the action."""
+    needs_boundary: bool = False
+    """Whether the action makes its holder an administrator, unless the roles that it is about have
+    a permissions boundary.
+    """
     tags_what_is_made: bool = False
     """Whether it is also asked for while the resource is being created."""
 

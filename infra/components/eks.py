@@ -57,7 +57,7 @@ class EksCluster(pulumi.ComponentResource):
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
         self._region = catalog.aws_region(plan.cluster.region)
-        self._roles = Roles(self._region.partition, plan.cluster.tags, parent=self)
+        self._roles = Roles(name, plan.cluster, self._region.partition, parent=self)
         if plan.cluster.existing:
             there = existing_eks_cluster.find(plan.cluster, provider)
             network, plan = there.network, _of_version(plan, there.version)
@@ -72,7 +72,7 @@ class EksCluster(pulumi.ComponentResource):
         self.access = access_entries(name, plan.cluster, cluster=self.cluster, parent=self)
         pod_identities(name, plan.cluster, cluster=self.cluster, parent=self)
         node_role, node_rights = self._roles.of_service(
-            f"{name}-nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
+            "nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
         )
         self.before_nodes = [*node_rights, *addons, *network.before_nodes]
         self.makings = NodeMakings(
@@ -106,7 +106,12 @@ class EksCluster(pulumi.ComponentResource):
                 self.before_autoscaler = [
                     *others,
                     *autoscaler_identity(
-                        name, plan, cluster=self.cluster, node_role=node_role, parent=self
+                        name,
+                        plan,
+                        cluster=self.cluster,
+                        node_role=node_role,
+                        roles=self._roles,
+                        parent=self,
                     ),
                 ]
         self.endpoint = self.cluster.endpoint
@@ -128,7 +133,7 @@ class EksCluster(pulumi.ComponentResource):
     def _made(self, name: str, cluster: EksClusterPlan, network: Network) -> aws.eks.Cluster:
         endpoint = cluster.endpoint
         cluster_role, cluster_rights = self._roles.of_service(
-            f"{name}-control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
+            "control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
         )
         return aws.eks.Cluster(
             name,

@@ -43,7 +43,7 @@ def other_addons(
         after: list[pulumi.Resource] = [system] if addon.name in _ON_NODES else []
         association = None
         if addon.identity is not None:
-            role, rights = roles.of_pods(f"{name}-{addon.identity.role}", [addon.identity.policy])
+            role, rights = roles.of_pods(addon.identity.role, [addon.identity.policy])
             after += [*rights, made[POD_IDENTITY_AGENT]]
             association = aws.eks.AddonPodIdentityAssociationArgs(
                 role_arn=role.arn, service_account=addon.identity.service_account

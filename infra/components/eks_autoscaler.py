@@ -10,6 +10,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
 from infra import values
+from infra.components.eks_roles import Roles
 from infra.components.helm_release import helm_release
 from infra.plan import EksAutoscalerPlan, EksClusterPlan, EksFleetPlan, KarpenterPlan
 
@@ -22,6 +23,7 @@ def autoscaler_identity(
     *,
     cluster: aws.eks.Cluster,
     node_role: aws.iam.Role,
+    roles: Roles,
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
     """The role of the autoscaler's pods, its rights, and their association.
@@ -40,12 +42,7 @@ def autoscaler_identity(
     )
     account = values.KARPENTER_NAME if by_karpenter else values.AUTOSCALER_NAME
     child = pulumi.ResourceOptions(parent=parent)
-    role = aws.iam.Role(
-        f"{name}-autoscaler",
-        assume_role_policy=json.dumps(values.autoscaler_trust()),
-        tags=dict(plan.tags) or None,
-        opts=child,
-    )
+    role, _ = roles.of_pods("autoscaler", [])
     rights = aws.iam.RolePolicy(
         f"{name}-autoscaler-rights",
         name=account,

@@ -1,12 +1,14 @@
-"""IAM roles of an EKS cluster, each with managed policies of AWS."""
+"""IAM roles that a stack makes in AWS, each with managed policies of AWS."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pulumi
 import pulumi_aws as aws
+
+from infra.plan import EksClusterPlan
 
 _PODS = "pods.eks.amazonaws.com"
 """Of EKS Pod Identity, the same in every partition."""
@@ -15,44 +17,63 @@ _PODS = "pods.eks.amazonaws.com"
 class Roles:
     """Children of `parent`; each comes with the attachments that give it its rights."""
 
-    def __init__(self, partition: str, tags: Mapping[str, str], *, parent: pulumi.Resource) -> None:
+    def __init__(
+        self, name: str, cluster: EksClusterPlan, partition: str, *, parent: pulumi.Resource
+    ) -> None:
+        """name: of the component, with which the roles' resources begin."""
+        self._name = name
+        self._cluster = cluster
         self._partition = partition
-        self._tags = tags
         self._parent = parent
 
     def of_service(
-        self, name: str, service: str, policies: Sequence[str]
+        self, part: str, service: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
-        return self._made(name, service, "sts:AssumeRole", policies)
+        """part: of the stack, which has the role."""
+        return self._made(part, service, "sts:AssumeRole", policies)
 
     def of_pods(
-        self, name: str, policies: Sequence[str]
+        self, part: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
         """EKS tags the sessions of pods. Source: EKS user guide, create IAM role with trust policy
         required by EKS Pod Identity.
         """
-        return self._made(name, _PODS, ["sts:AssumeRole", "sts:TagSession"], policies)
+        return self._made(part, _PODS, ["sts:AssumeRole", "sts:TagSession"], policies)
 
     def _made(
-        self, name: str, service: str, actions: str | list[str], policies: Sequence[str]
+        self, part: str, service: str, actions: str | list[str], policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
+        role = self._role(part, service, actions)
+        rights: list[pulumi.Resource] = [
+            aws.iam.RolePolicyAttachment(
+                f"{self._name}-{part}-{policy}",
+                role=role.name,
+                policy_arn=f"arn:{self._partition}:iam::aws:policy/{policy}",
+                opts=pulumi.ResourceOptions(parent=self._parent),
+            )
+            for policy in policies
+        ]
+        return role, rights
+
+    def _role(self, part: str, service: str, actions: str | list[str]) -> aws.iam.Role:
         trust = {
             "Version": "2012-10-17",
             "Statement": [
                 {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
             ],
         }
-        opts = pulumi.ResourceOptions(parent=self._parent)
-        role = aws.iam.Role(
-            name, assume_role_policy=json.dumps(trust), tags=dict(self._tags) or None, opts=opts
+        name = self._cluster.role_names[part]
+        return aws.iam.Role(
+            f"{self._name}-{part}",
+            name=name,
+            assume_role_policy=json.dumps(trust),
+            permissions_boundary=self._cluster.permissions_boundary,
+            tags=dict(self._cluster.tags) or None,
+            opts=pulumi.ResourceOptions(
+                parent=self._parent,
+                # A role of an earlier version has another name, by which node groups know it: it
+                # keeps that. Without a trigger in the state, none is pulled.
+                ignore_changes=["name"],
+                replacement_trigger=[name],
+            ),
         )
-        rights: list[pulumi.Resource] = [
-            aws.iam.RolePolicyAttachment(
-                f"{name}-{policy}",
-                role=role.name,
-                policy_arn=f"arn:{self._partition}:iam::aws:policy/{policy}",
-                opts=opts,
-            )
-            for policy in policies
-        ]
-        return role, rights

@@ -13,6 +13,7 @@ from infra.plan.eks_addresses import nodes_by_zone
 from infra.plan.eks_cluster import EVERYWHERE
 from infra.plan.eks_identities import AGENT as POD_IDENTITY_AGENT
 from infra.plan.eks_identities import AddonIdentity
+from infra.plan.eks_roles import ROLE_NAME_MAX, role_name, role_pattern
 from infra.plan.eks_templates import EksTemplate, ReservedCapacity
 from infra.plan.existing_subnets import ExistingSubnet, misfits, of_cluster, of_nodes
 from infra.plan.fleet import (
@@ -64,6 +65,7 @@ __all__ = [
     "NODE_MONITORING",
     "NO_STARTUP_TAINT",
     "POD_IDENTITY_AGENT",
+    "ROLE_NAME_MAX",
     "SYSTEM_LABELS",
     "AccessEntryPlan",
     "AccessPolicyPlan",
@@ -125,6 +127,8 @@ __all__ = [
     "read",
     "read_file",
     "read_source",
+    "role_name",
+    "role_pattern",
     "source_of",
     "unbuildable",
 ]

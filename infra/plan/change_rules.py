@@ -569,6 +569,13 @@ EKS_FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        f"{_LIVE}; it limits what the roles of cluster, nodes, autoscaler and add-ons may do from "
+        "then on",
+        "aws: PutRolePermissionsBoundary, DeleteRolePermissionsBoundary",
+        {"cluster.permissions_boundary": "permissions_boundary of every aws_iam_role"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "it says what a new cluster gets, and this one stays as it is: `aws eks "
         "create-access-entry` and `delete-access-entry` change its creator's entry",
         "EKS API, CreateAccessConfigRequest; the provider would replace the cluster, so the "

@@ -97,6 +97,7 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
             pod_identities=identities,
             access=access,
             tags=tags,
+            permissions_boundary=fleet.cluster.permissions_boundary,
             creator_admin=fleet.cluster.access.creator_admin,
             existing=fleet.cluster.existing,
         ),

@@ -11,6 +11,7 @@ from infra.catalog import Gpu, Machine
 from infra.plan.deployments import DeploymentPlan
 from infra.plan.eks_access import AccessEntryPlan
 from infra.plan.eks_identities import AddonIdentity
+from infra.plan.eks_roles import role_name
 from infra.plan.eks_templates import EksTemplate
 from infra.plan.fractional import WorkloadPlan
 from infra.plan.hosts import HostPlan
@@ -545,6 +546,8 @@ class EksClusterPlan:
     """Sorted by principal."""
     tags: Mapping[str, str]
     """Of all that the stack makes in the account, but for instances and disks; sorted by key."""
+    permissions_boundary: str | None
+    """ARN of a policy that limits every role that the stack makes."""
     creator_admin: bool
     """Of a cluster when it is made."""
     existing: bool
@@ -553,6 +556,17 @@ class EksClusterPlan:
     def own_vpc(self) -> bool:
         """Whether the VPC is made for the cluster."""
         return not self.existing and not isinstance(self.network, ExistingNetwork)
+
+    @property
+    def role_names(self) -> Mapping[str, str]:
+        """Part of the stack -> the name of the IAM role that is made for it."""
+        parts = [
+            *([] if self.existing else ["control-plane"]),
+            "nodes",
+            *(addon.identity.role for addon in self.addons if addon.identity is not None),
+            *(["autoscaler"] if self.autoscaler is not None else []),
+        ]
+        return {part: role_name(cluster=self.name, region=self.region, part=part) for part in parts}
 
     @property
     def nat_zones(self) -> tuple[str, ...]:

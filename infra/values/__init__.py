@@ -9,13 +9,13 @@ from infra.values.adopted_operator import (
     way_back,
     what_to_change,
 )
+from infra.values.boundary import boundary_policy
 from infra.values.driver_installer import driver_installers
 from infra.values.eks_autoscaler import (
     AUTOSCALER_NAME,
     AUTOSCALER_NAMESPACE,
     autoscaler_chart,
     autoscaler_policy,
-    autoscaler_trust,
     autoscaler_values,
 )
 from infra.values.eks_user_data import eks_user_data
@@ -65,6 +65,7 @@ from infra.values.rights import (
     aws_policy,
     google_condition,
     google_role,
+    needs_boundary,
     rights,
 )
 from infra.values.rollout import judged_by_policy, rollout_policy
@@ -113,9 +114,9 @@ __all__ = [
     "as_yaml",
     "autoscaler_chart",
     "autoscaler_policy",
-    "autoscaler_trust",
     "autoscaler_values",
     "aws_policy",
+    "boundary_policy",
     "changed_settings",
     "chart_of",
     "driver_installers",
@@ -139,6 +140,7 @@ __all__ = [
     "monitoring_chart",
     "monitoring_objects",
     "monitoring_values",
+    "needs_boundary",
     "network_of_devices",
     "network_parameters",
     "node_class",

@@ -17,7 +17,6 @@ from infra.values.text import JsonObject
 AUTOSCALER_NAMESPACE: Final = "kube-system"
 AUTOSCALER_NAME: Final = "cluster-autoscaler"
 """Of chart, release, Deployment and service account."""
-_POD_IDENTITY: Final = "pods.eks.amazonaws.com"
 _TAG: Final = "k8s.io/cluster-autoscaler"
 """EKS tags the Auto Scaling groups of managed node groups with TAG/enabled: true and TAG/CLUSTER:
 owned. Source: EKS user guide, managed node groups.
@@ -73,22 +72,6 @@ def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> 
             "scale-down-utilization-threshold": f"{down.utilization_percent / 100:g}",
             "scale-down-unready-time": f"{plan.unready_minutes}m",
         },
-    }
-
-
-def autoscaler_trust() -> JsonObject:
-    """Who may have its role: pods, by EKS Pod Identity. Source: EKS user guide, "Create IAM role
-    with trust policy required by EKS Pod Identity".
-    """
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Principal": {"Service": _POD_IDENTITY},
-                "Action": ["sts:AssumeRole", "sts:TagSession"],
-            }
-        ],
     }
 
 

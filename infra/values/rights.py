@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra import catalog
+from infra import catalog, plan
 from infra.catalog import OPERATIONS, Operation
 from infra.plan import AddonIdentity, EksClusterPlan, EksFleetPlan, GkeFleetPlan
 from infra.values.text import JsonObject
@@ -31,12 +31,8 @@ _BESIDE_THE_VPC = (
     *(*_BEHIND_NAT, *_PLACED),
 )
 _EKS = ("access-entry", "addon", "cluster", "nodegroup", "pod-identity")
-_ROLES = ("eks-control-plane-*", "eks-nodes-*")
-"""The names that Pulumi gives to the roles of infra/components/eks.py; the first, of a cluster that
-the stack makes.
-"""
-_POD_ROLES = ("eks-autoscaler-*",)
-"""Of infra/components/eks_autoscaler.py: cluster-autoscaler's, or Karpenter's."""
+_AUTOSCALER = "autoscaler"
+"""The part of a stack whose role has an inline policy: cluster-autoscaler's, or Karpenter's."""
 _ATTACHED = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonEKSClusterPolicy",
@@ -105,11 +101,40 @@ def rights(
     return tuple(sorted(found, key=lambda n: (n.right, n.type, n.operation, n.why or "")))
 
 
-def aws_policy(fleet: EksFleetPlan, operations: Sequence[Operation] = OPERATIONS) -> JsonObject:
-    """An IAM policy document with these rights, limited to what the stack makes where AWS can."""
-    account = _Account(fleet)
+def needs_boundary(
+    fleet: EksFleetPlan | GkeFleetPlan, operations: Sequence[Operation] = OPERATIONS
+) -> tuple[str, ...]:
+    """The actions that would make their holder an administrator of the account, and that
+    `aws_policy` leaves out therefore: a permissions boundary of the stack's roles is what limits
+    them, and the plan has none.
+    """
+    if not isinstance(fleet, EksFleetPlan) or fleet.cluster.permissions_boundary is not None:
+        return ()
+    scopes = catalog.aws_rights().scopes
+    needed = {need.right for need in rights(fleet, operations)}
+    return tuple(
+        sorted(right for right in needed if right in scopes and scopes[right].needs_boundary)
+    )
+
+
+def aws_policy(
+    fleet: EksFleetPlan,
+    operations: Sequence[Operation] = OPERATIONS,
+    *,
+    role_names: Mapping[str, str] | None = None,
+    all_needed: bool = False,
+) -> JsonObject:
+    """An IAM policy document with these rights, limited to what the stack makes where AWS can.
+
+    role_names: of a stack whose roles were made before their names told whose they are; by default
+    those that a new stack gets. all_needed: with what `needs_boundary` names, too.
+    """
+    account = _Account(fleet, {**fleet.cluster.role_names, **(role_names or {})})
+    left_out = () if all_needed else needs_boundary(fleet, operations)
     actions: dict[str, set[str]] = {}
     for need in rights(fleet, operations):
+        if need.right in left_out:
+            continue
         for limits in account.limits(need):
             actions.setdefault(json.dumps(limits, sort_keys=True), set()).add(need.right)
     statements = [
@@ -170,6 +195,7 @@ def _by_cloud(fleet: EksFleetPlan | GkeFleetPlan) -> Mapping[str, bool]:
         case EksFleetPlan(cluster=cluster):
             return {
                 "autoscaler": cluster.autoscaler is not None,
+                "bounded": cluster.permissions_boundary is not None,
                 "cluster-tags": bool(cluster.tags),
                 "access": bool(cluster.access),
                 "access-policies": any(entry.policies for entry in cluster.access),
@@ -202,26 +228,18 @@ def _placed(fleet: EksFleetPlan) -> bool:
 class _Account:
     """What limits an action to the stack: resources, and conditions."""
 
-    def __init__(self, fleet: EksFleetPlan) -> None:
+    def __init__(self, fleet: EksFleetPlan, role_names: Mapping[str, str]) -> None:
         cluster = fleet.cluster
         region = catalog.aws_region(cluster.region)
         self._region = region.name
         self._partition = region.partition
-        # As infra/components/eks.py tags them: subnets with their zone, the rest with the cluster.
-        ids = {zone.partition("-")[0] for zone in _zones(fleet) if catalog.is_zone_id(zone)}
-        self._names = [
-            cluster.name,
-            f"{cluster.name}-{region.name}*",
-            *(f"{cluster.name}-{prefix}-*" for prefix in sorted(ids)),
-        ]
+        self._names = _names(fleet)
         ec2 = f"arn:{region.partition}:ec2:{region.name}:*"
         eks = f"arn:{region.partition}:eks:{region.name}:*"
         iam = f"arn:{region.partition}:iam::*:role"
         identities = _identities(cluster)
-        own = _ROLES[1 if cluster.existing else 0 :]
-        managed = [f"{iam}/{name}" for name in (*own, *(f"eks-{i.role}-*" for i in identities))]
-        pods = _POD_ROLES if cluster.autoscaler is not None else ()
-        of_pods = [f"{iam}/{name}" for name in pods]
+        own = [f"{iam}/{name}" for name in _role_patterns(cluster, role_names)]
+        of_pods = [f"{iam}/{name}" for part, name in role_names.items() if part == _AUTOSCALER]
         self._ec2 = (
             *_EC2,
             *(_TEMPLATED if _templated(fleet) else ()),
@@ -240,8 +258,7 @@ class _Account:
                 {"access-entry": [f"{eks}:access-entry/{cluster.name}/*"]} if cluster.access else {}
             ),
             **({"secrets-key": [cluster.secrets_key]} if cluster.secrets_key else {}),
-            "role": [*managed, *of_pods],
-            "role-of-managed-policies": managed,
+            "role": own,
             **({"pod-role": of_pods} if of_pods else {}),
             **(
                 {"pod-identity": [f"{eks}:podidentityassociation/{cluster.name}/*"]}
@@ -254,16 +271,20 @@ class _Account:
                 for service, name in _SERVICE_LINKED.items()
             ],
         }
+        attached: JsonObject = {
+            "ArnEquals": {
+                "iam:PolicyARN": [
+                    f"arn:{region.partition}:iam::aws:policy/{policy}"
+                    for policy in (*_ATTACHED, *(one.policy for one in identities))
+                    if not (cluster.existing and policy == _OF_CONTROL_PLANE)
+                ]
+            }
+        }
+        bounded = _bounded(cluster)
         self._only: Mapping[str, JsonObject] = {
-            "attached-policies": {
-                "ArnEquals": {
-                    "iam:PolicyARN": [
-                        f"arn:{region.partition}:iam::aws:policy/{policy}"
-                        for policy in (*_ATTACHED, *(one.policy for one in identities))
-                        if not (cluster.existing and policy == _OF_CONTROL_PLANE)
-                    ]
-                }
-            },
+            "attached-policies": {**attached, **bounded},
+            "bounded": bounded,
+            "own-tags": _own_tags(cluster),
             "access-policies": {"ArnEquals": {"eks:policyArn": sorted(granted)}},
             "by-launch-template": {"ArnLike": {"ec2:LaunchTemplate": f"{ec2}:launch-template/*"}},
             "passed-to-eks": {"StringEquals": {"iam:PassedToService": _passed_to(cluster)}},
@@ -319,6 +340,51 @@ class _Account:
         return sorted(
             action.partition(":")[2] for action, made in makes.items() if self._there(made)
         )
+
+
+def _role_patterns(cluster: EksClusterPlan, role_names: Mapping[str, str]) -> list[str]:
+    """One for the roles that have the stack in their names, and the others as they are."""
+    pattern = plan.role_pattern(cluster=cluster.name, region=cluster.region)
+    beginning = pattern.removesuffix("*")
+    return [pattern, *(n for n in sorted(role_names.values()) if not n.startswith(beginning))]
+
+
+def _bounded(cluster: EksClusterPlan) -> JsonObject:
+    """Only with the boundary of the plan; for an action on a role that is there, of that role."""
+    boundary = cluster.permissions_boundary
+    return {"StringEquals": {"iam:PermissionsBoundary": boundary}} if boundary else {}
+
+
+def _own_tags(cluster: EksClusterPlan) -> JsonObject:
+    """Only tags of the file: others may give a role rights, by conditions on the tags of callers.
+
+    Source: IAM user guide, controlling access to and for IAM users and roles using tags.
+    """
+    if not cluster.tags:
+        return {}
+    return {
+        "ForAllValues:StringEquals": {"aws:TagKeys": sorted(cluster.tags)},
+        "StringEqualsIfExists": {
+            f"aws:RequestTag/{key}": value for key, value in sorted(cluster.tags.items())
+        },
+    }
+
+
+def _names(fleet: EksFleetPlan) -> list[str]:
+    """What infra/components/eks.py tags as Name: subnets, their route tables and NAT gateways with
+    their zone, the rest with the cluster alone.
+
+    `?` is the letter or number of a zone: a pattern with `*` would be of other clusters, too, such
+    as prod-us-east-1-b beside prod.
+    """
+    cluster, region = fleet.cluster.name, fleet.cluster.region
+    zones = {f"{region}?"}
+    for zone in _zones(fleet):
+        by_id = catalog.is_zone_id(zone) and zone.count("-") == 1
+        ordinary = zone[:-1] == region or by_id
+        zones.add(f"{zone[:-1]}?" if ordinary else zone)
+    kinds = ("", "-private") if fleet.cluster.nat_zones else ("",)
+    return [cluster, *(f"{cluster}-{zone}{kind}" for zone in sorted(zones) for kind in kinds)]
 
 
 def _passed_to(cluster: EksClusterPlan) -> str | list[str]:

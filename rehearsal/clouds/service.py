@@ -11,6 +11,7 @@ from pathlib import Path
 from kubeapi import JsonObject
 from rehearsal.clouds.aws import models as aws_models
 from rehearsal.clouds.aws.account import ORDINARY_VCPUS, account_of
+from rehearsal.clouds.aws.authorization import require
 from rehearsal.clouds.aws.ec2.request_rates import RequestRates
 from rehearsal.clouds.aws.ec2.service import Ec2
 from rehearsal.clouds.aws.eks.capacity import OF_GROUPS
@@ -150,6 +151,7 @@ class Cloud:
             aws_models.validate(service, method, body)
             if not params.get("region"):
                 raise aws_error("InvalidSignatureException", "You must specify a region.")
+            require(self._context, service, method, params["region"], body)
             if service == "ec2" and account_of(self._context).request_rates:
                 self._rates.take(params["region"], method, body)
         fault = self._fault(service, method)

@@ -12,9 +12,9 @@ from typing import Any, Final
 from rich.console import Console
 
 from infra import plan, spec, values
-from infra.catalog import OPERATIONS
+from infra.catalog import OPERATIONS, Operation
 from slicewright.commands import stack_files
-from slicewright.doctor import own_rights
+from slicewright.doctor import own_rights, state
 from slicewright.exit_codes import BAD_INPUT, PROVEN
 from slicewright.teardown import own_rights as sweep_rights
 
@@ -49,6 +49,18 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="instead, what `slicewright destroy` needs to sweep the account, beside what `pulumi "
         "destroy` needs; in AWS, of what has the cluster's tags only",
+    )
+    instead.add_argument(
+        "--boundary",
+        action="store_true",
+        help="instead, a policy for cluster.permissions_boundary: the most that the roles of an "
+        "EKS stack need together",
+    )
+    parser.add_argument(
+        "--state",
+        action="store_true",
+        help="name the roles of an EKS stack as its Pulumi state has them: for a stack that was "
+        "made before their names told whose they are",
     )
     parser.add_argument(
         "--json",
@@ -88,12 +100,46 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.destroy:
         return _write(fleet, sweep_rights.document(fleet), sweep_rights.needs(fleet), parsed)
     operations = values.READING if parsed.preview else OPERATIONS
-    document = (
-        values.aws_policy(fleet, operations)
-        if isinstance(fleet, plan.EksFleetPlan)
-        else values.google_role(fleet, operations)
-    )
+    if isinstance(fleet, plan.GkeFleetPlan):
+        if parsed.boundary or parsed.state:
+            return _refused(f"{name}: permissions boundaries and role names are AWS's")
+        document = values.google_role(fleet, operations)
+        return _write(fleet, document, values.rights(fleet, operations), parsed)
+    return _of_eks(fleet, name, operations, parsed)
+
+
+def _of_eks(
+    fleet: plan.EksFleetPlan,
+    name: str,
+    operations: Sequence[Operation],
+    parsed: argparse.Namespace,
+) -> int:
+    if parsed.state and not parsed.stack:
+        return _refused("--state needs the stack's name, as -s NAME: a file has no Pulumi state")
+    try:
+        role_names = state.role_names(parsed.stack[0]) if parsed.state else {}
+    except state.UnknownState as e:
+        return _refused(spec.plain(str(e)))
+    if parsed.boundary:
+        return _write(fleet, values.boundary_policy(fleet, role_names), (), parsed)
+    if unlimited := values.needs_boundary(fleet, operations):
+        return _refused(
+            f"{name}: cluster.autoscaler needs {', '.join(unlimited)}, which makes its holder an "
+            "administrator of the account unless the role has a permissions boundary: make a "
+            f"policy of what `slicewright rights {_stack_of(parsed)} --boundary` writes, and write "
+            "its ARN as cluster.permissions_boundary (docs/how-to/least-privilege.md)"
+        )
+    document = values.aws_policy(fleet, operations, role_names=role_names)
     return _write(fleet, document, values.rights(fleet, operations), parsed)
+
+
+def _stack_of(parsed: argparse.Namespace) -> str:
+    return f"-s {parsed.stack[0]}" if parsed.stack else str(parsed.files[0])
+
+
+def _refused(why: str) -> int:
+    print(f"slicewright rights: {why}", file=sys.stderr)
+    return BAD_INPUT
 
 
 def _write(
@@ -102,7 +148,15 @@ def _write(
     needs: Sequence[values.Need],
     parsed: argparse.Namespace,
 ) -> int:
-    if isinstance(fleet, plan.EksFleetPlan) and (problem := _too_long(document)):
+    bounds = parsed.boundary and len(_packed(document)) > _MANAGED_POLICY
+    if bounds:
+        print(
+            f"slicewright rights: the boundary has {len(_packed(document))} characters without "
+            f"white space, and a managed policy takes {_MANAGED_POLICY}, so that it cannot be one "
+            "[source: IAM quotas]",
+            file=sys.stderr,
+        )
+    elif isinstance(fleet, plan.EksFleetPlan) and (problem := _too_long(document)):
         print(f"slicewright rights: {problem}", file=sys.stderr)
     if not parsed.json:
         print(json.dumps(document, indent=2))
@@ -120,7 +174,7 @@ def _write(
 
 def _too_long(policy: values.JsonObject) -> str:
     """Where it does not go, and where it does; empty where it goes anywhere."""
-    length = len(json.dumps(policy, separators=(",", ":")))
+    length = len(_packed(policy))
     if length <= _MANAGED_POLICY:
         return ""
     long = f"the policy has {length} characters without white space"
@@ -133,6 +187,11 @@ def _too_long(policy: values.JsonObject) -> str:
         f"{long}, and a role takes {_INLINE_POLICIES} of inline policies: divide its statements "
         f"among managed policies of {_MANAGED_POLICY} each [source: IAM quotas]"
     )
+
+
+def _packed(policy: values.JsonObject) -> str:
+    """Without white space, which IAM does not count."""
+    return json.dumps(policy, separators=(",", ":"))
 
 
 def _condition(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from infra.plan import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
@@ -34,7 +34,7 @@ from slicewright.stack_config import setting
 
 def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
     """stack: its name, for Pulumi's state; None: unknown. Raises CannotAsk."""
-    answers = aws.ask(fleet, setting(file, "aws:profile"))
+    answers = aws.ask(fleet, setting(file, "aws:profile"), _role_names(stack))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
     found = [*refused_by_the_program(fleet), *eks_checks.findings(fleet, answers, mine)]
@@ -44,6 +44,13 @@ def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
         account, rights = answers.identity.account, _rights(file, stack)
         found += eks_rights.findings(answers.rights, account=account, rights=rights)
     return found
+
+
+def _role_names(stack: str | None) -> Mapping[str, str]:
+    try:
+        return state.role_names(stack) if stack is not None else {}
+    except state.UnknownState:
+        return {}
 
 
 def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:

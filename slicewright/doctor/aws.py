@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from infra.plan import EksClusterPlan, EksFleetPlan, ExistingSubnet
 from infra.spec import ExistingNetwork
+from slicewright.doctor.aws_boundary import ask_boundary
 from slicewright.doctor.aws_capacity import ask_keys, ask_reservations
 from slicewright.doctor.aws_existing import ask_existing, described
 from slicewright.doctor.aws_karpenter import ask_karpenter
@@ -40,8 +41,10 @@ Source: AWS Account Management reference guide, "Enable or disable AWS Regions".
 """
 
 
-def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
-    """profile: of the AWS configuration; None: as every AWS client chooses. Raises CannotAsk."""
+def ask(fleet: EksFleetPlan, profile: str | None, role_names: Mapping[str, str]) -> AwsAnswers:
+    """profile: of the AWS configuration; None: as every AWS client chooses. role_names: those of
+    the stack's roles that are there. Raises CannotAsk.
+    """
     account = _Account(fleet.cluster.region, profile)
     identity = account.identity()
     try:
@@ -68,7 +71,8 @@ def ask(fleet: EksFleetPlan, profile: str | None) -> AwsAnswers:
         reservations=ask_reservations(account, fleet),
         keys=ask_keys(account, fleet),
         karpenter=ask_karpenter(account, fleet),
-        rights=ask_rights(account, fleet, identity),
+        rights=ask_rights(account, fleet, identity, role_names),
+        boundary=ask_boundary(account, fleet.cluster.permissions_boundary),
     )
 
 

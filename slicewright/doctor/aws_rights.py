@@ -25,13 +25,17 @@ _RIGHT = "iam:SimulatePrincipalPolicy"
 
 
 def ask_rights(
-    session: AwsSession, fleet: EksFleetPlan, identity: Identity
+    session: AwsSession,
+    fleet: EksFleetPlan,
+    identity: Identity,
+    role_names: Mapping[str, str],
 ) -> Answer[CallerRights]:
+    """role_names: those of the stack's roles that are there."""
     iam = session.client("iam", session.home)
     principal = _principal(session, iam, identity.arn)
     if isinstance(principal, NotAnswered):
         return principal
-    every = requests(fleet, identity.account)
+    every = requests(fleet, identity.account, role_names)
     refused = session.answer(
         _RIGHT,
         lambda: tuple(one for group in every for one in _refused(session, iam, principal, group)),

@@ -43,6 +43,7 @@ from slicewright.doctor.findings import (
     NotAnswered,
     Owned,
     cluster_name,
+    existence,
     fails,
     not_asked,
     ok,
@@ -88,6 +89,8 @@ class AwsAnswers:
     keys: Keys = field(default_factory=dict)
     karpenter: KarpenterAnswers | None = None
     """None: nobody asked."""
+    boundary: Answer[bool] | None = None
+    """Whether the policy is there. None: the plan names none."""
     rights: Answer[CallerRights] | None = None
     """None: nobody asked."""
     region_off: str | None = None
@@ -141,6 +144,7 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
     if answers.karpenter is not None:
         version = version_of(fleet, answers.versions)
         yield from karpenter_findings(fleet, version, answers.karpenter)
+    yield from _boundary(fleet, answers.boundary)
     asked = f"cluster {fleet.cluster.name} in {region}"
     yield cluster_name(
         asked,
@@ -151,6 +155,20 @@ def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator
         list_all=f"aws eks list-clusters --region {region}",
     )
     yield from existing_cluster(fleet, answers.existing)
+
+
+def _boundary(fleet: EksFleetPlan, answer: Answer[bool] | None) -> Iterator[Finding]:
+    arn = fleet.cluster.permissions_boundary
+    if arn is None or answer is None:
+        return
+    name = arn.rpartition("/")[2]
+    yield existence(
+        f"policy {arn} (cluster.permissions_boundary)",
+        answer,
+        "does not exist: IAM makes no role with it",
+        "slicewright rights --boundary, with this stack, > boundary.json; aws iam create-policy "
+        f"--policy-name {name} --policy-document file://boundary.json",
+    )
 
 
 def _groups(answer: Answer[ExistingEksCluster | None]) -> Answer[frozenset[str]]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from infra import catalog
 from infra.plan import EksFleetPlan, KarpenterPlan
-from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_asked, ok
+from slicewright.doctor.findings import Answer, Finding, existence, fails, ok
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 """EC2 Fleet refuses spot instances without it, and Karpenter's role may not make it. Source:
@@ -41,7 +41,7 @@ def karpenter_findings(
     region = fleet.cluster.region
     yield from _of_version(fleet, version)
     if answers.spot_role is not None:
-        yield _there(
+        yield existence(
             f"role {SPOT_ROLE}",
             answers.spot_role,
             "does not exist, and Karpenter may not make it: no spot instance would start",
@@ -49,19 +49,13 @@ def karpenter_findings(
         )
     queue = queue_needed(fleet)
     if queue is not None and answers.queue is not None:
-        yield _there(
+        yield existence(
             f"SQS queue {queue} in {region} (cluster.autoscaler.interruption_queue)",
             answers.queue,
             "does not exist: Karpenter ends at its start",
             f"aws sqs create-queue --queue-name {queue} --region {region}, and the rules of "
             "EventBridge that fill it (karpenter.sh docs, reference, CloudFormation)",
         )
-
-
-def _there(asked: str, answer: Answer[bool], missing: str, remedy: str) -> Finding:
-    if isinstance(answer, NotAnswered):
-        return not_asked(asked, answer)
-    return ok(asked, "exists") if answer else fails(asked, missing, remedy)
 
 
 def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:

@@ -76,11 +76,16 @@ def is_user(arn: str) -> bool:
     return arn.split(":", 5)[5].startswith("user/")
 
 
-def requests(fleet: EksFleetPlan, account: str) -> tuple[Requests, ...]:
-    """account: its number. Requests with the same resources and context are one entry."""
+def requests(
+    fleet: EksFleetPlan, account: str, role_names: Mapping[str, str] | None = None
+) -> tuple[Requests, ...]:
+    """account: its number. role_names: as for `aws_policy`. Requests with the same resources and
+    context are one entry.
+    """
     region = fleet.cluster.region
     found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
-    for statement in values.aws_policy(fleet)["Statement"]:
+    policy = values.aws_policy(fleet, role_names=role_names, all_needed=True)
+    for statement in policy["Statement"]:
         for action, context in product(statement["Action"], _contexts(statement)):
             where = home_region(region) if action.startswith("iam:") else region
             every = {"aws:RequestedRegion": where, **context}
@@ -141,8 +146,10 @@ def _kinds_of(arn: str) -> frozenset[str]:
     if "/aws-service-role/" in arn:
         return frozenset({"service-linked-role"})
     if service == "iam":
-        of_pods = resource.startswith("role/eks-autoscaler-")
-        return frozenset({"role", "pod-role" if of_pods else "role-of-managed-policies"})
+        name = resource.rpartition("/")[2]
+        # The second: of a stack whose roles were made before their names told whose they are.
+        of_pods = name.endswith(".autoscaler") or name.startswith("eks-autoscaler-")
+        return frozenset({"role", *(["pod-role"] if of_pods else [])})
     kind = resource.partition("/")[0]
     return frozenset({"pod-identity" if kind == "podidentityassociation" else kind})
 

@@ -64,6 +64,13 @@ def not_asked(asked: str, answer: NotAnswered) -> Finding:
     )
 
 
+def existence(asked: str, answer: Answer[bool], missing: str, remedy: str) -> Finding:
+    """The finding on what must be there. missing: what follows where it is not."""
+    if isinstance(answer, NotAnswered):
+        return not_asked(asked, answer)
+    return ok(asked, "exists") if answer else fails(asked, missing, remedy)
+
+
 def not_seen(asked: str, answer: NotAnswered) -> Finding:
     return Finding(verdict="not seen", asked=asked, found=answer.why, remedy=answer.remedy)
 

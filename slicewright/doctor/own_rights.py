@@ -81,6 +81,8 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
         found |= {"resource-groups:ListGroupResources"}
     if eks_keys_needed(fleet):
         found |= {"kms:DescribeKey"}
+    if cluster.permissions_boundary is not None:
+        found |= {"iam:GetPolicy"}
     if queue_needed(fleet) is not None:
         found |= {"sqs:GetQueueUrl"}
     return found

@@ -1,18 +1,52 @@
-"""Whether Pulumi's state of a stack has a resource: what a stack made may exist."""
+"""What Pulumi's state of a stack has: what a stack made may exist."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Mapping
+from typing import Any, Final
 
 from slicewright.doctor.findings import Owned
 
+_ROLE: Final = "aws:iam/role:Role"
+_COMPONENT: Final = "eks-"
+"""How the names of the resources of an EKS cluster begin."""
+
+
+class UnknownState(Exception):
+    """Pulumi does not show the stack's state; the message says why."""
+
 
 def owned(stack: str | None, resource_type: str, resource_id: str) -> Owned:
-    """stack: None where only a file is known. resource_type: as in Pulumi's URNs."""
+    """Whether the stack has the resource.
+
+    stack: None where only a file is known. resource_type: as in Pulumi's URNs.
+    """
     if stack is None:
         return "unknown"
+    try:
+        resources = _resources(stack)
+    except UnknownState:
+        return "unknown"
+    there = any(r.get("type") == resource_type and r.get("id") == resource_id for r in resources)
+    return "yes" if there else "no"
+
+
+def role_names(stack: str) -> Mapping[str, str]:
+    """Part of the stack -> name of the IAM role that was made for it; empty for a stack that is not
+    there yet. Raises UnknownState.
+    """
+    return {
+        str(one.get("urn", "")).rpartition("::")[2].removeprefix(_COMPONENT): str(one["id"])
+        for one in _resources(stack)
+        if one.get("type") == _ROLE and one.get("id") and not one.get("delete")
+    }
+
+
+def _resources(stack: str) -> list[dict[str, Any]]:
+    """Raises UnknownState."""
     try:
         done = subprocess.run(
             ["pulumi", "stack", "export", "--non-interactive", "--stack", stack],
@@ -22,16 +56,16 @@ def owned(stack: str | None, resource_type: str, resource_id: str) -> Owned:
             text=True,
             check=False,
         )
-    except OSError:
-        return "unknown"
+    except OSError as e:
+        raise UnknownState(f"pulumi cannot be run: {e.strerror}") from None
     if done.returncode:
-        # Of a stack that does not exist yet, nothing is made.
-        return "no" if "no stack named" in done.stderr else "unknown"
+        if "no stack named" in done.stderr:
+            return []
+        raise UnknownState(f"pulumi stack export: {done.stderr.strip()}")
     try:
         resources = json.loads(done.stdout)["deployment"].get("resources") or []
-        there = any(
-            r.get("type") == resource_type and r.get("id") == resource_id for r in resources
-        )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "unknown"
-    return "yes" if there else "no"
+        raise UnknownState("pulumi stack export: what it prints is not a state") from None
+    if not all(isinstance(one, dict) for one in resources):
+        raise UnknownState("pulumi stack export: what it prints is not a state")
+    return list(resources)

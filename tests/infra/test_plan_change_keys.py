@@ -776,6 +776,9 @@ def eks() -> Iterator[Row]:
     yield Row("cluster.endpoint.public_cidrs", closed, IN_PLACE, closer, **fleet)
     yield Row("cluster.logs", {"cluster.logs": ["audit"]}, IN_PLACE, **fleet)
     yield Row("cluster.tags", {"cluster.tags": {"team": "ml"}}, IN_PLACE, **fleet)
+    boundary = "arn:aws:iam::111122223333:policy/boundary"
+    bounded = {"cluster.permissions_boundary": boundary}
+    yield Row("cluster.permissions_boundary", bounded, IN_PLACE, **fleet)
     of_instances = {"cluster.instance_tags": {"team": "ml"}}
     yield Row("cluster.instance_tags", of_instances, REPLACE, **fleet)
     key = "arn:aws:kms:us-east-1:111122223333:key/a"  # another one: test_changes_shown

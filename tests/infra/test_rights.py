@@ -26,6 +26,8 @@ SERVICES = {"iam": "aws-iam"}
 ROLE = "arn:aws:iam::111122223333:role"
 TEMPLATED: Mapping[str, Any] = {"instance_metadata": {"hop_limit": 1}}
 """What gives a pool a launch template."""
+BOUNDARY = "arn:aws:iam::111122223333:policy/boundary"
+PARTS = ("control-plane", "nodes")
 NO_OPERATIONS = ("iam:PassRole",)
 """Actions that no call has as its name."""
 
@@ -95,7 +97,12 @@ def test_tags_of_all_that_a_stack_makes_need_rights_that_nothing_else_needs() ->
     assert actions(policy) - actions(plain) == {"eks:TagResource", "iam:TagRole"}
     tag = statement(policy, "eks:TagResource")["Resource"]
     assert all(":eks:us-west-2:*:" in one and "/c" in one for one in tag), "of this cluster only"
-    assert all(":role/eks-" in one for one in statement(policy, "iam:TagRole")["Resource"])
+    tagging = statement(policy, "iam:TagRole")
+    assert tagging["Resource"] == "arn:aws:iam::*:role/slicewright.us-west-2.c.*"
+    assert tagging["Condition"] == {
+        "ForAllValues:StringEquals": {"aws:TagKeys": ["owner"]},
+        "StringEqualsIfExists": {"aws:RequestTag/owner": "ml"},
+    }, "and no tag but those of the file"
     # What is created with tags needs them, as what is changed.
     needs = {(n.right, n.operation) for n in values.rights(eks(more={"tags": {"owner": "ml"}}))}
     for right in ("eks:TagResource", "iam:TagRole"):
@@ -120,7 +127,7 @@ def test_a_launch_template_needs_rights_of_its_own_and_for_nothing_else() -> Non
         "ec2:LaunchTemplate": "arn:aws:ec2:us-west-2:*:launch-template/*"
     }
     new = statement(policy, "ec2:CreateLaunchTemplate")
-    assert new["Condition"]["StringLike"] == {"aws:RequestTag/Name": ["c", "c-us-west-2*"]}
+    assert new["Condition"]["StringLike"] == {"aws:RequestTag/Name": ["c", "c-us-west-2?"]}
 
 
 def test_only_the_access_policies_of_the_file_can_be_given() -> None:
@@ -155,12 +162,10 @@ def test_roles_of_pods_can_be_handed_on_and_nothing_else_be_done_with_them() -> 
 def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) -> None:
     made = record("s1")
     policy = values.aws_policy(stack("s1"))
-    roles = [m.name for m in made if m.type == "aws:iam/role:Role"]
-    patterns = [arn.rpartition("/")[2] for arn in statement(policy, "iam:PassRole")["Resource"]]
-    # Pulumi adds a dash and seven hexadecimal digits.
-    assert len(roles) == len(patterns)
-    for role in roles:
-        assert [p for p in patterns if fnmatch.fnmatchcase(f"{role}-0123abc", p)]
+    roles = {m.inputs["name"] for m in made if m.type == "aws:iam/role:Role"}
+    assert roles == {f"slicewright.eu-west-1.p4d-cluster.{part}" for part in PARTS}
+    pattern = statement(policy, "iam:PassRole")["Resource"].rpartition("/")[2]
+    assert all(fnmatch.fnmatchcase(role, pattern) for role in roles)
     attached = statement(policy, "iam:AttachRolePolicy")["Condition"]["ArnEquals"]
     assert {m.inputs["policyArn"] for m in made if "rolePolicyAttachment" in m.type} == set(
         attached["iam:PolicyARN"]
@@ -232,14 +237,17 @@ def test_what_exists_in_the_account_can_be_changed_only_with_the_name_of_the_sta
             continue
         (condition,) = one["Condition"].items()
         assert condition[0] == "StringLike"
-        assert [*condition[1].values()] == [["c", "c-us-west-2*"]]
+        assert [*condition[1].values()] == [["c", "c-us-west-2?"]]
 
 
 def test_of_the_longest_name_the_policy_is_within_the_quota() -> None:
-    """6,144 characters without white space, of a managed policy (IAM quotas)."""
-    fleet = eks("us-gov-west-1", "c" * 63, TEMPLATED, min=0, max=2)
-    for one in (fleet, with_autoscaler(fleet)):
-        assert len(json.dumps(values.aws_policy(one), separators=(",", ":"))) <= 6144
+    """6,144 characters without white space, of a managed policy; with an autoscaler, and so with a
+    boundary in its conditions, 10,240, of a role's inline policies (IAM quotas).
+    """
+    longest = eks("us-gov-west-1", "c" * 63, TEMPLATED, min=0, max=2)
+    ordinary = with_autoscaler(eks("us-gov-west-1", "c" * 24, TEMPLATED, min=0, max=2))
+    for fleet, most in ((longest, 6144), (ordinary, 6144), (with_autoscaler(longest), 10_240)):
+        assert len(json.dumps(values.aws_policy(fleet), separators=(",", ":"))) <= most
 
 
 def test_the_roles_of_pods_are_passed_only_where_there_are_some() -> None:
@@ -251,7 +259,7 @@ def test_the_roles_of_pods_are_passed_only_where_there_are_some() -> None:
         policy = values.aws_policy(one)
         condition = statement(policy, "iam:PassRole")["Condition"]
         assert condition == {"StringEquals": {"iam:PassedToService": services}}
-        assert ("role/eks-autoscaler-" in json.dumps(policy)) == (one is not fleet)
+        assert (".autoscaler" in json.dumps(policy)) == (one is not fleet)
 
 
 def with_autoscaler(fleet: plan.EksFleetPlan) -> plan.EksFleetPlan:
@@ -264,7 +272,9 @@ def with_autoscaler(fleet: plan.EksFleetPlan) -> plan.EksFleetPlan:
         scale_down=spec.ScaleDown(),
         unready_minutes=20,
     )
-    cluster = dataclasses.replace(fleet.cluster, autoscaler=autoscaler)
+    cluster = dataclasses.replace(
+        fleet.cluster, autoscaler=autoscaler, permissions_boundary=BOUNDARY
+    )
     return dataclasses.replace(fleet, cluster=cluster)
 
 

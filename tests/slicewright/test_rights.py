@@ -58,6 +58,76 @@ def test_a_preview_needs_less(capsys: pytest.CaptureFixture[str]) -> None:
     assert {*json.loads(capsys.readouterr().out)["includedPermissions"]} < everything
 
 
+AUTOSCALED = """\
+config:
+  slicewright:fleet:
+    cloud: eks
+    cluster: {{ name: main, region: us-west-2, version: "1.36", autoscaler: {mode}{more} }}
+    node_pools:
+      - name: l4
+        machine_type: g6.xlarge
+        nodes: {{ min: 0, max: 1 }}
+        release_version: 1.36.0-20260714
+"""
+BOUNDARY = "arn:aws:iam::111122223333:policy/boundary"
+
+
+def autoscaled(directory: Path, mode: str, more: str = "") -> str:
+    file = directory / "Pulumi.main.yaml"
+    file.write_text(AUTOSCALED.format(mode=mode, more=more))
+    return str(file)
+
+
+@pytest.mark.parametrize("mode", ["cluster-autoscaler", "karpenter"])
+def test_an_autoscaler_without_a_boundary_gets_no_policy_that_makes_an_administrator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    file = autoscaled(tmp_path, mode)
+    assert cli.main(["rights", file]) == cli.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cluster.autoscaler needs iam:PutRolePolicy, which makes its holder an admin" in err
+    assert f"`slicewright rights {file} --boundary`" in err
+    assert cli.main(["rights", file, "--preview"]) == cli.PROVEN, "it changes no role"
+    bounded = autoscaled(tmp_path, mode, f", permissions_boundary: '{BOUNDARY}'")
+    assert cli.main(["rights", bounded]) == cli.PROVEN
+    assert "iam:PutRolePolicy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["cluster-autoscaler", "karpenter"])
+def test_the_boundary_is_a_managed_policy_and_names_no_right_to_change_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    assert cli.main(["rights", autoscaled(tmp_path, mode), "--boundary"]) == cli.PROVEN
+    out, err = capsys.readouterr()
+    assert err == ""
+    named = json.dumps(json.loads(out))
+    assert len(json.dumps(json.loads(out), separators=(",", ":"))) <= 6144
+    for right in ("iam:*", "iam:CreateRole", "iam:PutRolePolicy", "sts:", "eks:Create"):
+        assert right not in named
+
+
+def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = {"nodes": "eks-nodes-0123abc", "control-plane": "eks-control-plane-0123abc"}
+    with mock.patch("slicewright.doctor.state.role_names", return_value=names) as asked:
+        assert cli.main(["rights", "-s", "s1", "--state"]) == cli.PROVEN
+    asked.assert_called_once_with("s1")
+    (passing,) = (
+        one
+        for one in json.loads(capsys.readouterr().out)["Statement"]
+        if "iam:PassRole" in one["Action"]
+    )
+    assert passing["Resource"] == [
+        f"arn:aws:iam::*:role/{name}"
+        for name in ("eks-control-plane-0123abc", "eks-nodes-0123abc", f"{S1}.*")
+    ]
+
+
+S1 = "slicewright.eu-west-1.p4d-cluster"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -65,6 +135,8 @@ def test_a_preview_needs_less(capsys: pytest.CaptureFixture[str]) -> None:
         (["-s", "s0", "-s", "s1"], "name one stack"),
         (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts exist without this program"),
         (["-s", "missing"], "Pulumi.missing.yaml"),
+        (["-s", "s0", "--boundary"], "permissions boundaries and role names are AWS's"),
+        (["stacks/Pulumi.s1.yaml", "--state"], "--state needs the stack's name, as -s NAME"),
     ],
 )
 def test_wrong_use_leaves_stdout_empty(

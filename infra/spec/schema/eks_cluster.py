@@ -105,6 +105,16 @@ class EksAddon(SpecModel):
     """EKS calls them configuration values; which there are, DescribeAddonConfiguration tells."""
 
 
+BoundaryArn = Annotated[
+    str,
+    Pattern(
+        pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[A-Za-z0-9_+=,.@/-]{1,640}",
+        is_not="the ARN of an IAM policy of an account's own; AWS's policies allow more than the "
+        "roles of a stack need, and `slicewright rights --boundary` writes one that does not",
+        examples=("arn:aws:iam::111122223333:policy/slicewright-boundary",),
+        source="IAM user guide, permissions boundaries for IAM entities",
+    ),
+]
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -154,6 +164,8 @@ class EksCluster(SpecModel):
     """Who may use the Kubernetes API."""
     tags: Tags = Field(default_factory=dict)
     """Of all that the stack makes in the account and AWS can tag, but for instances and disks."""
+    permissions_boundary: BoundaryArn | None = None
+    """ARN of an IAM policy of yours that limits every role that the stack makes."""
     instance_tags: Tags = Field(default_factory=dict)
     """Of the instances and disks of all pools, the system pool's too, beside a pool's own. Each
     node group then has a launch template.

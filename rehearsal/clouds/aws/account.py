@@ -73,9 +73,7 @@ _EVERYTHING: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Caller(Strict):
-    """Who calls, as STS says it, and the policies by which IAM's simulator judges. The simulated
-    services themselves refuse no caller.
-    """
+    """Who calls, as STS says it, and the policies by which IAM's simulator judges."""
 
     arn: str = "arn:aws:iam::123456789012:user/rehearsal"
     """Of a session of a role: `arn:aws:sts::123456789012:assumed-role/ROLE/SESSION`."""
@@ -85,6 +83,10 @@ class Caller(Strict):
     boundary: Mapping[str, Any] | None = None
     organization: Mapping[str, Any] = field(default_factory=lambda: _EVERYTHING)
     """The service control policy."""
+    enforced: bool = False
+    """Whether the simulated services refuse what these policies do not allow. Without it they
+    refuse no caller.
+    """
 
     @property
     def role(self) -> str | None:
@@ -109,6 +111,10 @@ class Account(Strict):
     """By ID, cr-…: capacity that was reserved or bought before."""
     keys: Mapping[str, Key] | None = None
     """By ARN. None: whatever key is asked for is there, and enabled."""
+    boundaries: Mapping[str, Mapping[str, Any]] | None = None
+    """Customer managed policies that may be permissions boundaries, by ARN. None: whatever policy
+    is asked for is there, and allows everything.
+    """
     queues: tuple[str, ...] | None = None
     """Names of SQS queues. None: whatever queue is asked for is there."""
     spot_role: bool = True

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
+from rehearsal.clouds.aws.boundaries import Boundaries, bounded
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.role_policies import RolePolicies, inline
 from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
@@ -43,10 +44,12 @@ class AwsIam:
         self._context = context
         self._store = context.store
         self._inline = RolePolicies(context.store)
+        self._boundaries = Boundaries(context)
 
     def methods(self) -> Methods:
         return {
             **self._inline.methods(),
+            **self._boundaries.methods(),
             "CreateRole": self._create,
             "GetRole": lambda _, body: {"Role": shown_role(self._role(body))},
             "UpdateAssumeRolePolicy": self._update_trust,
@@ -106,6 +109,7 @@ class AwsIam:
     def _create(self, params: JsonObject, body: JsonObject) -> JsonObject:
         name, path = body["RoleName"], body.get("Path", "/")
         trust = _document(body["AssumeRolePolicyDocument"])
+        boundary = self._boundaries.attached(body.get("PermissionsBoundary"))
         with self._store.lock:
             if self._store.get(ROLES, name):
                 raise aws_error(
@@ -120,6 +124,7 @@ class AwsIam:
                 "MaxSessionDuration": body.get("MaxSessionDuration", 3600),
                 "Description": body.get("Description", ""),
                 "Tags": _tagged([], body.get("Tags", [])),
+                **boundary,
                 "trust": trust,
                 "policies": [],
                 "_since": {"role": time.time()},
@@ -250,7 +255,8 @@ def known_role(context: Context, arn: str) -> JsonObject | None:
     before = time.time() - spread_s
     if role is None or role["_since"]["role"] > before:
         return None
-    return role | {"policies": [p for p in role["policies"] if role["_since"][p] <= before]}
+    spread = {"policies": [p for p in role["policies"] if role["_since"][p] <= before]}
+    return bounded(context, role | spread)
 
 
 def make_instance_profile(context: Context, name: str, role_arn: str) -> None:
@@ -318,7 +324,8 @@ def _malformed(message: str) -> CloudError:
 
 def shown_role(role: JsonObject) -> JsonObject:
     """In the API's form."""
-    shown = {k: v for k, v in role.items() if k not in ("trust", "policies", "inline", "_since")}
+    hidden = ("trust", "policies", "inline", "boundary", "_since")
+    shown = {k: v for k, v in role.items() if k not in hidden}
     # The API answers with the document URL-encoded.
     return shown | {"AssumeRolePolicyDocument": quote(json.dumps(role["trust"]))}
 

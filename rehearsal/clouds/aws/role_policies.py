@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.errors import aws_error
+from rehearsal.clouds.aws.policy_evaluation import Context, evaluate
 from rehearsal.clouds.aws.state import ROLES
 from rehearsal.clouds.core.context import Methods
 from rehearsal.clouds.core.store import Store
@@ -89,33 +89,18 @@ def inline(role: JsonObject) -> dict[str, Any]:
 def allows(
     role: JsonObject, action: str, *, resource: str = "*", tags: Mapping[str, str] | None = None
 ) -> bool:
-    """Whether an inline policy of the role allows this action on a resource with these tags.
+    """Whether the role may do this on a resource with these tags.
 
-    resource: its ARN; "*" for actions that know none. Of conditions StringEquals on
-    aws:ResourceTag is known, and any other is not met. Statements that deny are not simulated.
+    resource: its ARN; "*" for actions that know none.
     """
-    return any(
-        statement.get("Effect") == "Allow"
-        and any(_matches(one, action) for one in _listed(statement.get("Action")))
-        and any(_matches(one, resource) for one in _listed(statement.get("Resource")))
-        and _holds(statement.get("Condition") or {}, tags or {})
-        for document in inline(role).values()
-        for statement in _listed(document["Statement"])
-    )
+    context = {f"aws:resourcetag/{key.lower()}": [value] for key, value in (tags or {}).items()}
+    return permits(role, action, resource, context)
 
 
-def _holds(condition: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
-    if set(condition) - {"StringEquals"}:
-        return False
-    prefix = "aws:ResourceTag/"
-    return all(
-        key.startswith(prefix) and tags.get(key.removeprefix(prefix)) in _listed(wanted)
-        for key, wanted in condition.get("StringEquals", {}).items()
-    )
-
-
-def _matches(pattern: str, value: str) -> bool:
-    return fnmatchcase(value, pattern.replace("[", "[[]"))
+def permits(role: JsonObject, action: str, arn: str, context: Context) -> bool:
+    """Whether an inline policy of the role allows it, and its permissions boundary as well."""
+    kinds = [[*inline(role).values()], *([[role["boundary"]]] if "boundary" in role else [])]
+    return all(evaluate(kind, action, arn, context).decision == "allowed" for kind in kinds)
 
 
 def _listed(value: Any) -> Iterable[Any]:

@@ -62,7 +62,13 @@ FLEETS: Mapping[str, EksFleetPlan] = {
         instance_tags={"team": "a"},
     ),
     "autoscaler": fleet_with(
-        {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
+        {
+            "autoscaler": "cluster-autoscaler",
+            "version": "1.36",
+            "permissions_boundary": f"arn:aws:iam::{ACCOUNT}:policy/boundary",
+            "tags": {"owner": "ml", "team": "vision"},
+        },
+        nodes={"min": 0, "max": 2},
     ),
     "existing subnets": fleet_with({"network": {"mode": "existing", "subnets": SUBNETS}}),
     "existing cluster": fleet_with({"existing": True}, zones=["eu-west-1a"], efa=True),
@@ -138,14 +144,28 @@ def test_each_action_is_asked_for_on_its_own_kinds_only() -> None:
     }
     asked = {action: {arn for a, arn in every if a == action} for action, _ in every}
     role = f"arn:aws:iam::{ACCOUNT}:role"
-    assert asked["iam:PutRolePolicy"] == {f"{role}/eks-autoscaler-slicewright"}
-    assert asked["iam:AttachRolePolicy"] == {
-        f"{role}/eks-control-plane-slicewright",
-        f"{role}/eks-nodes-slicewright",
-    }
+    assert asked["iam:PutRolePolicy"] == {f"{role}/slicewright.eu-west-1.c.autoscaler"}
+    assert asked["iam:AttachRolePolicy"] == {f"{role}/slicewright.eu-west-1.c.slicewright"}
     assert asked["eks:DeletePodIdentityAssociation"] == {
         f"arn:aws:eks:eu-west-1:{ACCOUNT}:podidentityassociation/c/slicewright"
     }
+
+
+def test_a_stack_of_an_earlier_version_is_asked_about_with_the_names_that_its_roles_have() -> None:
+    names = {"nodes": "eks-nodes-0123abc", "autoscaler": "eks-autoscaler-0123abc"}
+    fleet = FLEETS["autoscaler"]
+    every = requests(fleet, ACCOUNT, names)
+    role = f"arn:aws:iam::{ACCOUNT}:role"
+    asked = {arn for group in every for arn in group.resources if arn.startswith(f"{role}/eks-")}
+    assert asked == {f"{role}/{name}" for name in names.values()}
+    assert refused(values.aws_policy(fleet, role_names=names), every) == set()
+
+
+def test_an_autoscaler_without_a_boundary_is_asked_about_all_the_same() -> None:
+    fleet = fleet_with(
+        {"autoscaler": "cluster-autoscaler", "version": "1.36"}, nodes={"min": 0, "max": 2}
+    )
+    assert refused(values.aws_policy(fleet), requests(fleet, ACCOUNT)) == {"iam:PutRolePolicy"}
 
 
 def test_a_region_that_the_catalog_does_not_have_yet_is_asked_about_all_the_same() -> None:

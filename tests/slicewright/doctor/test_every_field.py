@@ -48,6 +48,7 @@ _CLUSTER = "name: p4d-cluster"
 _NODES = "nodes: { count: 1 }"
 _POOL = "ami_type: AL2023_x86_64_NVIDIA"
 _KEY = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+_BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
 _PRIVATE: Change = (_CLUSTER, f"{_CLUSTER}\n      network: private")
 _KARPENTER: tuple[Change, ...] = (
     (_CLUSTER, f"{_CLUSTER}\n      autoscaler: {{mode: karpenter, interruption_queue: q}}"),
@@ -91,6 +92,13 @@ AWS = (
         said=f"key {_KEY} (cluster.secrets_key): does not exist",
         refused=_KEY,
         changes=((_CLUSTER, f"{_CLUSTER}\n      secrets_key: {_KEY}"),),
+    ),
+    Row(
+        field="boundaries",
+        value={},
+        said=f"policy {_BOUNDARY} (cluster.permissions_boundary): does not exist",
+        refused="does not exist or is not attachable",
+        changes=((_CLUSTER, f"{_CLUSTER}\n      permissions_boundary: {_BOUNDARY}"),),
     ),
     # Karpenter asks for both once it runs.
     Row(field="queues", value=[], said="queue q", refused=None, changes=_KARPENTER),

@@ -19,6 +19,7 @@ from tests.slicewright.doctor.conftest import STACKS, Doctor
 NAME = "name: p4d-cluster"
 POOL = "ami_type: AL2023_x86_64_NVIDIA"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
 GROUP = "arn:aws:resource-groups:eu-west-1:123456789012:group/gpus"
 SESSION = "arn:aws:sts::123456789012:assumed-role/deploy/ci"
 _GOOGLE = {
@@ -54,6 +55,7 @@ def as_action(call: str) -> str:
     [
         (),
         ((NAME, f"{NAME}\n      network: private\n      secrets_key: {KEY}"),),
+        ((NAME, f"{NAME}\n      permissions_boundary: {BOUNDARY}"),),
         (
             (NAME, f'{NAME}\n      version: "1.35"'),
             (POOL, f"release_version: 1.35.5-20260714\n        {POOL}"),

@@ -38,6 +38,33 @@ def test_the_state_says_whether_the_stack_made_it(
     assert state.owned("dev", TYPE, "mine") == answer
 
 
+def test_the_roles_of_a_stack_are_known_by_their_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urn = "urn:pulumi:dev::slicewright::slicewright:index:EksCluster$aws:iam/role:Role::eks-"
+    made = [
+        {"type": "aws:iam/role:Role", "urn": f"{urn}{part}", "id": f"eks-{part}-0123abc"}
+        for part in ("control-plane", "nodes", "ebs-csi")
+    ]
+    going = {"type": "aws:iam/role:Role", "urn": f"{urn}nodes", "id": "old", "delete": True}
+    state_of = {"deployment": {"resources": [*made, going, {"type": TYPE, "id": "mine"}]}}
+    pulumi(tmp_path, monkeypatch, f"echo '{json.dumps(state_of)}'")
+    assert state.role_names("dev") == {
+        "control-plane": "eks-control-plane-0123abc",
+        "nodes": "eks-nodes-0123abc",
+        "ebs-csi": "eks-ebs-csi-0123abc",
+    }
+
+
+@pytest.mark.parametrize("script", ["echo not JSON", "echo no token >&2; exit 255"])
+def test_a_state_that_pulumi_does_not_show_names_no_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    pulumi(tmp_path, monkeypatch, script)
+    with pytest.raises(state.UnknownState, match="pulumi stack export: "):
+        state.role_names("dev")
+
+
 def test_another_cluster_in_the_state_is_not_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,8 +17,7 @@ from rehearsal.clouds.aws.ec2.launch_templates import LaunchTemplates
 from rehearsal.clouds.aws.eks.karpenter_objects import CLASS_LABEL, POOL_LABEL
 from rehearsal.clouds.aws.iam import ACCOUNT
 from rehearsal.clouds.aws.instance_profiles import InstanceProfiles
-from rehearsal.clouds.aws.policy_evaluation import evaluate
-from rehearsal.clouds.aws.role_policies import inline
+from rehearsal.clouds.aws.role_policies import permits
 from rehearsal.clouds.core.context import Methods
 from rehearsal.clouds.core.errors import CloudError
 
@@ -234,8 +233,7 @@ class Account:
     def _require(self, action: str, arn: str, context: Mapping[str, str]) -> None:
         """Raises Refused."""
         known = {key.lower(): [value] for key, value in context.items()}
-        policies = list(inline(self.role).values())
-        if evaluate(policies, action, arn, known).decision != "allowed":
+        if not permits(self.role, action, arn, known):
             raise Refused(
                 f"UnauthorizedOperation: {self.role['Arn']} is not authorized to perform {action} "
                 f"on resource {arn}"

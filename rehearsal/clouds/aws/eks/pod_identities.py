@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Sequence
 
 from kubeapi import JsonObject
+from rehearsal.clouds.aws.boundaries import bounded
 from rehearsal.clouds.aws.eks.checks import invalid
 from rehearsal.clouds.aws.eks.clusters import Clusters
 from rehearsal.clouds.aws.eks.updates import in_use
@@ -146,7 +147,9 @@ def role_of_pods(
     for one in context.store.values(POD_IDENTITIES, prefix=f"{key}/"):
         if (one["namespace"], one["serviceAccount"]) == (namespace, service_account):
             role = find_role(context, one["roleArn"])
-            return role if role is not None and _may_be_had_by_pods(role) else None
+            if role is None or not _may_be_had_by_pods(role):
+                return None
+            return bounded(context, role)
     return None
 
 

@@ -38,6 +38,7 @@ _SIMULATED = (
     "path",
     "maxSessionDuration",
     "forceDetachPolicies",
+    "permissionsBoundary",
     "tags",
 )
 
@@ -77,6 +78,7 @@ class Role(Resource):
             Path=inputs.get("path"),
             Description=inputs.get("description"),
             MaxSessionDuration=inputs.get("maxSessionDuration"),
+            PermissionsBoundary=inputs.get("permissionsBoundary"),
             Tags=tag_list(inputs.get("tags")) or None,
         )
         return CreateResult(str(name))
@@ -98,6 +100,8 @@ class Role(Resource):
         }
         if role.get("Description") or "description" in inputs:
             seen["description"] = role.get("Description", "")
+        if boundary := role.get("PermissionsBoundary"):
+            seen["permissionsBoundary"] = boundary["PermissionsBoundaryArn"]
         if "namePrefix" not in inputs:
             seen["name"] = role["RoleName"]
         outputs = {
@@ -139,6 +143,11 @@ class Role(Resource):
         if old.get("maxSessionDuration") != new.get("maxSessionDuration"):
             lasting = {"MaxSessionDuration": new.get("maxSessionDuration")}
             call(session, new, "iam", "UpdateRole", RoleName=resource_id, **lasting)
+        if old.get("permissionsBoundary") != (boundary := new.get("permissionsBoundary")):
+            kind = "Put" if boundary else "Delete"
+            bounded = {"PermissionsBoundary": boundary} if boundary else {}
+            operation = f"{kind}RolePermissionsBoundary"
+            call(session, new, "iam", operation, RoleName=resource_id, **bounded)
         removed, set_ = tag_changes(old, new)
         if removed:
             call(session, new, "iam", "UntagRole", RoleName=resource_id, TagKeys=removed)

@@ -59,6 +59,18 @@ def deployment(*arguments: str, cluster: str = "p4d", available: int = 1) -> Jso
     }
 
 
+TRUST_OF_PODS = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+        }
+    ],
+}
+
+
 class Scaled:
     """A cluster with cluster-autoscaler, as the program installs it, and a pool without nodes."""
 
@@ -66,7 +78,7 @@ class Scaled:
         self.aws = aws
         self.running = [deployment()]
         aws.make_cluster()
-        trust = json.dumps(values.autoscaler_trust())
+        trust = json.dumps(TRUST_OF_PODS)
         made = aws.call("aws-iam", "CreateRole", RoleName="ca", AssumeRolePolicyDocument=trust)
         self.policy(values.autoscaler_policy(cluster="p4d", region="eu-west-1"))
         agent = {"clusterName": "p4d", "addonName": "eks-pod-identity-agent"}

@@ -14,7 +14,7 @@ from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.aws.eks import karpenter_objects as objects
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.fake_control_planes import FakeNodes, fake_nodes
-from tests.rehearsal.clouds.aws.test_autoscaler import SLICE, waiting
+from tests.rehearsal.clouds.aws.test_autoscaler import SLICE, TRUST_OF_PODS, waiting
 
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"
 NO_WHOLE = {"key": "slicewright.io/no-whole-gpu", "operator": "Exists"}
@@ -49,7 +49,7 @@ class Scaled:
         self.aws = aws
         aws.make_cluster()
         fleet = planned(**pool)
-        trust = json.dumps(values.autoscaler_trust())
+        trust = json.dumps(TRUST_OF_PODS)
         made = aws.call("aws-iam", "CreateRole", RoleName="k", AssumeRolePolicyDocument=trust)
         node_role = aws.call("aws-iam", "GetRole", RoleName="node")["Role"]["Arn"]
         self.policy(values.karpenter_policy(fleet, node_role_arn=node_role))

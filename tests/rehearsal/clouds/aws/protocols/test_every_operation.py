@@ -204,7 +204,11 @@ def roles(tell: Told) -> None:
     tell("aws-iam", "UpdateRole", RoleName="node", Description="of nodes", MaxSessionDuration=7200)
     tell("aws-iam", "UpdateRoleDescription", RoleName="node", Description="of GPU nodes")
     tell("aws-iam", "TagRole", RoleName="node", Tags=[{"Key": "a", "Value": "b"}])
+    boundary = "arn:aws:iam::123456789012:policy/boundary"
+    tell("aws-iam", "PutRolePermissionsBoundary", RoleName="node", PermissionsBoundary=boundary)
+    tell("aws-iam", "GetPolicy", PolicyArn=boundary)
     tell("aws-iam", "GetRole", RoleName="node")
+    tell("aws-iam", "DeleteRolePermissionsBoundary", RoleName="node")
     tell("aws-iam", "UntagRole", RoleName="node", TagKeys=["a"])
     tell("aws-iam", "ListAttachedRolePolicies", RoleName="node")
 
