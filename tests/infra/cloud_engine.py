@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.account import PROMPT, write_account
+from rehearsal.clouds.aws.account import FILE, PROMPT, write_account
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
 from rehearsal.clouds.service import Cloud
 from rehearsal.host.toolchain import Toolchain
@@ -32,6 +32,8 @@ REGION = "us-west-2"
 """Of AWS, in which these tests ask."""
 PROJECT = "slicewright-test"
 """Of Google Cloud."""
+BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
+"""Of roles in AWS."""
 _PROGRAM = """\
 import json
 from pathlib import Path
@@ -135,6 +137,17 @@ class CloudEngine:
     def account(self, **settings: Any) -> None:
         """Gives the AWS account these settings, and no delays."""
         write_account(self.directory.parent, **PROMPT, **settings)
+
+    def call_with(self, *policies: Mapping[str, Any], boundary: Any = None) -> None:
+        """From now on AWS refuses what these policies do not allow. boundary: the document of
+        BOUNDARY.
+        """
+        file = self.directory.parent / "cloud" / FILE
+        settings = json.loads(file.read_text())
+        settings["caller"] = {"policies": list(policies), "enforced": True}
+        if boundary is not None:
+            settings["boundaries"] = {BOUNDARY: boundary}
+        write_account(self.directory.parent, **settings)
 
     def until_active(self, cluster: str, group: str) -> None:
         """Waits until a node group is; what was refused before is tried again meanwhile."""

@@ -17,7 +17,7 @@ from rehearsal.clouds.aws.account import ORDINARY_VCPUS
 from rehearsal.clouds.core import call_log
 from rehearsal.clouds.gcp.projects import project_of
 from rehearsal.host.toolchain import Toolchain
-from tests.infra.cloud_engine import PROJECT, REGION, CloudEngine, cloud_engine
+from tests.infra.cloud_engine import BOUNDARY, PROJECT, REGION, CloudEngine, cloud_engine
 from tests.infra.existing_vpc import ExistingCluster, ExistingVpc, role_of_pods
 from tests.infra.google_project import let_gke_make_networks, make_cluster, make_network, share
 from tests.rights_used import differences
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.long(
 )
 
 BLOCK = "capacity-block"
+BOUNDED = {"permissions_boundary": BOUNDARY}
 HOST = "net-host-1"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,21 +101,22 @@ def with_a_key() -> dict[str, Any]:
 def with_an_autoscaler() -> dict[str, Any]:
     """A role for pods, with a policy of its own."""
     fleet = autoscaled()
-    fleet["cluster"] |= {"version": "1.36", "autoscaler": "cluster-autoscaler"}
+    fleet["cluster"] |= {"version": "1.36", "autoscaler": "cluster-autoscaler", **BOUNDED}
     return fleet
 
 
 def with_karpenter() -> dict[str, Any]:
     """A role for pods, and no node group for the pool."""
     fleet = autoscaled()
-    fleet["cluster"] |= {"version": "1.36", "autoscaler": "karpenter"}
+    fleet["cluster"] |= {"version": "1.36", "autoscaler": "karpenter", **BOUNDED}
     fleet["node_pools"][0]["release_version"] = "1.36.0-20260714"
     return fleet
 
 
 def with_volumes() -> dict[str, Any]:
-    """An add-on with an IAM role."""
+    """An add-on with an IAM role, and a boundary for the roles."""
     fleet = committed("s1")
+    fleet["cluster"] |= BOUNDED
     fleet["cluster"]["addons"] = {"aws-ebs-csi-driver": {}}
     return fleet
 
@@ -262,6 +264,11 @@ def test_the_calls_of_a_stack_with_roles_of_pods_need_the_listed_rights(
 
 
 def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:
+    """AWS refuses what the printed policy does not allow."""
+    planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
+    assert isinstance(planned, plan.GkeFleetPlan | plan.EksFleetPlan)
+    if isinstance(planned, plan.EksFleetPlan):
+        engine.call_with(values.aws_policy(planned), boundary=values.boundary_policy(planned))
     earlier = len(call_log.read(engine.directory.parent))
     up = engine.up(fleet)
     assert up.code == 0, up.output
@@ -271,8 +278,6 @@ def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:
     assert drift.code == 0, drift.output
     gone = engine.destroy()
     assert gone.code == 0, gone.output
-    planned = plan.read(json.dumps(fleet), spec.Source("fleet.json", fleet))
-    assert isinstance(planned, plan.GkeFleetPlan | plan.EksFleetPlan)
     assert differences(planned, call_log.read(engine.directory.parent)[earlier:]) == []
 
 

@@ -1,0 +1,154 @@
+"""The IAM roles of a stack of EKS, by the real engine: those that there are keep their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import plan, spec, values
+from rehearsal.clouds.aws import state
+from rehearsal.host.toolchain import Toolchain
+from tests.infra.cloud_engine import BOUNDARY, REGION, CloudEngine, cloud_engine
+
+_EARLIER = """\
+import pulumi
+
+
+def _as_before(args):
+    if args.type_ != "aws:iam/role:Role":
+        return None
+    args.props["name"] = None
+    args.opts.ignore_changes = None
+    args.opts.replacement_trigger = None
+    return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+
+pulumi.runtime.register_stack_transformation(_as_before)
+"""
+"""What makes roles as the program did before their names told whose they are."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, toolchain: Toolchain) -> Iterator[CloudEngine]:
+    with cloud_engine(tmp_path, toolchain) as engine:
+        yield engine
+
+
+def fleet(name: str = "c", **cluster: Any) -> dict[str, Any]:
+    return {
+        "cloud": "eks",
+        "cluster": {
+            "name": name,
+            "region": REGION,
+            "zones": [f"{REGION}a", f"{REGION}b"],
+            "addons": {"aws-ebs-csi-driver": {}},
+            **cluster,
+        },
+        "node_pools": [{"name": "a", "machine_type": "g6.xlarge", "nodes": {"count": 1}}],
+    }
+
+
+def planned(asked: Mapping[str, Any]) -> plan.EksFleetPlan:
+    found = plan.read(json.dumps(asked), spec.Source("fleet.json", dict(asked)))
+    assert isinstance(found, plan.EksFleetPlan)
+    return found
+
+
+def roles(engine: CloudEngine) -> Mapping[str, str]:
+    """Part of the stack -> the name of its role."""
+    return {
+        name.removeprefix("eks-"): found
+        for (kind, name), found in engine.ids().items()
+        if kind == "Role"
+    }
+
+
+def boundaries(engine: CloudEngine) -> set[str | None]:
+    """Of all roles of the account."""
+    there = engine.cloud._store.values(state.ROLES)
+    return {one.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn") for one in there}
+
+
+def as_before(engine: CloudEngine, asked: Mapping[str, Any]) -> None:
+    """The stack as the program of an earlier version makes it."""
+    program = engine.directory / "__main__.py"
+    now = program.read_text()
+    program.write_text(_EARLIER + now)
+    succeeds(engine, asked)
+    program.write_text(now)
+
+
+def succeeds(engine: CloudEngine, asked: Mapping[str, Any], *flags: str) -> None:
+    ran = engine.up(asked, *flags)
+    assert ran.code == 0, ran.output
+
+
+def test_a_stack_of_an_earlier_version_keeps_its_roles(engine: CloudEngine) -> None:
+    as_before(engine, fleet())
+    earlier = roles(engine)
+    assert {part: name.rpartition("-")[0] for part, name in earlier.items()} == {
+        part: f"eks-{part}" for part in ("control-plane", "nodes", "ebs-csi")
+    }
+    preview = engine.operations(fleet())
+    assert {op for ops in preview.values() for op in ops} == {"same"}
+    succeeds(engine, fleet(), "--expect-no-changes")
+    drift = engine.refresh("--expect-no-changes")
+    assert drift.code == 0, drift.output
+    assert roles(engine) == earlier
+
+
+def test_a_stack_of_an_earlier_version_gets_a_boundary_with_the_policy_of_its_state(
+    engine: CloudEngine,
+) -> None:
+    as_before(engine, fleet())
+    earlier, asked = roles(engine), fleet(permissions_boundary=BOUNDARY)
+    after = planned(asked)
+    engine.call_with(
+        values.aws_policy(after, role_names=earlier),
+        boundary=values.boundary_policy(after, earlier),
+    )
+    assert boundaries(engine) == {None}
+    succeeds(engine, asked)
+    assert boundaries(engine) == {BOUNDARY}
+    assert roles(engine) == earlier
+    succeeds(engine, asked, "--expect-no-changes")
+    gone = engine.destroy()
+    assert gone.code == 0, gone.output
+
+
+def test_without_the_names_of_its_state_such_a_stack_is_refused(engine: CloudEngine) -> None:
+    as_before(engine, fleet())
+    engine.call_with(values.aws_policy(planned(fleet())))
+    drift = engine.refresh()
+    assert drift.code != 0
+    assert "is not authorized to perform: iam:GetRole on resource" in drift.output
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_cluster_of_another_name_gets_roles_of_that_name(
+    engine: CloudEngine, earlier: bool
+) -> None:
+    (as_before if earlier else succeeds)(engine, fleet())
+    succeeds(engine, fleet(), "--expect-no-changes")
+    succeeds(engine, fleet("d"))
+    assert roles(engine) == planned(fleet("d")).cluster.role_names
+    succeeds(engine, fleet("d"), "--expect-no-changes")
+
+
+def test_a_role_that_somebody_took_the_boundary_from_is_seen_and_gets_it_again(
+    engine: CloudEngine,
+) -> None:
+    asked = fleet(permissions_boundary=BOUNDARY)
+    succeeds(engine, asked)
+    nodes = {"RoleName": roles(engine)["nodes"]}
+    engine.cloud.call("aws-iam", "DeleteRolePermissionsBoundary", {"region": REGION}, nodes)
+    engine.call_with(
+        values.aws_policy(planned(asked)), boundary=values.boundary_policy(planned(asked))
+    )
+    assert engine.refresh("--expect-no-changes").code != 0
+    succeeds(engine, asked)
+    assert boundaries(engine) == {BOUNDARY}
