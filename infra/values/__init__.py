@@ -58,6 +58,7 @@ from infra.values.placement import system_labels
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
 from infra.values.pods import pod_request, tolerations
+from infra.values.preview_role import PREVIEW_ROLE, preview_role
 from infra.values.prometheus_adapter import adapter_objects, adapter_rules, pod_autoscaler
 from infra.values.rights import (
     READING,
@@ -97,6 +98,7 @@ __all__ = [
     "OPERATOR_GROUP",
     "OPERATOR_KINDS",
     "OVERLAY_API",
+    "PREVIEW_ROLE",
     "READING",
     "RUNTIME_CLASS",
     "WORKLOAD_LABEL",
@@ -155,6 +157,7 @@ __all__ = [
     "pod_autoscaler",
     "pod_metric",
     "pod_request",
+    "preview_role",
     "rights",
     "rollout_policy",
     "rollout_warnings",

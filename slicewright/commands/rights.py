@@ -56,6 +56,12 @@ def add_parser(commands: Any) -> None:
         help="instead, a policy for cluster.permissions_boundary: the most that the roles of an "
         "EKS stack need together",
     )
+    instead.add_argument(
+        "--preview-role",
+        action="store_true",
+        help="instead, the rights inside the cluster of whoever previews the stack or looks for "
+        "drift: a ClusterRole for `kubectl apply`, which reads, and no Secrets",
+    )
     parser.add_argument(
         "--state",
         action="store_true",
@@ -87,6 +93,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
+    if parsed.preview_role:
+        return _preview_role(fleet, name, parsed)
     if isinstance(fleet, plan.ByoFleetPlan):
         print(
             f"slicewright rights: {name}: its cluster or hosts exist without "
@@ -131,6 +139,15 @@ def _of_eks(
         )
     document = values.aws_policy(fleet, operations, role_names=role_names)
     return _write(fleet, document, values.rights(fleet, operations), parsed)
+
+
+def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
+    if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
+        return _refused(f"{name}: it has hosts only, and no cluster with rights in it")
+    if parsed.json or parsed.state:
+        return _refused("--preview-role is a manifest of its own, without --json and --state")
+    print(json.dumps(values.preview_role(), indent=2))
+    return PROVEN
 
 
 def _stack_of(parsed: argparse.Namespace) -> str:

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.long(
 )
 
 BLOCK = "capacity-block"
+EVERYTHING = {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 BOUNDED = {"permissions_boundary": BOUNDARY}
 HOST = "net-host-1"
 NETWORK = {"vpc": "corporate", "subnet": "gpu", "pods_range": "pods", "services_range": "services"}
@@ -278,6 +279,7 @@ def check_whole_life(engine: CloudEngine, fleet: dict[str, Any]) -> None:
     assert drift.code == 0, drift.output
     gone = engine.destroy()
     assert gone.code == 0, gone.output
+    engine.call_with(EVERYTHING)
     assert differences(planned, call_log.read(engine.directory.parent)[earlier:]) == []
 
 

@@ -125,6 +125,15 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
     ]
 
 
+@pytest.mark.parametrize("stack", ["s0", "s1", "s4"])
+def test_the_role_for_previews_is_one_of_kubernetes_whatever_the_cloud(
+    stack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rights", "-s", stack, "--preview-role"]) == cli.PROVEN
+    made = json.loads(capsys.readouterr().out)
+    assert [one["kind"] for one in made["items"]] == ["ClusterRole", "ClusterRoleBinding"]
+
+
 S1 = "slicewright.eu-west-1.p4d-cluster"
 
 
@@ -135,6 +144,8 @@ S1 = "slicewright.eu-west-1.p4d-cluster"
         (["-s", "s0", "-s", "s1"], "name one stack"),
         (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts exist without this program"),
         (["-s", "missing"], "Pulumi.missing.yaml"),
+        (["-s", "s2", "--preview-role"], "it has hosts only, and no cluster"),
+        (["-s", "s1", "--preview-role", "--json"], "--preview-role is a manifest of its own"),
         (["-s", "s0", "--boundary"], "permissions boundaries and role names are AWS's"),
         (["stacks/Pulumi.s1.yaml", "--state"], "--state needs the stack's name, as -s NAME"),
     ],

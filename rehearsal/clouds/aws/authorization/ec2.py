@@ -44,6 +44,8 @@ _KINDS: Final[Mapping[str, tuple[str, Kind[JsonObject]]]] = {
 }
 """How an id begins -> the kind in ARNs, and where such resources are stored."""
 _NOT_CHECKED: Final[Mapping[str, Sequence[str]]] = {
+    "CreateLaunchTemplate": ("LaunchTemplateData",),
+    "CreateLaunchTemplateVersion": ("LaunchTemplateData",),
     "CreateRoute": ("GatewayId", "NatGatewayId"),
     "ReplaceRoute": ("GatewayId", "NatGatewayId"),
 }
