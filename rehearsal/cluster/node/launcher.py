@@ -47,7 +47,8 @@ class LaunchSpec:
     It sees, read-only at the same paths, the host's /usr, /bin, /lib…, parts of /etc, and
     `host_paths`; from `node_root` the node's /proc/modules, /proc/driver, /sys, /etc/*, /home/*
     (read-only), /run/* and /var/lib/kubelet (writable); an empty /tmp; and the `binds`. Nothing
-    else of the host is visible, and nothing of it is writable.
+    else of the host is visible, and nothing of it is writable. All other directories are the
+    program's own and empty, and end with it.
     """
 
     argv: tuple[str, ...]
@@ -58,6 +59,9 @@ class LaunchSpec:
     log: Path
     """stdout and stderr are appended here."""
     cwd: Path = Path("/")
+    """Made if nothing of the above is there."""
+    read_only_root: bool = False
+    """Whether the program may write only where a bind is writable, not even to /tmp."""
     uid: int = 0
     gid: int = 0
     binds: tuple[Bind, ...] = ()
@@ -216,6 +220,7 @@ def described(spec: LaunchSpec) -> dict[str, object]:
         "argv": list(spec.argv),
         "env": env,
         "cwd": str(spec.cwd),
+        "read_only_root": spec.read_only_root,
         "uid": spec.uid,
         "gid": spec.gid,
         "binds": [

@@ -113,7 +113,8 @@ class Root:
         self._at = at
         self._own = {"/"}
         self._on_tmpfs = [at]
-        _mount("tmpfs", at, "tmpfs", _MS_NOSUID, "mode=0755,size=16m")
+        self._sealed: list[str] = []
+        _mount("tmpfs", at, "tmpfs", _MS_NOSUID, "mode=0755,size=512m")
 
     def directory(self, path: str) -> None:
         """Makes the directory `path` if it does not exist."""
@@ -153,12 +154,20 @@ class Root:
         self.directory(path)
         _mount("tmpfs", self._at + path, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
 
+    def sealed(self, path: str) -> None:
+        """Makes `path` a directory to which nobody can add after `freeze`, such as /proc."""
+        self.tmpfs(path, "mode=0755,size=1m")
+        self._own.add(path)
+        self._sealed.append(self._at + path)
+
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._at + path)
 
-    def freeze(self) -> None:
-        """Makes the directories on tmpfs read-only."""
-        for path in self._on_tmpfs:
+    def freeze(self, *, read_only_root: bool) -> None:
+        """Ends the construction. Without `read_only_root` the directories on tmpfs stay writable:
+        they are what a container has as a layer of its own above its image's.
+        """
+        for path in (*self._sealed, *(self._on_tmpfs if read_only_root else ())):
             _make_read_only(path, recursive=False)
 
     def _opened(self, path: str) -> str:
@@ -236,7 +245,12 @@ def _build(spec: dict[str, Any]) -> Root:
     os.makedirs(spec["mount_point"], exist_ok=True)
     root = Root(spec["mount_point"])
     # First, because host_paths may be in /tmp.
-    root.tmpfs("/tmp", "mode=1777,size=256m")  # noqa: S108 - the program's own, made here
+    if spec["read_only_root"]:
+        root.directory("/tmp")  # noqa: S108 - the image's, to which nobody can write
+    else:
+        root.tmpfs("/tmp", "mode=1777,size=256m")  # noqa: S108 - the program's own, made here
+    # Open to all, unlike an image's: this machine's interpreter may lie in it.
+    root.directory("/root")
     for name in _SYSTEM:
         if os.path.islink(f"/{name}"):
             root.link(os.readlink(f"/{name}"), f"/{name}")
@@ -273,9 +287,15 @@ def _build(spec: dict[str, Any]) -> Root:
         )
         root.bind(f"{node}/usr/share/misc/pci.ids", target, read_only=True)
     root.directory("/opt")
+    # A working directory that the image lacks is made by runc (libcontainer/rootfs_linux.go,
+    # prepareRootfs). One in a volume must be in the volume.
+    root.directory(spec["cwd"])
     for bind in spec["binds"]:
         root.bind(bind["source"], bind["target"], read_only=bind["read_only"])
-    root.freeze()
+    # With a single mapped user everybody owns the root, so that only a read-only one refuses what
+    # an image's root, which belongs to user 0, refuses any other user.
+    shared_owner = spec["rootless"] and spec["uid"] != 0
+    root.freeze(read_only_root=spec["read_only_root"] or shared_owner)
     return root
 
 
@@ -285,6 +305,7 @@ def _kernel(root: Root, node: str, spec: dict[str, Any]) -> None:
     links = {name: f"/.proc/{name}" for name in (*_PROC, str(os.getpid()))}
     links |= {"mounts": "self/mounts", "net": "self/net"}
     if spec["processes"] is None:
+        root.sealed("/proc")
         for name, target in links.items():
             root.link(target, f"/proc/{name}")
         for child in sorted(os.listdir(f"{node}/proc")):
@@ -371,7 +392,7 @@ def _probe(at: str, *, rootless: bool) -> None:
     root = Root(at)
     root.bind("/proc", "/.proc", read_only=False)
     root.bind("/usr", "/usr", read_only=True)
-    root.freeze()
+    root.freeze(read_only_root=True)
     _enter(at)
 
 

@@ -53,6 +53,25 @@ def user(image: str) -> int:
     return 65532 if name.rsplit("/", 1)[-1] == "gpu-operator" else 0
 
 
+def home(uid: int) -> str:
+    """The HOME of a container whose image and pod set none, as runc sets it: from the image's
+    /etc/passwd, and `/` for a user that is not there. Users other than root are taken to be absent.
+
+    Source: opencontainers/runc, libcontainer/init_linux.go and libcontainer/env.go.
+    """
+    return "/root" if uid == 0 else "/"
+
+
+def working_directory(image: str) -> str:
+    """The WORKDIR of the image's own configuration.
+
+    Sources: vllm-project/vllm, Dockerfile; triton-inference-server/server, build.py.
+    """
+    return {_VLLM: "/vllm-workspace", _TRITON: "/opt/tritonserver"}.get(
+        repository(image).rsplit("/", 1)[-1], "/"
+    )
+
+
 def environment(image: str) -> dict[str, str]:
     """The image's own variables for NVIDIA's container runtime. Sources: their Dockerfiles."""
     last = repository(image).rsplit("/", 1)[-1]

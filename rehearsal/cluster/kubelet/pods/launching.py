@@ -36,7 +36,6 @@ from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.cluster.silicon import state
 from rehearsal.host.toolchain import Toolchain
 
-_SCRATCH = Path("/tmp")  # noqa: S108 - inside the sandbox
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POD_ADDRESS = "SLICEWRIGHT_REHEARSAL_POD_ADDRESS"
 """For stand-ins that serve: all pods share this machine's network, so each has its own address."""
@@ -172,7 +171,7 @@ class Launching:
             container,
             self._lookup(pod["metadata"]["namespace"]),
             base={
-                **self._base(pod, wanted.pod_ip),
+                **self._base(pod, wanted.pod_ip, uid),
                 **images.environment(container["image"]),
             },
             pod_ip=wanted.pod_ip,
@@ -220,17 +219,11 @@ class Launching:
             known["LD_LIBRARY_PATH"] = (
                 f"{_DRIVER_LIBRARIES}:{others}" if others else str(_DRIVER_LIBRARIES)
             )
-        if _context(pod, container).get("readOnlyRootFilesystem") and not any(
-            b.target == _SCRATCH for b in binds
-        ):
-            # The launcher gives every program a writable /tmp; this one must not have it.
-            nothing = run.directory / "nothing"
-            nothing.mkdir(parents=True, exist_ok=True)
-            binds.insert(0, launcher.Bind(source=nothing, target=_SCRATCH))
         return launcher.LaunchSpec(
             argv=program.argv,
             env=known,
-            cwd=Path(container.get("workingDir") or "/"),
+            cwd=Path(container.get("workingDir") or images.working_directory(container["image"])),
+            read_only_root=bool(_context(pod, container).get("readOnlyRootFilesystem")),
             uid=uid,
             gid=gid,
             binds=tuple(binds),
@@ -256,12 +249,12 @@ class Launching:
         except container_runtime.Refused as e:
             raise NotCreated("RunContainerError", f"failed to create containerd task: {e}") from e
 
-    def _base(self, pod: JsonObject, pod_ip: str) -> dict[str, str]:
+    def _base(self, pod: JsonObject, pod_ip: str, uid: int) -> dict[str, str]:
         return {
             POD_ADDRESS: pod_ip,
             "PATH": _PATH,
             "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
-            "HOME": "/",
+            "HOME": images.home(uid),
             **self._marks,
             **self._api_address,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec
 from rehearsal.cluster.node.machine import Machine
@@ -56,6 +58,12 @@ class GkeNode:
         """Its log, after it has ended with 1."""
         assert self.start(**env).wait(timeout=180) == 1, self.log
         return self.log
+
+    def requests_to_init(self) -> int:
+        """The end of the pipe from which the node's init reads; to be closed."""
+        pipe = self.files.root / reboots.PIPE
+        os.mkfifo(pipe)
+        return os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     @property
     def log(self) -> str:
@@ -153,16 +161,59 @@ def test_whole_gpus_where_no_size_is_set(make_node: MakeNode) -> None:
         assert sorted(kubelet.devices(_GPU, 4)) == ["nvidia0", "nvidia1", "nvidia2", "nvidia3"]
 
 
-def test_an_a100_needs_a_reboot_first(make_node: MakeNode) -> None:
-    node = make_node("3g.20gb", "A100-40", 2)
-    assert "rebooting the node" in node.fails()
+@pytest.mark.parametrize(("size", "model"), [("3g.20gb", "A100-40"), ("3g.40gb", "A100-80")])
+def test_an_a100_reboots_its_node_once_and_is_partitioned_after_that(
+    make_node: MakeNode, size: str, model: str
+) -> None:
+    node = make_node(size, model, 2)
+    requests = node.requests_to_init()
+    assert "rebooting the node to enable MIG mode" in node.fails()
+    assert os.read(requests, 100) == b"reboot\n"
     assert state.reboot_pending(node.files.silicon)
     state.reboot(node.files.silicon)
     assert not state.reboot_pending(node.files.silicon)
     with StubKubelet(node.files.device_plugins) as kubelet:
         node.start()
         kubelet.devices(_GPU, 4)
-    assert node.profiles == [{"3g.20gb": 2}] * 2
+    assert node.profiles == [{size: 2}] * 2
+    with pytest.raises(BlockingIOError):
+        os.read(requests, 100)
+    os.close(requests)
+
+
+def test_a_request_to_reboot_that_nobody_hears_is_logged(make_node: MakeNode) -> None:
+    assert "failed to trigger node reboot" in make_node("3g.20gb", "A100-40", 1).fails()
+
+
+def test_an_a100_in_use_is_not_switched_by_the_reboot_that_its_neighbours_get(
+    make_node: MakeNode,
+) -> None:
+    """The partitioner passes over it, and after the reboot looks at GPU 0 only."""
+    node = make_node("3g.20gb", "A100-40", 2)
+    node.fails()
+    state.reboot(node.files.silicon)
+    state.set_mig_mode(node.files.silicon, 1, enabled=False)
+    assert "failed to clean up the GPU partitions of GPU 1" in node.fails()
+
+
+def test_a_hopper_gpu_switches_without_a_reboot(make_node: MakeNode) -> None:
+    node = make_node("3g.40gb", "H100-80", 1)
+    requests = node.requests_to_init()
+    with StubKubelet(node.files.device_plugins) as kubelet:
+        node.start()
+        kubelet.devices(_GPU, 2)
+    with pytest.raises(BlockingIOError):
+        os.read(requests, 100)
+    os.close(requests)
+
+
+@pytest.mark.parametrize("model", ["A30", "B300", "H100-NVL"])
+def test_a_gpu_that_the_partitioner_does_not_know_is_left_unpartitioned(
+    make_node: MakeNode, model: str
+) -> None:
+    node = make_node("7g.80gb", model, 1)
+    assert "is not a GPU type that the partitioner knows MIG of" in node.fails()
+    assert node.profiles == [{}]
 
 
 @pytest.mark.parametrize(

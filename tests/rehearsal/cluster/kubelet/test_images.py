@@ -10,7 +10,14 @@ import pytest
 
 from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.cluster.kubelet.containers.environment_variables import Unsupported
-from rehearsal.cluster.kubelet.containers.images import environment, program, repository, user
+from rehearsal.cluster.kubelet.containers.images import (
+    environment,
+    home,
+    program,
+    repository,
+    user,
+    working_directory,
+)
 from rehearsal.host.toolchain import Toolchain, triton
 
 TOOLS = Toolchain(
@@ -339,3 +346,13 @@ def test_a_program_that_was_not_obtained_is_named_with_what_to_do() -> None:
 def test_images_of_monitoring_run_as_their_own_users() -> None:
     assert user("quay.io/prometheus/prometheus:v3.13.5") == 65534
     assert user("ghcr.io/kedacore/keda:2.21.0") == 65532
+
+
+def test_root_is_at_home_in_root_and_a_user_that_the_image_lacks_in_the_root_directory() -> None:
+    assert (home(0), home(1000)) == ("/root", "/")
+
+
+def test_the_servers_begin_in_the_directories_of_their_images() -> None:
+    assert working_directory("vllm/vllm-openai:v0.6.2") == "/vllm-workspace"
+    assert working_directory("nvcr.io/nvidia/tritonserver:23.05-py3") == "/opt/tritonserver"
+    assert working_directory("python:3.13") == "/"

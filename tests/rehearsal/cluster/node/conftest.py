@@ -38,6 +38,8 @@ class Node:
         host_paths: tuple[Path, ...] = (),
         sees_gpus: bool = True,
         processes: Path | None = None,
+        cwd: Path = Path("/"),
+        read_only_root: bool = False,
         start: Callable[[LaunchSpec], Any] = launcher.start,
     ) -> tuple[Any, Path]:
         """Starts a program; returns it and its log. sees_gpus: mounts NVML's library. start: of
@@ -63,16 +65,16 @@ class Node:
                 binds=binds,
                 host_paths=host_paths,
                 processes=processes,
+                cwd=cwd,
+                read_only_root=read_only_root,
             )
         )
         self.started.append(process)
         return process, log
 
-    def run(
-        self, *argv: str | Path, uid: int = 0, binds: tuple[Bind, ...] = (), sees_gpus: bool = True
-    ) -> tuple[int, str]:
-        """Exit code and output."""
-        process, log = self.start(*argv, uid=uid, binds=binds, sees_gpus=sees_gpus)
+    def run(self, *argv: str | Path, **options: Any) -> tuple[int, str]:
+        """Exit code and output. options: as of `start`."""
+        process, log = self.start(*argv, **options)
         code = process.wait(timeout=180)
         return code, log.read_text()
 

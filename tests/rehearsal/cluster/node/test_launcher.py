@@ -78,17 +78,49 @@ def test_it_has_proc_self_and_devices_of_the_real_kernel(make_node: Any) -> None
     assert "State:" in _shell(node, "cat /proc/self/status /proc/$$/status 2>&1")
 
 
+_TOUCHED = "/ /usr /etc /usr/local/bin /opt /root /home /var /var/lib /sys /proc /tmp"
+
+
+def _written(node: Any, **options: Any) -> set[str]:
+    """The directories in which a program could make a file."""
+    script = f"for d in {_TOUCHED}; do touch $d/by-a-test 2>/dev/null && echo $d; done; true"
+    return set(_shell(node, script, **options).split())
+
+
 def test_nothing_of_the_host_is_writable_and_tmp_is_private(make_node: Any) -> None:
     node = make_node(count=1)
-    places = "/ /usr /etc /usr/local /opt /home /var /var/lib /sys /proc"
-    output = _shell(
-        node,
-        f"for d in {places}; do touch $d/x 2>&1 && echo WRITTEN $d; done; touch /tmp/mine "
-        "&& ls /tmp; true",
-    )
-    assert "WRITTEN" not in output
-    assert output.splitlines()[-1] == "mine"
+    written = _written(node)
+    assert not written & {"/usr", "/usr/local/bin", "/sys", "/proc"}
+    assert not any(Path(directory, "by-a-test").exists() for directory in _TOUCHED.split())
+    assert "/tmp" in written
     assert _shell(node, "ls /tmp") == ""
+
+
+def test_a_program_has_a_writable_layer_of_its_own(make_node: Any) -> None:
+    node = make_node(count=1)
+    assert _written(node) >= {"/", "/etc", "/opt", "/root", "/home", "/var", "/var/lib", "/tmp"}
+    assert _shell(node, "find / -xdev -name by-a-test") == ""
+
+
+def test_with_a_read_only_root_it_writes_nowhere_but_to_its_volumes(
+    make_node: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    bind = Bind(source=tmp_path / "data", target=Path("/var/data"), read_only=False)
+    node = make_node(count=1)
+    assert _written(node, read_only_root=True, binds=(bind,)) == set()
+    _shell(node, "touch /var/data/kept", read_only_root=True, binds=(bind,))
+    assert (tmp_path / "data/kept").exists()
+
+
+def test_another_user_writes_to_tmp_only(make_node: Any) -> None:
+    assert _written(make_node(count=1), uid=65532) == {"/tmp"}
+
+
+def test_a_working_directory_that_the_image_lacks_is_made(make_node: Any) -> None:
+    node = make_node(count=1)
+    assert _shell(node, "pwd; touch file", cwd=Path("/a/b")) == "/a/b\n"
+    assert _shell(node, "pwd", cwd=Path("/a/b"), read_only_root=True) == "/a/b\n"
 
 
 def test_the_nodes_writable_directories_are_shared_with_the_outside(make_node: Any) -> None:
