@@ -36,7 +36,7 @@ type gpuConfig struct {
 	}
 }
 
-var errReboot = errors.New("MIG mode is enabled but not in effect: rebooting the node")
+var errReboot = errors.New("cannot go on before the node has rebooted")
 
 func main() {
 	log.SetFlags(0)

@@ -6,9 +6,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
+
+// initPipe is where a simulated node takes requests to reboot (rehearsal/cluster/kubelet/nodes).
+const initPipe = "/run/initctl"
 
 // size is one gpu_partition_size: the id of NVML's profile, and how many make a whole GPU.
 type size struct {
@@ -102,7 +106,24 @@ func partition(gpus []nvml.Device, name string, wrong *fault) error {
 	return nil
 }
 
-// enableMIG reads the mode from GPU 0 only, as GKE's does.
+// migTypes are the GPUs that the partitioner knows, by the beginning of their names, and whether it
+// reboots the node to switch them. Source: partition_gpu.go, checkGpuType and main.
+var migTypes = []struct {
+	name    string
+	reboots bool
+}{
+	{"NVIDIA GB200", false},
+	{"NVIDIA B200", false},
+	{"NVIDIA H200", false},
+	{"NVIDIA H100 80GB HBM3", false},
+	{"NVIDIA A100-SXM4-40GB", true},
+	{"NVIDIA A100-SXM4-80GB", true},
+	{"NVIDIA RTX PRO 6000", false},
+}
+
+// enableMIG does what GKE's partitioner does: it reads the mode of GPU 0 only, switches all GPUs,
+// passes over one that is in use, and reboots the node by the type of GPU 0, not by what the driver
+// says. After the reboot GPU 0 counts for all, again.
 func enableMIG(gpus []nvml.Device) error {
 	current, _, ret := gpus[0].GetMigMode()
 	if ret != nvml.SUCCESS {
@@ -112,16 +133,48 @@ func enableMIG(gpus []nvml.Device) error {
 		return nil
 	}
 	log.Print("MIG mode is not enabled, enabling it now")
+	reboots, err := switchReboots(gpus[0])
+	if err != nil {
+		return err
+	}
 	for i, gpu := range gpus {
 		if _, ret := gpu.SetMigMode(nvml.DEVICE_MIG_ENABLE); ret != nvml.SUCCESS {
 			return fmt.Errorf("failed to enable MIG mode on GPU %d: %v", i, ret)
 		}
 	}
-	current, _, ret = gpus[0].GetMigMode()
-	if ret != nvml.SUCCESS || current != nvml.DEVICE_MIG_ENABLE {
+	if reboots {
+		log.Print("rebooting the node to enable MIG mode")
+		if err := reboot(); err != nil {
+			log.Printf("failed to trigger node reboot after enabling MIG mode: %v", err)
+		}
 		return errReboot
 	}
 	return nil
+}
+
+func switchReboots(gpu nvml.Device) (bool, error) {
+	name, ret := gpu.GetName()
+	if ret != nvml.SUCCESS {
+		return false, fmt.Errorf("failed to check the GPU type: %v", ret)
+	}
+	for _, known := range migTypes {
+		if strings.HasPrefix(name, known.name) {
+			return known.reboots, nil
+		}
+	}
+	return false, fmt.Errorf("%s is not a GPU type that the partitioner knows MIG of", name)
+}
+
+// reboot asks the simulated node's init. GKE's partitioner shares the node's process namespace and
+// sends systemd SIGRTMIN+5; here process 1 is this machine's own.
+func reboot() error {
+	init, err := os.OpenFile(initPipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer init.Close()
+	_, err = init.WriteString("reboot\n")
+	return err
 }
 
 // alreadyPartitioned compares numbers, and that all instances of a GPU are of one profile; not of
