@@ -16,11 +16,12 @@ from rehearsal.host import processes
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.existing_cluster import Differences
-from rehearsal.scenario.walkthrough import Landing, Walkthrough
+from rehearsal.scenario.walkthrough import Health, Landing, Walkthrough
 
 _WHOLE = "whole GPU"
 _MOST_NAMES = 3
 _AGAIN_S = 0.5
+_RUNNING = "Running and Ready, no restart"
 _KNOWN = ("enabled", "disabled", "unsupported")
 """What a report says of a GPU's MIG mode where the driver gave it."""
 
@@ -192,16 +193,32 @@ def of_fleet(stack: str, fleet: Sequence[ProvenNode], *, nodes: int | None = Non
     ]
 
 
-def of_landing(example: Walkthrough, landing: Landing) -> Check:
-    """The walkthrough's own number of replicas."""
-    wanted = f"{example.fits} of {example.asked} bound"
+def of_landing(example: Walkthrough, landing: Landing, health: Health) -> Check:
+    """The walkthrough's own number of replicas, each of which does its work.
+
+    Of pods whose program is not run no more is known than that they are bound.
+    """
+    fact = f"pods of {example.deployment} ({example.program})"
+    bound = f"{landing.bound} of {landing.asked} bound"
+    if not example.is_run:
+        wanted = f"{example.fits} of {example.asked} bound"
+        return Check(example.stack, fact, wanted, bound, landing.bound == example.fits)
+    running = f"{health.running} of {landing.asked} {_RUNNING}"
+    found = bound if landing.bound != example.fits else running
+    holds = landing.bound == health.running == example.fits
     return Check(
         example.stack,
-        f"pods of {example.deployment}",
-        wanted,
-        f"{landing.bound} of {landing.asked} bound",
-        landing.bound == example.fits,
+        fact,
+        f"{example.fits} of {example.asked} {_RUNNING}",
+        f"{found}: {health.trouble}" if health.trouble else found,
+        holds and not health.trouble,
     )
+
+
+def of_other_pods(stack: str, failing: Sequence[str]) -> Check:
+    """The pods that `up` has brought, and the cluster's own: none of them fails."""
+    found = f"{len(failing)} failing ({_few(failing)})" if failing else "none failing"
+    return Check(stack, "pods of cluster and stack", "none failing", found, not failing)
 
 
 def of_overflow(example: Walkthrough, landing: Landing) -> Check:
@@ -227,16 +244,23 @@ def _few(names: Sequence[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown}, …"
 
 
-def of_cluster_as_it_was(stack: str, left: Differences) -> Check:
-    """An existing cluster after `pulumi destroy`, compared object by object."""
+def of_existing_cluster(stack: str, left: Differences) -> Check:
+    """An existing cluster after `pulumi destroy`, compared object by object. "As it was" is said
+    only of one without any difference.
+    """
     if left.others:
-        found = f"{len(left.others)} differences, such as {left.others[0]}"
+        found = f"{len(left.others)} of the stack, such as {left.others[0]}"
     elif left.of_operator:
-        number = len(left.of_operator)
-        found = f"as it was, but for {number} labels, CRDs and pods of the GPU operator"
+        found = f"{len(left.of_operator)}, all of them the operators'"
     else:
-        found = "as it was"
-    return Check(stack, "existing cluster after destroy", "as it was", found, not left.others)
+        found = "none: it is as it was"
+    return Check(
+        stack,
+        "differences in the existing cluster after destroy",
+        "none but labels, CRDs and pods that its operators leave",
+        found,
+        not left.others,
+    )
 
 
 def of_no_process(stack: str, environment: Environment) -> Check:

@@ -24,6 +24,7 @@ from rehearsal.scenario import (
     disk_space,
     display,
     existing_cluster,
+    failing_pods,
     model_shares,
     official_plugins,
     proof,
@@ -215,6 +216,7 @@ class Rehearsal:
         self.console.print(display.picture(fleet, width=self.console.width))
         planned = plan.read_file(environment.stack_file(stack))
         checks = proof.of_fleet(stack, fleet, nodes=sum(p.nodes.min for p in planned.pools))
+        checks.append(proof.of_other_pods(stack, failing_pods.wait_until_none(client)))
         if example:
             checks += self._land(client, example)
         again = self._engine(environment).preview("--expect-no-changes")
@@ -226,12 +228,15 @@ class Rehearsal:
         walkthrough.apply(client, example)
         landing = walkthrough.wait_until_landed(client, example, example.asked)
         self._live.say(f"walkthrough: {landing.bound} of {landing.asked} bound")
+        health = walkthrough.wait_until_healthy(client, example)
+        checks = [proof.of_landing(example, landing, health)]
         if example.over > example.asked:
             walkthrough.scale(client, example, example.over)
-            over = walkthrough.wait_until_landed(client, example, example.over)
-            self._live.say(f"walkthrough: {over.bound} of {over.asked} bound; {over.why_pending}")
-            return [proof.of_landing(example, landing), proof.of_overflow(example, over)]
-        return [proof.of_landing(example, landing), proof.of_overflow(example, landing)]
+            landing = walkthrough.wait_until_landed(client, example, example.over)
+            self._live.say(
+                f"walkthrough: {landing.bound} of {landing.asked} bound; {landing.why_pending}"
+            )
+        return [*checks, proof.of_overflow(example, landing)]
 
     def _destroy(self, environment: Environment) -> list[Check]:
         """Deletes the environment where `pulumi destroy` left nothing in the simulated cloud."""
@@ -249,7 +254,7 @@ class Rehearsal:
             left = existing_cluster.differences(environment)
             for line in left.others:
                 self._live.say(f"{stack}: after destroy, {line}")
-            checks.append(proof.of_cluster_as_it_was(stack, left))
+            checks.append(proof.of_existing_cluster(stack, left))
         else:
             checks.append(proof.of_empty_cloud(stack, environment.inventory()))
         if all(check.holds for check in checks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import yaml
 
 from kubeapi import ApiError, Client
 
+_LASTING_S = 5.0
+"""A server that cannot start ends within this time."""
 _MANIFESTS = Path(__file__).parent / "walkthroughs"
 
 
@@ -29,6 +32,12 @@ class Walkthrough:
     """Replicas for which there are partitions: one each."""
     over: int
     """Replicas that are more than fit; where `asked` fits, they are asked for after it."""
+    program: str
+    """What runs in place of the image's program, as the table names it."""
+    is_run: bool = True
+    """Whether anything does: kwok, which keeps the status of other pods, calls each of them Ready
+    as soon as it is bound.
+    """
 
 
 WALKTHROUGHS: Mapping[str, Walkthrough] = {
@@ -42,6 +51,7 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             asked=16,
             fits=16,
             over=17,
+            program="simulated vLLM",
         ),
         Walkthrough(
             stack="s1",
@@ -52,6 +62,8 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             asked=100,
             fits=56,
             over=100,
+            program="program not run",
+            is_run=False,
         ),
         Walkthrough(
             stack="s4",
@@ -62,6 +74,7 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             asked=8,
             fits=8,
             over=9,
+            program="stand-in that serves nothing",
         ),
     )
 }
@@ -78,11 +91,25 @@ class Landing:
     """The scheduler's message for one of the pending ones."""
 
 
+@dataclass(frozen=True)
+class Health:
+    """How many of the bound replicas do their work."""
+
+    running: int
+    """Replicas that are Running and Ready, and of which no container has restarted."""
+    trouble: str
+    """What keeps one of the others from it; empty if there is none."""
+
+
 def apply(client: Client, walkthrough: Walkthrough) -> None:
-    """Applies the walkthrough's manifests, as `kubectl apply --server-side` does."""
+    """Applies the walkthrough's manifests, as `kubectl apply --server-side` does.
+
+    Startup probes begin at once and are frequent: nothing is downloaded or loaded.
+    """
     for manifest in _manifests(walkthrough):
+        applied = _quickened(manifest) if manifest["kind"] == "Deployment" else manifest
         client.patch(
-            _path(manifest), manifest, kind="apply", fieldManager="walkthrough", force="true"
+            _path(manifest), applied, kind="apply", fieldManager="walkthrough", force="true"
         )
 
 
@@ -133,6 +160,64 @@ def landed(
     return landing
 
 
+def wait_until_healthy(client: Client, walkthrough: Walkthrough) -> Health:
+    """The health of the replicas that are bound, once it has lasted."""
+    return healthy(lambda: _pods(client, walkthrough))
+
+
+def healthy(
+    pods: Callable[[], list[dict[str, Any]]],
+    *,
+    timeout_s: float = 180,
+    lasting_s: float = _LASTING_S,
+) -> Health:
+    """Waits until every bound pod has been Running and Ready without a restart for `lasting_s`,
+    which a crash loop's short runs are not; ends early when a container has restarted.
+    """
+    deadline, since = time.monotonic() + timeout_s, None
+    while True:
+        now, bound = time.monotonic(), [p for p in pods() if _is_bound(p)]
+        troubles = [why for pod in bound if (why := trouble_of(pod))]
+        health = Health(len(bound) - len(troubles), troubles[0] if troubles else "")
+        since = None if troubles or not bound else since or now
+        lasts = since is not None and now - since >= lasting_s
+        if lasts or any(restarts_of(pod) for pod in bound) or now > deadline:
+            return health
+        time.sleep(0.2)
+
+
+def trouble_of(pod: Mapping[str, Any]) -> str:
+    """Why the pod is not Running and Ready without a restart, as `kubectl get pods` shows it; empty
+    if it is.
+    """
+    status, name = pod.get("status") or {}, pod["metadata"]["name"]
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    waiting = [c["state"]["waiting"] for c in containers if "waiting" in (c.get("state") or {})]
+    ready = any(
+        c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()
+    )
+    phase = str(status.get("phase"))
+    shown = next((str(w["reason"]) for w in waiting if w.get("reason")), phase)
+    if restarts := restarts_of(pod):
+        return f"{name}: {shown}, {restarts} {'restart' if restarts == 1 else 'restarts'}"
+    if phase != "Running" or waiting:
+        return f"{name}: {shown}"
+    return "" if ready else f"{name}: Running, not Ready"
+
+
+def restarts_of(pod: Mapping[str, Any]) -> int:
+    """The restarts of the pod's containers."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return sum(int(c.get("restartCount") or 0) for c in statuses)
+
+
+def _is_bound(pod: Mapping[str, Any]) -> bool:
+    return bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"]
+
+
 def _why_unscheduled(pod: dict[str, Any]) -> str:
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -157,6 +242,16 @@ def _pods(client: Client, walkthrough: Walkthrough) -> list[dict[str, Any]]:
 
 def _manifests(walkthrough: Walkthrough) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((_MANIFESTS / f"{walkthrough.stack}.yaml").read_text()))
+
+
+def _quickened(deployment: dict[str, Any]) -> dict[str, Any]:
+    """The Deployment with startup probes for servers that are up within seconds."""
+    quick = copy.deepcopy(deployment)
+    for container in quick["spec"]["template"]["spec"]["containers"]:
+        if probe := container.get("startupProbe"):
+            probe.pop("initialDelaySeconds", None)
+            probe["periodSeconds"] = 1
+    return quick
 
 
 def _deployment(walkthrough: Walkthrough) -> str:

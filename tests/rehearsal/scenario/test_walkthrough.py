@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from rehearsal.cluster.control_plane.process_images import runs_as_process
 from rehearsal.scenario import walkthrough
 from rehearsal.scenario.walkthrough import WALKTHROUGHS
 
@@ -110,3 +113,62 @@ def test_s1_asks_for_more_than_there_is() -> None:  # S1-30, -31
     assert (one["name"], one["image"]) == ("vectoradd", "nvidia/cuda:8.0-runtime")
     assert (one["command"], one["args"]) == (["/bin/sh", "-c"], ["nvidia-smi && tail -f /dev/null"])
     assert one["resources"] == {"limits": {"nvidia.com/mig-1g.5gb": "1"}}
+
+
+@pytest.mark.parametrize("stack", WALKTHROUGHS)
+def test_the_table_knows_whether_a_walkthroughs_program_is_run(stack: str) -> None:
+    one = container(stack)
+    assert WALKTHROUGHS[stack].is_run is runs_as_process(one["image"], one["name"])
+
+
+def replica(**changed: Any) -> dict[str, Any]:
+    """A pod that is Running and Ready, changed."""
+    restarts = changed.pop("restarts", 0)
+    state = changed.pop("state", {"running": {}})
+    ready = changed.pop("ready", "True")
+    return {
+        "metadata": {"name": "llm-1"},
+        "spec": {"nodeName": "n"},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"restartCount": restarts, "state": state}],
+            **changed,
+        },
+    }
+
+
+BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "trouble"),
+    [
+        (replica(), ""),
+        (replica(ready="False"), "llm-1: Running, not Ready"),
+        (replica(phase="Pending", ready="False"), "llm-1: Pending"),
+        (replica(state=BACK_OFF, restarts=2), "llm-1: CrashLoopBackOff, 2 restarts"),
+        (replica(restarts=1), "llm-1: Running, 1 restart"),
+        (replica(phase="Failed", ready="False"), "llm-1: Failed"),
+    ],
+)
+def test_a_pod_works_when_it_is_running_and_ready_and_has_not_restarted(
+    pod: dict[str, Any], trouble: str
+) -> None:
+    assert walkthrough.trouble_of(pod) == trouble
+
+
+def test_a_server_that_is_ready_for_a_moment_and_restarts_is_not_healthy() -> None:
+    looks = iter([[replica()], [replica()], [replica(state=BACK_OFF, restarts=1)]])
+    health = walkthrough.healthy(lambda: next(looks), timeout_s=60, lasting_s=30)
+    assert health == walkthrough.Health(0, "llm-1: CrashLoopBackOff, 1 restart")
+
+
+def test_servers_are_healthy_once_that_has_lasted() -> None:
+    health = walkthrough.healthy(lambda: [replica(), replica()], timeout_s=60, lasting_s=0.3)
+    assert health == walkthrough.Health(2, "")
+
+
+def test_a_server_that_never_becomes_ready_is_told_after_the_timeout() -> None:
+    health = walkthrough.healthy(lambda: [replica(ready="False")], timeout_s=0.3, lasting_s=0.1)
+    assert health == walkthrough.Health(0, "llm-1: Running, not Ready")

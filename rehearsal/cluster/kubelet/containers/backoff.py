@@ -42,3 +42,12 @@ class PullPauses:
     def after(self, failures: int) -> float:
         """Seconds after that many failures in a row."""
         return min(self.longest_s, self.first_s * 2.0 ** (min(failures, 32) - 1))
+
+
+def go_duration(seconds: float) -> str:
+    """Whole seconds as Go writes them, and so the kubelet in its messages: `40s`, `1m20s`, `5m0s`.
+
+    Shorter pauses, which only tests have, with their fraction.
+    """
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kubeapi.client import ApiError, JsonObject, Unreachable
 from rehearsal.cluster.kubelet.containers import probes
-from rehearsal.cluster.kubelet.containers.backoff import PullPauses, RestartBackoff
+from rehearsal.cluster.kubelet.containers.backoff import PullPauses, RestartBackoff, go_duration
 from rehearsal.cluster.kubelet.containers.environment_variables import MissingReference, Unsupported
 from rehearsal.cluster.kubelet.containers.pulling import ImagePull, Images
 from rehearsal.cluster.kubelet.containers.state import (
@@ -132,6 +132,8 @@ class Container:
     state: ContainerState
     host: Host
     pod_ip: str
+    pod_name: str
+    """As in the kubelet's messages: `name_namespace(uid)`."""
     policy: str
     grace_s: float
     """The pod's termination grace period, for a container that fails its liveness probe."""
@@ -172,14 +174,14 @@ class Container:
             self._restart_now = False
             if pause:
                 self.state.waiting_reason = "CrashLoopBackOff"
-                self.state.waiting_message = (
-                    f"back-off {pause:g}s restarting failed container={self.spec['name']}"
+                failed = f"restarting failed container={self.spec['name']} pod={self.pod_name}"
+                self.state.waiting_message = f"back-off {go_duration(pause)} {failed}"
+                self.host.warn(
+                    self.spec["name"],
+                    "BackOff",
+                    f"Back-off restarting failed container {self.spec['name']} in pod "
+                    f"{self.pod_name}",
                 )
-                restarting = (
-                    f"Back-off restarting failed container {self.spec['name']} (exit "
-                    f"{ended.exit_code})"
-                )
-                self.host.warn(self.spec["name"], "BackOff", restarting)
                 self.host.changed()
                 if await self._paused(pause):
                     self.state.terminated = ended

@@ -365,6 +365,7 @@ class PodRun:
             state=state,
             host=self,
             pod_ip=self._pod_ip,
+            pod_name="{name}_{namespace}({uid})".format(**self.pod["metadata"]),
             policy=policy,
             grace_s=grace_s,
             backoff=RestartBackoff(longest_s=self._longest_back_off_s),
