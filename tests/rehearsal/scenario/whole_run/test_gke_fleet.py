@@ -362,7 +362,7 @@ def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run)
     assert again.code == 0, again.output
 
 
-def test_sixteen_pods_run_and_a_seventeenth_stays_pending(run: Run) -> None:
+def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
     walkthrough.apply(run.client, S0)
     assert walkthrough.wait_until_landed(run.client, S0, 16) == walkthrough.Landing(16, 16, 0, "")
     assert walkthrough.wait_until_healthy(run.client, S0) == walkthrough.Health(16, "")
