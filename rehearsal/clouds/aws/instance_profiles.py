@@ -8,7 +8,7 @@ from kubeapi import JsonObject
 from rehearsal.clouds.aws.errors import aws_error
 from rehearsal.clouds.aws.iam import ACCOUNT, shown_role
 from rehearsal.clouds.aws.state import INSTANCE_PROFILES, ROLES
-from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.context import Context, Methods, now_precisely
 from rehearsal.clouds.core.errors import CloudError
 
 
@@ -43,7 +43,7 @@ class InstanceProfiles:
             profile = {
                 "InstanceProfileName": name,
                 "InstanceProfileId": f"AIPA{secrets.token_hex(8).upper()}",
-                "CreateDate": now(),
+                "CreateDate": now_precisely(),
                 "RoleName": "",
                 "Path": body.get("Path", "/"),
                 "Tags": body.get("Tags", []),

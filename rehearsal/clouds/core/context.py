@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core.control_planes import ControlPlanes
@@ -30,3 +30,19 @@ class Context:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def now_precisely() -> str:
+    """Of what clouds date to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def made_in(one: JsonObject, cluster_created: str) -> str:
+    """When a cluster's object, and what it has in the cloud, was made: after the cluster."""
+    return str(one["metadata"].get("creationTimestamp") or a_moment_after(cluster_created))
+
+
+def a_moment_after(text: str) -> str:
+    """The first time after that one which can be told from it."""
+    later = datetime.fromisoformat(text) + timedelta(milliseconds=1)
+    return later.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,7 +14,9 @@ from kubeapi import JsonObject
 from rehearsal.clouds.core.context import Context, Handler, Methods
 from rehearsal.clouds.core.errors import not_simulated
 from rehearsal.clouds.core.store import Kind
-from rehearsal.clouds.gcp.compute_answers import API, done, in_use
+from rehearsal.clouds.gcp import compute_answers
+from rehearsal.clouds.gcp.claimed_disks import in_use
+from rehearsal.clouds.gcp.compute_answers import API, done
 from rehearsal.clouds.gcp.errors import google_error
 from rehearsal.clouds.gcp.state import (
     ADDRESSES,
@@ -183,7 +185,7 @@ class ClusterResources:
     def _list(self, kind: Kind[JsonObject], collection: Collection) -> Handler:
         def list_(params: JsonObject, body: JsonObject) -> JsonObject:
             _refuse_filter(params)
-            found = there(self._context, kind, prefix=collection.place(params))
+            found = self._shown(kind, prefix=collection.place(params))
             return {
                 "kind": f"compute#{collection.parameter}List",
                 "id": f"{collection.place(params)}{collection.name}",
@@ -191,6 +193,11 @@ class ClusterResources:
             }
 
         return list_
+
+    def _shown(self, kind: Kind[JsonObject], *, prefix: str) -> Iterator[tuple[str, JsonObject]]:
+        """Also what clusters that are there have; what is on record is older."""
+        found = dict(in_use(self._context, kind, prefix=prefix))
+        yield from (found | dict(there(self._context, kind, prefix=prefix))).items()
 
     def _aggregated(self, member: str) -> Handler:
         """Of all places: of several kinds where the API has methods of their own for each."""
@@ -200,7 +207,7 @@ class ClusterResources:
             _refuse_filter(params)
             items: dict[str, JsonObject] = {}
             for kind, collection in kinds.items():
-                for key, resource in there(self._context, kind, prefix=f"{params['project']}/"):
+                for key, resource in self._shown(kind, prefix=f"{params['project']}/"):
                     in_global = collection.scope == "global"
                     place = "global" if in_global else f"{collection.scope}s/{key.split('/')[1]}"
                     items.setdefault(place, {member: []})[member].append(shown(resource))
@@ -215,7 +222,7 @@ class ClusterResources:
                 key = self._find(kind, collection, params)
                 link = f"{API}/{collection.path(key)}"
                 for user in users_of(self._context, link):
-                    raise in_use(link, user)
+                    raise compute_answers.in_use(link, user)
                 self._store.delete(kind, key)
             _, project, *scope = collection.path(key).split("/")[:-2]
             return done(project, "/".join(scope), link, "delete")

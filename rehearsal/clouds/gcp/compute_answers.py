@@ -8,7 +8,7 @@ import re
 import secrets
 
 from kubeapi import JsonObject
-from rehearsal.clouds.core.context import now
+from rehearsal.clouds.core.context import now_precisely
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.gcp.errors import google_error
@@ -22,7 +22,7 @@ def common(link: str, kind: str) -> JsonObject:
         "kind": kind,
         "id": str(secrets.randbits(62)),
         "selfLink": link,
-        "creationTimestamp": now(),
+        "creationTimestamp": now_precisely(),
     }
 
 

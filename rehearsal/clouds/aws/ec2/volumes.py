@@ -1,15 +1,20 @@
-"""Volumes of claims and their snapshots, which outlive their cluster."""
+"""Volumes of claims and their snapshots, which outlive their cluster.
+
+Those of a cluster that is there are what its API shows; they are put on record when it goes.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.ec2.network_interfaces import owned_by, tag_list
 from rehearsal.clouds.aws.ec2.resources import filtered, key_of
 from rehearsal.clouds.aws.errors import aws_error
-from rehearsal.clouds.aws.state import SNAPSHOTS, VOLUMES
-from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.aws.state import CLUSTERS, SNAPSHOTS, VOLUMES
+from rehearsal.clouds.core.context import Context, Methods, made_in
+from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 
 _DRIVER = "ebs.csi.aws.com"
 _ZONE = ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone")
@@ -17,6 +22,7 @@ _ZONE = ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone")
 
 class Volumes:
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._store = context.store
 
     def methods(self) -> Methods:
@@ -37,9 +43,11 @@ class Volumes:
 
     def _describe(self, params: JsonObject, body: JsonObject) -> JsonObject:
         ids = body.get("VolumeIds")
-        found = [self._find(params, i) for i in ids] if ids else None
-        listed = self._store.values(VOLUMES, prefix=f"{params['region']}/")
-        found = listed if found is None else found
+        listed = {v["VolumeId"]: v for v in self._in_use(params, "/api/v1/persistentvolumes")}
+        listed |= {
+            v["VolumeId"]: v for v in self._store.values(VOLUMES, prefix=f"{params['region']}/")
+        }
+        found = [listed.get(i) or self._find(params, i) for i in ids or listed]
         status = {"status": lambda v: [v["State"]]}
         return {"Volumes": filtered(found, body.get("Filters", ()), status)}
 
@@ -51,8 +59,19 @@ class Volumes:
 
     def _describe_snapshots(self, params: JsonObject, body: JsonObject) -> JsonObject:
         """All are the account's own; without OwnerIds, EC2 shows everybody's public ones, too."""
-        found = self._store.values(SNAPSHOTS, prefix=f"{params['region']}/")
-        return {"Snapshots": filtered(found, body.get("Filters", ()), {})}
+        listed = {s["SnapshotId"]: s for s in self._in_use(params, VOLUME_SNAPSHOTS)}
+        listed |= {
+            s["SnapshotId"]: s for s in self._store.values(SNAPSHOTS, prefix=f"{params['region']}/")
+        }
+        return {"Snapshots": filtered([*listed.values()], body.get("Filters", ()), {})}
+
+    def _in_use(self, params: JsonObject, path: str) -> Iterator[JsonObject]:
+        """What the objects at that path of the region's clusters have in EBS."""
+        shape = snapshot_of if path == VOLUME_SNAPSHOTS else volume_of
+        for key, item in self._store.items(CLUSTERS, prefix=f"{params['region']}/"):
+            for one in self._context.planes.nodes(key.partition("/")[2]).listed(path):
+                if found := shape(params["region"], one, item["cluster"]):
+                    yield found
 
     def _delete_snapshot(self, params: JsonObject, body: JsonObject) -> JsonObject:
         key = key_of(params, body["SnapshotId"])
@@ -67,59 +86,71 @@ class Volumes:
         return {}
 
 
-def leave_snapshot(context: Context, region: str, content: JsonObject, *, cluster: str) -> None:
-    """Puts the snapshot of a VolumeSnapshotContent on record, if it is one of EBS. Can be repeated.
+def leave_snapshot(context: Context, region: str, content: JsonObject, cluster: JsonObject) -> None:
+    """Puts the snapshot of a VolumeSnapshotContent on record, if it is of EBS. Can be repeated."""
+    found = snapshot_of(region, content, cluster)
+    if (
+        found is not None
+        and context.store.get(SNAPSHOTS, f"{region}/{found['SnapshotId']}") is None
+    ):
+        context.store.put(SNAPSHOTS, f"{region}/{found['SnapshotId']}", found)
 
-    Tags: as of volumes.
+
+def leave_volume(context: Context, region: str, volume: JsonObject, cluster: JsonObject) -> None:
+    """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated; one
+    that an earlier cluster left is older, and stays as it is.
     """
+    found = volume_of(region, volume, cluster)
+    if found is not None and context.store.get(VOLUMES, f"{region}/{found['VolumeId']}") is None:
+        context.store.put(VOLUMES, f"{region}/{found['VolumeId']}", found)
+
+
+def snapshot_of(region: str, content: JsonObject, cluster: JsonObject) -> JsonObject | None:
+    """The EBS snapshot of a VolumeSnapshotContent. Tags: as of volumes."""
     if content["spec"].get("driver") != _DRIVER:
-        return
-    identity = content["status"]["snapshotHandle"]
+        return None
     tags = {
         "CSIVolumeSnapshotName": content["metadata"]["name"],
         "ebs.csi.aws.com/cluster": "true",
-        **owned_by(cluster),
+        **owned_by(cluster["name"]),
     }
-    found: JsonObject = {
-        "SnapshotId": identity,
-        "VolumeId": content["spec"]["source"]["volumeHandle"],
+    return {
+        "SnapshotId": content["status"]["snapshotHandle"],
+        "VolumeId": content["spec"]["source"].get("volumeHandle", "vol-ffffffff"),
         "State": "completed",
-        "StartTime": now(),
+        "StartTime": made_in(content, cluster["createdAt"]),
         "Progress": "100%",
         "Tags": tag_list(tags),
     }
-    context.store.put(SNAPSHOTS, f"{region}/{identity}", found)
 
 
-def leave_volume(context: Context, region: str, volume: JsonObject, *, cluster: str) -> None:
-    """Puts the volume of a PersistentVolume on record, if it is one of EBS. Can be repeated.
+def volume_of(region: str, volume: JsonObject, cluster: JsonObject) -> JsonObject | None:
+    """The EBS volume of a PersistentVolume.
 
     Tags: kubernetes-sigs/aws-ebs-csi-driver, docs/tagging.md, with --k8s-tag-cluster-id.
     """
     spec = volume["spec"]
     source = spec.get("csi") or {}
     if source.get("driver") != _DRIVER:
-        return
+        return None
     size = re.fullmatch(r"(\d+)Gi", str((spec.get("capacity") or {}).get("storage", "")))
     identity = source["volumeHandle"]
-    found: JsonObject = {
+    tags = {
+        "CSIVolumeName": volume.get("metadata", {}).get("name", identity),
+        "ebs.csi.aws.com/cluster": "true",
+        **owned_by(cluster["name"]),
+        **_claim(spec),
+    }
+    return {
         "VolumeId": identity,
         "State": "available",
         "Attachments": [],
         "AvailabilityZone": _zone(spec) or f"{region}a",
         "Size": int(size[1]) if size else 1,
         "VolumeType": "gp3",
-        "CreateTime": now(),
-        "Tags": tag_list(
-            {
-                "CSIVolumeName": volume.get("metadata", {}).get("name", identity),
-                "ebs.csi.aws.com/cluster": "true",
-                **owned_by(cluster),
-                **_claim(spec),
-            }
-        ),
+        "CreateTime": made_in(volume, cluster["createdAt"]),
+        "Tags": tag_list(tags),
     }
-    context.store.put(VOLUMES, f"{region}/{identity}", found)
 
 
 def _claim(spec: JsonObject) -> JsonObject:

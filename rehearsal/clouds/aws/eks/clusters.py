@@ -36,7 +36,7 @@ from rehearsal.clouds.aws.state import (
     ClusterRecord,
 )
 from rehearsal.clouds.core import cluster_names
-from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.context import Context, Methods, now_precisely
 from rehearsal.clouds.core.locks import Locks
 from rehearsal.clouds.core.tasks import Task
 
@@ -315,7 +315,7 @@ def _filled(body: JsonObject, *, region: str, vpc: str, services: str) -> JsonOb
     return {
         "name": name,
         "arn": f"arn:aws:eks:{region}:{ACCOUNT}:cluster/{name}",
-        "createdAt": now(),
+        "createdAt": now_precisely(),
         "version": body.get("version") or VERSIONS[-1],
         "platformVersion": "eks.4",
         "roleArn": body["roleArn"],

@@ -8,6 +8,8 @@ of interfaces: aws/amazon-vpc-cni-k8s, README, "ENI tags related to Allocation".
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import account_of
 from rehearsal.clouds.aws.ec2.network_interfaces import add_interface, release_security_group
@@ -15,7 +17,7 @@ from rehearsal.clouds.aws.ec2.volumes import leave_snapshot, leave_volume
 from rehearsal.clouds.aws.eks.cluster_checks import enabled_logs
 from rehearsal.clouds.aws.load_balancers import leave_load_balancer
 from rehearsal.clouds.aws.state import LOG_GROUPS, NodeGroupRecord
-from rehearsal.clouds.core.context import Context
+from rehearsal.clouds.core.context import Context, a_moment_after, now_precisely
 from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 
 
@@ -52,14 +54,19 @@ def leave_of_cluster(context: Context, region: str, cluster: JsonObject, api: No
                 context, region, service, subnets=subnets, group=group, cluster=cluster["name"]
             )
     for volume in api.listed("/api/v1/persistentvolumes"):
-        leave_volume(context, region, volume, cluster=cluster["name"])
+        leave_volume(context, region, volume, cluster)
     for content in api.listed(VOLUME_SNAPSHOTS):
-        leave_snapshot(context, region, content, cluster=cluster["name"])
+        leave_snapshot(context, region, content, cluster)
     release_security_group(context, region, group)
 
 
 def keep_logs(context: Context, region: str, cluster: JsonObject) -> None:
-    """EKS makes the log group once a log is enabled; it outlives the cluster."""
-    if enabled_logs(cluster["logging"]):
-        name = f"/aws/eks/{cluster['name']}/cluster"
-        context.store.put(LOG_GROUPS, f"{region}{name}", {"logGroupName": name})
+    """EKS makes the log group once a log is enabled; it outlives the cluster, and one of an earlier
+    cluster of that name is written on.
+    """
+    name = f"/aws/eks/{cluster['name']}/cluster"
+    key = f"{region}{name}"
+    if enabled_logs(cluster["logging"]) and context.store.get(LOG_GROUPS, key) is None:
+        made = datetime.fromisoformat(a_moment_after(max(cluster["createdAt"], now_precisely())))
+        made_ms = round(made.timestamp() * 1000)
+        context.store.put(LOG_GROUPS, key, {"logGroupName": name, "creationTime": made_ms})

@@ -6,7 +6,7 @@ import secrets
 
 from kubeapi import JsonObject
 from rehearsal.clouds.core import cluster_names
-from rehearsal.clouds.core.context import Context, Methods, now
+from rehearsal.clouds.core.context import Context, Methods, now_precisely
 from rehearsal.clouds.core.control_planes import Address
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.tasks import Task
@@ -350,7 +350,7 @@ def _filled(
         "currentMasterVersion": versions.chosen(str(requested.get("initialClusterVersion") or "-")),
         "currentNodeVersion": VERSION,
         "initialClusterVersion": VERSION,
-        "createTime": now(),
+        "createTime": now_precisely(),
         "etag": etag(),
         "id": secrets.token_hex(32),
         "labelFingerprint": secrets.token_hex(4),

@@ -22,6 +22,7 @@ from rehearsal.clouds.core.context import Context
 from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS, NodeApi
 from rehearsal.clouds.core.store import Kind
 from rehearsal.clouds.gcp.account import account_of
+from rehearsal.clouds.gcp.claimed_disks import disk_of, snapshot_of
 from rehearsal.clouds.gcp.cluster_resources import COLLECTIONS
 from rehearsal.clouds.gcp.compute_answers import API, common
 from rehearsal.clouds.gcp.gke.defaults import region_of
@@ -48,7 +49,6 @@ from rehearsal.clouds.gcp.state import (
 _INTERNAL = ("networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type")
 _NEG = "cloud.google.com/neg"
 _INGRESS_CLASS = "kubernetes.io/ingress.class"
-_DISK_DRIVER = "pd.csi.storage.gke.io"
 _HEALTH_CHECKS = ("130.211.0.0/22", "35.191.0.0/16", "209.85.152.0/22", "209.85.204.0/22")
 """From where Google probes. Source: Cloud Load Balancing, "Health checks overview"."""
 
@@ -229,36 +229,19 @@ class _Left:
         return self._put(GLOBAL_BACKEND_SERVICES, None, name, backend)
 
     def disk(self, volume: JsonObject) -> None:
-        source = volume["spec"].get("csi") or {}
-        # projects/PROJECT/zones/ZONE/disks/NAME
-        parts = str(source.get("volumeHandle", "")).split("/")
-        if source.get("driver") == _DISK_DRIVER and parts[4:5] == ["disks"]:
-            size = str((volume["spec"].get("capacity") or {}).get("storage", "0"))
-            disk = {
-                "status": "READY",
-                "sizeGb": size.removesuffix("Gi"),
-                "description": "Disk created by GKE-PD CSI Driver",
-                "labels": {
-                    "goog-gke-volume": "",
-                    "goog-k8s-cluster-location": self._cluster["location"],
-                    "goog-k8s-cluster-name": self._cluster["name"],
-                },
-            }
-            self._put(DISKS, parts[3], parts[5], disk)
+        found = disk_of(self._project, volume, self._cluster)
+        if found is not None:
+            self._keep(DISKS, *found)
 
     def snapshot(self, content: JsonObject) -> None:
-        """It has no label of its cluster, only its disk. Source: gcp-compute-persistent-disk-csi-
-        driver, pkg/common/parameters.go, ExtractAndDefaultSnapshotParameters.
-        """
-        # projects/PROJECT/global/snapshots/NAME
-        parts = str((content.get("status") or {}).get("snapshotHandle", "")).split("/")
-        if content["spec"].get("driver") == _DISK_DRIVER and parts[3:4] == ["snapshots"]:
-            snapshot = {
-                "status": "READY",
-                "description": "Snapshot created by GCE-PD CSI Driver",
-                "sourceDisk": f"{API}/{content['spec']['source']['volumeHandle']}",
-            }
-            self._put(SNAPSHOTS, None, parts[4], snapshot)
+        found = snapshot_of(self._project, content, self._cluster)
+        if found is not None:
+            self._keep(SNAPSHOTS, *found)
+
+    def _keep(self, kind: Kind[JsonObject], key: str, resource: JsonObject) -> None:
+        """One that an earlier cluster left is older, and stays as it is."""
+        if self._context.store.get(kind, key) is None:
+            self._context.store.put(kind, key, resource)
 
     def _put(
         self, kind: Kind[JsonObject], location: str | None, name: str, fields: JsonObject
