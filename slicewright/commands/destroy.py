@@ -62,8 +62,21 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--disks",
         choices=("delete", "keep"),
-        help="what becomes of disks that are to outlive their volumes (policy Retain) or of which "
-        "that is not known; without it, the first kind is refused and the second kept",
+        help="what becomes of disks and snapshots that are to outlive their volumes (policy "
+        "Retain), and of those with the cluster's tags that nothing proves to be of this cluster; "
+        "without it, the first kind is refused and the second kept. It deletes only what was shown",
+    )
+    parser.add_argument(
+        "--logs",
+        choices=("delete", "keep"),
+        help="what becomes of the log group of an EKS control plane; without it, one that holds "
+        "the audit log, or is older than the cluster, is kept",
+    )
+    parser.add_argument(
+        "--unproven",
+        choices=("delete", "keep"),
+        help="what becomes of the rest that has the cluster's tags or names and that nothing "
+        "proves to be of this cluster; without it, it is kept. It deletes only what was shown",
     )
     parser.add_argument(
         "--unreachable",
@@ -116,6 +129,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             clock=Clock(now=time.monotonic, sleep=time.sleep),
             choices=Choices(
                 disks=parsed.disks,
+                logs=parsed.logs,
+                unproven=parsed.unproven,
                 unreachable=parsed.unreachable,
                 dry_run=parsed.dry_run,
                 wait_s=parsed.wait * 60,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.life import Life
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,10 @@ class Account(Protocol):
 
     def cluster_is_there(self) -> Answer[bool]: ...
 
-    def look(self, networks: frozenset[str]) -> Found:
-        """networks: IDs of those that the stack made and that may still be there."""
+    def life(self) -> Answer[Life]:
+        """What the cloud says of the cluster that is there; an empty one without it."""
+
+    def look(self, life: Life) -> Found:
+        """What has the cluster's mark, or lies in the networks of this life."""
 
     def delete(self, leftover: Leftover) -> Outcome: ...

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from slicewright.doctor.aws_session import LOGIN, AwsSession, code_of, is_refusal, said
 from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.teardown.account import Found, Held, Outcome, Refused
+from slicewright.teardown.aws_proofs import (
+    Balancer,
+    of_address,
+    of_balancer,
+    of_group,
+    of_instance,
+    of_interfaces,
+    of_log_group,
+    of_profile,
+    of_snapshot,
+    of_target_group,
+    of_template,
+    of_volume,
+)
 from slicewright.teardown.leftovers import (
     KARPENTER_POOL,
     Leftover,
     karpenter_profiles,
     made_by_karpenter,
-    marked_by,
     marks,
-    of_interfaces,
 )
+from slicewright.teardown.life import Life, in_iso
 
 _T = TypeVar("_T")
 _TAGS_OF: Final = 20
@@ -73,30 +85,51 @@ class AwsAccount:
 
         return self._ask("eks:DescribeCluster", read)
 
-    def look(self, networks: frozenset[str]) -> Found:
-        groups = self._ask("ec2:DescribeSecurityGroups", lambda: self._groups(networks))
-        own = frozenset(
-            one.id for one in ([] if isinstance(groups, NotAnswered) else groups) if one.proof
+    def life(self) -> Answer[Life]:
+        """An empty one where there is no such cluster."""
+
+        def read() -> Life:
+            try:
+                cluster = self._session.client("eks").describe_cluster(name=self._cluster)
+            except self._session.errors.ClientError as e:
+                if code_of(e) == "ResourceNotFoundException":
+                    return Life()
+                raise
+            return _life_of(cluster["cluster"])
+
+        return self._ask("eks:DescribeCluster", read)
+
+    def look(self, life: Life) -> Found:
+        balancers = [
+            self._ask("elasticloadbalancing:DescribeLoadBalancers", lambda: self._classic(life)),
+            self._ask("elasticloadbalancing:DescribeLoadBalancers", lambda: self._balancers(life)),
+        ]
+        there = [b for a in balancers if not isinstance(a, NotAnswered) for b in a]
+        proven = frozenset(b.leftover.id for b in there if b.leftover.proof)
+        groups = self._ask("ec2:DescribeSecurityGroups", lambda: self._groups(life, there))
+        own = life.groups | frozenset(
+            g.id for g in ([] if isinstance(groups, NotAnswered) else groups) if g.proof
         )
         answers: list[Answer[list[Leftover]]] = [
-            self._ask("ec2:DescribeInstances", self._instances),
-            self._ask("ec2:DescribeLaunchTemplates", self._templates),
-            self._ask("iam:ListInstanceProfiles", self._profiles),
+            self._ask("ec2:DescribeInstances", lambda: self._instances(life)),
+            self._ask("ec2:DescribeLaunchTemplates", lambda: self._templates(own)),
+            self._ask("iam:ListInstanceProfiles", lambda: self._profiles(life)),
             groups,
-            self._ask(
-                "ec2:DescribeNetworkInterfaces", lambda: self._interfaces(networks, groups=own)
-            ),
+            self._ask("ec2:DescribeNetworkInterfaces", lambda: self._interfaces(life, own)),
             self._ask("ec2:DescribeVolumes", self._volumes),
             self._ask("ec2:DescribeSnapshots", self._snapshots),
             self._ask("ec2:DescribeAddresses", self._addresses),
-            self._ask("elasticloadbalancing:DescribeLoadBalancers", self._classic),
-            self._ask("elasticloadbalancing:DescribeLoadBalancers", self._balancers),
-            self._ask("elasticloadbalancing:DescribeTargetGroups", self._target_groups),
-            self._ask("logs:DescribeLogGroups", self._log_groups),
+            self._ask(
+                "elasticloadbalancing:DescribeTargetGroups",
+                lambda: self._target_groups(life, proven),
+            ),
+            self._ask("logs:DescribeLogGroups", lambda: self._log_groups(life)),
         ]
+        left = [b.leftover for b in there if b.leftover.mark]
+        left += [one for a in answers if not isinstance(a, NotAnswered) for one in a]
         return Found(
-            left=[one for a in answers if not isinstance(a, NotAnswered) for one in a],
-            not_asked=[a for a in answers if isinstance(a, NotAnswered)],
+            left=[life.judged(one) for one in left],
+            not_asked=[a for a in (*balancers, *answers) if isinstance(a, NotAnswered)],
         )
 
     def delete(self, leftover: Leftover) -> Outcome:
@@ -137,38 +170,38 @@ class AwsAccount:
             case kind:
                 raise ValueError(f"AWS has no {kind}")
 
-    def _instances(self) -> list[Leftover]:
-        """Those that Karpenter left running when it ended before them."""
+    def _instances(self, life: Life) -> list[Leftover]:
         filters = [
             {"Name": "tag-key", "Values": [KARPENTER_POOL]},
             {"Name": "instance-state-name", "Values": list(_ALIVE)},
         ]
-        return [
-            Leftover(kind="instance", id=one["InstanceId"], proof=proof)
+        return _marked(
+            of_instance(one, self._cluster, life)
             for page in self._pages("ec2", "describe_instances", Filters=filters)
             for reservation in page["Reservations"]
             for one in reservation["Instances"]
-            if (proof := made_by_karpenter(one.get("Tags") or (), self._cluster))
-        ]
+        )
 
-    def _templates(self) -> list[Leftover]:
+    def _templates(self, groups: frozenset[str]) -> list[Leftover]:
+        ec2 = self._session.client("ec2")
         filters = [{"Name": "tag-key", "Values": [KARPENTER_POOL]}]
-        return [
-            Leftover(kind="launch template", id=one["LaunchTemplateId"], proof=proof)
-            for page in self._pages("ec2", "describe_launch_templates", Filters=filters)
-            for one in page["LaunchTemplates"]
-            if (proof := made_by_karpenter(one.get("Tags") or (), self._cluster))
-        ]
+        left = []
+        for page in self._pages("ec2", "describe_launch_templates", Filters=filters):
+            for one in page["LaunchTemplates"]:
+                if not made_by_karpenter(one.get("Tags") or (), self._cluster):
+                    continue
+                shown = ec2.describe_launch_template_versions(
+                    LaunchTemplateId=one["LaunchTemplateId"], Versions=["$Latest"]
+                )["LaunchTemplateVersions"]
+                data = shown[0]["LaunchTemplateData"] if shown else {}
+                left.append(of_template(one, data, self._cluster, groups))
+        return left
 
-    def _profiles(self) -> list[Leftover]:
+    def _profiles(self, life: Life) -> list[Leftover]:
         path = karpenter_profiles(self._cluster, self._region)
         iam = self._session.client("iam", self._session.home)
         return [
-            Leftover(
-                kind="instance profile",
-                id=one["InstanceProfileName"],
-                proof=f"Karpenter's path for this cluster, {path}",
-            )
+            of_profile(one, path, life)
             for page in iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
             for one in page["InstanceProfiles"]
         ]
@@ -183,26 +216,23 @@ class AwsAccount:
             )
         iam.delete_instance_profile(InstanceProfileName=name)
 
-    def _groups(self, networks: frozenset[str]) -> list[Leftover]:
+    def _groups(self, life: Life, balancers: Sequence[Balancer]) -> list[Leftover]:
+        listed = self._of("describe_security_groups", "SecurityGroups", "GroupId", life.networks)
         return [
-            Leftover(
-                kind="security group",
-                id=one["GroupId"],
-                proof=marked_by(one.get("Tags") or (), self._cluster),
-            )
-            for one in self._of("describe_security_groups", "SecurityGroups", "GroupId", networks)
+            of_group(one, self._cluster, life, balancers)
+            for one in listed
             # That of a VPC goes with it, and cannot go before.
             if one["GroupName"] != "default"
         ]
 
-    def _interfaces(self, networks: frozenset[str], *, groups: frozenset[str]) -> list[Leftover]:
+    def _interfaces(self, life: Life, groups: frozenset[str]) -> list[Leftover]:
         found = {
             one["NetworkInterfaceId"]: one
             for one in self._of(
                 "describe_network_interfaces",
                 "NetworkInterfaces",
                 "NetworkInterfaceId",
-                networks,
+                life.networks,
             )
         }
         if groups:
@@ -210,7 +240,7 @@ class AwsAccount:
             pages = self._pages("ec2", "describe_network_interfaces", Filters=by_group)
             for page in pages:
                 found |= {one["NetworkInterfaceId"]: one for one in page["NetworkInterfaces"]}
-        return of_interfaces(found.values(), self._cluster, groups)
+        return of_interfaces(found.values(), self._cluster, life, groups)
 
     def _of(
         self, operation: str, listed: str, identity: str, networks: frozenset[str]
@@ -230,24 +260,15 @@ class AwsAccount:
         return list(found.values())
 
     def _volumes(self) -> list[Leftover]:
-        return [
-            Leftover(
-                kind="disk",
-                id=one["VolumeId"],
-                proof=proof,
-                held=""
-                if one["State"] == "available"
-                else f"{one['State']}: {one['Attachments'][:1]}",
-            )
+        return _marked(
+            of_volume(one, self._cluster)
             for one in self._of("describe_volumes", "Volumes", "VolumeId", frozenset())
-            if (proof := marked_by(one.get("Tags") or (), self._cluster))
-            and not _goes_with_its_instance(one)
-        ]
+            if not _goes_with_its_instance(one)
+        )
 
     def _snapshots(self) -> list[Leftover]:
-        """Of volumes of the cluster, with the tags of its CSI driver."""
-        return [
-            Leftover(kind="snapshot", id=one["SnapshotId"], proof=proof)
+        found = {
+            one["SnapshotId"]: one
             for key, value in marks(self._cluster).items()
             for page in self._pages(
                 "ec2",
@@ -256,54 +277,43 @@ class AwsAccount:
                 Filters=[{"Name": f"tag:{key}", "Values": [value]}],
             )
             for one in page["Snapshots"]
-            if (proof := marked_by(one.get("Tags") or (), self._cluster)) == f"tag {key}={value}"
-        ]
+        }
+        return _marked(of_snapshot(one, self._cluster) for one in found.values())
 
     def _addresses(self) -> list[Leftover]:
         """Elastic IP addresses that people made for the cluster, as for its load balancers."""
-        ec2 = self._session.client("ec2")
-        return [
-            Leftover(
-                kind="address",
-                id=one["AllocationId"],
-                proof=proof,
-                held=f"in use by {one['AssociationId']}" if one.get("AssociationId") else "",
-            )
-            for one in ec2.describe_addresses()["Addresses"]
-            if "AllocationId" in one and (proof := marked_by(one.get("Tags") or (), self._cluster))
-        ]
+        listed = self._session.client("ec2").describe_addresses()["Addresses"]
+        return _marked(of_address(one, self._cluster) for one in listed if "AllocationId" in one)
 
-    def _classic(self) -> list[Leftover]:
-        pages = self._pages("elb", "describe_load_balancers")
-        names = [b["LoadBalancerName"] for page in pages for b in page["LoadBalancerDescriptions"]]
+    def _classic(self, life: Life) -> list[Balancer]:
         elb = self._session.client("elb")
-        return self._tagged(
-            names,
+        pages = self._pages("elb", "describe_load_balancers")
+        known = {b["LoadBalancerName"]: b for p in pages for b in p["LoadBalancerDescriptions"]}
+        tags = _in_parts(
+            [*known],
             lambda some: [
                 (d["LoadBalancerName"], d["Tags"])
                 for d in elb.describe_tags(LoadBalancerNames=some)["TagDescriptions"]
             ],
         )
+        return [of_balancer(known[name], tags[name], self._cluster, life) for name in tags]
 
-    def _balancers(self) -> list[Leftover]:
+    def _balancers(self, life: Life) -> list[Balancer]:
         pages = self._pages("elbv2", "describe_load_balancers")
-        arns = [b["LoadBalancerArn"] for page in pages for b in page["LoadBalancers"]]
-        return self._tagged(arns, self._tags)
+        known = {b["LoadBalancerArn"]: b for page in pages for b in page["LoadBalancers"]}
+        tags = _in_parts([*known], self._tags)
+        return [of_balancer(known[arn], tags[arn], self._cluster, life) for arn in tags]
 
-    def _target_groups(self) -> list[Leftover]:
+    def _target_groups(self, life: Life, balancers: frozenset[str]) -> list[Leftover]:
         """They outlive their load balancer, and hold nothing; an account may have 3000 of them.
         Source: Elastic Load Balancing, "Quotas for your Network Load Balancers".
         """
         pages = self._pages("elbv2", "describe_target_groups")
-        used = {
-            g["TargetGroupArn"]: g.get("LoadBalancerArns") or []
-            for page in pages
-            for g in page["TargetGroups"]
-        }
-        return [
-            replace(one, held=f"used by {used[one.id][0]}" if used[one.id] else "")
-            for one in self._tagged([*used], self._tags, kind="target group")
-        ]
+        known = {g["TargetGroupArn"]: g for page in pages for g in page["TargetGroups"]}
+        tags = _in_parts([*known], self._tags)
+        return _marked(
+            of_target_group(known[arn], tags[arn], self._cluster, life, balancers) for arn in tags
+        )
 
     def _tags(self, arns: list[str]) -> list[tuple[str, list[dict[str, str]]]]:
         elbv2 = self._session.client("elbv2")
@@ -312,25 +322,12 @@ class AwsAccount:
             for d in elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
         ]
 
-    def _tagged(
-        self,
-        found: Sequence[str],
-        tags: Callable[[list[str]], list[tuple[str, list[dict[str, str]]]]],
-        kind: str = "load balancer",
-    ) -> list[Leftover]:
-        return [
-            Leftover(kind=kind, id=identity, proof=proof)
-            for at in range(0, len(found), _TAGS_OF)
-            for identity, tagged in tags(list(found[at : at + _TAGS_OF]))
-            if (proof := marked_by(tagged, self._cluster))
-        ]
-
-    def _log_groups(self) -> list[Leftover]:
+    def _log_groups(self, life: Life) -> list[Leftover]:
         """Its name is the cluster's alone. Source: EKS user guide, "Send control plane logs"."""
         name = f"/aws/eks/{self._cluster}/cluster"
         pages = self._pages("logs", "describe_log_groups", logGroupNamePrefix=name)
         return [
-            Leftover(kind="log group", id=name, proof="EKS's name for this cluster's log group")
+            of_log_group(one, life)
             for page in pages
             for one in page["logGroups"]
             if one["logGroupName"] == name
@@ -367,6 +364,33 @@ class AwsAccount:
     def _raise_if_expired(self, error: Any) -> None:
         if code_of(error) in _EXPIRED:
             raise CannotAsk(f"AWS refuses the credentials ({said(error)}); {LOGIN}")
+
+
+def _life_of(cluster: Mapping[str, Any]) -> Life:
+    """cluster: as EKS describes it."""
+    logging = (cluster.get("logging") or {}).get("clusterLogging") or ()
+    group = (cluster.get("resourcesVpcConfig") or {}).get("clusterSecurityGroupId")
+    return Life(
+        begun=in_iso(cluster.get("createdAt")),
+        groups=frozenset([group] if group else []),
+        audited=any("audit" in (o.get("types") or ()) for o in logging if o.get("enabled")),
+    )
+
+
+def _marked(found: Iterable[Leftover]) -> list[Leftover]:
+    return [one for one in found if one.mark]
+
+
+def _in_parts(
+    found: Sequence[str],
+    tags: Callable[[list[str]], list[tuple[str, list[dict[str, str]]]]],
+) -> dict[str, list[dict[str, str]]]:
+    """The tags of each, asked for as many at once as the API takes."""
+    return {
+        identity: tagged
+        for at in range(0, len(found), _TAGS_OF)
+        for identity, tagged in tags(list(found[at : at + _TAGS_OF]))
+    }
 
 
 def _goes_with_its_instance(volume: Mapping[str, Any]) -> bool:

@@ -88,6 +88,12 @@ class Pulumi:
         """What `pulumi stack history --json` prints, newest first. Raises EngineFailed."""
         return self._stack("history", "--json", "--page-size", "20", "--page", str(page))
 
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        """state: what `exported` returned, changed. Raises EngineFailed."""
+        done = self._run("stack", "import", given=json.dumps(state))
+        if done.returncode:
+            raise EngineFailed(f"`pulumi stack import` failed: {' '.join(done.stderr.split())}")
+
     def previewed(self) -> str:
         """What `pulumi preview --json` prints: the program against the state, without a look at the
         cloud. Also where it fails: the reason is in it. Raises EngineFailed.
@@ -115,12 +121,13 @@ class Pulumi:
             raise EngineFailed(f"`pulumi {command}` failed: {said}")
         return done.stdout
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        """given: what it reads. Raises EngineFailed."""
         try:
             return subprocess.run(
                 ["pulumi", *arguments, "--non-interactive", "--stack", self.stack],
                 env=_environment(),
-                stdin=subprocess.DEVNULL,
+                input=given,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -17,6 +17,7 @@ from slicewright.teardown.leftovers import (
     of_network,
     of_snapshots,
 )
+from slicewright.teardown.life import Life, in_iso
 
 _MISSING: Final = "the right "
 """What GoogleSession's refusal of a right begins with."""
@@ -47,7 +48,15 @@ class GoogleProject:
         found = self._session.get("container", path, "container.clusters.get")
         return found if isinstance(found, NotAnswered) else found is not None
 
-    def look(self, networks: frozenset[str]) -> Found:
+    def life(self) -> Answer[Life]:
+        """An empty one where there is no such cluster."""
+        path = f"{self._project}/locations/{self._location}/clusters/{self._cluster}"
+        found = self._session.get("container", path, "container.clusters.get")
+        if isinstance(found, NotAnswered):
+            return found
+        return Life() if found is None else Life(begun=in_iso(found.get("createTime")))
+
+    def look(self, life: Life) -> Found:
         refused: list[NotAnswered] = []
 
         def listed(collection: str, *, aggregated: bool = True) -> list[dict[str, Any]]:
@@ -58,7 +67,12 @@ class GoogleProject:
             return found
 
         disks = of_disks(listed("disks"), self._cluster, self._location)
-        snapshots = of_snapshots(listed("snapshots", aggregated=False), disks)
+        keys = life.named | life.named_if_later | life.retained
+        snapshots = of_snapshots(
+            listed("snapshots", aggregated=False),
+            disks,
+            frozenset(identity for kind, identity in keys if kind == "snapshot"),
+        )
         network = GoogleNetwork(
             firewalls=listed("firewalls", aggregated=False),
             forwarding_rules=listed("forwardingRules"),
@@ -75,9 +89,15 @@ class GoogleProject:
         if isinstance(taken, NotAnswered):
             refused.append(taken)
         # Without an answer, a network tag proves nothing where others may have the same.
-        found = of_network(network, self._cluster, own=networks, name_taken=taken is not False)
-        ingresses = of_ingresses(network, found)
-        return Found(left=[*disks, *snapshots, *found, *ingresses], not_asked=refused)
+        found = of_network(
+            network,
+            self._cluster,
+            own=life.networks,
+            name_taken=taken is not False,
+            is_of_this_life=life.precedes,
+        )
+        left = [*disks, *snapshots, *found, *of_ingresses(network, found)]
+        return Found(left=[life.judged(one) for one in left], not_asked=refused)
 
     def delete(self, leftover: Leftover) -> Outcome:
         said = self._session.delete("compute", leftover.id, _right_to_delete(leftover.id))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from slicewright.teardown.leftovers import GoogleNetwork, Leftover, Resource, path_of
@@ -28,7 +29,19 @@ _BACKEND: Final = re.compile(r"/(backendServices|backendBuckets)/")
 
 
 def of_ingresses(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
-    """known: what is the cluster's beyond that, with its firewall rules.
+    """known: what is the cluster's beyond that, with its firewall rules. What hangs on a rule that
+    only has the cluster's mark has no more than a mark, either.
+    """
+    rules = list(known)
+    proven = [replace(one, mark=one.proof) for one in _hanging_on(found, rules)]
+    known_ids = {one.id for one in proven}
+    by_mark = _hanging_on(found, [replace(r, proof=r.mark) for r in rules if not r.proof])
+    marked = [replace(o, mark=o.proof, proof="") for o in by_mark if o.id not in known_ids]
+    return [*proven, *marked]
+
+
+def _hanging_on(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
+    """What the proofs of these firewall rules prove.
 
     Found from what is deleted last to what is deleted first, as each proves the next. What a person
     made and let refer to the cluster's (a proxy, a certificate) is not GKE's by name, and stays.

@@ -6,7 +6,7 @@ nothing does. Each step can be repeated, and none waits for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from slicewright.teardown.inventory import (
     Objects,
     Shared,
     balancers,
+    handle_of,
     on_cloud_disk,
     uses,
     wants_gpu,
@@ -37,9 +38,15 @@ _PATHS: Final = {
     "budgets": "/apis/policy/v1/poddisruptionbudgets",
     "node_pools": f"{_KARPENTER}/nodepools",
     "node_claims": f"{_KARPENTER}/nodeclaims",
+    "node_classes": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "snapshots": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
 }
 _NOT_EVERYWHERE: Final = frozenset(
-    {_GATEWAYS, _PATHS["node_pools"], _PATHS["node_claims"], f"/apis/{API_VERSION}/{POOL_PLURAL}"}
+    {
+        *(_PATHS[kind] for kind in ("node_pools", "node_claims", "node_classes", "snapshots")),
+        _GATEWAYS,
+        f"/apis/{API_VERSION}/{POOL_PLURAL}",
+    }
 )
 """Kinds that most clusters do not have."""
 _PLURALS: Final = {
@@ -98,17 +105,17 @@ class Clearing:
     """For each kind of thing that must be gone before the next."""
     tell: Callable[[str], None]
 
-    def clear(self, *, existing: bool, delete_disks: bool) -> Sequence[str]:
+    def clear(self, *, existing: bool, policies: Mapping[str, str]) -> Sequence[str]:
         """What did not go in time, and why; the cloud's sweep finds what it has of it.
 
-        existing: the cluster stays, so only the stack's own nodes are emptied.
+        existing: the cluster stays, so only the stack's own nodes are emptied. policies: ID of a
+        disk -> the reclaim policy that its volume gets; all others stay as they are.
         """
         objects = read(self.client)
         self._cordon(objects, existing=existing)
         if existing:
             return self._drain(objects, existing=existing)
-        if delete_disks:
-            self._let_disks_go(objects)
+        self._set_policies(objects, policies)
         machines = self._end_machines(objects)
         stuck = list(self._delete_balancers(objects))
         stuck += self._drain(objects, existing=existing)
@@ -142,12 +149,11 @@ class Clearing:
                 patch = {"spec": {"unschedulable": True}}
                 self._patch(f"{_PATHS['nodes']}/{name}", patch)
 
-    def _let_disks_go(self, objects: Objects) -> None:
-        patch = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+    def _set_policies(self, objects: Objects, policies: Mapping[str, str]) -> None:
         for volume in objects.volumes:
-            if on_cloud_disk(volume):
+            if on_cloud_disk(volume) and (policy := policies.get(handle_of(volume))):
                 path = f"{_PATHS['volumes']}/{volume['metadata']['name']}"
-                self._patch(path, patch)
+                self._patch(path, {"spec": {"persistentVolumeReclaimPolicy": policy}})
 
     def _delete_balancers(self, objects: Objects) -> Sequence[str]:
         asked = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fleet_controller.api import GROUP, POOL_LABEL, POOL_PLURAL
@@ -41,6 +41,10 @@ class Objects:
     node_pools: Sequence[Object] = ()
     """Karpenter's."""
     node_claims: Sequence[Object] = ()
+    node_classes: Sequence[Object] = ()
+    """Karpenter's, of AWS."""
+    snapshots: Sequence[Object] = ()
+    """VolumeSnapshotContents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,8 @@ class Volume:
     size: str
     retained: bool
     """Its disk is to outlive it."""
+    handle: str = ""
+    """ID of its disk, as the cloud has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +80,8 @@ class Inventory:
     claims: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
     """On disks of the cloud."""
+    retained_snapshots: Mapping[str, str] = field(default_factory=dict)
+    """VolumeSnapshotContents whose snapshots are to outlive them, with the IDs of these."""
     balancers: Sequence[str] = ()
     """Services of type LoadBalancer, Ingresses and Gateways, with their kind."""
     machines: Sequence[str] = ()
@@ -117,6 +125,11 @@ def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> In
         others=of_others,
         claims=tuple(_full(c) for c in objects.claims),
         volumes=tuple(_volume(v) for v in objects.volumes if on_cloud_disk(v)),
+        retained_snapshots={
+            _name(s): snapshot_handle(s)
+            for s in objects.snapshots
+            if is_own_snapshot(s) and is_kept(s)
+        },
         machines=tuple(_name(c) for c in objects.node_claims),
         balancers=tuple(f"{kind} {_full(o)}" for kind, o in balancers(objects)),
         budgets=tuple(
@@ -186,6 +199,37 @@ def on_cloud_disk(volume: Object) -> bool:
     return (volume["spec"].get("csi") or {}).get("driver") in _DISK_DRIVERS
 
 
+def is_own_snapshot(content: Object) -> bool:
+    """Whether the cluster made it: others are brought to it, by their handle. content: a
+    VolumeSnapshotContent.
+    """
+    spec = content.get("spec") or {}
+    made = bool((spec.get("source") or {}).get("volumeHandle"))
+    return made and spec.get("driver") in _DISK_DRIVERS and bool(snapshot_handle(content))
+
+
+def is_kept(content: Object) -> bool:
+    """Whether the snapshot is to outlive its VolumeSnapshotContent."""
+    return (content.get("spec") or {}).get("deletionPolicy") != "Delete"
+
+
+def snapshot_handle(content: Object) -> str:
+    return str((content.get("status") or {}).get("snapshotHandle") or "")
+
+
+def handle_of(volume: Object) -> str:
+    """The ID of its disk, as the cloud has it; empty without one."""
+    return str((volume["spec"].get("csi") or {}).get("volumeHandle") or "")
+
+
+def with_retained(inventory: Inventory, handles: frozenset[str]) -> Inventory:
+    """handles: of disks that were to be retained at an earlier look."""
+    volumes = tuple(
+        replace(v, retained=v.retained or v.handle in handles) for v in inventory.volumes
+    )
+    return replace(inventory, volumes=volumes)
+
+
 def _volume(volume: Object) -> Volume:
     spec = volume["spec"]
     claim = spec.get("claimRef") or {}
@@ -193,7 +237,9 @@ def _volume(volume: Object) -> Volume:
         name=_name(volume),
         claim=f"{claim['namespace']}/{claim['name']}" if claim else "",
         size=str((spec.get("capacity") or {}).get("storage", "")),
-        retained=spec.get("persistentVolumeReclaimPolicy", "Retain") == "Retain",
+        # Kubernetes' default for a volume that somebody has made is Retain.
+        retained=spec.get("persistentVolumeReclaimPolicy") != "Delete",
+        handle=handle_of(volume),
     )
 
 

@@ -1,13 +1,14 @@
-"""What clouds leave of a deleted cluster, and by what mark it is known to be this cluster's.
+"""What clouds leave of a deleted cluster, and by what mark and proof it is known to be this one's.
 
 Pure: what an account shows goes in, what belongs to the cluster comes out. A name that merely looks
-like it proves nothing; what is not proven is never deleted.
+like it proves nothing, and a mark that names the cluster does not tell one life from another: what
+is not proven is deleted only if somebody was shown it, and agreed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,6 +59,9 @@ _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
 KARPENTER_POOL: Final = "karpenter.sh/nodepool"
 """Key of the tag on all that Karpenter launches."""
 
+THERE: Final = "its cluster is there"
+"""Why what may be deleted is not deleted yet."""
+
 Resource = Mapping[str, Any]
 
 
@@ -68,7 +72,15 @@ class Leftover:
     id: str
     """As the cloud's API takes it: an ID, an ARN or a path."""
     proof: str
-    """By what it is known to be the cluster's; empty: it is not, and only blocks the deletion."""
+    """What proves that the cluster of this life made it; empty: nothing does."""
+    mark: str = ""
+    """What names the cluster, as a tag does; anybody may have set it, in any life. Without mark and
+    proof it only blocks the deletion.
+    """
+    retained: bool = False
+    """It is to outlive the cluster."""
+    created: str = ""
+    """By the cloud's clock, in ISO 8601; empty: the cloud does not tell."""
     held: str = ""
     """Why it cannot be deleted yet; empty where nothing is known of that."""
 
@@ -119,59 +131,42 @@ def karpenter_profiles(cluster: str, region: str) -> str:
     return f"/karpenter/{region}/{cluster}/"
 
 
-def of_interfaces(
-    found: Iterable[Resource], cluster: str, groups: frozenset[str]
-) -> list[Leftover]:
-    """EC2's network interfaces. groups: the security groups that are the cluster's own.
-
-    Older releases of the CNI do not tag what they make; then the group is the proof. Interfaces of
-    load balancers go with them.
-    """
-    left = []
-    for one in found:
-        proof = marked_by(one.get("TagSet") or (), cluster)
-        inside = sorted({g["GroupId"] for g in one.get("Groups") or ()} & groups)
-        if not proof and inside:
-            proof = f"in security group {inside[0]} of the cluster"
-        status = one["Status"]
-        left.append(
-            Leftover(
-                kind="network interface",
-                id=one["NetworkInterfaceId"],
-                proof=proof,
-                held="" if status == "available" else f"{status}: {one.get('Description', '')}",
-            )
-        )
-    return left
-
-
 def of_disks(found: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
     """Compute Engine's disks that GKE made for claims of the cluster."""
     wanted = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
     mine = [d for d in found if wanted.items() <= (d.get("labels") or {}).items()]
-    proof = " ".join(f"{key}={value}" for key, value in wanted.items())
+    labels = " ".join(f"{key}={value}" for key, value in wanted.items())
     return [
         Leftover(
             kind="disk",
             id=path_of(one),
-            proof=f"labels {proof}",
+            proof="",
+            mark=f"labels {labels}",
+            created=_created(one),
             held=f"in use by {path_of({'selfLink': one['users'][0]})}" if one.get("users") else "",
         )
         for one in mine
     ]
 
 
-def of_snapshots(found: Iterable[Resource], disks: Iterable[Leftover]) -> list[Leftover]:
+def of_snapshots(
+    found: Iterable[Resource], disks: Iterable[Leftover], named: frozenset[str]
+) -> list[Leftover]:
     """Compute Engine's snapshots of the cluster's disks, which have no label of it.
 
-    disks: those of the cluster that are still there.
+    disks: those of the cluster that are still there. named: IDs of the snapshots that the cluster's
+    objects named. Somebody's backups are snapshots of these disks, too.
     """
     mine = {disk.id for disk in disks}
-    return [
-        Leftover(kind="snapshot", id=path_of(one), proof=f"of the cluster's disk {source}")
-        for one in found
-        if (source := path_of({"selfLink": one.get("sourceDisk", "")})) in mine
-    ]
+    left = []
+    for one in found:
+        source = path_of({"selfLink": one.get("sourceDisk", "")})
+        mark = f"of the cluster's disk {source}" if source in mine else ""
+        if path_of(one) in named:
+            mark = mark or "named by a VolumeSnapshot of the cluster"
+        if mark:
+            left.append(_marked("snapshot", one, mark, proven=False))
+    return left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +187,16 @@ class GoogleNetwork:
 
 
 def of_network(
-    found: GoogleNetwork, cluster: str, *, own: frozenset[str], name_taken: bool
+    found: GoogleNetwork,
+    cluster: str,
+    *,
+    own: frozenset[str],
+    name_taken: bool,
+    is_of_this_life: Callable[[str], bool],
 ) -> list[Leftover]:
     """own: IDs of the networks that the stack made, projects/P/global/networks/N.
+
+    is_of_this_life: whether something that was created then is younger than the cluster.
 
     name_taken: another cluster of this project has the same name, in another location, so that the
     network tag of the nodes says nothing in a network that both may use.
@@ -209,18 +211,19 @@ def of_network(
         return next((n for n in own if str(resource.get("network", "")).endswith(f"/{n}")), "")
 
     left: list[Leftover] = []
-    balancers: dict[str, str] = {}
+    balancers: dict[str, tuple[str, bool]] = {}
     for rule in found.firewalls:
         network = lies_in(rule)
         named = next((t for t in rule.get("targetTags") or () if tag.fullmatch(t)), "")
         mine = bool(named) and bool(network or not name_taken)
         if not (mine or network):
             continue
-        proof = f"for nodes with the network tag {named}" if mine else ""
-        left.append(Leftover(kind="firewall rule", id=path_of(rule), proof=proof))
+        mark = f"for nodes with the network tag {named}" if mine else ""
+        proven = mine and bool(network or is_of_this_life(_created(rule)))
+        left.append(_marked("firewall rule", rule, mark, proven=proven))
         name = str(rule["name"]).removeprefix("k8s-fw-")
         if mine and name != rule["name"] and _BALANCER.fullmatch(name):
-            balancers[name] = f"named as firewall rule {rule['name']}, which is {proof}"
+            balancers[name] = (f"named as firewall rule {rule['name']}, which is {mark}", proven)
     for kind, resources in (
         ("forwarding rule", found.forwarding_rules),
         ("target pool", found.target_pools),
@@ -228,13 +231,27 @@ def of_network(
         ("address", found.addresses),
     ):
         for one in resources:
-            if proof := balancers.get(one["name"], ""):
-                left.append(Leftover(kind=kind, id=path_of(one), proof=proof))
+            if (known := balancers.get(one["name"])) is not None:
+                left.append(_marked(kind, one, known[0], proven=known[1]))
     for one in found.endpoint_groups:
         if (network := lies_in(one)) and "cluster-uid" in str(one.get("description", "")):
             proof = f"made by GKE, in {network}, which the stack made"
             left.append(Leftover(kind="network endpoint group", id=path_of(one), proof=proof))
     return left
+
+
+def _marked(kind: str, resource: Resource, mark: str, *, proven: bool) -> Leftover:
+    return Leftover(
+        kind=kind,
+        id=path_of(resource),
+        mark=mark,
+        proof=mark if proven else "",
+        created=_created(resource),
+    )
+
+
+def _created(resource: Resource) -> str:
+    return str(resource.get("creationTimestamp") or "")
 
 
 def path_of(resource: Resource) -> str:

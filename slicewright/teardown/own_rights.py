@@ -18,6 +18,7 @@ _SOURCE: Final = "docs/how-to/tear-down.md"
 _AWS_READ: Final = (
     "ec2:DescribeAddresses",
     "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeLaunchTemplates",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slicewright.teardown.inventory import Inventory
-from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.leftovers import THERE, Leftover
 
 _SHOWN = 12
 """Names of a kind; more are counted."""
@@ -59,11 +60,7 @@ def lines_of(report: Report) -> Iterator[str]:
         yield f"  in the cluster: not known: {report.inventory_unknown}"
     yield from _some("  did not leave the cluster in time", report.stuck)
     yield from _some("  deleted of what the cloud left", [_named(one) for one in report.deleted])
-    for one in report.left:
-        yield f"  left: {_named(one)}"
-        yield f"    known by: {one.proof or 'nothing'}"
-        if one.held:
-            yield f"    {one.held}"
+    yield from _left(report.left)
     for problem in report.unknown:
         yield f"  could not be asked: {problem}"
     for note in report.notes:
@@ -72,6 +69,25 @@ def lines_of(report: Report) -> Iterator[str]:
         yield f"  in the way: {obstacle}"
     if report.clean:
         yield "  nothing is left"
+
+
+def _left(left: Sequence[Leftover]) -> Iterator[str]:
+    """What waits for nothing but the end of the cluster is many, and is told by kind."""
+    waiting = Counter(one.kind for one in left if one.held == THERE)
+    for kind in sorted(waiting):
+        names = [f"{o.id}: {o.proof or o.mark}" for o in left if o.held == THERE and o.kind == kind]
+        limit = len(names) if kind in ("disk", "snapshot") else _SHOWN
+        title = f"  deleted once the cluster is gone, of the kind {kind}"
+        yield from _some(title, names, limit=limit)
+    for one in left:
+        if one.held == THERE:
+            continue
+        yield f"  left: {_named(one)}"
+        yield f"    known by: {one.proof or one.mark or 'nothing'}"
+        if one.created:
+            yield f"    created: {one.created}"
+        if one.held:
+            yield f"    {one.held}"
 
 
 def _inventory(inventory: Inventory) -> Iterator[str]:
@@ -83,17 +99,24 @@ def _inventory(inventory: Inventory) -> Iterator[str]:
     yield from _some("  load balancers, made for", inventory.balancers)
     yield from _some("  claims that are deleted with their data", inventory.claims)
     yield from _some("  machines that Karpenter ends", inventory.machines)
-    kept = [f"{v.name} {v.size} {v.claim}".rstrip() for v in inventory.retained]
-    yield from _some("  volumes whose disks are to outlive them (policy Retain)", kept)
+    kept = [" ".join(filter(None, (v.name, v.size, v.claim, v.handle))) for v in inventory.retained]
+    yield from _some(
+        "  volumes whose disks are to outlive them (policy Retain)", kept, limit=len(kept)
+    )
+    copies = [f"{name} {handle}" for name, handle in inventory.retained_snapshots.items()]
+    yield from _some(
+        "  snapshots that are to outlive their volumes (policy Retain)", copies, limit=len(copies)
+    )
     yield from _some("  disruption budgets that let no pod leave", inventory.budgets)
 
 
-def _some(what: str, names: Sequence[str]) -> Iterator[str]:
+def _some(what: str, names: Sequence[str], *, limit: int = _SHOWN) -> Iterator[str]:
+    """limit: names that are written out. Of what holds data, that is all of them."""
     if names:
         yield f"{what}: {len(names)}"
-        yield from (f"    {name}" for name in names[:_SHOWN])
-        if len(names) > _SHOWN:
-            yield f"    and {len(names) - _SHOWN} more"
+        yield from (f"    {name}" for name in names[:limit])
+        if len(names) > limit:
+            yield f"    and {len(names) - limit} more"
 
 
 def _named(one: Leftover) -> str:

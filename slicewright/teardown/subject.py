@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from infra.plan import EksFleetPlan, FleetPlan, GkeFleetPlan
+from slicewright.teardown.record import STACK, record_of
 
 Cloud = Literal["eks", "gke", "byo"]
 _NETWORKS: Final = frozenset({"aws:ec2/vpc:Vpc", "gcp:compute/network:Network"})
 _CLUSTERS: Final = frozenset({"aws:eks/cluster:Cluster", "gcp:container/cluster:Cluster"})
+_GROUPS: Final = frozenset({"aws:ec2/securityGroup:SecurityGroup"})
+
 _NO_RESOURCE: Final = ("pulumi:pulumi:", "pulumi:providers:")
 
 
@@ -24,6 +27,8 @@ class Subject:
     """Region of EKS, region or zone of GKE; empty for byo."""
     existing: bool
     """The stack did not make the cluster: only what was brought to it is taken."""
+    audited: bool = False
+    """The stack file asks EKS for the cluster's audit log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,12 @@ class State:
     """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
     hidden_kubeconfig: bool
     """The provider has one that cannot be read here, as it is encrypted."""
+    groups: frozenset[str] = frozenset()
+    """IDs of the security groups that the stack made."""
+    has_cluster: bool = False
+    """The stack made one, and it is not deleted."""
+    record: str = ""
+    """What an earlier `slicewright destroy` wrote down of the cluster."""
     inside: frozenset[tuple[str, str]] = frozenset()
     """Kind and NAMESPACE/NAME, or name alone, of what it made in the cluster."""
 
@@ -66,6 +77,7 @@ def subject_of(fleet: FleetPlan) -> Subject:
                 cluster=cluster.name,
                 location=cluster.region,
                 existing=cluster.existing,
+                audited="audit" in cluster.logs,
             )
         case GkeFleetPlan():
             return Subject(
@@ -110,5 +122,8 @@ def state_of(exported: Mapping[str, Any]) -> State:
             for r in own
             if r["type"].startswith("kubernetes:")
         ),
+        groups=frozenset(str(r["id"]) for r in own if r["type"] in _GROUPS and r.get("id")),
+        has_cluster=any(r["type"] in _CLUSTERS for r in own),
+        record=next((record_of(r) for r in resources if r["type"] == STACK), ""),
         hidden_kubeconfig=bool(kubeconfigs) and not any(isinstance(k, str) for k in kubeconfigs),
     )

@@ -8,7 +8,9 @@ from typing import Final
 
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.account import Account, Held, Refused
-from slicewright.teardown.leftovers import PROOFS, Leftover, in_order
+from slicewright.teardown.leftovers import PROOFS, THERE, Leftover, in_order
+from slicewright.teardown.life import Key, Life, key_of
+from slicewright.teardown.permission import Permission
 
 FIRST_WAIT_S: Final = 2.0
 LONGEST_WAIT_S: Final = 30.0
@@ -32,35 +34,38 @@ class Swept:
 
 @dataclass
 class Sweep:
-    """Remembers across passes what was deleted; a new one may go on at any point.
-
-    delete_disks: whether disks of the cluster and their snapshots go, too; else they are only
-    reported.
+    """Remembers across passes what was deleted, and what was proven: what proves one resource may
+    be another, which goes before it. A new sweep may go on at any point.
     """
 
     account: Account
-    delete_disks: bool
+    permission: Permission
     dry_run: bool = False
     on_deleted: Callable[[Leftover], None] = lambda _: None
     _deleted: dict[tuple[str, str], Leftover] = field(default_factory=dict)
+    _proofs: dict[Key, str] = field(default_factory=dict)
     _deletions: int = 0
     """Also of what came back."""
 
-    def once(self, networks: frozenset[str]) -> Swept:
+    def once(self, life: Life) -> Swept:
         """One look, and one attempt at each that belongs to the cluster. Raises CannotAsk.
 
         A cluster that is still there uses them: then nothing is deleted.
         """
         there = self.account.cluster_is_there()
-        found = self.account.look(networks)
+        found = self.account.look(life)
+        listed = [self._remembered(one) for one in found.left]
         if there is not False:
             unknown = [there] if isinstance(there, NotAnswered) else []
-            left = [replace(one, held=one.held or "its cluster is there") for one in found.left]
+            left = [self._waiting(one) for one in listed]
             return self._swept(left, [*unknown, *found.not_asked])
         left = []
-        for one in in_order(found.left):
-            known_by_it = frozenset() if self._kept(one) else PROOFS.get(one.kind, frozenset())
-            if known_by_it and (found.not_asked or any(o.kind in known_by_it for o in left)):
+        for one in in_order(listed):
+            known_by_it = PROOFS.get(one.kind, frozenset())
+            if self.permission.why_kept(one):
+                known_by_it = frozenset()
+            waits_for = any(o.kind in known_by_it and self._may_go(o) for o in left)
+            if known_by_it and (found.not_asked or waits_for):
                 left.append(replace(one, held="deleted last: the rest is known by it"))
                 continue
             after = self._handled(one)
@@ -70,7 +75,7 @@ class Sweep:
 
     def until_clean(
         self,
-        networks: frozenset[str],
+        life: Life,
         *,
         wait_s: float,
         clock: Callable[[], float],
@@ -81,7 +86,7 @@ class Sweep:
         pause_s, settled = FIRST_WAIT_S, 0
         while True:
             before = self._deletions
-            swept = self.once(networks)
+            swept = self.once(life)
             moved = self._deletions > before
             settled = settled + 1 if swept.clean and not moved else 0
             if settled >= _SETTLED or self.dry_run:
@@ -94,10 +99,8 @@ class Sweep:
 
     def _handled(self, one: Leftover) -> Leftover | None:
         """What is left of it; None: it has been deleted."""
-        if not one.proof:
-            return replace(one, held="not known to be this cluster's")
-        if self._kept(one):
-            return replace(one, held=KEPT)
+        if kept := self.permission.why_kept(one):
+            return replace(one, held=kept)
         if self.dry_run:
             return one
         if one.kind == "network interface" and one.held:
@@ -114,16 +117,26 @@ class Sweep:
             case Refused(why=why):
                 return replace(one, held=f"{_REFUSED}{why}")
 
-    def _kept(self, one: Leftover) -> bool:
-        return bool(one.proof) and one.kind in ("disk", "snapshot") and not self.delete_disks
+    def has_more_to_do(self, swept: Swept) -> bool:
+        """Whether a later sweep may delete more of this life, or cannot know yet."""
+        more = any(one.proof and not self.permission.why_kept(one) for one in swept.left)
+        return more or bool(swept.not_asked)
 
     def _may_go(self, one: Leftover) -> bool:
         """Whether it may be different at a later look."""
-        return bool(one.proof) and one.held != KEPT and not one.held.startswith(_REFUSED)
+        return not self.permission.why_kept(one) and not one.held.startswith(_REFUSED)
+
+    def _waiting(self, one: Leftover) -> Leftover:
+        """As long as its cluster is there, or may be."""
+        return replace(one, held=self.permission.why_kept(one) or THERE)
+
+    def _remembered(self, one: Leftover) -> Leftover:
+        if one.proof:
+            self._proofs[key_of(one)] = one.proof
+        return replace(one, proof=self._proofs.get(key_of(one), ""))
 
     def _swept(self, left: Sequence[Leftover], not_asked: Sequence[NotAnswered]) -> Swept:
         return Swept(deleted=tuple(self._deleted.values()), left=left, not_asked=not_asked)
 
 
-KEPT: Final = "kept: it may be meant to outlive its cluster; --disks delete takes it"
 _REFUSED: Final = "refused: "

@@ -1,14 +1,16 @@
 """The order of a stack's end: look, empty the cluster, `pulumi destroy`, sweep, look again.
 
-Nothing is remembered between runs: each begins with what is there, so a run that was interrupted,
-or that failed half way, is repeated.
+Each run begins with what is there, so that one that was interrupted, or that failed half way, is
+repeated. What proves whose a leftover is ends with the cluster: that alone is written down, in
+Pulumi's state, before anything is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from fleet_controller.api import NAMESPACE
 from kubeapi import ApiError, Client, Unreachable
@@ -16,8 +18,21 @@ from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.access import NoAccess, client_of
 from slicewright.teardown.account import Account
 from slicewright.teardown.engine import Destroyed, NoStack
+from slicewright.teardown.evidence import life_of
 from slicewright.teardown.inside import Clearing, Clock, read, read_shared
-from slicewright.teardown.inventory import Shared, foreign, inventory_of
+from slicewright.teardown.inventory import (
+    Inventory,
+    Objects,
+    Shared,
+    foreign,
+    inventory_of,
+    with_retained,
+)
+from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.life import Key, Life, key_of
+from slicewright.teardown.permission import Choice, Permission
+from slicewright.teardown.record import recorded_life
+from slicewright.teardown.record_keeper import RecordKeeper
 from slicewright.teardown.report import Report
 from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep import Sweep
@@ -41,6 +56,9 @@ class Engine(Protocol):
     def exported(self) -> Mapping[str, Any]:
         """Raises EngineFailed."""
 
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        """state: what `exported` returned, changed. Raises EngineFailed."""
+
     def destroy(
         self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
     ) -> Destroyed:
@@ -49,7 +67,10 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    disks: Literal["delete", "keep"] | None = None
+    disks: Choice | None = None
+    logs: Choice | None = None
+    unproven: Choice | None = None
+    """What becomes of other kinds that have the cluster's mark, and no proof."""
     unreachable: bool = False
     dry_run: bool = False
     wait_s: float = 1200.0
@@ -83,13 +104,13 @@ class Teardown:
             state=state.counts,
             obstacles=tuple(self._obstacles_of(state)),
         )
-        report = self._with_inventory(report, state, there)
-        sweep = self._sweep(dry_run=True, disks_known=_disks_known(report))
-        if sweep is not None:
-            swept = sweep.once(state.networks)
+        report, objects = self._with_inventory(report, state, there)
+        if (account := self._swept_account) is not None:
+            sweep = Sweep(account, self._permission(shown=None), dry_run=True)
+            swept = sweep.once(self._life(account, state, objects))
             notes = self._notes(state, there)
-            # What the cluster still uses is none of it.
-            left = swept.left if there is False else ()
+            # What has no mark of a cluster that is there is the stack's own, or the cloud's.
+            left = [o for o in swept.left if there is False or o.mark or o.proof]
             unknown = tuple(one.why for one in swept.not_asked)
             report = replace(report, left=left, unknown=unknown, notes=notes)
         return replace(report, notes=[*report.notes, *self._dangling()])
@@ -100,22 +121,30 @@ class Teardown:
         """
         if looked.obstacles:
             raise Refused("; ".join(looked.obstacles))
-        stuck: Sequence[str] = ()
-        if looked.inventory is not None and self.subject.cloud != "byo":
-            stuck = self._clear()
-        sweep = self._sweep(dry_run=False, disks_known=_disks_known(looked))
-        failed = self._destroy(sweep) if looked.state else ""
+        before = self._state()
+        client, objects = self._inside(looked, before)
+        account = self._swept_account
+        life = Life() if account is None else self._life(account, before, objects)
+        life = Life(named=proven_in(looked)).joined(life)
+        keeper = RecordKeeper(self.pulumi, self.subject, self.tell)
+        keeper.write(life if account is not None and before.counts else None)
+        stuck = [] if client is None else self._clear(client, looked.inventory or Inventory())
+        sweep = None if account is None else self._sweep(account, looked)
+        failed = self._destroy(sweep, life) if looked.state else ""
         state = self._state()
         report = replace(looked, state=state.counts, stuck=stuck, left=())
         notes = [failed] if failed else []
         if sweep is None:
             return replace(report, notes=[*notes, *self._dangling()], unknown=())
+        keeper.write(life)
         swept = sweep.until_clean(
-            self._networks if state.networks else frozenset(),
+            self._with_networks(life, state),
             wait_s=self.choices.wait_s if not failed else 0.0,
             clock=self.clock.now,
             sleep=self.clock.sleep,
         )
+        if not state.counts and not sweep.has_more_to_do(swept):
+            keeper.remove()
         there = self._there()
         return replace(
             report,
@@ -124,6 +153,52 @@ class Teardown:
             unknown=[one.why for one in swept.not_asked],
             notes=[*notes, *self._notes(state, there)],
         )
+
+    @property
+    def _swept_account(self) -> Account | None:
+        """None: nothing of the stack's is looked for in it."""
+        return None if self.subject.existing else self.account
+
+    def _permission(self, *, shown: frozenset[Key] | None) -> Permission:
+        choices = self.choices
+        return Permission(
+            disks=choices.disks, logs=choices.logs, unproven=choices.unproven, shown=shown
+        )
+
+    def _life(self, account: Account, state: State, objects: Objects | None) -> Life:
+        """What is known of the cluster that the stack made. objects: of that cluster."""
+        subject = self.subject
+        life = recorded_life(state.record, subject.cluster, subject.location)
+        if state.has_cluster and not isinstance(living := account.life(), NotAnswered):
+            if living.begun and life.begun not in ("", living.begun):
+                life = Life()  # the record is an earlier cluster's
+            life = life.joined(living)
+            life = life if objects is None else life.joined(life_of(objects))
+        life = life.joined(
+            Life(networks=state.networks, groups=state.groups, audited=subject.audited)
+        )
+        return self._with_networks(life, state)
+
+    def _retained_before(self, state: State) -> frozenset[str]:
+        """IDs of disks that an earlier run knew to outlive their volumes."""
+        life = recorded_life(state.record, self.subject.cluster, self.subject.location)
+        return frozenset(identity for kind, identity in life.retained if kind == "disk")
+
+    def _with_networks(self, life: Life, state: State) -> Life:
+        """An ID of AWS is never used again, so that it counts once its VPC is deleted. Google's
+        are names: of a network that is gone, another may have the name.
+        """
+        if self.subject.cloud == "eks":
+            return replace(life, networks=life.networks | self._networks)
+        return replace(life, networks=self._networks if state.networks else frozenset())
+
+    def _inside(self, looked: Report, state: State) -> tuple[Client | None, Objects | None]:
+        """The cluster, to be emptied, and what is in it by now. Raises Stopped."""
+        if looked.inventory is None or self.subject.cloud == "byo" or state.kubeconfig is None:
+            return None, None
+        with _answering():
+            client = self.connect(state.kubeconfig)
+            return client, read(client)
 
     def _state(self) -> State:
         try:
@@ -159,54 +234,37 @@ class Teardown:
             ),
         ]
 
-    def _with_inventory(self, report: Report, state: State, there: bool | NotAnswered) -> Report:
+    def _with_inventory(
+        self, report: Report, state: State, there: bool | NotAnswered
+    ) -> tuple[Report, Objects | None]:
         """What is in the cluster, and what that puts in the way."""
         if there is False or not state.counts:
-            return report
+            return report, None
         if self.choices.unreachable:
-            return replace(report, inventory_unknown="not asked (--unreachable)")
+            return replace(report, inventory_unknown="not asked (--unreachable)"), None
         if state.kubeconfig is None:
-            return _without_kubeconfig(report, state)
+            return _without_kubeconfig(report, state), None
         try:
             client = self.connect(state.kubeconfig)
             objects = read(client)
             shared = read_shared(client, state.namespaces) if self.subject.existing else Shared()
         except (NoAccess, ApiError, Unreachable) as e:
-            return replace(
-                report,
-                inventory_unknown=str(e),
-                obstacles=[
-                    *report.obstacles,
-                    f"the cluster does not answer ({e}); connect to its network or renew the "
-                    "credentials, or pass --unreachable: nothing in it is then drained, and the "
-                    "cloud is swept for what that leaves",
-                ],
-            )
+            return _without_answer(report, e), None
         own = frozenset({NAMESPACE, *state.namespaces})
         inventory = inventory_of(objects, existing=self.subject.existing, own=own)
+        inventory = with_retained(inventory, self._retained_before(state))
         inventory = replace(inventory, foreign=foreign(shared, state))
-        kept = "" if self.choices.disks else ", ".join(v.name for v in inventory.retained)
-        return replace(
-            report,
-            inventory=inventory,
-            obstacles=[
-                *report.obstacles,
-                *(
-                    f"{one} is not this stack's, and would go with it: its namespace, or the "
-                    "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
-                    "stack first"
-                    for one in inventory.foreign
-                ),
-                *(
-                    [
-                        f"the disks of {kept} are to outlive their volumes (policy Retain); pass "
-                        "--disks delete, or --disks keep, which leaves them in the account"
-                    ]
-                    if kept
-                    else []
-                ),
-            ],
-        )
+        in_the_way = [
+            *report.obstacles,
+            *(
+                f"{one} is not this stack's, and would go with it: its namespace, or the "
+                "definition of GPUPools, is deleted; move it or delete it, or destroy its own "
+                "stack first"
+                for one in inventory.foreign
+            ),
+            *([] if self.choices.disks else _to_be_kept(inventory)),
+        ]
+        return replace(report, inventory=inventory, obstacles=in_the_way), objects
 
     def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
         """Of a cluster that the state does not have: not to be touched, and not to be hidden."""
@@ -222,35 +280,25 @@ class Teardown:
     def _dangling(self) -> Sequence[str]:
         return () if self.choices.unreachable else self.dangling()
 
-    def _clear(self) -> Sequence[str]:
-        kubeconfig = self._state().kubeconfig
-        if kubeconfig is None:
-            return []
-        try:
-            clearing = Clearing(
-                self.connect(kubeconfig), self.clock, self.choices.drain_wait_s, self.tell
-            )
-            return clearing.clear(
-                existing=self.subject.existing, delete_disks=self.choices.disks == "delete"
-            )
-        except (NoAccess, ApiError, Unreachable) as e:
-            raise Stopped(
-                f"the cluster does not answer any more ({e}); run this again, with --unreachable "
-                "if it stays so"
-            ) from None
+    def _clear(self, client: Client, inventory: Inventory) -> Sequence[str]:
+        """What did not leave the cluster in time. inventory: what was shown: a volume that was not
+        keeps its policy. Raises Stopped.
+        """
+        policy = {"delete": "Delete", "keep": "Retain"}
+        choice = self.choices.disks
+        policies = {v.handle: policy[choice] for v in inventory.retained} if choice else {}
+        with _answering():
+            clearing = Clearing(client, self.clock, self.choices.drain_wait_s, self.tell)
+            return clearing.clear(existing=self.subject.existing, policies=policies)
 
-    def _sweep(self, *, dry_run: bool, disks_known: bool) -> Sweep | None:
-        if self.account is None or self.subject.existing:
-            return None
+    def _sweep(self, account: Account, looked: Report) -> Sweep:
         return Sweep(
-            self.account,
-            delete_disks=self.choices.disks == "delete"
-            or (self.choices.disks is None and disks_known),
-            dry_run=dry_run,
-            on_deleted=lambda one: self.tell(f"deleted {one.kind} {one.id}: {one.proof}"),
+            account,
+            self._permission(shown=shown_in(looked)),
+            on_deleted=lambda one: self.tell(f"deleted {one.kind} {one.id}: {_why(one)}"),
         )
 
-    def _destroy(self, sweep: Sweep | None) -> str:
+    def _destroy(self, sweep: Sweep | None, life: Life) -> str:
         """Runs `pulumi destroy` until it succeeds; else why not. Raises Stopped."""
         without_cluster = self.choices.unreachable or self._there() is False
         swept_at = self.clock.now()
@@ -259,7 +307,7 @@ class Teardown:
             nonlocal swept_at
             if sweep is not None and self.clock.now() - swept_at >= _SWEEP_EVERY_S:
                 if self._there() is False:
-                    sweep.once(self._networks)
+                    sweep.once(life)
                 swept_at = self.clock.now()
 
         for attempt in range(1, _ATTEMPTS + 1):
@@ -286,7 +334,7 @@ class Teardown:
             elif sweep is not None:
                 self.tell("the cloud holds on to something; sweeping, then trying again")
                 sweep.until_clean(
-                    self._networks,
+                    life,
                     wait_s=self.choices.wait_s,
                     clock=self.clock.now,
                     sleep=self.clock.sleep,
@@ -315,6 +363,65 @@ def _without_kubeconfig(report: Report, state: State) -> Report:
     )
 
 
-def _disks_known(report: Report) -> bool:
-    """Whether all disks of the cluster were seen to be of policy Delete."""
-    return report.inventory is not None and not report.inventory.retained
+def _without_answer(report: Report, problem: Exception) -> Report:
+    return replace(
+        report,
+        inventory_unknown=str(problem),
+        obstacles=[
+            *report.obstacles,
+            f"the cluster does not answer ({problem}); connect to its network or renew the "
+            "credentials, or pass --unreachable: nothing in it is then drained, and the cloud is "
+            "swept for what that leaves",
+        ],
+    )
+
+
+def _to_be_kept(inventory: Inventory) -> Sequence[str]:
+    volumes = [volume.name for volume in inventory.retained]
+    named = [
+        *([f"the disks of {', '.join(volumes)}"] if volumes else []),
+        *(
+            [f"the snapshots of {', '.join(inventory.retained_snapshots)}"]
+            if inventory.retained_snapshots
+            else []
+        ),
+    ]
+    if not named:
+        return []
+    return [
+        f"{' and '.join(named)} are to outlive their volumes (policy Retain); pass --disks delete, "
+        "or --disks keep, which leaves them in the account"
+    ]
+
+
+def shown_in(looked: Report) -> frozenset[Key]:
+    """What was listed before the question."""
+    inventory = looked.inventory or Inventory()
+    return frozenset(
+        {
+            *(key_of(one) for one in looked.left),
+            *(("disk", volume.handle) for volume in inventory.volumes),
+            *(("snapshot", handle) for handle in inventory.retained_snapshots.values()),
+        }
+    )
+
+
+def proven_in(looked: Report) -> frozenset[Key]:
+    """What proves one leftover may be another, which goes before it."""
+    return frozenset(key_of(one) for one in looked.left if one.proof and not one.retained)
+
+
+def _why(one: Leftover) -> str:
+    return one.proof or f"{one.mark}, which proves nothing; you were asked"
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Around what asks the cluster once the destruction has begun. Raises Stopped."""
+    try:
+        yield
+    except (NoAccess, ApiError, Unreachable) as e:
+        raise Stopped(
+            f"the cluster does not answer any more ({e}); run this again, with --unreachable if it "
+            "stays so"
+        ) from None

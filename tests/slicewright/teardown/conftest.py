@@ -54,6 +54,7 @@ def on_eks(aws_of_eks: Aws, served: Cloud, tmp_path: Path) -> World:
         pulumi=eks_steps(aws),
         api=FakeApi(fake_nodes(tmp_path, "p4d")),
         inventory=served.inventory,
+        store=served._store,
     )
 
 
@@ -68,4 +69,5 @@ def on_gke(served: Cloud, tmp_path: Path) -> World:
         pulumi=gke_steps(gcp),
         api=FakeApi(fake_nodes(tmp_path, "main")),
         inventory=served.inventory,
+        store=served._store,
     )

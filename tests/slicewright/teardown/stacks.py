@@ -14,10 +14,11 @@ from kubeapi import ApiError, JsonObject, Unreachable
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.errors import CloudError, ConnectionLost
 from rehearsal.clouds.core.fake_control_planes import FakeNodes
+from rehearsal.clouds.core.store import Store
 from rehearsal.clouds.service import Cloud
 from slicewright.teardown.account import Account
 from slicewright.teardown.aws import AwsAccount
-from slicewright.teardown.engine import Destroyed, judged
+from slicewright.teardown.engine import Destroyed, EngineFailed, judged
 from slicewright.teardown.inside import Clock
 from slicewright.teardown.subject import Subject
 from slicewright.teardown.teardown import Choices, Teardown
@@ -79,25 +80,28 @@ def volume(name: str, csi: Mapping[str, str], *, policy: str = "Delete") -> Json
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def snapshot(name: str, csi: Mapping[str, str]) -> JsonObject:
+def snapshot(name: str, csi: Mapping[str, str], *, policy: str = "Delete") -> JsonObject:
     """A VolumeSnapshotContent of that volume."""
     on_eks = csi["driver"] == "ebs.csi.aws.com"
     handle = f"snap-{name}" if on_eks else f"{PROJECT_SNAPSHOTS}/{name}"
     source = {"volumeHandle": csi["volumeHandle"]}
     return {
         "metadata": {"name": name},
-        "spec": {"driver": csi["driver"], "source": source},
+        "spec": {"driver": csi["driver"], "source": source, "deletionPolicy": policy},
         "status": {"snapshotHandle": handle},
     }
 
 
 def keep_address(world: World) -> None:
-    """An Elastic IP that somebody made for the cluster's load balancers, with its tag."""
+    """An Elastic IP that somebody made for a load balancer of the cluster, with its tag."""
     if isinstance(world.account, AwsAccount):
         tags = [{"Key": f"kubernetes.io/cluster/{world.subject.cluster}", "Value": "owned"}]
-        world.account._session.client("ec2").allocate_address(
+        made = world.account._session.client("ec2").allocate_address(
             Domain="vpc", TagSpecifications=[{"ResourceType": "elastic-ip", "Tags": tags}]
         )
+        note = "service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
+        named = service("with-address", **{note: made["AllocationId"]})
+        world.api.objects.add_object("/api/v1/services", named)
 
 
 def claim(name: str) -> JsonObject:
@@ -226,6 +230,10 @@ class PlainDestroy:
     """Of the Kubernetes provider in the state; None: there is no such provider."""
     runs: int = 0
     without_cluster: bool = False
+    outputs: dict[str, Any] | None = None
+    """Of the stack's own resource, in a state with nothing else; None: there is no such one."""
+    read_only: bool = False
+    """Nobody may change the state by hand."""
 
     def exported(self) -> Mapping[str, Any]:
         resources: list[JsonObject] = [
@@ -243,7 +251,21 @@ class PlainDestroy:
             provider = {"type": "pulumi:providers:kubernetes", "urn": "urn:provider"}
             inputs = {"kubeconfig": self.kubeconfig}
             resources.append({**provider, "custom": True, "inputs": inputs})
+        if resources or self.outputs is not None:
+            stack = {"urn": "urn:stack", "type": "pulumi:pulumi:Stack", "custom": False}
+            resources.insert(0, {**stack, "outputs": self.outputs or {}})
         return {"deployment": {"resources": resources}}
+
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        if self.read_only:
+            raise EngineFailed("`pulumi stack import` failed: permission denied")
+        resources = state["deployment"]["resources"]
+        assert len(resources) in (0, len(self.exported()["deployment"]["resources"]) or 1)
+        self.outputs = dict(resources[0]["outputs"]) if resources else None
+
+    def up(self) -> None:
+        """A new life has begun: its program has written the outputs of the stack."""
+        self.outputs = {}
 
     def destroy(
         self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
@@ -262,6 +284,7 @@ class PlainDestroy:
                 except ConnectionLost:
                     return judged(255, "error: EOF")
                 meanwhile()
+        self.outputs = None
         return judged(0, "")
 
 
@@ -274,6 +297,8 @@ class World:
     pulumi: PlainDestroy
     api: FakeApi
     inventory: Callable[[], Mapping[str, Sequence[str]]]
+    store: Store
+    """What the clouds have on record."""
     told: list[str] = field(default_factory=list)
     clocks: Clocks = field(default_factory=Clocks)
     kill_at: int | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from slicewright.teardown.aws_proofs import of_interfaces
 from slicewright.teardown.leftovers import (
     ORDER,
     GoogleNetwork,
@@ -13,12 +14,13 @@ from slicewright.teardown.leftovers import (
     in_order,
     marked_by,
     of_disks,
-    of_interfaces,
     of_network,
     of_snapshots,
 )
+from slicewright.teardown.life import Life
 
 OWN = frozenset({"projects/acme/global/networks/net"})
+BEGUN = Life(begun="2026-11-01T10:00:00Z")
 API = "https://www.googleapis.com/compute/v1/"
 BALANCER = "a0a1b2c3d000040008000123456789ab"
 
@@ -58,6 +60,7 @@ def test_an_interface_without_tag_is_the_clusters_by_its_security_group() -> Non
             interface("eni-3", "sg-1", "in-use"),
         ],
         "ml",
+        Life(),
         frozenset({"sg-1"}),
     )
     assert [bool(one.proof) for one in found] == [True, False, True]
@@ -82,13 +85,16 @@ def test_a_disk_is_the_clusters_by_name_and_location() -> None:
     assert [one.id for one in found] == ["projects/acme/zones/z/disks/mine"]
 
 
-def firewall(name: str, tag: str, network: str = "net") -> dict[str, Any]:
+def firewall(
+    name: str, tag: str, network: str = "net", created: str = "2026-11-02T03:00:00.000-07:00"
+) -> dict[str, Any]:
     link = f"{API}projects/acme/global"
     return {
         "name": name,
         "selfLink": f"{link}/firewalls/{name}",
         "network": f"{link}/networks/{network}",
         "targetTags": [tag] if tag else [],
+        "creationTimestamp": created,
     }
 
 
@@ -105,9 +111,13 @@ def network(*firewalls: dict[str, Any], rules: tuple[str, ...] = ()) -> GoogleNe
 
 
 def proven(
-    found: GoogleNetwork, *, own: frozenset[str] = OWN, name_taken: bool = False
+    found: GoogleNetwork,
+    *,
+    own: frozenset[str] = OWN,
+    name_taken: bool = False,
+    life: Life = BEGUN,
 ) -> dict[str, bool]:
-    left = of_network(found, "ml", own=own, name_taken=name_taken)
+    left = of_network(found, "ml", own=own, name_taken=name_taken, is_of_this_life=life.precedes)
     return {one.id.rpartition("/")[2]: bool(one.proof) for one in left}
 
 
@@ -132,6 +142,7 @@ def test_in_a_network_of_others_a_name_that_is_used_twice_proves_nothing() -> No
     found = network(firewall("k8s-1", "gke-ml-0123abcd-node", network="shared"))
     assert proven(found) == {"k8s-1": True}
     assert proven(found, name_taken=True) == {}
+    assert proven(found, life=Life()) == {"k8s-1": False}
     inside = network(firewall("k8s-1", "gke-ml-0123abcd-node"))
     assert proven(inside, name_taken=True) == {"k8s-1": True}
 
@@ -161,7 +172,11 @@ def test_a_snapshot_of_compute_engine_is_known_by_its_disk_only() -> None:
         snapshot("theirs", "projects/acme/zones/z/disks/pvc-10"),
         snapshot("imported", None),
     ]
-    (mine,) = of_snapshots(found, [disk])
+    (mine,) = of_snapshots(found, [disk], frozenset())
     assert mine.id == "projects/acme/global/snapshots/mine"
-    assert disk.id in mine.proof
-    assert of_snapshots(found, []) == []
+    assert disk.id in mine.mark
+    # A backup of the cluster's disk is somebody's.
+    assert not mine.proof
+    assert of_snapshots(found, [], frozenset()) == []
+    named = frozenset({"projects/acme/global/snapshots/imported"})
+    assert [one.id for one in of_snapshots(found, [], named)] == [*named]

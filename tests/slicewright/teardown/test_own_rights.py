@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from infra.plan import EksFleetPlan, GkeFleetPlan
 from rehearsal.clouds.core import call_log
 from slicewright import cli
 from slicewright.teardown import own_rights
+from slicewright.teardown.life import Life
+from slicewright.teardown.sweep import Sweep
+from slicewright.teardown.teardown import shown_in
 from tests.rights_used import right_of
 from tests.slicewright.teardown.stacks import World, ingress, launch, service
 from tests.slicewright.teardown.test_teardown import FAST, INGRESSES, use, use_more
@@ -42,14 +46,16 @@ def swept(
         internal = {"networking.gke.io/load-balancer-type": "Internal"}
         world.api.objects.add_object("/api/v1/services", service("inside", **internal))
         world.api.objects.add_object(INGRESSES, ingress("web", "vllm"))
+    all_of_it = replace(FAST, disks="delete", logs="delete", unproven="delete")
     world.pulumi.destroy(without_cluster=False, show=print, meanwhile=lambda: None)
+    teardown = world.teardown(all_of_it)
+    looked = teardown.look()
     before = len(call_log.read(tmp_path))
-    sweep = world.teardown(FAST)._sweep(dry_run=False, disks_known=True)
-    assert sweep is not None
-    networks = frozenset({"projects/acme/global/networks/net"})
+    sweep = Sweep(world.account, teardown._permission(shown=shown_in(looked)))
+    life = Life(networks=frozenset({"projects/acme/global/networks/net"}))
     clock = world.clocks.clock
-    report = sweep.until_clean(networks, wait_s=60.0, clock=clock.now, sleep=clock.sleep)
-    assert report.clean
+    report = sweep.until_clean(life, wait_s=60.0, clock=clock.now, sleep=clock.sleep)
+    assert report.clean, report
     return stack, {right_of(c.service, c.operation) for c in call_log.read(tmp_path)[before:]}
 
 

@@ -123,7 +123,8 @@ def _destroy(stack: KilledEngine, file: Path) -> Ran:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "slicewright.cli", "destroy", "-s", "dev", "--yes"),
-            *("--file", str(file), "--disks", "delete", "--unreachable", "--wait", "1"),
+            *("--file", str(file), "--disks", "delete", "--logs", "delete"),
+            *("--unproven", "delete", "--unreachable", "--wait", "1"),
         ],
         cwd=stack.engine.directory,
         env=dict(stack.engine.variables),

@@ -21,7 +21,13 @@ SEEDS = [pytest.param(seed, marks=[] if seed < 10 else [pytest.mark.soak]) for s
 
 
 def until_clean(world: World, chance: random.Random) -> Report:
-    choices = replace(FAST, disks="delete", unreachable=world.api.unreachable)
+    choices = replace(
+        FAST,
+        disks="delete",
+        logs="delete",
+        unproven="delete",
+        unreachable=world.api.unreachable,
+    )
     for _ in range(RUNS):
         world.kill_at = chance.randint(1, 12) if chance.random() < 0.3 else None
         try:

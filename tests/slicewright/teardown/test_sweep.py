@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.teardown.account import Found, Held, Outcome, Refused
 from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.life import Life
+from slicewright.teardown.permission import Permission
 from slicewright.teardown.sweep import LONGEST_WAIT_S, Sweep, Swept
 
+ALL = Permission()
 MINE = "tag kubernetes.io/cluster/ml=owned"
 
 
@@ -29,7 +32,10 @@ class Account:
     def cluster_is_there(self) -> Answer[bool]:
         return self.there
 
-    def look(self, networks: frozenset[str]) -> Found:
+    def life(self) -> Life:
+        return Life()
+
+    def look(self, life: Life) -> Found:
         return Found(left=list(self.left), not_asked=self.not_asked)
 
     def delete(self, leftover: Leftover) -> Outcome:
@@ -50,10 +56,12 @@ class Time:
         self.now_s += seconds
 
 
-def sweep(account: Account, *, wait_s: float = 600.0, disks: bool = True) -> tuple[Swept, Time]:
+def sweep(
+    account: Account, *, wait_s: float = 600.0, permission: Permission = ALL
+) -> tuple[Swept, Time]:
     time = Time()
-    swept = Sweep(account, delete_disks=disks).until_clean(
-        frozenset(), wait_s=wait_s, clock=lambda: time.now_s, sleep=time.sleep
+    swept = Sweep(account, permission).until_clean(
+        Life(), wait_s=wait_s, clock=lambda: time.now_s, sleep=time.sleep
     )
     return swept, time
 
@@ -87,7 +95,7 @@ def test_nothing_is_deleted_while_the_cluster_is_there_or_that_is_not_known() ->
 
 def test_what_has_no_proof_and_what_may_be_kept_is_reported_only() -> None:
     account = Account([one("security group", proof=""), one("disk")])
-    swept, time = sweep(account, disks=False)
+    swept, time = sweep(account, permission=Permission(disks="keep"))
     assert account.asked == []
     assert len(swept.left) == 2
     # Waiting would change neither.
@@ -125,8 +133,8 @@ def test_what_comes_back_is_deleted_again() -> None:
             account.left.append(one("log group"))
         time.sleep(seconds)
 
-    swept = Sweep(account, delete_disks=True).until_clean(
-        frozenset(), wait_s=60, clock=lambda: time.now_s, sleep=sleep
+    swept = Sweep(account, ALL).until_clean(
+        Life(), wait_s=60, clock=lambda: time.now_s, sleep=sleep
     )
     assert swept.clean
     assert account.left == []

@@ -1,0 +1,142 @@
+"""The life of one cluster: what tells it from an earlier one of its name, or from another's.
+
+A tag names a cluster, and names are used again. Pure: what the cloud, the state and the cluster say
+goes in, and what that proves of a resource comes out. What is missing or unreadable proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from slicewright.teardown.leftovers import Leftover
+
+Key = tuple[str, str]
+"""Kind and ID of a leftover."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    begun: str = ""
+    """When the cloud made the cluster, by the cloud's clock, in ISO 8601; empty: not known."""
+    networks: frozenset[str] = frozenset()
+    """IDs of those that the stack made: nothing in them is older than the stack."""
+    groups: frozenset[str] = frozenset()
+    """IDs of security groups that EKS or the stack made for this cluster."""
+    balancers: frozenset[str] = frozenset()
+    """Names and DNS names of the load balancers of its Services, Ingresses and Gateways."""
+    named: frozenset[Key] = frozenset()
+    """What the cluster's objects named as theirs, and what goes with them."""
+    named_if_later: frozenset[Key] = frozenset()
+    """What they named, too, and what counts only if it was made after the cluster."""
+    retained: frozenset[Key] = frozenset()
+    """What they named, and what is to outlive them."""
+    audited: bool = False
+    """EKS has written the cluster's audit log."""
+
+    def precedes(self, created: str) -> bool:
+        """Whether a resource of that time was certainly made after the cluster."""
+        begun, then = moment(self.begun), moment(created)
+        return begun is not None and then is not None and begun < then
+
+    def judged(self, one: Leftover) -> Leftover:
+        """The leftover with what the cluster's own objects prove of it."""
+        if key_of(one) in self.retained:
+            proof = one.proof or "this cluster's objects named it, to be retained"
+            return replace(one, proof=proof, retained=True)
+        if one.proof:
+            return one
+        later = key_of(one) in self.named_if_later and self.precedes(one.created)
+        if key_of(one) in self.named or later:
+            return replace(one, proof="this cluster's objects named it, to go with them")
+        return one
+
+    def joined(self, now: Life) -> Life:
+        """With what is known later. What was to be retained once stays so: between the two looks, a
+        destruction that was allowed to delete it may have changed its policy, and been cut off.
+        """
+        retained = self.retained | now.retained
+        return Life(
+            begun=now.begun or self.begun,
+            networks=self.networks | now.networks,
+            groups=self.groups | now.groups,
+            balancers=self.balancers | now.balancers,
+            named=(self.named | now.named) - retained,
+            named_if_later=(self.named_if_later | now.named_if_later) - retained,
+            retained=retained,
+            audited=self.audited or now.audited,
+        )
+
+
+def key_of(one: Leftover) -> Key:
+    return (one.kind, one.id)
+
+
+def moment(text: str) -> datetime | None:
+    """None: there is no time in it that can be compared with others."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return read if read.tzinfo is not None else None
+
+
+def in_iso(value: Any) -> str:
+    """A time as a cloud's client returns it; empty for what is none."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str) else ""
+
+
+def network_proof(network: object, life: Life) -> str:
+    if isinstance(network, str) and network in life.networks:
+        return f"in {network}, which the stack made"
+    return ""
+
+
+def fields_of(life: Life) -> Mapping[str, Any]:
+    """The life as JSON has it."""
+    return {
+        "begun": life.begun,
+        "networks": sorted(life.networks),
+        "groups": sorted(life.groups),
+        "balancers": sorted(life.balancers),
+        "named": sorted(map(list, life.named)),
+        "named_if_later": sorted(map(list, life.named_if_later)),
+        "retained": sorted(map(list, life.retained)),
+        "audited": life.audited,
+    }
+
+
+def life_from(fields: Mapping[str, Any]) -> Life:
+    """Raises KeyError, TypeError or ValueError for what `fields_of` has not written."""
+    return Life(
+        begun=_text(fields["begun"]),
+        networks=_texts(fields["networks"]),
+        groups=_texts(fields["groups"]),
+        balancers=_texts(fields["balancers"]),
+        named=_keys(fields["named"]),
+        named_if_later=_keys(fields["named_if_later"]),
+        retained=_keys(fields["retained"]),
+        audited=fields["audited"] is True,
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(values: object) -> frozenset[str]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is no list")
+    return frozenset(map(_text, values))
+
+
+def _keys(values: object) -> frozenset[Key]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is no list")
+    return frozenset((_text(kind), _text(identity)) for kind, identity in values)

@@ -1,0 +1,56 @@
+"""Which leftovers may be deleted: those of this life, and what somebody was shown and agreed to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.life import Key, key_of
+
+Choice = Literal["delete", "keep"]
+_DISKS: Final = frozenset({"disk", "snapshot"})
+LATE: Final = "kept: it was not there when you were asked; run this again, which shows it first"
+NOT_THE_CLUSTERS: Final = "not known to be this cluster's"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permission:
+    disks: Choice | None = None
+    logs: Choice | None = None
+    unproven: Choice | None = None
+    """Of every other kind."""
+    shown: frozenset[Key] | None = None
+    """What was listed before the question; None: this look lists it."""
+
+    def why_kept(self, one: Leftover) -> str:
+        """Empty: it may be deleted."""
+        if not (one.proof or one.mark):
+            return NOT_THE_CLUSTERS
+        flag, choice = self._choice(one)
+        of_a_kind_that_is_asked = flag != "--unproven"
+        if choice == "keep" and (of_a_kind_that_is_asked or not one.proof):
+            return f"kept: {flag} keep"
+        if one.proof and not one.retained:
+            return ""
+        if choice == "delete":
+            return "" if self.shown is None or key_of(one) in self.shown else LATE
+        return f"kept: {_reason(one)}; {flag} delete takes it"
+
+    def _choice(self, one: Leftover) -> tuple[str, Choice | None]:
+        if one.kind in _DISKS:
+            return "--disks", self.disks
+        if one.kind == "log group":
+            return "--logs", self.logs
+        return "--unproven", self.unproven
+
+
+def _reason(one: Leftover) -> str:
+    if not one.proof:
+        return (
+            "its mark names the cluster, and nothing proves that this one made it: it may be an "
+            "earlier cluster's, or somebody else's"
+        )
+    if one.kind == "log group":
+        return "it has the cluster's audit log"
+    return "it is to outlive its cluster"

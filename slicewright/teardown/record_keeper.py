@@ -1,0 +1,54 @@
+"""Keeps the record of a cluster's life in Pulumi's state, for as long as a sweep may need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from slicewright.teardown.engine import EngineFailed, NoStack
+from slicewright.teardown.life import Life
+from slicewright.teardown.record import STACK, record_text, with_record
+from slicewright.teardown.subject import Subject
+
+
+class Engine(Protocol):
+    def exported(self) -> Mapping[str, Any]:
+        """Raises EngineFailed."""
+
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        """Raises EngineFailed."""
+
+
+@dataclass
+class RecordKeeper:
+    pulumi: Engine
+    subject: Subject
+    tell: Callable[[str], None]
+    _stack: Mapping[str, Any] | None = field(default=None, init=False)
+    """The resource of the stack, as it was before `pulumi destroy` deleted it."""
+
+    def write(self, life: Life | None) -> None:
+        """None: there is nothing to write."""
+        if life is not None and life != Life():
+            self._put(record_text(life, self.subject.cluster, self.subject.location))
+
+    def remove(self) -> None:
+        self._put("")
+
+    def _put(self, text: str) -> None:
+        """Without a record, a later run keeps what it cannot prove: no reason to stop this one."""
+        try:
+            exported = self.pulumi.exported()
+            resources = exported["deployment"].get("resources") or ()
+            self._stack = next((r for r in resources if r["type"] == STACK), self._stack)
+            changed = with_record(exported, self._stack, text)
+            if changed is not None:
+                self.pulumi.replace_state(changed)
+        except NoStack:
+            return
+        except EngineFailed as e:
+            self.tell(
+                "what proves whose the leftovers are was not written into Pulumi's state: if this "
+                f"is cut off, a later run asks about what it could have known ({e})"
+            )
