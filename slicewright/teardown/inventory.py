@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fleet_controller.api import GROUP, POOL_LABEL, POOL_PLURAL
+from fleet_controller.api import (
+    CONTROLLER_SERVICE_ACCOUNT,
+    GROUP,
+    NAMESPACE,
+    POOL_LABEL,
+    POOL_PLURAL,
+    RELEASE_FINALIZER,
+)
 from slicewright.teardown.subject import State
 
 _DISK_DRIVERS: Final = frozenset({"ebs.csi.aws.com", "pd.csi.storage.gke.io"})
@@ -164,6 +171,23 @@ def foreign(shared: Shared, state: State) -> Sequence[str]:
     if ("CustomResourceDefinition", _GPU_POOLS) in known:
         found += [f"GPUPool {_name(o)}" for o in shared.gpu_pools if not is_of_stack("GPUPool", o)]
     return tuple(found)
+
+
+def waiting_pools(shared: Shared, state: State) -> Sequence[str]:
+    """The stack's GPUPools that stay until a controller lets go of them, while none runs."""
+    if any(kind == "Deployment" and _is_running_controller(o) for kind, o in shared.inside):
+        return ()
+    return tuple(
+        _name(pool)
+        for pool in shared.gpu_pools
+        if ("GPUPool", _name(pool)) in state.inside
+        and RELEASE_FINALIZER in (pool["metadata"].get("finalizers") or ())
+    )
+
+
+def _is_running_controller(deployment: Object) -> bool:
+    available = (deployment.get("status") or {}).get("availableReplicas") or 0
+    return _full(deployment) == f"{NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT}" and available > 0
 
 
 def balancers(objects: Objects) -> Iterable[tuple[str, Object]]:

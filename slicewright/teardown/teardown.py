@@ -26,6 +26,7 @@ from slicewright.teardown.inventory import (
     Shared,
     foreign,
     inventory_of,
+    waiting_pools,
     with_retained,
 )
 from slicewright.teardown.leftovers import Leftover
@@ -112,6 +113,7 @@ class Teardown:
             # What has no mark of a cluster that is there is the stack's own, or the cloud's.
             left = [o for o in swept.left if there is False or o.mark or o.proof]
             unknown = tuple(one.why for one in swept.not_asked)
+            notes = [*report.notes, *notes]
             report = replace(report, left=left, unknown=unknown, notes=notes)
         return replace(report, notes=[*report.notes, *self._dangling()])
 
@@ -264,7 +266,10 @@ class Teardown:
             ),
             *([] if self.choices.disks else _to_be_kept(inventory)),
         ]
-        return replace(report, inventory=inventory, obstacles=in_the_way), objects
+        waiting = waiting_pools(shared, state)
+        notes = [*report.notes, *([_about_waiting(waiting)] if waiting else [])]
+        report = replace(report, inventory=inventory, obstacles=in_the_way, notes=notes)
+        return report, objects
 
     def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
         """Of a cluster that the state does not have: not to be touched, and not to be hidden."""
@@ -373,6 +378,16 @@ def _without_answer(report: Report, problem: Exception) -> Report:
             "credentials, or pass --unreachable: nothing in it is then drained, and the cloud is "
             "swept for what that leaves",
         ],
+    )
+
+
+def _about_waiting(pools: Sequence[str]) -> str:
+    return (
+        f"no fleet controller runs, and GPUPools {', '.join(pools)} wait for one that takes their "
+        "labels off the nodes: `pulumi destroy` waits for them until its timeout; start the "
+        "controller (kubectl --namespace slicewright-system get deployment fleet-controller), or "
+        f"let the labels stay: kubectl patch gpupool {pools[0]} --type=merge "
+        '--patch \'{"metadata":{"finalizers":null}}\''
     )
 
 

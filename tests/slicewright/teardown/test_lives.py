@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.clouds.aws.state import SNAPSHOTS, VOLUMES
+from rehearsal.clouds.aws.state import LOAD_BALANCERS, SECURITY_GROUPS, SNAPSHOTS, VOLUMES
 from rehearsal.clouds.core.node_api import VOLUME_SNAPSHOTS
 from rehearsal.clouds.gcp.state import DISKS
 from rehearsal.clouds.gcp.state import SNAPSHOTS as GOOGLE_SNAPSHOTS
@@ -370,3 +370,74 @@ def put_snapshot(world: World, name: str, *, of: str, created: str) -> str:
     }
     store.put(GOOGLE_SNAPSHOTS, f"acme/{name}", one)
     return identity
+
+
+@pytest.mark.parametrize("audit", [True, False])
+def test_the_audit_log_stays_unless_somebody_says_otherwise(
+    on_eks: World, aws_of_eks: Aws, *, audit: bool
+) -> None:
+    log = {"clusterLogging": [{"types": ["api", "audit"], "enabled": True}]}
+    if audit:
+        aws_of_eks.call("eks", "UpdateClusterConfig", name="p4d", logging=log)
+        aws_of_eks.settle("cluster")
+    looked = on_eks.teardown().look()
+    (shown,) = [one for one in looked.left if one.kind == "log group"]
+    assert shown.held.startswith("kept: it has the cluster's audit log") is audit
+    report = on_eks.teardown().run(looked)
+    assert bool(ids(report, "log group")) is audit
+    assert run(on_eks, logs="delete").clean
+    assert on_eks.inventory() == {}
+
+
+@pytest.mark.parametrize("world", ["on_eks"], indirect=True)
+def test_logs_that_are_kept_stay_through_the_next_life(world: World, again: Made) -> None:
+    assert ids(run(world, logs="keep"), "log group")
+    second = again()
+    looked = second.teardown().look()
+    assert ids(looked, "log group")
+    assert ids(second.teardown().run(looked), "log group")
+    assert deleted(run(second, logs="delete")) == {"/aws/eks/p4d/cluster"}
+
+
+def test_what_a_cluster_of_that_name_has_in_another_network_stays(
+    on_eks: World, aws_of_eks: Aws
+) -> None:
+    """A self-managed cluster's load balancer, its group and its machine are in use."""
+    foreign = aws_of_eks.call("ec2", "CreateVpc", CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    tags = {"kubernetes.io/cluster/p4d": "owned"}
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    balancer = {
+        "name": "theirs",
+        "arn": None,
+        "dns": "theirs.elb.amazonaws.com",
+        "scheme": "internal",
+        "vpc": foreign,
+        "subnets": {},
+        "interfaces": "ELB theirs",
+        "tags": tags,
+        "since": LATER,
+    }
+    group = {
+        "GroupId": "sg-theirs",
+        "GroupName": "k8s-elb-theirs",
+        "Description": "theirs",
+        "VpcId": foreign,
+        "OwnerId": "123456789012",
+        "IpPermissions": [],
+        "IpPermissionsEgress": [],
+        "Tags": listed,
+        "_cluster": "",
+        "_since": LATER,
+    }
+    on_eks.store.put(LOAD_BALANCERS, "eu-west-1/theirs", balancer)
+    on_eks.store.put(SECURITY_GROUPS, "eu-west-1/sg-theirs", group)
+    aws_of_eks.call("ec2", "AllocateAddress", Domain="vpc", TagSpecifications=[
+        {"ResourceType": "elastic-ip", "Tags": listed}
+    ])  # fmt: skip
+    looked = on_eks.teardown().look()
+    assert ids(looked, "load balancer") == {"theirs"}
+    report = on_eks.teardown().run(looked)
+    assert {one.kind for one in report.left} == {"load balancer", "security group", "address"}
+    assert all("--unproven delete" in one.held for one in report.left)
+    run(on_eks, unproven="delete")
+    assert {*on_eks.inventory()} == {"ec2.vpc"}
