@@ -1,4 +1,4 @@
-"""The rights inside the cluster that previews need: they read what the program makes, and no Secret.
+"""The rights inside the cluster that previews need: to read all that the program makes but Secrets.
 
 Of the account's rights `infra.values.rights` has those of a preview.
 """
