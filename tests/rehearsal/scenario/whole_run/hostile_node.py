@@ -1,4 +1,4 @@
-"""One node of a fleet in an attacker's hands: it writes all that its kubelet and agent may write."""
+"""One node of a fleet in an attacker's hands: it writes what its kubelet and agent may write."""
 
 from __future__ import annotations
 
