@@ -246,7 +246,9 @@ class TestUndoIsOffered:
         assert pool.state is not State.VERIFIED
         assert not pool.undo_helps
         assert "undo" not in _text(_seen(world), world.now)
-        assert pool.reason != "RolloutStopped", "it begins when mig-manager is done"
+        going = world.pool.condition("Progressing")
+        assert going is not None
+        assert (going.status, going.reason) == ("True", "RollingOut"), "it begins by itself"
 
     def test_where_a_change_that_somebody_began_has_failed(self, world: World) -> None:
         world.wants("new")
