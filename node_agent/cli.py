@@ -10,6 +10,7 @@ one, 2 cannot start, 3 its fork server ended and it must be restarted.
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import io
 import os
@@ -386,7 +387,7 @@ def _read_layout(options: argparse.Namespace) -> Layout:
     if options.layout:
         return parse(options.layout)
     try:
-        return parse([options.file.read_text(encoding="utf-8")], source=str(options.file))
+        return parse([_text_of(options.file)], source=str(options.file))
     except OSError as e:
         raise _WrongUse(f"--file {options.file}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
@@ -578,11 +579,24 @@ def _own_node() -> NodeState:
         )
     except (ApiError, Unreachable) as e:
         raise _WrongUse(f"verify: Node {name!r} cannot be read: {e}") from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _WrongUse(f"verify: Node {name!r} is not as the API server writes a Node") from None
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file that somebody has written. Raises OSError, also for a file that is larger
+    than any of them, and UnicodeDecodeError.
+    """
+    with path.open("rb") as file:
+        text = file.read(desired_file.LARGEST + 1)
+    if len(text) > desired_file.LARGEST:
+        raise OSError(errno.EFBIG, f"is larger than {desired_file.LARGEST} bytes")
+    return text.decode()
 
 
 def _read_desired(path: Path) -> Desired:
     try:
-        return desired_file.parse(path.read_text(encoding="utf-8"), source=str(path))
+        return desired_file.parse(_text_of(path), source=str(path))
     except OSError as e:
         raise _WrongUse(f"--desired {path}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:

@@ -20,9 +20,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 VERSION = "v1"
+LARGEST: Final = 256 * 1024
+"""Characters of a desired state: as much as all annotations of an object together may have. Source:
+k8s.io/apimachinery, pkg/api/validation (TotalAnnotationSizeLimitB).
+"""
+_DEEPEST: Final = 8
+_MOST_GPUS: Final = 1024
+_MOST_PROBLEMS: Final = 20
+_LONGEST_PROBLEM: Final = 300
 
 Partitioner = Literal["gke", "bottlerocket", "mig-manager", "none"]
 """What partitions the GPUs: GKE's node set-up, Bottlerocket at boot, NVIDIA's mig-manager, or
@@ -105,16 +113,39 @@ def parse(text: str, *, source: str = "desired state") -> Desired:
     """The desired state written in `text`. Raises DesiredError, which names `source` and every
     problem with its path.
     """
+    if len(text) > LARGEST:
+        raise DesiredError(f"{source}: longer than {LARGEST} characters, which no layout needs")
     try:
         raw = json.loads(text)
     except ValueError as e:
         raise DesiredError(f"{source}: not JSON: {e}") from None
+    except RecursionError:
+        raise DesiredError(f"{source}: nested too deep for a desired state") from None
+    if _is_deeper(raw, _DEEPEST):
+        raise DesiredError(f"{source}: nested more than {_DEEPEST} levels deep")
     reader = _Reader()
     desired = _read(reader, raw)
     problems = reader.problems or (check(desired) if desired else ())
     if problems or desired is None:
         raise DesiredError(_listed(source, problems))
+    try:
+        hash_of(desired)
+    except UnicodeEncodeError:
+        raise DesiredError(f"{source}: half of a surrogate pair in a string") from None
     return desired
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether lists and objects are nested in more than so many levels."""
+    level = [value]
+    for _ in range(most + 1):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
+        level = [child for children in inner for child in children]
+    return any(map(_holds, level))
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def assigned_or_declared(assigned: str, declared: Desired) -> Desired:
@@ -159,6 +190,8 @@ def check(desired: Desired) -> tuple[str, ...]:
         problems.append("pool: is empty; write the pool's name")
     if desired.gpu_count < 1:
         problems.append(f"gpu_count: {desired.gpu_count}; must be at least 1")
+    if desired.gpu_count > _MOST_GPUS:
+        problems.append(f"gpu_count: more than {_MOST_GPUS}, which no node has")
     if not desired.gpu_models or not all(desired.gpu_models):
         problems.append(
             "gpu_models: name at least one NVML product name, for example 'NVIDIA H100 80GB HBM3'"
@@ -202,9 +235,8 @@ def check(desired: Desired) -> tuple[str, ...]:
 def _check_gpus(desired: Desired) -> list[str]:
     problems: list[str] = []
     indexes = [entry.index for entry in desired.gpus]
-    if indexes != ["all"] and sorted(map(str, indexes)) != sorted(
-        map(str, range(desired.gpu_count))
-    ):
+    count = min(desired.gpu_count, _MOST_GPUS)
+    if indexes != ["all"] and sorted(map(str, indexes)) != sorted(map(str, range(count))):
         problems.append(
             f'gpus: indexes {indexes}; write one entry "all", or each of 0 to '
             f"{desired.gpu_count - 1} once"
@@ -394,9 +426,21 @@ def _read(reader: _Reader, raw: Any) -> Desired | None:
 
 
 def _listed(source: str, problems: Sequence[str]) -> str:
-    return f"{source}: {len(problems)} problem{'s' if len(problems) != 1 else ''}\n" + "\n".join(
-        f"  {p}" for p in problems
-    )
+    lines = [f"  {_plain(problem)}" for problem in problems[:_MOST_PROBLEMS]]
+    if (more := len(problems) - _MOST_PROBLEMS) > 0:
+        lines.append(f"  and {more} more")
+    count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+    return "\n".join([f"{source}: {count}", *lines])
+
+
+def _plain(text: str) -> str:
+    """Short, and without characters that a terminal would obey. Not `telemetry.plain`: this module
+    stands alone.
+    """
+    cut = text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
 def _shown(raw: Any) -> str:

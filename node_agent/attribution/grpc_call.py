@@ -25,10 +25,13 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
+from telemetry.plain import shortened
+
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Of an answer, as in the kubelet's own client. Source: defaultPodResourcesMaxSize in
 pkg/kubelet/apis/podresources of Kubernetes 1.36.
 """
+_LONGEST_MESSAGE: Final = 300
 _CHUNK: Final = 64 * 1024
 _HEAD: Final = 5
 _EMPTY_MESSAGE: Final = bytes(_HEAD)
@@ -157,7 +160,8 @@ class _Exchange:
             name = (
                 _STATUS[int(status)] if len(status) < 3 and int(status) < len(_STATUS) else status
             )
-            raise _BadAnswer(f"gRPC status {name}: {unquote(self._header(b'grpc-message'))}")
+            said = shortened(unquote(self._header(b"grpc-message")), _LONGEST_MESSAGE)
+            raise _BadAnswer(f"gRPC status {name[:_LONGEST_MESSAGE]}: {said}")
         size = int.from_bytes(self._body[1:_HEAD], "big")
         if len(self._body) < _HEAD or self._body[0] or len(self._body) != _HEAD + size:
             # One uncompressed message; compression was not offered.

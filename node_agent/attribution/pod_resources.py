@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from node_agent.attribution import grpc_call
@@ -16,6 +17,9 @@ from node_agent.attribution.grpc_call import CallFailed
 from node_agent.attribution.wire import NotProtobuf, messages, text, texts
 
 SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
+_MOST: Final = 50_000
+"""Allocations of all resources on a node, far more than any kubelet can have."""
+_LONGEST_NAME: Final = 253
 _LIST: Final = "/v1.PodResourcesLister/List"
 
 
@@ -42,7 +46,10 @@ def read(path: str, *, deadline_s: float) -> tuple[ContainerDevices, ...]:
 
 def parse(answer: bytes) -> tuple[ContainerDevices, ...]:
     """Reads a ListPodResourcesResponse. Raises NotProtobuf."""
-    return tuple(_devices(answer))
+    found = tuple(islice(_devices(answer), _MOST + 1))
+    if len(found) > _MOST:
+        raise NotProtobuf(f"more than {_MOST} allocations on one node")
+    return found
 
 
 def _devices(answer: bytes) -> Iterator[ContainerDevices]:
@@ -50,6 +57,8 @@ def _devices(answer: bytes) -> Iterator[ContainerDevices]:
         name, namespace = text(pod, 1), text(pod, 2)
         for container in messages(pod, 3):
             container_name = text(container, 1)
+            if max(map(len, (name, namespace, container_name))) > _LONGEST_NAME:
+                raise NotProtobuf(f"a name of more than {_LONGEST_NAME} characters")
             for devices in messages(container, 2):
                 yield ContainerDevices(
                     namespace=namespace,

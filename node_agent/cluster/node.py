@@ -19,6 +19,9 @@ _SUFFIXES = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
+_MOST_TEXT = 2**20
+"""Characters; etcd holds objects of one and a half megabytes."""
+_LONGEST_QUANTITY = 40
 _FEATURE = re.compile(r"nvidia\.com/(gpu|mig-.+)\.(product|count|replicas)")
 
 
@@ -56,14 +59,18 @@ class NodeState:
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
-    """Reads a Node object. A new one without status has no resources and an empty boot id."""
-    status = node.get("status") or {}
-    labels = node["metadata"].get("labels") or {}
-    notes = node["metadata"].get("annotations") or {}
+    """Reads a Node object. A new one without status has no resources and an empty boot id.
+
+    Raises KeyError, TypeError or ValueError for anything else.
+    """
+    metadata, status = _object(node["metadata"]), _object(node.get("status"))
+    labels, notes = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
+    boot = _object(status.get("nodeInfo")).get("bootID", "")
+    named = _texts({"name": metadata["name"], "uid": metadata["uid"], "bootID": boot})
     return NodeState(
-        name=node["metadata"]["name"],
-        uid=node["metadata"]["uid"],
-        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        name=named["name"],
+        uid=named["uid"],
+        boot_id=named["bootID"],
         capacity=_extended(status.get("capacity")),
         allocatable=_extended(status.get("allocatable")),
         mig_state=labels.get("nvidia.com/mig.config.state", ""),
@@ -76,12 +83,35 @@ def read(node: Mapping[str, Any]) -> NodeState:
     )
 
 
-def _extended(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    return {name: quantity(str(value)) for name, value in (quantities or {}).items() if "/" in name}
+def _object(value: Any) -> Mapping[str, Any]:
+    """Null stands for an empty one. Raises TypeError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError("a part of the Node is no object")
+    return value
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    """Raises TypeError, and ValueError for more text than an object of the API server can hold."""
+    texts = _object(value)
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise TypeError("a label, an annotation or a name of the Node is no text")
+    if sum(map(len, texts.values())) > _MOST_TEXT:
+        raise ValueError(f"the Node has labels or annotations of more than {_MOST_TEXT} characters")
+    return texts
+
+
+def _extended(quantities: Any) -> dict[str, int]:
+    return {
+        name: quantity(str(value)) for name, value in _object(quantities).items() if "/" in name
+    }
 
 
 def quantity(text: str) -> int:
     """A whole Kubernetes quantity. Raises ValueError for any other."""
+    if len(text) > _LONGEST_QUANTITY:
+        raise ValueError("a quantity is too long for a number")
     digits = text.rstrip("kKMGTi")
     suffix = text[len(digits) :]
     if suffix not in _SUFFIXES:

@@ -10,6 +10,9 @@ from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.node import read as parse
 from telemetry import log
+from telemetry.plain import shortened
+
+_LONGEST_ERROR = 500
 
 
 @dataclass
@@ -36,12 +39,13 @@ class OwnNode:
             error, asked_s = f"HTTP {e.status}: {e.message}", e.retry_after_s
         except Unreachable as e:
             error = str(e)
-        except (KeyError, TypeError, ValueError) as e:
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
             error = f"unexpected answer: {type(e).__name__}: {e}"
         else:
             self.error = None
             self.backoff.succeeded()
             return node
+        error = shortened(error, _LONGEST_ERROR)
         self.backoff.failed(now, asked_s)
         if error != self.error:
             log.warning("own Node not read", node=self.name, error=error)

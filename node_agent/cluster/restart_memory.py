@@ -6,9 +6,10 @@ Kept in a small file on a volume of the pod (an emptyDir), which outlives a cont
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from telemetry import log
 
@@ -16,6 +17,8 @@ DIRECTORY: Final = Path("/run/slicewright")
 """Where the pod mounts the volume."""
 _FILE: Final = "restarts.json"
 _MOST_ENDS, _MOST_SIGNS = 16, 64
+_MOST_TIMES: Final = 64
+_LARGEST: Final = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +75,41 @@ class RestartMemory:
 
     def _load(self) -> Past:
         try:
-            raw = json.loads(self._path.read_text(encoding="utf-8"))
+            with self._path.open(encoding="utf-8") as file:
+                text = file.read(_LARGEST + 1)
+            if len(text) > _LARGEST:
+                raise ValueError(f"longer than {_LARGEST} characters")
+            raw = json.loads(text)
             return Past(
                 boot_id=str(raw["boot_id"]),
-                ends=tuple(float(end) for end in raw["ends"]),
-                in_vain=tuple((str(digest), int(times)) for digest, times in raw["in_vain"]),
+                ends=tuple(_finite(end) for end in raw["ends"])[-_MOST_ENDS:],
+                in_vain=tuple((str(digest), _few(times)) for digest, times in raw["in_vain"])[
+                    -_MOST_SIGNS:
+                ],
             )
         except FileNotFoundError:
             return Past()
-        except (OSError, ValueError, KeyError, TypeError) as e:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as e:
             log.warning("restarts not read", file=str(self._path), error=f"{type(e).__name__}: {e}")
             return Past()
+
+
+def _finite(value: Any) -> float:
+    """Raises ValueError, TypeError or OverflowError."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a time is not finite")
+    return number
+
+
+def _few(value: Any) -> int:
+    """How often a container has ended in vain: it is an exponent of a pause."""
+    return max(0, min(int(value), _MOST_TIMES))

@@ -43,6 +43,7 @@ _BACKOFF_MAX_S = 120.0
 MAX_BYTES = 2048
 """Limit of the whole object as sent: etcd and every watcher hold one for each node."""
 _MAX_MODEL, _MAX_DRIVER, _MAX_ERROR = 96, 80, 256
+_MAX_ANSWER = 500
 """Characters that the resource's schema allows."""
 
 
@@ -236,13 +237,14 @@ class Reporter:
         try:
             old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
             written_at = seconds(old["report"]["time"])
+            known = content(old)
         except ApiError as e:
             if e.status != 404:
                 raise
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             pass  # not one of ours: overwrite it
         else:
-            self._written, self._time = content(old), old["report"]["time"]
+            self._written, self._time = known, old["report"]["time"]
             self._next_heartbeat = min(written_at, now) + self._interval()
         self._known = True
 
@@ -251,6 +253,7 @@ class Reporter:
 
     def _failed(self, error: ApiError | Unreachable, now: float) -> None:
         self._backoff.failed(now, error.retry_after_s if isinstance(error, ApiError) else None)
-        self.last_error = (
+        said = (
             f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
         )
+        self.last_error = _cut(said, _MAX_ANSWER)
