@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 SUSPENDED: Final = ("paused", "aborted")
@@ -70,17 +71,18 @@ def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
     name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
     if not (isinstance(name, str) and name and isinstance(desired, str)):
         return None
-    if hashlib.sha256(desired.encode(errors="surrogatepass")).hexdigest() != digest:
-        return None
-    if not _is_object(desired):
+    if not _is_object(desired) or hashlib.sha256(desired.encode()).hexdigest() != digest:
         return None
     return KnownLayout(mig_config=name, layout_hash=digest, desired=desired)
 
 
+# Asked of each pool at each pass, about the same few texts.
+@lru_cache(maxsize=64)
 def _is_object(desired: str) -> bool:
-    """Whether the text is a JSON object, as every desired state but the empty one."""
+    """Whether the text is what an agent could read at all: a JSON object."""
     try:
-        return not desired or isinstance(json.loads(desired), dict)
+        desired.encode()
+        return isinstance(json.loads(desired), dict)
     except (ValueError, RecursionError):
         return False
 

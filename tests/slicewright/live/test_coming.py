@@ -14,6 +14,7 @@ from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
+from slicewright.live.objects import UnreadObject
 from slicewright.live.reading import Found
 from slicewright.preview.living import section, span
 from tests.fleet_controller.rollout_world import START, World
@@ -227,3 +228,52 @@ def test_a_forced_drain_has_the_time_twice() -> None:
 )
 def test_spans_are_rounded_up(seconds: float, said: str) -> None:
     assert span(seconds) == said
+
+
+def _shared_budget(*, allowed: int) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "ai", "name": "infer"},
+        "spec": {"minAvailable": 4, "selector": {}},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 6,
+            "desiredHealthy": 4,
+            "expectedPods": 6,
+        },
+    }
+
+
+def test_evictions_of_one_node_are_counted_together_and_those_that_wait_are_named(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    """One node, six pods, a budget that needs four of them."""
+    for name in ("n1", "n2"):
+        world.delete_node(name)
+    pods = {"n0": tuple(_pod(f"p{n}", "n0") for n in range(6))}
+    found = replace(_found(world, pods), budgets=(_shared_budget(allowed=2),))
+    ahead = coming([planned], found, world.now)
+    (rolling,) = ahead.rolling
+    assert rolling.evicted == 2
+    assert [one.pod for _, one in rolling.kept] == ["ai/p2", "ai/p3", "ai/p4", "ai/p5"]
+    shown = section(ahead, [])
+    assert "2 pods are evicted, and 4 pods cannot be now and would hold it" in shown
+    assert "- on `n0`: `ai/p2`: disruption budget infer allows 2 evictions at a time" in shown
+
+
+def test_nodes_that_are_drained_together_share_a_budget_and_those_after_them_find_it_anew(
+    planned: plan.PoolPlan, world: World
+) -> None:
+    pods = {name: (_pod(f"p-{name}", name),) for name in ("n0", "n1", "n2")}
+    found = replace(_found(world, pods), budgets=(_shared_budget(allowed=1),))
+    (one_by_one,) = coming([planned], found, world.now).rolling
+    assert (one_by_one.evicted, one_by_one.kept) == (3, ())
+    rollout = planned.rollout.model_copy(update={"max_unavailable": 3, "canary": 1})
+    (together,) = coming([replace(planned, rollout=rollout)], found, world.now).rolling
+    assert together.waves == (("n0",), ("n1", "n2"))
+    assert together.evicted == 2
+    assert [node for node, _ in together.kept] == ["n2"]
+
+
+def test_an_object_that_cannot_be_read_is_in_the_section_though_nothing_changes() -> None:
+    odd = UnreadObject(kind="Node", name="n9", why="metadata.uid is missing")
+    assert "Node n9 cannot be read: metadata.uid is missing" in section(Coming(), [], [odd])
