@@ -343,7 +343,7 @@ def test_machines_that_karpenter_left_are_swept(on_eks: World, aws_of_eks: Aws) 
     kinds = [one.kind for one in report.deleted]
     assert kinds[:3] == ["instance", "launch template", "instance profile"]
     assert report.deleted[0].id == instance
-    assert report.deleted[0].proof.endswith("karpenter.sh/nodepool=gpus")
+    assert report.deleted[0].mark.endswith("karpenter.sh/nodepool=gpus")
 
 
 def test_machines_of_another_clusters_karpenter_stay(on_eks: World, aws_of_eks: Aws) -> None:
