@@ -39,7 +39,8 @@ def now_precisely() -> str:
 
 def made_in(one: JsonObject, cluster_created: str) -> str:
     """When a cluster's object, and what it has in the cloud, was made: after the cluster."""
-    return str(one["metadata"].get("creationTimestamp") or a_moment_after(cluster_created))
+    made = (one.get("metadata") or {}).get("creationTimestamp")
+    return str(made or a_moment_after(cluster_created))
 
 
 def a_moment_after(text: str) -> str:

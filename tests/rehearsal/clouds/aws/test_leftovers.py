@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from kubeapi import JsonObject
 from rehearsal.clouds.aws.account import PROMPT, write_account
 from rehearsal.clouds.core.errors import CloudError
 from rehearsal.clouds.core.fake_control_planes import fake_nodes
@@ -198,3 +199,31 @@ def test_what_is_left_names_its_cluster(aws) -> None:
     arns = [balancer["LoadBalancerArn"]]
     (network,) = aws.call("elbv2", "DescribeTags", ResourceArns=arns)["TagDescriptions"]
     assert {"Key": "kubernetes.io/cluster/p4d", "Value": "owned"} in network["Tags"]
+
+
+def test_a_volume_is_shown_while_its_cluster_lives_and_stays_as_old_as_it_is(aws) -> None:
+    def volumes() -> list[JsonObject]:
+        return list(aws.call("ec2", "DescribeVolumes")["Volumes"])
+
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-0123456789abcdef0"}
+    aws.make_cluster()
+    begun = aws.call("eks", "DescribeCluster", name="p4d")["cluster"]["createdAt"]
+    fake_nodes(aws.environment, "p4d").add_object(
+        "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": {"csi": csi}}
+    )
+    (shown,) = volumes()
+    assert shown["CreateTime"] > begun
+    assert aws.cloud.inventory().get("ec2.volume") is None
+    delete_all(aws)
+    assert volumes() == [shown]
+    # The next cluster of that name has it, too.
+    network = {"subnetIds": aws.subnets}
+    role = "arn:aws:iam::123456789012:role/cluster"
+    aws.call("eks", "CreateCluster", name="p4d", roleArn=role, resourcesVpcConfig=network)
+    assert aws.cloud.tasks.wait(120)
+    fake_nodes(aws.environment, "p4d").add_object(
+        "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": {"csi": csi}}
+    )
+    assert volumes() == [shown]
+    delete_all(aws)
+    assert volumes() == [shown]
