@@ -31,6 +31,13 @@ from slicewright.teardown.inventory import (
 )
 from slicewright.teardown.leftovers import Leftover
 from slicewright.teardown.life import Key, Life, key_of
+from slicewright.teardown.obstacles import (
+    about_waiting,
+    obstacles_of,
+    to_be_kept,
+    without_answer,
+    without_kubeconfig,
+)
 from slicewright.teardown.permission import Choice, Permission
 from slicewright.teardown.record import recorded_life
 from slicewright.teardown.record_keeper import RecordKeeper
@@ -103,7 +110,7 @@ class Teardown:
             cluster=self.subject.cluster,
             dry_run=self.choices.dry_run,
             state=state.counts,
-            obstacles=tuple(self._obstacles_of(state)),
+            obstacles=tuple(obstacles_of(state, self.stack)),
         )
         report, objects = self._with_inventory(report, state, there)
         if (account := self._swept_account) is not None:
@@ -216,26 +223,6 @@ class Teardown:
         """Whether the cluster exists, as far as a cloud can say."""
         return True if self.account is None else self.account.cluster_is_there()
 
-    def _obstacles_of(self, state: State) -> Sequence[str]:
-        return [
-            *(
-                f"{urn} is protected in Pulumi's state; if it may go: pulumi state unprotect "
-                f"--stack {self.stack} '{urn}'"
-                for urn in state.protected
-            ),
-            *(
-                f"{urn}: deletion protection is on; write deletion_protection: false in the stack "
-                "file and run `pulumi up`"
-                for urn in state.guarded
-            ),
-            *(
-                f"the creation of {urn} was cut off: the cloud may have it, and Pulumi would not "
-                f"delete it; take it over with: slicewright recover --stack {self.stack} (or, if "
-                "the cloud does not have it: pulumi refresh --clear-pending-creates)"
-                for urn in state.pending
-            ),
-        ]
-
     def _with_inventory(
         self, report: Report, state: State, there: bool | NotAnswered
     ) -> tuple[Report, Objects | None]:
@@ -245,13 +232,13 @@ class Teardown:
         if self.choices.unreachable:
             return replace(report, inventory_unknown="not asked (--unreachable)"), None
         if state.kubeconfig is None:
-            return _without_kubeconfig(report, state), None
+            return without_kubeconfig(report, state), None
         try:
             client = self.connect(state.kubeconfig)
             objects = read(client)
             shared = read_shared(client, state.namespaces) if self.subject.existing else Shared()
         except (NoAccess, ApiError, Unreachable) as e:
-            return _without_answer(report, e), None
+            return without_answer(report, e), None
         own = frozenset({NAMESPACE, *state.namespaces})
         inventory = inventory_of(objects, existing=self.subject.existing, own=own)
         inventory = with_retained(inventory, self._retained_before(state))
@@ -264,10 +251,10 @@ class Teardown:
                 "stack first"
                 for one in inventory.foreign
             ),
-            *([] if self.choices.disks else _to_be_kept(inventory)),
+            *([] if self.choices.disks else to_be_kept(inventory)),
         ]
         waiting = waiting_pools(shared, state)
-        notes = [*report.notes, *([_about_waiting(waiting)] if waiting else [])]
+        notes = [*report.notes, *([about_waiting(waiting)] if waiting else [])]
         report = replace(report, inventory=inventory, obstacles=in_the_way, notes=notes)
         return report, objects
 
@@ -345,68 +332,6 @@ class Teardown:
                     sleep=self.clock.sleep,
                 )
         return f"`pulumi destroy` failed with exit code {ended.code}: see above"
-
-
-def _without_kubeconfig(report: Report, state: State) -> Report:
-    """Nothing in the cluster can be looked at or drained: to be decided, if that is still to do."""
-    if not state.hidden_kubeconfig:
-        # Pulumi deletes it after all that it made in the cluster, and before the cluster.
-        return replace(
-            report,
-            inventory_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it",
-        )
-    why = "the kubeconfig in Pulumi's state is encrypted"
-    return replace(
-        report,
-        inventory_unknown=why,
-        obstacles=[
-            *report.obstacles,
-            f"{why}, so that the cluster cannot be asked; delete its load balancers and claims "
-            "yourself and pass --unreachable: nothing in it is then drained, and the cloud is "
-            "swept for what that leaves",
-        ],
-    )
-
-
-def _without_answer(report: Report, problem: Exception) -> Report:
-    return replace(
-        report,
-        inventory_unknown=str(problem),
-        obstacles=[
-            *report.obstacles,
-            f"the cluster does not answer ({problem}); connect to its network or renew the "
-            "credentials, or pass --unreachable: nothing in it is then drained, and the cloud is "
-            "swept for what that leaves",
-        ],
-    )
-
-
-def _about_waiting(pools: Sequence[str]) -> str:
-    return (
-        f"no fleet controller runs, and GPUPools {', '.join(pools)} wait for one that takes their "
-        "labels off the nodes: `pulumi destroy` waits for them until its timeout; start the "
-        "controller (kubectl --namespace slicewright-system get deployment fleet-controller), or "
-        f"let the labels stay: kubectl patch gpupool {pools[0]} --type=merge "
-        '--patch \'{"metadata":{"finalizers":null}}\''
-    )
-
-
-def _to_be_kept(inventory: Inventory) -> Sequence[str]:
-    volumes = [volume.name for volume in inventory.retained]
-    named = [
-        *([f"the disks of {', '.join(volumes)}"] if volumes else []),
-        *(
-            [f"the snapshots of {', '.join(inventory.retained_snapshots)}"]
-            if inventory.retained_snapshots
-            else []
-        ),
-    ]
-    if not named:
-        return []
-    return [
-        f"{' and '.join(named)} are to outlive their volumes (policy Retain); pass --disks delete, "
-        "or --disks keep, which leaves them in the account"
-    ]
 
 
 def shown_in(looked: Report) -> frozenset[Key]:

@@ -1,0 +1,97 @@
+"""What must be decided before a stack is destroyed, and how: in words, for a report.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from slicewright.teardown.inventory import Inventory
+from slicewright.teardown.report import Report
+from slicewright.teardown.subject import State
+
+
+def obstacles_of(state: State, stack: str) -> Sequence[str]:
+    """What the state says that must be decided first."""
+    return [
+        *(
+            f"{urn} is protected in Pulumi's state; if it may go: pulumi state unprotect "
+            f"--stack {stack} '{urn}'"
+            for urn in state.protected
+        ),
+        *(
+            f"{urn}: deletion protection is on; write deletion_protection: false in the stack "
+            "file and run `pulumi up`"
+            for urn in state.guarded
+        ),
+        *(
+            f"the creation of {urn} was cut off: the cloud may have it, and Pulumi would not "
+            f"delete it; take it over with: slicewright recover --stack {stack} (or, if "
+            "the cloud does not have it: pulumi refresh --clear-pending-creates)"
+            for urn in state.pending
+        ),
+    ]
+
+
+def without_kubeconfig(report: Report, state: State) -> Report:
+    """Nothing in the cluster can be looked at or drained: to be decided, if that is still to do."""
+    if not state.hidden_kubeconfig:
+        # Pulumi deletes it after all that it made in the cluster, and before the cluster.
+        return replace(
+            report,
+            inventory_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it",
+        )
+    why = "the kubeconfig in Pulumi's state is encrypted"
+    return replace(
+        report,
+        inventory_unknown=why,
+        obstacles=[
+            *report.obstacles,
+            f"{why}, so that the cluster cannot be asked; delete its load balancers and claims "
+            "yourself and pass --unreachable: nothing in it is then drained, and the cloud is "
+            "swept for what that leaves",
+        ],
+    )
+
+
+def without_answer(report: Report, problem: Exception) -> Report:
+    return replace(
+        report,
+        inventory_unknown=str(problem),
+        obstacles=[
+            *report.obstacles,
+            f"the cluster does not answer ({problem}); connect to its network or renew the "
+            "credentials, or pass --unreachable: nothing in it is then drained, and the cloud is "
+            "swept for what that leaves",
+        ],
+    )
+
+
+def to_be_kept(inventory: Inventory) -> Sequence[str]:
+    volumes = [volume.name for volume in inventory.retained]
+    named = [
+        *([f"the disks of {', '.join(volumes)}"] if volumes else []),
+        *(
+            [f"the snapshots of {', '.join(inventory.retained_snapshots)}"]
+            if inventory.retained_snapshots
+            else []
+        ),
+    ]
+    if not named:
+        return []
+    return [
+        f"{' and '.join(named)} are to outlive their volumes (policy Retain); pass --disks delete, "
+        "or --disks keep, which leaves them in the account"
+    ]
+
+
+def about_waiting(pools: Sequence[str]) -> str:
+    return (
+        f"no fleet controller runs, and GPUPools {', '.join(pools)} wait for one that takes their "
+        "labels off the nodes: `pulumi destroy` waits for them until its timeout; start the "
+        "controller (kubectl --namespace slicewright-system get deployment fleet-controller), or "
+        f"let the labels stay: kubectl patch gpupool {pools[0]} --type=merge "
+        '--patch \'{"metadata":{"finalizers":null}}\''
+    )
