@@ -1,4 +1,4 @@
-"""The rights inside the cluster that previews need: to read all that the program makes but Secrets.
+"""The rights inside the cluster that previews need: to read what the program makes, but no Secret.
 
 Of the account's rights `infra.values.rights` has those of a preview.
 """
