@@ -139,6 +139,17 @@ class Repository:
         )
         return Ran(done.returncode, done.stdout)
 
+    def deployed(self) -> str:
+        """The commit that counts as deployed; what is said about it is not of interest."""
+        ran = self._run(f"slicewright deployed -s {STACK} 2> /dev/null", self.engine.variables)
+        assert ran.code == 0
+        return ran.output.strip()
+
+    def base(self, job: str) -> dict[str, Any]:
+        """The fleet with which a job's report was compared."""
+        file = self.clone / job / "before.yaml"
+        return dict(yaml.safe_load(file.read_text())["config"]["slicewright:fleet"])
+
     def report(self, job: str) -> str:
         return (self.clone / job / "report.md").read_text()
 
@@ -203,6 +214,8 @@ def test_a_change_goes_from_a_request_by_its_report_and_rules_into_the_cloud(
     deploy, unlock = here.run("deploy")
     assert (deploy.code, unlock.code) == (0, 0), deploy.output + unlock.output
     assert nodes(here) == 2
+    first = here.git("rev-parse", "HEAD")
+    assert here.deployed() == first
 
     # An API that is open to all ends no pod, but breaks a rule.
     here.branch("open", open_to_all=True)
@@ -222,10 +235,23 @@ def test_a_change_goes_from_a_request_by_its_report_and_rules_into_the_cloud(
     assert nodes(here) == 2, "what was not acknowledged is not done"
     here.branch("meant", acknowledged=(code,), name="batch-a100", capacity="spot")
     assert [ran.code for ran in here.run("preview")] == [0, 0]
+    # `main` has the spot nodes already; what is in the cloud is the first fleet.
+    (pool,) = here.base("preview")["node_pools"]
+    assert pool == POOL, "what a deployment was refused is in no base"
+    assert here.deployed() == first
     here.merge("meant")
     deploy, _ = here.run("deploy")
     assert deploy.code == 0, deploy.output
     assert (nodes(here), nodes(here, "batch-a100")) == (0, 2)
+    meant = here.git("rev-parse", "HEAD")
+    assert here.deployed() == meant
+
+    # The first deployment's job, started again, would take the second one back.
+    here.git("checkout", "--quiet", "--detach", first)
+    deploy, _ = here.run("deploy")
+    assert deploy.code == 2, deploy.output
+    assert f"{first} does not follow {meant}" in deploy.output
+    here.git("checkout", "--quiet", "--detach", meant)
 
     # Somebody scales the pool by hand: reported, and healed by the next deployment. Here the runner
     # does not reach the cluster: it says that GPUs and operator were not seen.
@@ -247,6 +273,10 @@ def test_a_change_goes_from_a_request_by_its_report_and_rules_into_the_cloud(
     lock = here.engine.directory.parent / "state/.pulumi/locks/organization/fleet" / STACK
     lock.mkdir(parents=True, exist_ok=True)
     (lock / "left.json").write_text(LOCK)
+    for more in ({"CLOUD_ONLY": "true"}, {}):
+        (drift,) = here.run("drift", **more)
+        assert drift.code == 3, drift.output
+        assert "pulumi 1 of ci on gone" in drift.output
     deploy, unlock = here.run("deploy")
     assert deploy.code != 0
     assert "lock" in deploy.output
