@@ -198,7 +198,8 @@ def _refused(members: Present, found: Found) -> Mapping[str, str]:
 
 
 def _controller(found: Found) -> list[str]:
-    if found.controller != 0 or not found.pools:
+    # Without a pool it may never have been there; where its pods wait, `up` waits for them.
+    if found.controller != 0 or not (found.pools or found.controller_waits):
         return []
     why = shortened(found.controller_waits, 300)
     command = "kubectl -n slicewright-system describe deployment fleet-controller"

@@ -168,6 +168,9 @@ class TestStates:
         assert _seen(world, controller=None).notes == ()
         waits = "pod fleet-controller-x: ImagePullBackOff: docker.io answers 429"
         assert waits in _seen(world, controller=0, controller_waits=waits).notes[0]
+        first_up = _seen(world, pools=(), controller=0, controller_waits=waits)
+        assert waits in first_up.notes[0]
+        assert _seen(world, pools=(), controller=0).notes == ()
 
 
 class TestOneTruthOfADrain:
