@@ -1,0 +1,68 @@
+"""The pods of a stack carry the pull Secrets that its file names, and no others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra import delivery, plan, spec, values
+from infra.components import fleet_controller, node_agent, pods
+
+MIRRORS = ("mirror", "second")
+WORKLOAD = {
+    "name": "w",
+    "kind": "container",
+    "namespace": "models",
+    "pool": "a",
+    "image": "registry.example.com/team/server:1",
+    "resource": "mig-1g.10gb",
+}
+
+
+def planned(**workload: Any) -> plan.FleetPlan:
+    pool = {
+        "name": "a",
+        "machine_type": "p5.48xlarge",
+        "nodes": {"count": 1},
+        "partition": {"mode": "operator", "layout": {"1g.10gb": 7}},
+    }
+    raw = {
+        "cloud": "eks",
+        "cluster": {"name": "c", "region": "us-east-1", "zones": ["us-east-1a", "us-east-1b"]},
+        "system_pool": {"machine_type": "m7i.large", "nodes": {"count": 1}},
+        "node_pools": [pool],
+        "allow_unlisted": True,
+        "workloads": [{**WORKLOAD, **workload}],
+    }
+    return plan.read(json.dumps(raw), spec.Source("test", raw))
+
+
+def names(references: Any) -> list[str]:
+    return [one.name for one in references or ()]
+
+
+@pytest.mark.parametrize("secrets", [(), MIRRORS])
+def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
+    image = pods.Image(name="registry.example.com/python:3.13", pull_secrets=secrets)
+    (pool,) = planned().pools
+    settings = node_agent.NodeAgent(attribution=True)
+    agent: Any = node_agent._pod(pool, image, settings, delivery.node_agent(), "code", "desired")
+    controller: Any = fleet_controller._pod(image, {}, delivery.fleet_controller(), "code")
+    for pod in (agent, controller):
+        assert names(pod.image_pull_secrets) == list(secrets)
+        assert {container.image for container in pod.containers} == {image.name}
+
+
+@pytest.mark.parametrize("secrets", [[], ["mirror", "second", "mirror"]])
+def test_servers_of_models_carry_their_own(secrets: list[str]) -> None:
+    fleet = planned(image_pull_secrets=secrets)
+    ((_, objects),) = values.workloads_of(fleet)
+    pod = objects.deployment["spec"]["template"]["spec"]
+    assert pod.get("imagePullSecrets", []) == [{"name": name} for name in dict.fromkeys(secrets)]
+
+
+def test_a_name_that_is_no_secrets_is_refused() -> None:
+    with pytest.raises(spec.SpecError, match="image_pull_secrets"):
+        planned(image_pull_secrets=["user:password"])
