@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from infra import delivery, plan, spec, values
 from infra.components import fleet_controller, node_agent, pods
+from tests.infra.conftest import ROOT
 
 MIRRORS = ("mirror", "second")
 WORKLOAD = {
@@ -53,6 +56,21 @@ def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
     for pod in (agent, controller):
         assert names(pod.image_pull_secrets) == list(secrets)
         assert {container.image for container in pod.containers} == {image.name}
+
+
+def test_the_program_hands_them_to_every_pod_of_its_own(
+    record: Callable[..., list[Any]],
+) -> None:
+    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.s1.yaml").read_text())
+    fleet = stack["config"]["slicewright:fleet"] | {"image_pull_secrets": list(MIRRORS)}
+    made = record("x", fleet=yaml.safe_dump(fleet))
+    found = {
+        one.name: one.inputs["spec"]["template"]["spec"].get("imagePullSecrets")
+        for one in made
+        if one.type.endswith((":Deployment", ":DaemonSet"))
+    }
+    assert found
+    assert set(map(str, found.values())) == {str([{"name": name} for name in MIRRORS])}
 
 
 @pytest.mark.parametrize("secrets", [[], ["mirror", "second", "mirror"]])
