@@ -19,14 +19,15 @@ from slicewright.commands import cluster_options
 from slicewright.commands.status import say
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, INTERRUPTED, NOT_PROVEN, PROVEN
 from slicewright.live.access import NoCluster, why
-from slicewright.load import k6, targets
+from slicewright.load import engine, export, targets
 from slicewright.load.asked import Api, Load, Target
-from slicewright.load.results import BadSummary, Results, results
+from slicewright.load.results import Results, results
 from slicewright.load.text import as_json, summary_lines, table
 
 _USERS: Final = 8
 _COMPLAINTS: Final = 5
 """Reasons of failed requests that are shown."""
+_COMPLAINT_LENGTH: Final = 300
 _TELL_S: Final = 5
 """Between two lines of progress where they go to no terminal."""
 
@@ -34,11 +35,11 @@ _TELL_S: Final = 5
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
-        help="ask a workload's servers with k6: throughput and latency, replica by replica",
-        description="Runs k6 against the servers of a workload: chat completions of vLLM, as "
-        "streams, or inference requests of Triton. Prints how many were answered a second, and "
-        "how long they took. Exits with 0 where every request was answered, and 1 where one was "
-        "not (docs/how-to/autoscale-a-model.md).",
+        help="ask a workload's servers: throughput and latency, replica by replica",
+        description="Sends requests to the servers of a workload with Locust: chat completions to "
+        "vLLM, as streams, or inference requests to Triton. Prints how many were answered a "
+        "second, and how long answers, first tokens and the tokens after them took. Exits with 0 "
+        "if every request was answered, and 1 if one was not (docs/how-to/autoscale-a-model.md).",
     )
     parser.add_argument(
         "-s", "--stack", metavar="NAME", help="the stack, or a stack file", required=True
@@ -82,7 +83,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--body", metavar="FILE", help="a request of your own, as JSON")
     parser.add_argument("--key-file", metavar="FILE", help="file with the server's API key")
-    parser.add_argument("--k6", metavar="PROGRAM", help="the k6 program (default: k6 of PATH)")
+    parser.add_argument(
+        "--export",
+        choices=export.TOOLS,
+        help="send nothing: print a script for k6, or the command line of AIPerf, that makes the "
+        "same load",
+    )
     cluster_options.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="as JSON (docs/reference/load-json.md)")
     parser.set_defaults(run=_run)
@@ -100,22 +106,33 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except (_Wrong, targets.BadUrl) as e:
         return say(str(e), BAD_INPUT, command="load")
     try:
-        program = k6.found(parsed.k6)
+        if parsed.export:
+            print(export.script(parsed.export, load_of(given or _targets(parsed, stack))))
+            return PROVEN
+        engine.check_installed()
         load = load_of(given or _targets(parsed, stack))
         with _progress(console, quiet=parsed.json) as progress:
-            ran = k6.run(program, load, progress)
-        found = results(ran.summary, load)
-    except (k6.NoK6, k6.K6Failed, targets.NoAddress, NoCluster, BadSummary) as e:
+            ran = engine.run(load, progress)
+    except export.NotSupported as e:
+        return say(str(e), BAD_INPUT, command="load")
+    except (engine.NoEngine, engine.EngineFailed, targets.NoAddress, NoCluster) as e:
         return say(str(e), CANNOT_RUN, command="load")
+    return _report(parsed, load, ran, console)
+
+
+def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Console) -> int:
+    outcome = results(ran.outcomes, load, not_sent=ran.not_sent)
     if parsed.json:
-        print(json.dumps(as_json(load, found, interrupted=ran.interrupted), indent=2))
+        print(json.dumps(as_json(load, outcome, interrupted=ran.interrupted), indent=2))
     else:
-        _show(load, found, console)
-    for complaint in ran.complaints[:_COMPLAINTS] if found.whole.failed else ():
-        say(complaint, NOT_PROVEN, command="load")
+        _show(load, outcome, console)
+    for reason in ran.failures[:_COMPLAINTS]:
+        say(reason[:_COMPLAINT_LENGTH], NOT_PROVEN, command="load")
     if ran.interrupted:
         return INTERRUPTED
-    return exit_code(found)
+    if not ran.complete:
+        return say("the load engine was killed before the end", CANNOT_RUN, command="load")
+    return exit_code(outcome)
 
 
 def exit_code(found: Results) -> int:
@@ -218,7 +235,7 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None
     is not what is read.
     """
     if console.is_terminal and not quiet:
-        with console.status("starting k6") as status:
+        with console.status("starting the load") as status:
             yield lambda text: status.update(spec.plain(text))
         return
     shown = -_TELL_S * 1.0

@@ -1,1 +1,1 @@
-"""Load on the servers of a workload: what is asked of them, by k6, and what came of it."""
+"""Load on the servers of a workload: which requests they get, and how they answered."""

@@ -1,22 +1,13 @@
-"""What is asked of which servers, how often, and for how long: decided before k6 starts."""
+"""The load to make: which servers get which requests, how often, and for how long."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 Api = Literal["chat", "infer"]
 """OpenAI's chat completions (vLLM), or the Open Inference Protocol, version 2 (Triton)."""
-_STATS: Final = ("avg", "med", "p(90)", "p(95)", "p(99)", "max", "count")
-_TRENDS: Final = {"chat": ("latency", "first_token", "request_tokens"), "infer": ("latency",)}
-_COUNTERS: Final = {"chat": ("answered", "failed", "tokens"), "infer": ("answered", "failed")}
-"""Metrics of the scripts. `tokens` counts, `request_tokens` are tokens a second of one request."""
-_MOST_USERS: Final = 10
-"""For each request a second: those that may be under way at once, before k6 drops some."""
-_GRACE_S: Final = 60
-"""How long requests that are under way at the end may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +41,7 @@ class Load:
     tokens: int
     """Of an answer of a chat, at most."""
     body: Mapping[str, Any] | None
-    """Sent in place of the request that the script makes."""
+    """Sent in place of the request that slicewright makes."""
     key: str | None = field(repr=False)
     """For the header Authorization."""
 
@@ -61,66 +52,3 @@ class Load:
         nothing.
         """
         return len(self.targets) == 1
-
-
-def as_json(load: Load) -> str:
-    """What the scripts read. It has the key, so only this user may read the file."""
-    return json.dumps(
-        {
-            "options": options(load),
-            "targets": [{"tag": tag(i), "url": one.url} for i, one in enumerate(load.targets)],
-            "model": load.model,
-            "tokens": load.tokens,
-            "body": load.body,
-            "key": load.key,
-        }
-    )
-
-
-def options(load: Load) -> dict[str, Any]:
-    """k6's. Source: k6 docs, options, executors and thresholds."""
-    scenarios = {"load": _scenario(load)}
-    if load.api == "chat":
-        # k6 hands a stream over when it has ended. A request for one token takes as long as the
-        # first token of any other that is asked at that moment.
-        scenarios["first_token"] = {
-            "executor": "constant-vus",
-            "vus": 1,
-            "duration": f"{load.duration_s}s",
-            "gracefulStop": f"{_GRACE_S}s",
-            "exec": "firstToken",
-        }
-    return {
-        "scenarios": scenarios,
-        "noVUConnectionReuse": load.fresh_connections,
-        "summaryTrendStats": list(_STATS),
-        # A threshold without a condition makes k6 keep the figures of one tag apart.
-        "thresholds": {
-            f"{metric}{{target:{tag(i)}}}": []
-            for metric in (*_TRENDS[load.api], *_COUNTERS[load.api])
-            for i in range(len(load.targets))
-        },
-    }
-
-
-def tag(index: int) -> str:
-    """Of a target's figures in k6's summary; names of pods may have characters that it parses."""
-    return f"t{index}"
-
-
-def metrics(api: Api) -> Sequence[str]:
-    return (*_TRENDS[api], *_COUNTERS[api])
-
-
-def _scenario(load: Load) -> dict[str, Any]:
-    common = {"duration": f"{load.duration_s}s", "gracefulStop": f"{_GRACE_S}s", "exec": "load_"}
-    if load.rate is None:
-        return {"executor": "constant-vus", "vus": load.users, **common}
-    return {
-        "executor": "constant-arrival-rate",
-        "rate": load.rate,
-        "timeUnit": "1s",
-        "preAllocatedVUs": load.rate,
-        "maxVUs": load.rate * _MOST_USERS,
-        **common,
-    }

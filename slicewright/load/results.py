@@ -1,16 +1,13 @@
-"""What came of a load, from k6's summary. Source: k6 docs, handleSummary."""
+"""What came of a load: figures over all requests, and over those of each target."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from slicewright.load.asked import Load, tag
-
-
-class BadSummary(Exception):
-    """Not what k6 1.x writes; the message says what is missing."""
+from slicewright.load.asked import Load
+from slicewright.load.outcomes import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +37,11 @@ class Figures:
     tokens_per_second: float | None
     """Of all requests together."""
     first_token_ms: Times | None
+    """None: no answer was a stream."""
+    inter_token_ms: Times | None
+    """Mean time between two tokens of each answer."""
+    longest_gap_ms: Times | None
+    """Longest time between two chunks of each answer."""
     request_tokens_per_second: Times | None
 
 
@@ -53,58 +55,73 @@ class Results:
     """By name."""
 
 
-def results(summary: Mapping[str, Any], load: Load) -> Results:
-    """Raises BadSummary."""
-    try:
-        metrics = summary["metrics"]
-        # Not k6's own time: that has the last requests, which are awaited when no more are sent.
-        duration_s = float(summary["state"]["testRunDurationMs"]) / 1000
-        return Results(
-            duration_s=duration_s,
-            dropped=int(_values(metrics, "dropped_iterations").get("count", 0)),
-            whole=_figures(metrics, "", load, duration_s),
-            targets={
-                one.name: _figures(metrics, f"{{target:{tag(i)}}}", load, duration_s)
-                for i, one in enumerate(load.targets)
-            },
-        )
-    except (KeyError, TypeError, ValueError) as e:
-        raise BadSummary(f"k6's summary is not as expected: {e!r}") from None
-
-
-def _figures(metrics: Mapping[str, Any], of: str, load: Load, duration_s: float) -> Figures:
-    answered, failed = (
-        int(_values(metrics, f"{name}{of}").get("count", 0)) for name in ("answered", "failed")
-    )
-    chat = load.api == "chat"
-    tokens = int(_values(metrics, f"tokens{of}").get("count", 0)) if chat else None
-    return Figures(
-        answered=answered,
-        failed=failed,
-        per_second=answered / duration_s,
-        latency_ms=_times(metrics, f"latency{of}"),
-        tokens=tokens,
-        tokens_per_second=tokens / duration_s if tokens is not None else None,
-        first_token_ms=_times(metrics, f"first_token{of}") if chat else None,
-        request_tokens_per_second=_times(metrics, f"request_tokens{of}") if chat else None,
+def results(outcomes: Sequence[Outcome], load: Load, *, not_sent: int) -> Results:
+    duration_s = _duration_s(outcomes)
+    by_target: dict[int, list[Outcome]] = {index: [] for index in range(len(load.targets))}
+    for outcome in outcomes:
+        by_target[outcome.target].append(outcome)
+    return Results(
+        duration_s=duration_s,
+        dropped=not_sent,
+        whole=_figures(outcomes, load, duration_s),
+        targets={
+            target.name: _figures(by_target[index], load, duration_s)
+            for index, target in enumerate(load.targets)
+        },
     )
 
 
-def _times(metrics: Mapping[str, Any], name: str) -> Times | None:
-    values = _values(metrics, name)
-    if not values.get("count"):
+def times(values: Iterable[float]) -> Times | None:
+    ordered = sorted(values)
+    if not ordered:
         return None
     return Times(
-        mean=float(values["avg"]),
-        p50=float(values["med"]),
-        p90=float(values["p(90)"]),
-        p95=float(values["p(95)"]),
-        p99=float(values["p(99)"]),
-        most=float(values["max"]),
+        mean=math.fsum(ordered) / len(ordered),
+        p50=percentile(ordered, 50),
+        p90=percentile(ordered, 90),
+        p95=percentile(ordered, 95),
+        p99=percentile(ordered, 99),
+        most=ordered[-1],
     )
 
 
-def _values(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """k6 leaves out what nothing was added to."""
-    found: Mapping[str, Any] = (metrics.get(name) or {}).get("values") or {}
-    return found
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Interpolates linearly between the two nearest values."""
+    position = (len(ordered) - 1) * percent / 100
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _duration_s(outcomes: Sequence[Outcome]) -> float:
+    if not outcomes:
+        return 0.0
+    return max(o.ended_s for o in outcomes) - min(o.began_s for o in outcomes)
+
+
+def _figures(outcomes: Sequence[Outcome], load: Load, duration_s: float) -> Figures:
+    answered = [outcome for outcome in outcomes if outcome.failure is None]
+    chat = load.api == "chat"
+    tokens = sum(outcome.tokens or 0 for outcome in answered) if chat else None
+    return Figures(
+        answered=len(answered),
+        failed=len(outcomes) - len(answered),
+        per_second=_rate(len(answered), duration_s),
+        latency_ms=_milliseconds(o.ended_s - o.began_s for o in answered),
+        tokens=tokens,
+        tokens_per_second=None if tokens is None else _rate(tokens, duration_s),
+        first_token_ms=_milliseconds(o.first_token_s for o in answered),
+        inter_token_ms=_milliseconds(o.inter_token_s for o in answered),
+        longest_gap_ms=_milliseconds(o.longest_gap_s for o in answered),
+        request_tokens_per_second=(
+            times(_rate(o.tokens or 0, o.ended_s - o.began_s) for o in answered) if chat else None
+        ),
+    )
+
+
+def _milliseconds(seconds: Iterable[float | None]) -> Times | None:
+    return times(value * 1000 for value in seconds if value is not None)
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -11,7 +11,7 @@ from rich.table import Table
 from slicewright.load.asked import Load
 from slicewright.load.results import Figures, Results, Times
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def summary_lines(load: Load, results: Results) -> list[str]:
@@ -32,6 +32,10 @@ def summary_lines(load: Load, results: Results) -> list[str]:
         found.append(f"  whole answer    {_times(whole.latency_ms)}")
     if whole.first_token_ms is not None:
         found.append(f"  first token     {_times(whole.first_token_ms)}")
+    if whole.inter_token_ms is not None:
+        found.append(f"  between tokens  {_times(whole.inter_token_ms, digits=1)}")
+    if whole.longest_gap_ms is not None:
+        found.append(f"  longest gap     {_times(whole.longest_gap_ms)}")
     if whole.tokens is not None:
         found.append(f"  tokens          {whole.tokens}, {whole.tokens_per_second:.1f} a second")
     if whole.request_tokens_per_second is not None:
@@ -51,7 +55,7 @@ def table(load: Load, results: Results) -> Table:
     heads = ["answered", "failed", "per s", "p50 ms", "p95 ms", "p99 ms"]
     for head in places:
         made.add_column(head)
-    for head in [*heads, *(["tokens per s", "first p95 ms"] if chat else [])]:
+    for head in [*heads, *(["tokens per s", "first p95 ms", "between p95 ms"] if chat else [])]:
         made.add_column(head, justify="right")
     for one in load.targets:
         where = [one.node or "-", one.partition or "whole GPU"] if placed else []
@@ -84,7 +88,7 @@ def as_json(load: Load, results: Results, *, interrupted: bool) -> dict[str, Any
 
 
 def _cells(one: Figures, *, chat: bool) -> Sequence[str]:
-    latency, first = one.latency_ms, one.first_token_ms
+    latency, first, between = one.latency_ms, one.first_token_ms, one.inter_token_ms
     cells = [
         str(one.answered),
         str(one.failed),
@@ -95,6 +99,7 @@ def _cells(one: Figures, *, chat: bool) -> Sequence[str]:
         cells += [
             "-" if one.tokens_per_second is None else f"{one.tokens_per_second:.1f}",
             "-" if first is None else f"{first.p95:.0f}",
+            "-" if between is None else f"{between.p95:.1f}",
         ]
     return cells
 
@@ -103,8 +108,8 @@ def _p(times: Times) -> tuple[float, float, float]:
     return times.p50, times.p95, times.p99
 
 
-def _times(times: Times) -> str:
-    return (
-        f"p50 {times.p50:.0f} ms, p90 {times.p90:.0f}, p95 {times.p95:.0f}, p99 {times.p99:.0f}, "
-        f"longest {times.most:.0f}"
+def _times(times: Times, *, digits: int = 0) -> str:
+    p50, p90, p95, p99, most = (
+        f"{value:.{digits}f}" for value in (times.p50, times.p90, times.p95, times.p99, times.most)
     )
+    return f"p50 {p50} ms, p90 {p90}, p95 {p95}, p99 {p99}, longest {most}"

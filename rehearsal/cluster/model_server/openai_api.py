@@ -104,9 +104,21 @@ def answer(asked: Asked, identity: str, created: int) -> Body:
     return {**_head(asked, identity, created), "choices": [choice], "usage": usage(asked)}
 
 
-def chunk(
-    asked: Asked, identity: str, created: int, *, tokens: int, first: bool, last: bool
-) -> Body:
+def role_chunk(asked: Asked, identity: str, created: int) -> Body:
+    """The chunk before the first token of a chat, which is written together with that token.
+
+    Source: vLLM, chat_completion_stream_generator in vllm/entrypoints/openai/serving_chat.py.
+    """
+    choice = {
+        "index": 0,
+        "delta": {"role": "assistant", "content": ""},
+        "logprobs": None,
+        "finish_reason": None,
+    }
+    return _with_usage_later(asked, _chunk_head(asked, identity, created) | {"choices": [choice]})
+
+
+def chunk(asked: Asked, identity: str, created: int, *, tokens: int, last: bool) -> Body:
     """The next part of a streamed answer."""
     text = TOKEN * tokens
     choice: Body = {
@@ -114,21 +126,18 @@ def chunk(
         "logprobs": None,
         "finish_reason": asked.reason if last else None,
     }
-    head = _head(asked, identity, created)
+    if last:
+        choice["stop_reason"] = None
     if asked.kind == "chat.completion":
-        head["object"] = "chat.completion.chunk"
-        choice["delta"] = {**({"role": "assistant"} if first else {}), "content": text}
+        choice["delta"] = {"content": text}
     else:
         choice["text"] = text
-    return {**head, "choices": [choice]}
+    return _with_usage_later(asked, _chunk_head(asked, identity, created) | {"choices": [choice]})
 
 
 def last_usage(asked: Asked, identity: str, created: int) -> Body:
     """The chunk of `stream_options: {include_usage: true}`."""
-    head = _head(asked, identity, created)
-    if asked.kind == "chat.completion":
-        head["object"] = "chat.completion.chunk"
-    return {**head, "choices": [], "usage": usage(asked)}
+    return {**_chunk_head(asked, identity, created), "choices": [], "usage": usage(asked)}
 
 
 def usage(asked: Asked) -> Body:
@@ -160,6 +169,18 @@ def models(names: Sequence[str], root: str, max_model_len: int, created: int) ->
 
 def _head(asked: Asked, identity: str, created: int) -> Body:
     return {"id": identity, "object": asked.kind, "created": created, "model": asked.model}
+
+
+def _chunk_head(asked: Asked, identity: str, created: int) -> Body:
+    head = _head(asked, identity, created)
+    if asked.kind == "chat.completion":
+        head["object"] = "chat.completion.chunk"
+    return head
+
+
+def _with_usage_later(asked: Asked, body: Body) -> Body:
+    """If the last chunk will tell the numbers of tokens, the others say null."""
+    return {**body, "usage": None} if asked.usage else body
 
 
 def _tokens(prompt: Any) -> int:

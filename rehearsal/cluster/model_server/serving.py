@@ -171,8 +171,11 @@ class Serving:
                 now = one.generated
                 self.measured.generation_tokens += now - sent
                 if asked.stream:
+                    if sent == 0 and asked.kind == "chat.completion":
+                        role = openai_api.role_chunk(asked, identity, created)
+                        await to.event(json.dumps(role))
                     part = openai_api.chunk(
-                        asked, identity, created, tokens=now - sent, first=sent == 0, last=one.done
+                        asked, identity, created, tokens=now - sent, last=one.done
                     )
                     await to.event(json.dumps(part))
                 sent = now

@@ -1,5 +1,6 @@
-// Load on servers with OpenAI's chat completions, by `slicewright load`: streams, as clients ask
-// for them.
+// Load on servers with OpenAI's chat completions, for k6 (AGPL; not part of slicewright),
+// written by `slicewright load --export k6`. k6 hands a stream over when it has ended, so it measures no first
+// token; slicewright's own engine does.
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
@@ -8,14 +9,13 @@ const load = JSON.parse(open(__ENV.SLICEWRIGHT_LOAD));
 export const options = load.options;
 
 const latency = new Trend('latency', true);
-const firstToken_ = new Trend('first_token', true);
 const requestTokens = new Trend('request_tokens');
 const tokens = new Counter('tokens');
 const answered = new Counter('answered');
 const failed = new Counter('failed');
 
 const headers = { 'Content-Type': 'application/json' };
-if (load.key) headers.Authorization = `Bearer ${load.key}`;
+if (__ENV.SLICEWRIGHT_API_KEY) headers.Authorization = `Bearer ${__ENV.SLICEWRIGHT_API_KEY}`;
 
 function ask(body) {
   const target = load.targets[exec.scenario.iterationInTest % load.targets.length];
@@ -36,13 +36,14 @@ function fail(answer, tags) {
 }
 
 // Each asks something else from its first word on, so that no server answers from its prefix cache.
-function message(limit, more) {
+function message() {
   const begins = `${exec.scenario.name} ${exec.scenario.iterationInTest}`;
   return {
     model: load.model,
     messages: [{ role: 'user', content: `${begins}: tell a story about a river.` }],
-    max_tokens: limit,
-    ...more,
+    max_tokens: load.tokens,
+    stream: true,
+    stream_options: { include_usage: true },
   };
 }
 
@@ -60,10 +61,7 @@ function counted(text) {
 }
 
 export function load_() {
-  const asked = load.body || message(load.tokens, {
-    stream: true,
-    stream_options: { include_usage: true },
-  });
+  const asked = load.body || message();
   const { answer, tags } = ask(asked);
   if (answer.status !== 200) {
     fail(answer, tags);
@@ -74,14 +72,4 @@ export function load_() {
   tokens.add(made, tags);
   latency.add(answer.timings.duration, tags);
   requestTokens.add(made / (answer.timings.duration / 1000), tags);
-}
-
-export function firstToken() {
-  const { answer, tags } = ask(message(1, {}));
-  if (answer.status === 200) firstToken_.add(answer.timings.duration, tags);
-  else fail(answer, tags);
-}
-
-export function handleSummary(data) {
-  return { [__ENV.SLICEWRIGHT_SUMMARY]: JSON.stringify(data) };
 }

@@ -1,5 +1,5 @@
-// Load on servers of the Open Inference Protocol (KServe, version 2), by `slicewright load`:
-// tensors of zeros.
+// Load on servers of the Open Inference Protocol (KServe, version 2), for k6 (AGPL; not part of
+// slicewright), written by `slicewright load --export k6`: tensors of zeros.
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
@@ -13,7 +13,7 @@ const failed = new Counter('failed');
 
 const path = `/v2/models/${encodeURIComponent(load.model)}`;
 const headers = {};
-if (load.key) headers.Authorization = `Bearer ${load.key}`;
+if (__ENV.SLICEWRIGHT_API_KEY) headers.Authorization = `Bearer ${__ENV.SLICEWRIGHT_API_KEY}`;
 
 const BYTES = {
   BOOL: 1, UINT8: 1, UINT16: 2, UINT32: 4, UINT64: 8, INT8: 1, INT16: 2, INT32: 4, INT64: 8,
@@ -81,8 +81,4 @@ export function load_(model) {
   failed.add(1, tags);
   if (!logged) console.error(`HTTP ${answer.status}: ${answer.error || answer.body}`.slice(0, 300));
   logged = true;
-}
-
-export function handleSummary(data) {
-  return { [__ENV.SLICEWRIGHT_SUMMARY]: JSON.stringify(data) };
 }

@@ -16,6 +16,8 @@ FIGURES = Figures(
     tokens=None,
     tokens_per_second=None,
     first_token_ms=None,
+    inter_token_ms=None,
+    longest_gap_ms=None,
     request_tokens_per_second=None,
 )
 

@@ -1,8 +1,8 @@
 """S4's model server under load: replicas go from 1 to 7 and back by Triton's own queue metric, and
 what is killed or blind meanwhile brings none and costs none.
 
-Prometheus, its operator, KEDA, Kubernetes' autoscaler, k6 and tritonserver are real; the models'
-time on a GPU is simulated (docs/reference/simulated-monitoring.md, simulated-triton.md).
+Prometheus, its operator, KEDA, Kubernetes' autoscaler, Locust and tritonserver are real; the
+models' time on a GPU is simulated (docs/reference/simulated-monitoring.md, simulated-triton.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -194,9 +193,7 @@ def asks(run: Run, *options: str) -> list[str]:
     """`slicewright load` with sixty users."""
     command = [sys.executable, "-m", "slicewright.cli", "load", NAME, "--users", "60", "--json"]
     command += ["-s", str(run.environment.stack_file(STACK)), "--model", "densenet_onnx"]
-    # k6 is under the AGPL, so it is not built here.
-    program = shutil.which("k6") or pytest.skip("no k6 on PATH; it is not built here")
-    command += ["--k6", program, "--kubeconfig", str(run.environment.user_kubeconfig)]
+    command += ["--kubeconfig", str(run.environment.user_kubeconfig)]
     return [*command, *options]
 
 

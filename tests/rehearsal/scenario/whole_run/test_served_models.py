@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import threading
 from base64 import b64decode
@@ -69,12 +68,6 @@ class Run:
     def pods(self) -> list[dict[str, Any]]:
         found = self.client.get(PODS)["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-
-@pytest.fixture(scope="session")
-def k6() -> Path:
-    """Under the AGPL, so it is not built here: only where a person has installed it."""
-    return Path(shutil.which("k6") or pytest.skip("no k6 on PATH; it is not built here"))
 
 
 @pytest.fixture(scope="module")
@@ -215,15 +208,15 @@ def test_all_sixteen_answer_under_load_by_the_address_of_their_service(run: Run)
     assert len({one.device for one in answers}) == 16
 
 
-def test_k6_tells_what_each_partition_carries(
-    run: Run, k6: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_load_tells_what_each_partition_carries(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # S0-55
     """Of all sixteen: by how many tokens they differ is the simulation's."""
     key_file = tmp_path / "key"
     key_file.write_text(run.values["api-key"])
     command = ["load", "-s", str(run.environment.stack_file(STACK)), "llm-deployment", "--json"]
     command += ["--users", "64", "--duration", "3s", "--tokens", "50"]
-    command += ["--key-file", str(key_file), "--k6", str(k6), "--pods"]
+    command += ["--key-file", str(key_file), "--pods"]
     (kubeconfig,) = run.environment.kubeconfigs().values()
     code = cli.main([*command, "--kubeconfig", str(kubeconfig)])
     out, progress = capsys.readouterr()
@@ -239,7 +232,10 @@ def test_k6_tells_what_each_partition_carries(
     }
     assert [one["partition"] for one in found["replicas"]] == ["3g.40gb"] * 16
     assert all(one["answered"] > 0 and one["failed"] == 0 for one in found["replicas"])
-    assert found["whole"]["tokens"] == 50 * found["whole"]["answered"]
+    whole = found["whole"]
+    assert whole["tokens"] == 50 * whole["answered"]
+    assert 0 < whole["first_token_ms"]["p50"] < whole["latency_ms"]["p50"]
+    assert whole["inter_token_ms"]["p50"] > 0
 
 
 def test_gkes_managed_collection_is_told_of_agents_controller_and_servers(run: Run) -> None:
