@@ -235,6 +235,7 @@ def _pod(request: values.JsonObject, console: Console) -> None:
         {
             "nodeSelector": request["nodeSelector"],
             "tolerations": request["tolerations"],
+            **({"hostIPC": True} if request.get("hostIPC") else {}),
             "containers": [{"resources": {"limits": first}}],
         }
     ).splitlines()

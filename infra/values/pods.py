@@ -10,7 +10,7 @@ from fleet_controller.api import (
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
 )
-from infra.plan import ByoPoolPlan, PoolPlan, Taint, WorkloadPlan
+from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan, Taint, WorkloadPlan
 from infra.plan.sharing import allocatable
 from infra.values.text import JsonObject
 
@@ -31,7 +31,7 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
     """How a pod asks for one device of a pool, in the Pod's own fields.
 
     `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` where
-    the pool's GPUs are shared by fractions.
+    the pool's GPUs are shared by fractions. `hostIPC` is there only where the pod needs it.
     """
     fractional = pool.resources != allocatable(pool.devices, pool.sharing)
     return {
@@ -42,7 +42,19 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
         "limits": [dict(workload.requests) for workload in workloads]
         if fractional
         else [{name: 1} for name in sorted(pool.resources)],
+        **({"hostIPC": True} if _reaches_mps_by_ipc(pool) else {}),
     }
+
+
+def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
+    """Whether pods share the node's IPC namespace, by which clients reach GKE's MPS daemon.
+
+    Source: https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus, "Deploy
+    workloads that use NVIDIA MPS with GPUs". NVIDIA's operator gives pods the daemon's directory
+    instead.
+    """
+    by_gke = isinstance(pool, GkePoolPlan) and not pool.operated
+    return by_gke and any(shared.strategy == "mps" for shared in pool.sharing)
 
 
 def _of_quarantine(pool: PoolPlan) -> tuple[Taint, ...]:

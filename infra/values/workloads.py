@@ -150,6 +150,8 @@ def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
     if asked.image_pull_secrets:
         named = dict.fromkeys(asked.image_pull_secrets)
         spec["imagePullSecrets"] = [{"name": name} for name in named]
+    if request.get("hostIPC"):
+        spec["hostIPC"] = True
     if plan.node_labels:
         terms = [
             {"key": key, "operator": "In", "values": [value]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from fleet_controller.api import STARTUP_TAINT_KEY
 from infra import catalog, plan, spec, values
-from infra.plan import EksFleetPlan, Taint
+from infra.plan import EksFleetPlan, PoolPlan, Taint
 from rehearsal.plugins.charts.gpu_operator import values as chart
 from tests.properties import examples
 
@@ -249,3 +250,27 @@ def test_a_pod_tolerates_the_pools_taints_but_not_the_startup_taint(fleet: EksFl
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"},
     ]
+
+
+def _pool_shared_on_gke(mode: str) -> PoolPlan:
+    raw = {
+        "cloud": "gke",
+        "cluster": {"name": "dev", "location": "us-central1-a"},
+        "node_pools": [
+            {
+                "name": "l4",
+                "machine_type": "g2-standard-4",
+                "nodes": {"count": 1},
+                "sharing": {"mode": mode, "replicas": 4},
+            }
+        ],
+    }
+    (pool,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
+    return pool
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("mps", True), ("time-slicing", None)])
+def test_a_pod_on_gke_reaches_the_mps_daemon_by_its_nodes_ipc(
+    mode: str, needed: bool | None
+) -> None:
+    assert values.pod_request(_pool_shared_on_gke(mode), ()).get("hostIPC") is needed

@@ -356,3 +356,11 @@ def test_a_container_without_ports_and_health_has_no_service_and_no_probes() -> 
     assert server["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert not any(key.endswith("Probe") for key in server)
     assert not any(mount["name"] == "cache" for mount in server["volumeMounts"])
+
+
+def test_pods_of_a_gke_pool_shared_by_mps_are_in_their_nodes_ipc_namespace() -> None:
+    raw = written(("replicas", 4), ("gpu_memory_percent", 45))
+    raw["node_pools"][0]["sharing"] = {"mode": "mps", "replicas": 2}
+    raw["workloads"][0]["model"]["parameters"] = "1B"
+    ((_, made),) = values.workloads_of(planned(raw))
+    assert made.deployment["spec"]["template"]["spec"]["hostIPC"] is True
