@@ -11,8 +11,7 @@ from fleet_controller.api import MIG_CONFIG_LABEL, STARTUP_TAINT_KEY
 from infra import plan, spec
 from infra.plan import EksFleetPlan, GkeFleetPlan
 from node_agent import desired
-
-STACKS = sorted((Path(__file__).resolve().parents[2] / "stacks").glob("Pulumi.*.yaml"))
+from tests.repository_stacks import STACKS
 
 
 def planned(name: str) -> plan.FleetPlan:

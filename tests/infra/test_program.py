@@ -25,9 +25,10 @@ from infra.spec.schema.gke_pools import GkePool
 from node_agent.cluster import restart_memory
 from node_agent.desired import digest
 from tests.nasty import obeyed, texts
+from tests.repository_stacks import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL_STACKS = sorted(p.name.split(".")[1] for p in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+ALL_STACKS = sorted(NAMES)
 BUILT = [
     s
     for s in ALL_STACKS

@@ -20,9 +20,9 @@ from infra import plan, spec
 from infra.spec import KEY
 from slicewright import cli
 from tests.properties import cases
+from tests.repository_stacks import STACKS
 
 ROOT = Path(__file__).resolve().parents[2]
-STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 # In C where PyYAML has it.

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from infra import plan, spec
 from tests.properties import cases, examples
+from tests.repository_stacks import STACKS as STACK_FILES
 
 ROOT = Path(__file__).resolve().parents[2]
-STACKS = {f.name.split(".")[1]: f for f in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))}
+STACKS = {f.name.split(".")[1]: f for f in STACK_FILES}
 Step = str | int
 Path_ = tuple[Step, ...]
 

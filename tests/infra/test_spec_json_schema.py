@@ -14,10 +14,10 @@ from pydantic import TypeAdapter
 from infra import plan
 from infra.spec import json_schema as schema
 from infra.spec.reading.annotations import FLEET_TYPE
+from tests.repository_stacks import STACKS
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "reference" / "stack-file.schema.json"
-STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 SCHEMA: dict[str, Any] = json.loads(FILE.read_text())
 
 _SILENT = {"$schema", "$defs", "title", "description", "default", "discriminator"}

@@ -20,6 +20,7 @@ from infra import catalog, plan, spec, values
 from infra.plan import EksFleetPlan, PoolPlan, Taint
 from rehearsal.plugins.charts.gpu_operator import values as chart
 from tests.properties import examples
+from tests.repository_stacks import STACKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -210,7 +211,7 @@ def test_words_are_written_alike_with_and_without_libyaml(data: dict[str, Any]) 
     assert values.words_as_flow_yaml(data) == values.as_flow_yaml(data)
 
 
-@pytest.mark.parametrize("stack", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=str)
+@pytest.mark.parametrize("stack", STACKS, ids=str)
 def test_layouts_are_written_alike_with_and_without_libyaml(stack: Path) -> None:
     config = values.mig_parted_config(plan.read_file(stack).pools)
     assert values.words_as_flow_yaml(config) == values.as_flow_yaml(config)

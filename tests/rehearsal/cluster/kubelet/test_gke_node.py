@@ -42,6 +42,17 @@ def nodes(cluster: Any, gke_device_plugin: None) -> dict[str, str]:
     }
 
 
+def test_an_a100_reboots_once_and_then_offers_its_partitions(
+    cluster: Any, gke_device_plugin: None
+) -> None:
+    config = {**MACHINE["gke_gpu_config"], "GPUPartitionSize": "3g.20gb"}  # type: ignore[dict-item]
+    machine = {**MACHINE, "gpu_model": "A100-40", "gpu_count": 1, "gke_gpu_config": config}
+    labels = {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100"}
+    path = cluster.add_node("gke-a100", machine, labels)
+    cluster.until(path, lambda found: gpus(found) == "2")
+    assert cluster.kubelet_log().count("node gke-a100 reboots") == 1
+
+
 def ask_for_one_gpu(cluster: Any, name: str, node: str, image: str = "busybox") -> str:
     container = {"name": "c", "image": image, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     pod = {

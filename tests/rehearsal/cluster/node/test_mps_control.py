@@ -18,14 +18,15 @@ from rehearsal.cluster.node import mps_control
 from rehearsal.cluster.node.launcher import Bind
 from rehearsal.cluster.silicon import state
 
+REPLICAS = 4
 _SHARED = {
     "version": "v1",
-    "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
+    "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": REPLICAS}]}},
 }
 _EXCLUSIVE_PROCESS = 3
 
 
-def _until(holds: Callable[[], object], log: Path) -> None:
+def until(holds: Callable[[], object], log: Path) -> None:
     deadline = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < deadline, log.read_text()
@@ -129,9 +130,19 @@ class Shared:
         )
 
     def start(self, *arguments: str) -> tuple[Any, Path]:
+        """The daemon."""
+        return self._start(self.node.toolchain.mps_control_daemon, *arguments)
+
+    def start_plugin(self) -> tuple[Any, Path]:
+        """The device plugin, which waits for the daemon."""
+        return self._start(
+            self.node.toolchain.device_plugin, "--mig-strategy=none", "--mps-root=/mps"
+        )
+
+    def _start(self, program: Path, *arguments: str) -> tuple[Any, Path]:
         workloads = stand_ins.of_workloads(self._shims)
         process, log = self.node.start(
-            self.node.toolchain.mps_control_daemon,
+            program,
             *arguments,
             env={
                 "PATH": f"{self._shims}:{workloads}:/usr/bin:/bin",
@@ -161,7 +172,7 @@ def shared(make_node: Any, tmp_path: Path) -> Shared:
 
 def test_each_replica_gets_its_part_and_the_gpus_are_exclusive(shared: Shared) -> None:
     process, log = shared.start()
-    _until((shared.root / ".ready").exists, log)
+    until((shared.root / ".ready").exists, log)
     assert (shared.root / "nvidia.com/gpu/.started").exists()
     assert shared.modes() == [_EXCLUSIVE_PROCESS] * 2
     told = (shared.root / "nvidia.com/gpu/log/control.log").read_text()
@@ -177,12 +188,12 @@ def test_each_replica_gets_its_part_and_the_gpus_are_exclusive(shared: Shared) -
 
 def test_a_daemon_that_is_killed_takes_the_control_program_with_it(shared: Shared) -> None:
     process, log = shared.start()
-    _until((shared.root / ".ready").exists, log)
+    until((shared.root / ".ready").exists, log)
     pipes = shared.root / "nvidia.com/gpu/pipe"
     assert (pipes / "control").exists()
     process.kill()
     process.wait(timeout=180)
-    _until(lambda: not (pipes / "control").exists(), log)
+    until(lambda: not (pipes / "control").exists(), log)
 
 
 def test_the_shared_memory_is_mounted_where_the_pods_look(shared: Shared) -> None:
