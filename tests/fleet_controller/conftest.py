@@ -28,7 +28,9 @@ from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
+from tests.fleet_controller.node_writers import node_writers
 
+__all__ = ["node_writers"]
 NOW = 1_800_000_000.0
 HASH = "a" * 64
 _ROOT = Path(__file__).parents[2]

@@ -80,6 +80,8 @@ def apiserver(tools: Toolchain, pki: Pki, port: int, *, admission: Path | None) 
         f"--client-ca-file={pki.ca}",
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
+        # As GKE, EKS and kubeadm have it: what a kubelet may write of Nodes and Pods.
+        "--enable-admission-plugins=NodeRestriction",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pki.directory / 'service-accounts.pub'}",
         f"--service-account-signing-key-file={pki.key('service-accounts')}",
