@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet_controller import news, waiting_pods
@@ -26,6 +27,7 @@ from fleet_controller.bounds import UNREADABLE
 from fleet_controller.collection import Collection, error_text
 from fleet_controller.drain import NodePod, driver_tag, read_pod, unreadable_pod
 from fleet_controller.layout_change import change_of
+from fleet_controller.operands import may_be_operand, namespaces_of, proven
 from fleet_controller.state import (
     Node,
     Pool,
@@ -44,6 +46,8 @@ from telemetry import log
 EVENT_SOURCE = "slicewright-fleet-controller"
 FEW_NODES = 10
 """Nodes whose pods are listed one by one; a list of all pods is cheaper for more."""
+_OPERATOR_KNOWN_S = 300.0
+"""For how long it is not asked again in which namespace the GPU operator is."""
 
 
 def _readable_warning(raw: JsonObject) -> WarningEvent | None:
@@ -64,6 +68,8 @@ class Cluster:
     pools: Collection[Pool]
     reports: Collection[Report]
     bound: BoundPods
+    _operator: tuple[float, frozenset[str] | None] | None = field(default=None, init=False)
+    """When it was last read where operands can be (`operands.namespaces_of`), and the answer."""
 
     @classmethod
     def of(cls, client: Client) -> Cluster:
@@ -174,14 +180,23 @@ class Cluster:
         except ApiError as e:
             if e.status != 404:
                 raise
-            return []
-        return list(listed.get("items") or ())
+            listed = {}
+        policies = list(listed.get("items") or ())
+        self._operator = (time.monotonic(), namespaces_of(policies))
+        return policies
 
     def waiting_operands(self, nodes: AbstractSet[str]) -> list[JsonObject]:
         """NVIDIA's operands on these nodes, and those that are bound to none, that wait for
-        something. Of many nodes: those on all. Raises ApiError or Unreachable.
+        something. Of many nodes: those on all. Asked after `cluster_policies`, by which it is
+        known in which namespace they are. Raises ApiError or Unreachable.
         """
-        pods = path_of("v1", "pods")
+        namespaces = self._operator[1] if self._operator else None
+        everywhere = [None] if namespaces is None else sorted(namespaces)
+        return [pod for name in everywhere for pod in self._waiting_in(name, nodes)]
+
+    def _waiting_in(self, namespace: str | None, nodes: AbstractSet[str]) -> list[JsonObject]:
+        """namespace: None for all."""
+        pods = path_of("v1", "pods", namespace=namespace)
         if len(nodes) > FEW_NODES:
             # In pages, of which next to nothing is kept: a large fleet has tens of thousands.
             kept = list_all(
@@ -207,12 +222,22 @@ class Cluster:
         found = self.bound.on(node.name)
         if must_list(node, found, was_open=self.nodes.was_open(node)):
             found = self._listed(node.name)
+        if any(map(may_be_operand, found)):
+            namespaces = self._operator_namespaces()
+            found = tuple(proven(pod, namespaces) for pod in found)
         change = change_of(node)
         if change is None or change.phase != "Upgrading":
             return found
         return tuple(
             replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in found
         )
+
+    def _operator_namespaces(self) -> frozenset[str] | None:
+        """Raises ApiError or Unreachable."""
+        read_at, namespaces = self._operator or (float("-inf"), None)
+        if time.monotonic() - read_at > _OPERATOR_KNOWN_S or namespaces == frozenset():
+            self.cluster_policies()
+        return self._operator[1] if self._operator else None
 
     def _next_driver(self, pod: NodePod) -> str:
         """The tag of the driver's image in the DaemonSet of a driver pod; empty: not known. Raises
