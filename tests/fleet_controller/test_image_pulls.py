@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fleet_controller import absent_agents, absent_operands, waiting_pods
-from fleet_controller.image_pulls import OPERATOR, OWN, explained, registry_of, short
+from fleet_controller.image_pulls import OWN, explained, registry_of, short
+from fleet_controller.state import Node
 from rehearsal.cluster.kubelet.images.answers import Answer, pull_error
 from rehearsal.cluster.kubelet.images.references import parse
 
@@ -135,12 +137,11 @@ def test_a_login_is_wanted_in_the_pods_own_namespace() -> None:
     assert "`image_pull_secrets` (of namespace slicewright-system)" in why
 
 
-def test_of_nvidias_operands_the_operators_keys_are_named() -> None:
+def test_of_nvidias_operands_the_operators_keys_are_named(node: Node) -> None:
     image = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
     pod = _pod("nvidia-device-plugin-daemonset-x7x7x", image, "unauthorized", "gpu-operator")
-    why = waiting_pods.waits_for(pod, OPERATOR)
-    assert why is not None
+    policy = {"metadata": {"name": "p"}, "status": {"state": "notReady"}}
+    held = replace(node, name="n1", labels={"nvidia.com/gpu.present": "true"})
+    why = absent_operands.reasons([held], [waiting_pods.kept(pod)], [policy])["n1"]
     assert "`gpu_operator.image_pull_secrets` (of namespace gpu-operator)" in why
     assert "`gpu_operator.registry`" in why
-    policy = {"metadata": {"name": "p"}, "status": {"state": "notReady"}}
-    assert absent_operands.reasons([], [pod], [policy]) == {}
