@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,10 +21,11 @@ from slicewright.teardown.aws_proofs import (
 )
 from slicewright.teardown.evidence import life_of
 from slicewright.teardown.inventory import Objects, Shared, waiting_pools
-from slicewright.teardown.leftovers import Leftover
+from slicewright.teardown.leftovers import THERE, Leftover
 from slicewright.teardown.life import Life, moment
 from slicewright.teardown.permission import LATE, Permission
 from slicewright.teardown.record import OUTPUT, record_text, recorded_life, with_record
+from slicewright.teardown.report import Report, lines_of
 from slicewright.teardown.subject import state_of
 from tests.slicewright.teardown.stacks import service, snapshot, volume
 
@@ -262,3 +264,19 @@ def test_pools_that_wait_for_a_controller_that_does_not_run_are_named(
     pool = {"type": "kubernetes:slicewright.io/v1alpha1:GPUPool", "urn": "u", "id": "a100"}
     state = state_of({"deployment": {"resources": [{**pool, "custom": True}]}})
     assert waiting_pools(shared, state) == waiting
+
+
+def test_disks_are_all_written_out_before_the_question_and_what_stays_has_its_reason() -> None:
+    goes = [
+        Leftover(kind="disk", id=f"vol-{number}", mark="a tag", proof="named", held=THERE)
+        for number in range(40)
+    ]
+    stays = Leftover(kind="disk", id="vol-old", mark="a tag", proof="", created=BEGUN)
+    stays = replace(stays, held=Permission().why_kept(stays))
+    report = Report(stack="dev", cluster="ml", dry_run=True, left=[*goes, stays])
+    lines = [*lines_of(report)]
+    assert "  deleted once the cluster is gone, of the kind disk: 40" in lines
+    assert {f"    {one.id}: named" for one in goes} <= {*lines}
+    assert "  left: disk vol-old" in lines
+    assert f"    created: {BEGUN}" in lines
+    assert any("--disks delete takes it" in line for line in lines)
