@@ -133,7 +133,7 @@ def assess(
         known = report.boot_id == node.boot_id and report.time > node.reports_after
         found = replace(found, driver=report.driver if known else "", reported=report.time)
     if no_operands and found.settles:
-        return replace(found, message=f"{found.message}; GPU operator: {no_operands}")
+        return replace(found, message=f"{found.message.rstrip('.')}; GPU operator: {no_operands}")
     return found
 
 

@@ -29,23 +29,27 @@ def waits_for(pod: Object, keys: Keys = image_pulls.OWN) -> str | None:
     ):
         waiting = (one.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in _ORDINARY:
-            return f"pod {name}: {waiting['reason']}: {_message(waiting, one, pod, keys)}".rstrip(
-                ": "
-            )
+            message = _message(waiting, one, pod, keys)
+            return _line(name, waiting.get("reason"), message)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return f"pod {name}: {condition.get('reason', '')}: {condition.get('message', '')}"
+            return _line(name, condition.get("reason"), condition.get("message"))
     if status.get("phase") == "Failed":
-        return f"pod {name}: {status.get('reason', 'Failed')}: {status.get('message', '')}"
+        return _line(name, status.get("reason") or "Failed", status.get("message"))
     return None
 
 
 def _message(waiting: Object, container: Object, pod: Object, keys: Keys) -> str:
-    reason, message = waiting["reason"], str(waiting.get("message", ""))
+    reason, message = str(waiting.get("reason")), str(waiting.get("message") or "")
     if reason not in image_pulls.PULLING:
         return message
     image, namespace = container.get("image", ""), pod["metadata"].get("namespace", "")
     return image_pulls.explained(reason, message, image, keys, namespace=namespace)
+
+
+def _line(name: str, *words: object) -> str:
+    """The pod and the words about it, without those that are missing."""
+    return ": ".join([f"pod {name}", *(str(word) for word in words if word)])
 
 
 def kept(pod: Object) -> Object:

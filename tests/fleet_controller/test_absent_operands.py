@@ -138,9 +138,8 @@ def test_it_ends_the_message_while_the_node_may_settle(
     for said in (None, replace(report, verdict="Mismatch", reason="ResourcesNotAdvertised")):
         plain = assess(node, pool, said, now)
         found = assess(node, pool, said, now, no_operands="pod x: CrashLoopBackOff")
-        assert found == replace(
-            plain, message=f"{plain.message}; GPU operator: pod x: CrashLoopBackOff"
-        )
+        words = plain.message.removesuffix(".")
+        assert found == replace(plain, message=f"{words}; GPU operator: pod x: CrashLoopBackOff")
 
 
 @pytest.mark.parametrize("change", [{}, {"verdict": "Mismatch", "reason": "GpuLost"}], ids=str)
@@ -182,3 +181,29 @@ def test_of_the_others_only_an_operand_that_ends_again_and_again_is_reported(
     assert trouble_of(others[0], pool, assess(others[0], pool, None, now), found["n3"]) == (
         "OperandCrashLoop"
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"phase": "Failed"}, "pod p: Failed"),
+        ({"phase": "Failed", "reason": "", "message": ""}, "pod p: Failed"),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on disk"},
+            "Evicted: low on disk",
+        ),
+        ({"conditions": [{"type": "PodScheduled", "status": "False"}]}, "pod p"),
+    ],
+)
+def test_words_that_nobody_has_given_leave_no_colons(status: dict[str, Any], said: str) -> None:
+    one = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}, "status": status}
+    (why,) = reasons({"n1": GPU}, [one], [READY]).values()
+    assert why.endswith(said)
+
+
+def test_it_follows_no_full_stop(node: Node, pool: Pool, report: Report, now: float) -> None:
+    said = replace(
+        report, verdict="Mismatch", reason="ResourcesNotAdvertised", message="It starts again."
+    )
+    found = assess(node, pool, said, now, no_operands="pod x: Failed")
+    assert found.message == "It starts again; GPU operator: pod x: Failed"

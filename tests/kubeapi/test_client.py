@@ -149,3 +149,30 @@ def test_a_kubeconfigs_current_context_is_used() -> None:
     assert (found.server, found.token, found.ca_data) == ("https://b", "t-b", b"PEM")
     with pytest.raises(ValueError, match="no context 'c'"):
         credentials_of({**config, "current-context": "c"})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"[" * 100_000, "nested too deep"), (b"[]", "no object"), (b"7", "no object")],
+)
+def test_an_answer_that_is_no_object_is_no_answer(
+    server: Any, answer: Any, body: bytes, said: str
+) -> None:
+    server.answers = [answer(body=body)]
+    with pytest.raises(Unreachable, match=said):
+        server.client().get("/x")
+
+
+@pytest.mark.parametrize("header", ["\u00b2", "soon", "-1", "9" * 500, "1e9"])
+def test_an_odd_retry_after_is_none(server: Any, answer: Any, header: str) -> None:
+    server.answers = [answer(429, {"message": "busy"}, headers={"Retry-After": header})]
+    with pytest.raises(ApiError) as error:
+        server.client().get("/x")
+    assert error.value.retry_after_s is None
+
+
+def test_an_error_whose_body_is_nested_without_end_is_an_error(server: Any, answer: Any) -> None:
+    server.answers = [answer(500, b"[" * 100_000)]
+    with pytest.raises(ApiError) as error:
+        server.client().get("/x")
+    assert len(error.value.message) == 500
