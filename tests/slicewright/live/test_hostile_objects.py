@@ -131,7 +131,7 @@ def test_what_is_asked_of_a_rollout_is_asked_or_refused_in_words(
             NODES,
             ("metadata", "creationTimestamp"),
             "9999-12-31T23:59:59-23:59",
-            "Node p0 cannot be read: metadata.creationTimestamp must be a time between",
+            "Node p0 cannot be read: metadata.creationTimestamp must be a time",
         ),
         (
             REPORTS,
