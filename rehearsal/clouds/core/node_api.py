@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kubeapi import ApiError, Client, JsonObject, Unreachable
 from rehearsal.clouds.core.taints import Taint, changed_taints
+from rehearsal.cluster.control_plane.kubelets import kubelet_of
 
 VOLUME_SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 """Of clusters that have the snapshot controller's CRDs."""
@@ -76,7 +77,7 @@ class ApiServerNodes:
 
     def register(self, node: JsonObject) -> None:
         try:
-            self._client.create("/api/v1/nodes", node)
+            kubelet_of(self._client, node["metadata"]["name"]).create("/api/v1/nodes", node)
         except ApiError as e:
             if e.reason != "AlreadyExists":
                 raise

@@ -12,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from kubeapi.client import ApiError, Client, JsonObject, Unreachable, path_of
+from rehearsal.cluster.control_plane.kubelets import kubelet_of
 from rehearsal.cluster.kubelet.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
+_NODES = "/api/v1/nodes/"
 _SAME_EVENT_S = 60.0
 _EVENT_RETRY_S = (0.2, 1.0, 5.0)
 """Pauses between tries to send an event."""
@@ -37,7 +39,10 @@ class Api:
         )
 
     async def patch_status(self, path: str, body: JsonObject) -> JsonObject:
-        return await self.run(self.client.patch, f"{path}/status", body, kind="strategic")
+        """That of a Node with the rights that its own kubelet has, and no others."""
+        node = path.removeprefix(_NODES)
+        client = self.client if node == path else kubelet_of(self.client, node)
+        return await self.run(client.patch, f"{path}/status", body, kind="strategic")
 
     async def remove_pod(self, pod: JsonObject) -> None:
         """Deletes the pod from the API without grace, unless another pod has its name now."""
