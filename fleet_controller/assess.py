@@ -234,7 +234,7 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
             "ReportTooOld",
             f"the agent last reported at {stamp(report.time)}, more than "
             f"{REPORT_AGE_LIMIT_S / 60:.0f} minutes ago; see the log of the node-agent pod on the "
-            "node",
+            "node, and whether the node's clock is right",
         )
     if report.verdict not in ("Match", "Mismatch", "Unknown"):
         return _unknown("ReportUnreadable", f"unknown verdict {report.verdict!r} in the report")

@@ -247,7 +247,7 @@ def test_a_report_is_too_old_after_a_quarter_of_an_hour() -> None:
             {"time": 1_799_999_000.0},
             False,
             "the agent last reported at 2027-01-15T07:43:20Z, more than 15 minutes ago; see the "
-            "log of the node-agent pod on the node",
+            "log of the node-agent pod on the node, and whether the node's clock is right",
         ),
         ({"verdict": "Fine"}, False, "unknown verdict 'Fine' in the report"),
     ],
