@@ -337,7 +337,11 @@ class TestController:
         (made,) = (one for one in rendered if one["kind"] == "ClusterPolicy")
         api_server.wait(lambda: accepted(admin, policies, made), "ClusterPolicies are served")
         words = "ClusterPolicy is not ready, states not ready: [state-device-plugin]"
-        status = {"state": "notReady", "conditions": [self._operator_error(words)]}
+        status = {
+            "state": "notReady",
+            "namespace": "default",
+            "conditions": [self._operator_error(words)],
+        }
         admin.patch(f"{policies}/cluster-policy/status", {"status": status}, kind="merge")
         admin.create(POOLS, objects.pool("unserved"))
         api_server.make_node(name, "unserved")
