@@ -20,7 +20,7 @@ _USES: Final[dict[tuple[str, str], str]] = {
     ("agent", "gpunodereports"): "the report of its own node; an admission policy compares the "
     "name with the node in the agent's token",
     ("controller", "nodes"): "labels, annotations and cordons of nodes, and the startup taint; "
-    "RBAC cannot limit it to fields or nodes",
+    "an admission policy limits it to these",
     ("controller", "nodes/status"): "the condition GPUPartitionsReady",
     ("controller", "pods"): "which pods hold a node that must be drained",
     ("controller", "pods/eviction"): "drains, in every namespace; an eviction respects "

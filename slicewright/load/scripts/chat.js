@@ -1,6 +1,6 @@
 // Load on servers with OpenAI's chat completions, for k6 (AGPL; not part of slicewright),
-// written by `slicewright load --export k6`. k6 hands a stream over when it has ended, so it measures no first
-// token; slicewright's own engine does.
+// written by `slicewright load --export k6`. k6 hands a stream over when it has ended, so it
+// measures no first token; slicewright's own engine does.
 import exec from 'k6/execution';
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';
