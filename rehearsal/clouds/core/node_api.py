@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kubeapi import ApiError, Client, JsonObject, Unreachable
 from rehearsal.clouds.core.taints import Taint, changed_taints
-from rehearsal.cluster.control_plane.kubelets import kubelet_of
+from rehearsal.cluster.control_plane.kubelets import kubelet_may_label, kubelet_of
 
 VOLUME_SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 """Of clusters that have the snapshot controller's CRDs."""
@@ -27,7 +27,9 @@ class NodeApi(Protocol):
     """What a simulated cloud does in a cluster. Every method can be repeated after a crash."""
 
     def register(self, node: JsonObject) -> None:
-        """The machine has booted and its kubelet has registered."""
+        """The machine has booted, its kubelet has registered, and the cloud's node controller has set
+        the labels that no kubelet may set.
+        """
 
     def update(
         self,
@@ -76,11 +78,18 @@ class ApiServerNodes:
         return Client.from_kubeconfig(self.kubeconfig, user_agent="rehearsal-cloud")
 
     def register(self, node: JsonObject) -> None:
+        metadata = node["metadata"]
+        name, labels = metadata["name"], metadata["labels"]
+        by_cloud = {key: value for key, value in labels.items() if not kubelet_may_label(key)}
+        by_kubelet = {key: value for key, value in labels.items() if key not in by_cloud}
+        registered = {**node, "metadata": {**metadata, "labels": by_kubelet}}
         try:
-            kubelet_of(self._client, node["metadata"]["name"]).create("/api/v1/nodes", node)
+            kubelet_of(self._client, name).create("/api/v1/nodes", registered)
         except ApiError as e:
             if e.reason != "AlreadyExists":
                 raise
+        if by_cloud:
+            self.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": by_cloud}})
 
     def update(
         self,

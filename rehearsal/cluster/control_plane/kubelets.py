@@ -2,7 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kubeapi import Client
+
+_RESERVED: Final = ("kubernetes.io", "k8s.io")
+_KUBELETS_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBELETS_LABELS: Final = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+"""Source: k8s.io/kubelet, pkg/apis/well_known_labels.go (kubeletLabels)."""
+
+
+def kubelet_may_label(key: str) -> bool:
+    """Whether the admission plugin NodeRestriction lets a kubelet set this label of its own Node.
+
+    Source: k8s.io/kubernetes, plugin/pkg/admission/noderestriction/admission.go
+    (getModifiedLabels) and k8s.io/kubelet, pkg/apis/well_known_labels.go (IsKubeletLabel).
+    """
+    domain = key.rpartition("/")[0]
+    if key in _KUBELETS_LABELS or _is_below(domain, _KUBELETS_DOMAINS):
+        return True
+    return not _is_below(domain, _RESERVED)
+
+
+def _is_below(domain: str, parents: tuple[str, ...]) -> bool:
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
 def kubelet_of(client: Client, node: str) -> Client:
