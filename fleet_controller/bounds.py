@@ -134,5 +134,8 @@ def identifier(value: object) -> str:
 
 
 def note(value: str | None) -> str:
-    """An annotation that is to be parsed; empty for None and for one longer than we write."""
-    return value if isinstance(value, str) and len(value) <= LONGEST_NOTE else ""
+    """An annotation that is to be parsed, cut to the longest that the controller may write.
+
+    Empty for None. A cut one can hardly be parsed, and is still there to be named and removed.
+    """
+    return value[:LONGEST_NOTE] if isinstance(value, str) else ""

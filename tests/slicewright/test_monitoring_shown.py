@@ -19,7 +19,7 @@ def test_the_plan_says_whose_prometheus_asks_whom_how_often() -> None:
     assert text.startswith("monitoring: kube-prometheus-stack 88.5.3 in monitoring\n")
     assert "node-agent every 10 s, fleet-controller every 10 s, dcgm-exporter every 30 s" in text
     assert "workload-models-llm every 10 s" in text
-    assert "16 alerts" in text
+    assert "18 alerts" in text
     assert "dashboards      4, in monitoring" in text
     assert "http://kube-prom-stack-kube-prome-prometheus.monitoring.svc:9090" in text
 
@@ -43,7 +43,7 @@ def test_json_has_what_is_made() -> None:
     found = plan_json.as_json(planned(STACK, workloads=[VLLM]))["monitoring"]
     assert json.loads(json.dumps(found)) == found
     assert found["scrapes"][-1] == {"name": "workload-models-llm", "interval_s": 10}
-    assert (found["alerts"], found["dashboards"]) == (16, 4)
+    assert (found["alerts"], found["dashboards"]) == (18, 4)
 
 
 def test_a_change_names_the_keys_that_change() -> None:

@@ -21,6 +21,8 @@ from slicewright.cli import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN, main
 from slicewright.load import engine
 from tests.rehearsal.cluster.model_server import replica
 
+pytestmark = pytest.mark.clouds
+
 STACK = str(Path(__file__).parents[2] / "infra/golden/autoscaling.yaml")
 KEY = "sk-only-for-this-test"
 SOME = ("--duration", "2s", "--users", "2", "--json")
