@@ -106,7 +106,7 @@ def test_chats_give_tokens_and_times_replica_by_replica(
     code = main(
         [
             *("load", "-s", STACK, "llm", *urls, *SOME),
-            *("--tokens=8", "--key-file", key_file),
+            *("--tokens=400", "--key-file", key_file),
         ]
     )
     out, progress = capsys.readouterr()
@@ -116,7 +116,7 @@ def test_chats_give_tokens_and_times_replica_by_replica(
     whole = found["whole"]
     assert whole["answered"] > 0
     assert whole["failed"] == 0
-    assert whole["tokens"] == 8 * whole["answered"]
+    assert whole["tokens"] == 400 * whole["answered"]
     assert 0 < whole["latency_ms"]["p50"] <= whole["latency_ms"]["p99"]
     assert 0 < whole["first_token_ms"]["p50"] < whole["latency_ms"]["p50"]
     assert 0 < whole["inter_token_ms"]["p50"] <= whole["longest_gap_ms"]["p50"]
