@@ -27,8 +27,9 @@ class NodeApi(Protocol):
     """What a simulated cloud does in a cluster. Every method can be repeated after a crash."""
 
     def register(self, node: JsonObject) -> None:
-        """The machine has booted and its kubelet has registered. The cloud's node controller has set
-        the labels that no kubelet may set.
+        """The machine has booted and its kubelet has registered.
+
+        The cloud's node controller has set the labels that no kubelet may set.
         """
 
     def update(
