@@ -1,0 +1,198 @@
+"""The optional admission policy on pods: who may come to GPUs that a pod has not requested.
+
+Plain data. Device nodes of GPUs come into a container without any request where NVIDIA's runtime
+runs it: the runtime obeys a variable that the pod, a ConfigMap or the image sets. A toleration is
+no permission either, as every pod may have one. `docs/explanation/who-can-reach-a-partition.md`
+tells it at length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fleet_controller.api import NAMESPACE, STARTUP_TAINT_KEY, Manifest
+from fleet_controller.cel import in_force, literal, literals
+
+VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that NVIDIA's runtime obeys. Source: NVIDIA/nvidia-container-toolkit,
+internal/config/image/cuda_image.go.
+"""
+_NO_GPU: Final = ("void", "none")
+_GPU_TAINT: Final = "nvidia.com/gpu"
+ALWAYS_EXEMPT: Final = ("kube-system", NAMESPACE)
+"""Namespaces whose pods must run on every node, verified or not."""
+_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+
+def pod_policy(
+    *, exempt_namespaces: Sequence[str], name: str = "slicewright-pods"
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding: outside of the exempt namespaces no pod gets to a node
+    before it is verified, and no container gets GPUs that it has not requested.
+
+    Judged are new pods, tolerations that a pod is given later (the only part of its scheduling that
+    the API server lets anybody add to), and new ephemeral containers. Everything else that changes
+    pods works as without the policy, also for pods that were there before it.
+
+    Kubelets create only mirrors of the static pods that they run anyway (NodeRestriction).
+
+    It fails closed, and its expressions have no error to fail with: every optional field is read
+    as optional, and the API server has validated a pod before it asks. Each list of containers has
+    an expression of its own, because their types differ.
+    """
+    exempt = sorted({*ALWAYS_EXEMPT, *exempt_namespaces})
+    policy: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    _rule(["CREATE", "UPDATE"], ["pods"]),
+                    _rule(["UPDATE"], ["pods/ephemeralcontainers"]),
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "not-in-an-exempt-namespace",
+                    "expression": f"!(request.namespace in {literals(exempt)})",
+                },
+                {
+                    "name": "not-a-kubelet",
+                    "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
+                    "group == 'system:nodes')",
+                },
+            ],
+            "variables": _variables(),
+            "validations": _validations(),
+        },
+    }
+    return policy, in_force(name)
+
+
+def _rule(operations: Sequence[str], resources: Sequence[str]) -> Manifest:
+    return {
+        "apiGroups": [""],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def _variables() -> list[Manifest]:
+    tolerates_all = "t.?key.orValue('') == '' && t.?operator.orValue('') == 'Exists'"
+    expressions = {
+        "placed": "request.operation == 'CREATE' || "
+        "object.spec.?tolerations != oldObject.spec.?tolerations",
+        "tolerations": "object.spec.?tolerations.orValue([])",
+        "toleratesAll": f"variables.tolerations.exists(t, {tolerates_all})",
+        "toleratesStartup": "variables.toleratesAll || variables.tolerations.exists(t, "
+        f"t.?key.orValue('') == {literal(STARTUP_TAINT_KEY)})",
+        "toleratesGpu": "variables.toleratesAll || variables.tolerations.exists(t, "
+        f"t.?key.orValue('') == {literal(_GPU_TAINT)})",
+        "containers": "variables.placed ? object.spec.containers : []",
+        "initContainers": "variables.placed ? object.spec.?initContainers.orValue([]) : []",
+        # A pod is created without any, and none of them ever changes or goes.
+        "ephemeralContainers": "oldObject == null ? [] : "
+        "object.spec.?ephemeralContainers.orValue([]).filter(c, "
+        "!oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == c.name))",
+        "taking": _names(
+            f"c.?env.orValue([]).exists(e, e.name == {literal(VARIABLE)} && "
+            f"!(e.?value.orValue('') in {literals(_NO_GPU)}))"
+        ),
+        "overriding": _names(
+            f"{_REQUESTS} && c.?envFrom.orValue([]).exists(source, "
+            f"{literal(VARIABLE)}.startsWith(source.?prefix.orValue('')))",
+            lists=_LISTS[:2],
+        ),
+        "open": f"!variables.toleratesGpu ? [] : {_open()}",
+    }
+    return [{"name": name, "expression": text} for name, text in expressions.items()]
+
+
+_REQUESTS: Final = (
+    "c.?resources.?limits.orValue({}).exists(resource, "
+    "(resource in ['nvidia.com/gpu', 'nvidia.com/gpu.shared'] || "
+    "resource.startsWith('nvidia.com/mig-')) && "
+    "quantity(c.resources.limits[resource]).isGreaterThan(quantity('0')))"
+)
+"""Whether the container gets a GPU or partitions from a device plugin, which then sets the variable
+for it. Other resources of `nvidia.com/`, such as network devices, leave the variable as it is, and
+so does a request for none.
+"""
+
+
+def _open() -> str:
+    """Names of the containers for which the image or a ConfigMap may set the variable."""
+    closed = (
+        f"c.?env.orValue([]).exists(e, e.name == {literal(VARIABLE)} && "
+        f"e.?value.orValue('') in {literals(_NO_GPU)})"
+    )
+    # An ephemeral container can request nothing.
+    return (
+        f"{_names(f'!({_REQUESTS}) && !{closed}', lists=_LISTS[:2])} + "
+        f"{_names(f'!{closed}', lists=_LISTS[2:])}"
+    )
+
+
+def _names(condition: str, *, lists: Sequence[str] = _LISTS) -> str:
+    """Names of the containers `c` for which the condition holds."""
+    return " + ".join(f"variables.{part}.filter(c, {condition}).map(c, c.name)" for part in lists)
+
+
+_WHERE: Final = "; what must be able to runs in a namespace of pod_guard.exempt_namespaces"
+
+
+def _validations() -> list[Manifest]:
+    tolerating = (
+        f"tolerates the startup taint {STARTUP_TAINT_KEY} (by its key, or by a toleration without "
+        "a key): it would run on GPUs that are not verified. Tolerate the other taints of the "
+        f"nodes by their keys{_WHERE}"
+    )
+    naming = (
+        "has a nodeName, so it passes by the scheduler, and with it by the taints of nodes that "
+        f"are not verified. Select the node by its label kubernetes.io/hostname{_WHERE}"
+    )
+    return [
+        {
+            "expression": "!variables.placed || !variables.toleratesStartup",
+            "message": f"the pod {tolerating}",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": "request.operation != 'CREATE' || "
+            "object.spec.?nodeName.orValue('') == ''",
+            "message": f"the pod {naming}",
+            "reason": "Forbidden",
+        },
+        _without(
+            "taking",
+            f"set {VARIABLE}, by which a container gets GPUs that it has not requested. "
+            "Request a partition in resources.limits and leave the variable out, or write "
+            "the value void",
+        ),
+        _without(
+            "overriding",
+            f"request GPUs and have an envFrom that could set {VARIABLE}, which would count more "
+            "than what was allocated. Give the envFrom a prefix, or name its keys in env",
+        ),
+        _without(
+            "open",
+            "may run beside GPUs, which their pod tolerates, and request none: their image or a "
+            f"ConfigMap could bring them all. Write the variable {VARIABLE} with the value "
+            "void in env, or request a partition in resources.limits",
+        ),
+    ]
+
+
+def _without(variable: str, why: str) -> Manifest:
+    """The validation that a list of names of containers is empty."""
+    return {
+        "expression": f"variables.{variable}.size() == 0",
+        "messageExpression": f"'containers ' + variables.{variable}.join(', ') + "
+        f"{literal(f' {why}{_WHERE}')}",
+        "message": f"containers of the pod {why}{_WHERE}",
+        "reason": "Forbidden",
+    }
