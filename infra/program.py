@@ -19,7 +19,7 @@ import pulumi_kubernetes as k8s
 from fleet_controller.api import POOL_LABEL
 from infra import plan, spec, values
 from infra.components import existing_cluster, pods
-from infra.components.admission import NodeGuard, StartupTaint
+from infra.components.admission import NodeGuard, PodGuard, StartupTaint
 from infra.components.adopted_operator import AdoptedOperator
 from infra.components.destroy_notice import DestroyNotice
 from infra.components.eks import EksCluster
@@ -265,6 +265,13 @@ def _deploy_in_cluster(
     partitioners: Sequence[pulumi.Input[pulumi.Resource]],
 ) -> FleetController:
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
+    if fleet.pod_guard is not None:
+        PodGuard(
+            "pod-guard",
+            exempt_namespaces=values.exempt_namespaces(fleet, fleet.pod_guard),
+            cluster=site.cluster,
+            opts=inside,
+        )
     controller = FleetController(
         "fleet-controller",
         image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import admission_policies, api
+from fleet_controller import admission_policies, api, pod_policy
 from infra import values
 from infra.plan import ByoPoolPlan
 
@@ -41,6 +41,26 @@ class NodeGuard(pulumi.ComponentResource):
             admission_policies.node_policy(
                 admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
             ),
+            pulumi.ResourceOptions(parent=self, deleted_with=cluster),
+        )
+        self.register_outputs({})
+
+
+class PodGuard(pulumi.ComponentResource):
+    """No pod outside of the exempt namespaces gets to GPUs unverified or unrequested."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        exempt_namespaces: Sequence[str],
+        cluster: pulumi.Resource | None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("slicewright:index:PodGuard", name, {}, opts)
+        in_force(
+            f"{name}-policy",
+            pod_policy.pod_policy(exempt_namespaces=exempt_namespaces),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),
         )
         self.register_outputs({})

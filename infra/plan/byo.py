@@ -61,6 +61,7 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
+        pod_guard=fleet.pod_guard,
         metrics_from=readers(fleet.metrics_from, monitoring),
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,

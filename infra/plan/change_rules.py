@@ -721,6 +721,7 @@ FLEET: Final[tuple[Rule, ...]] = (
         {
             "verify_timeout_minutes": "how long `pulumi up` waits",
             "admin_groups": "ValidatingAdmissionPolicy",
+            "pod_guard": "ValidatingAdmissionPolicy; pods that run already are not asked",
             "metrics_from": "NetworkPolicy",
         },
     ),

@@ -38,6 +38,7 @@ from infra.spec import (
     MetricsSource,
     NodeAgent,
     OnDestroy,
+    PodGuard,
     PodIdentity,
     PrivateNetwork,
     PublicNetwork,
@@ -598,6 +599,8 @@ class CommonPlan:
     node_agent: NodeAgent
     admin_groups: tuple[str, ...]
     """Kubernetes groups exempt from the admission policy on nodes."""
+    pod_guard: PodGuard | None
+    """The admission policy on pods; None: there is none."""
     metrics_from: tuple[MetricsSource, ...]
     """Who may connect to the ports of agents and controller; empty: no one."""
     verify_timeout_minutes: int

@@ -121,6 +121,7 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
         node_agent=fleet.node_agent,
         admin_groups=fleet.admin_groups,
+        pod_guard=fleet.pod_guard,
         metrics_from=readers(fleet.metrics_from, monitoring_plan),
         verify_timeout_minutes=fleet.verify_timeout_minutes,
         fractional=fleet.fractional,

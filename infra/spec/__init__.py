@@ -7,7 +7,7 @@ from infra.spec.reading.parse import parse, parse_file, unreadable
 from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source, read
 from infra.spec.reading.spec_error import SpecError
-from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource
+from infra.spec.schema.access import MetricsNamespace, MetricsRange, MetricsSource, PodGuard
 from infra.spec.schema.autoscaling import (
     Autoscaling,
     Fallback,
@@ -195,6 +195,7 @@ __all__ = [
     "Operator",
     "Pace",
     "Path",
+    "PodGuard",
     "PodIdentity",
     "PrivateNetwork",
     "Problem",

@@ -57,6 +57,7 @@ from infra.values.operator_files import ConfigFiles, OperatorFiles, metrics_csv,
 from infra.values.placement import system_labels
 from infra.values.plugin_configs import NOT_SHARED, plugin_configs
 from infra.values.pod_autoscaling import keda_chart, keda_values, scaled_object
+from infra.values.pod_guard import exempt_namespaces
 from infra.values.pods import pod_request, tolerations
 from infra.values.preview_role import PREVIEW_ROLE, preview_role
 from infra.values.prometheus_adapter import adapter_objects, adapter_rules, pod_autoscaler
@@ -123,6 +124,7 @@ __all__ = [
     "chart_of",
     "driver_installers",
     "eks_user_data",
+    "exempt_namespaces",
     "forgotten_layouts",
     "google_condition",
     "google_role",

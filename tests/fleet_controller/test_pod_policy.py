@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet_controller import api, pod_policy
 from kubeapi import ApiError
-from tests.fleet_controller.conftest import ApiServer
+from tests.fleet_controller.conftest import ApiServer, with_integers
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 NAME = "test-pods"
@@ -370,6 +371,28 @@ def test_a_controller_that_makes_such_pods_says_why_there_are_none(
         p for p in guarded.admin.get(pods())["items"] if p["metadata"]["labels"]["app"] == name
     ]
     guarded.admin.delete(f"{where}/{name}")
+
+
+@pytest.mark.parametrize("stack", ["s0-serving", "s4-serving"])
+def test_the_servers_of_a_stack_pass(guarded: ApiServer, stack: str) -> None:
+    """Those that its pools' nodes run; agents and operands have namespaces that are exempt."""
+    from infra import plan
+    from tests.recorder import recorded
+
+    file = Path(__file__).parents[2] / "stacks" / f"Pulumi.{stack}.yaml"
+    templates = {
+        m.name: with_integers(m.inputs)["spec"]["template"]
+        for m in recorded(plan.read_file(file), stack)
+        if m.inputs.get("kind") in ("Deployment", "DaemonSet")
+        and m.inputs["metadata"].get("namespace") not in pod_policy.ALWAYS_EXEMPT
+    }
+    assert templates
+    for name, template in templates.items():
+        wanted = {**template["spec"]}
+        # These need objects of their own namespace, which the API server looks for first.
+        wanted.pop("serviceAccountName", None)
+        wanted.pop("priorityClassName", None)
+        assert _refusal(guarded, pod("p", wanted), dryRun="All") is None, name
 
 
 def test_a_policy_that_the_api_server_types_has_no_warnings(guarded: ApiServer) -> None:

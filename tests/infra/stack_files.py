@@ -31,7 +31,13 @@ _LEFT_OUT = frozenset(
     {
         # In the cluster alone.
         *("gpu_operator", "fractional", "workloads", "node_agent", "image", "admin_groups"),
-        *("metrics_from", "verify_timeout_minutes", "allow_unlisted", "node_pools.rollout"),
+        *(
+            "pod_guard",
+            "metrics_from",
+            "verify_timeout_minutes",
+            "allow_unlisted",
+            "node_pools.rollout",
+        ),
         "cluster.existing",
         # Drawn of what there is: `_of_account`.
         *("cluster.pod_identities", "cluster.addons.version", "cluster.addons.settings"),

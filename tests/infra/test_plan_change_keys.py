@@ -128,6 +128,13 @@ def common(cloud: str) -> Iterator[Row]:
     yield Row("node_agent.attribution", {"node_agent": {"attribution": True}}, IN_PLACE, **fleet)
     yield Row("node_agent.utilization", {"node_agent": {"utilization": True}}, IN_PLACE, **fleet)
     yield Row("admin_groups", {"admin_groups": ["gpu-admins"]}, IN_PLACE, **fleet)
+    yield Row(
+        "pod_guard.exempt_namespaces",
+        {"pod_guard.exempt_namespaces": ["storage"]},
+        IN_PLACE,
+        {"pod_guard": {"exempt_namespaces": ["monitoring"]}},
+        **fleet,
+    )
     opened: Changes = {"metrics_from": [{"namespace": "monitoring", "pods": {"app": "prometheus"}}]}
     for name, value in (("namespace", "gmp-system"), ("pods", {"app": "agent"})):
         changed = {f"metrics_from.0.{name}": value}

@@ -498,6 +498,26 @@ def test_the_groups_of_administrators_are_those_of_the_stack_file(
     assert r'group in ["gpu-admins@example.com", "a \"quoted\" one"]' in asked
 
 
+def test_pods_are_guarded_where_the_stack_file_says_so(record: Record) -> None:
+    guards = ":ValidatingAdmissionPolicy"
+    assert not [m for m in record("s1") if m.name.startswith("pod-guard")]
+    own = {"kube-system", "slicewright-system"}
+    for cloud, more, exempt in (
+        ("eks", "", {"gpu-operator"}),
+        ("eks", "gpu_operator: {namespace: nvidia}\n", {"nvidia"}),
+        ("gke", "", {"gke-managed-system", "gmp-system"}),
+    ):
+        fleet = f"{plain(cloud)}{more}pod_guard: {{exempt_namespaces: [storage]}}\n"
+        policy = one(record("guarded", fleet=fleet), guards, "pod-guard")
+        (condition,) = [
+            c
+            for c in policy["spec"]["matchConditions"]
+            if c["name"] == "not-in-an-exempt-namespace"
+        ]
+        listed = ", ".join(f'"{name}"' for name in sorted({*own, *exempt, "storage"}))
+        assert condition["expression"] == f"!(request.namespace in [{listed}])"
+
+
 @pytest.mark.parametrize("stack", STACKS)
 def test_nodes_are_guarded_before_anything_runs_that_may_change_them(
     record: Record, stack: str

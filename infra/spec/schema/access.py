@@ -1,4 +1,6 @@
-"""Who may do what slicewright keeps for itself: repartition nodes, and read the metrics."""
+"""Who may do what slicewright keeps for itself: repartition nodes, read the metrics, and run on
+GPUs that are not verified or not requested.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,17 @@ AdminGroup = Annotated[
         source="Kubernetes docs, RBAC: default roles and subjects",
     ),
 ]
+
+
+class PodGuard(SpecModel):
+    """An admission policy for pods: no pod of a tenant gets to GPUs before they are verified, or to
+    GPUs that it has not requested.
+    """
+
+    exempt_namespaces: tuple[NamespaceName, ...] = ()
+    """Namespaces whose pods may: of monitoring, of storage, of network plugins. Always exempt are
+    those of Kubernetes, of slicewright and of the GPU operator, on GKE also those of its agents.
+    """
 
 
 class MetricsNamespace(SpecModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from infra.spec.schema.access import AdminGroup, MetricsSource
+from infra.spec.schema.access import AdminGroup, MetricsSource, PodGuard
 from infra.spec.schema.autoscaling import Keda, PodAutoscaling
 from infra.spec.schema.constraints import (
     OWN_LIMIT,
@@ -101,6 +101,8 @@ class _Fleet(SpecModel):
     """Kubernetes groups whose members may do by hand what is the fleet controller's: change the
     label nvidia.com/mig.config and remove the startup taint.
     """
+    pod_guard: PodGuard | None = None
+    """What the API server refuses of pods. None: nothing."""
     metrics_from: tuple[MetricsSource, ...] = ()
     """Who may read the metrics of agents and fleet controller, besides the Prometheus of
     `monitoring`. By default nobody.
