@@ -78,7 +78,12 @@ class Container:
             return ",".join(sorted(self.by_mount))
         if self.by_mount is not None and not self.privileged:
             return "void"
-        return self.env.get("NVIDIA_VISIBLE_DEVICES", "void")
+        return self.env.get("NVIDIA_VISIBLE_DEVICES", "all" if self._of_old_image else "void")
+
+    @property
+    def _of_old_image(self) -> bool:
+        """Whether the image is from before the variable, or the pod says so: such get all GPUs."""
+        return bool(self.env.get("CUDA_VERSION")) and not self.env.get("NVIDIA_REQUIRE_CUDA")
 
     @property
     def gets_driver(self) -> bool:

@@ -173,12 +173,13 @@ class Launching:
             base={
                 **self._base(pod, wanted.pod_ip, uid),
                 **images.environment(container["image"]),
+                # The kubelet puts what the pod says behind what was allocated
+                # (kubernetes/kubernetes, GenerateRunContainerOptions), and the last counts.
+                **(wanted.devices.env if wanted.devices else {}),
             },
             pod_ip=wanted.pod_ip,
             host_ip="127.0.0.1",
         )
-        if wanted.devices:
-            known = {**known, **wanted.devices.env}
         command, args = command_line(container, known)
         program = images.program(
             container["image"],

@@ -77,6 +77,26 @@ def test_all_gpus_are_asked_for_by_a_mount_and_not_by_the_variable(cluster: Any,
     sees(cluster, "br-mount", mounted, "2 GPUs, 8 capabilities", volumes=[all_gpus])
 
 
+def test_a_pod_s_own_variable_counts_more_than_the_plugin_s_and_brings_nothing(
+    cluster: Any, node: str
+) -> None:
+    cluster.until(node, offers)
+    script = "import os\nprint(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True)\n" + COUNTS
+    for name, env, devices in (
+        ("br-plugins-word", [], DEVICES),
+        ("br-pods-word", [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}], "all"),
+    ):
+        container = {
+            "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            "env": env,
+            "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        }
+        path = cluster.run_python(name, script, container=container, **HERE)
+        wanted = [devices, "1 GPUs, 2 capabilities"]
+        cluster.says(path, lambda log, wanted=wanted: log.splitlines() == wanted)
+        cluster.client.delete(path)
+
+
 def test_it_partitions_again_when_it_reboots(cluster: Any, node: str) -> None:
     before = cluster.until(node, lambda found: found if offers(found) else None)
     boot = before["status"]["nodeInfo"]["bootID"]

@@ -53,6 +53,18 @@ def test_who_asks_for_nothing_gets_nothing(
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_an_image_from_before_the_variable_gets_all_gpus_unless_it_is_told_void(
+    silicon: NodeSilicon, mode: Mode
+) -> None:
+    before = {"CUDA_VERSION": "9.0"}
+    everything = devices(_asks("all"), silicon, mode)
+    assert devices(_asks(None, **before), silicon, mode) == everything
+    assert devices(_asks("void", **before), silicon, mode) == frozenset()
+    later = {**before, "NVIDIA_REQUIRE_CUDA": "cuda>=9.0"}
+    assert devices(_asks(None, **later), silicon, mode) == frozenset()
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_container_of_another_runtime_gets_nothing(silicon: NodeSilicon, mode: Mode) -> None:
     env = {"NVIDIA_VISIBLE_DEVICES": "all"}
     other = Container(privileged=False, nvidia_runtime=False, env=env)
