@@ -43,15 +43,15 @@ _REPORT_FIELDS = (
 class Attacker:
     """Writes drawn objects until it is stopped, by the two accounts of one node.
 
-    kubelet: a client with the certificate of the node's kubelet. agent: one with a token of the
-    agent's pod there. others: the pool's other nodes, which it tries to speak for.
+    kubelet: a client with the certificate of the node's kubelet. agent: makes one with a token of
+    the agent's pod there, which each change of the layout replaces; None without a pod. others: the pool's other nodes, which it tries to speak for.
     """
 
     node: str
     pool: str
     others: tuple[str, ...]
     kubelet: Client
-    agent: Client
+    agent: Callable[[], Client | None]
     seed: int
     outcomes: Counter[str] = field(default_factory=Counter)
     """`write of the kubelet's accepted`, `… refused` -> how many."""
@@ -59,6 +59,7 @@ class Attacker:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._stop = threading.Event()
+        self._of_agent: Client | None = None
         self._thread = threading.Thread(target=self._attack, name="attacker", daemon=True)
 
     def start(self) -> None:
@@ -84,6 +85,8 @@ class Attacker:
             try:
                 outcome = f"{write()} accepted"
             except ApiError as e:
+                if e.status == 401:
+                    self._of_agent = None
                 outcome = f"{write.__name__.strip('_')} refused: {e.status}"
             except Unreachable:
                 outcome = "no answer"
@@ -138,13 +141,18 @@ class Attacker:
 
     def _spoil_report(self) -> str:
         spoilt = {"report": {self._random.choice(_REPORT_FIELDS): self._text()}}
-        self.agent.patch(f"{REPORTS}/{self.node}", spoilt)
-        return "spoil_report"
+        return self._report(self.node, spoilt, "spoil_report")
 
     def _report_for_another(self) -> str:
         other = self._random.choice(self.others)
-        self.agent.patch(f"{REPORTS}/{other}", {"report": {"verdict": "Mismatch"}})
-        return "report_for_another"
+        return self._report(other, {"report": {"verdict": "Mismatch"}}, "report_for_another")
+
+    def _report(self, node: str, patch: dict[str, Any], what: str) -> str:
+        self._of_agent = self._of_agent or self.agent()
+        if self._of_agent is None:
+            return f"{what} not"
+        self._of_agent.patch(f"{REPORTS}/{node}", patch)
+        return what
 
     def _relabel(self) -> str:
         key = self._random.choice(

@@ -95,12 +95,18 @@ def attacker(fleet: Fleet, layouts: tuple[Layout, Layout], engine: Engine) -> It
     names = [node["metadata"]["name"] for node in fleet.nodes()]
     chosen = random.Random(SEED).choice(names)
     server = _api_server(fleet, engine)
-    pods = fleet.client.get(
-        _SYSTEM_PODS,
-        labelSelector="app.kubernetes.io/name=node-agent",
-        fieldSelector=f"spec.nodeName={chosen}",
-    )["items"]
-    account, pod = pods[0]["spec"]["serviceAccountName"], pods[0]["metadata"]["name"]
+
+    def agent() -> Client | None:
+        pods = fleet.client.get(
+            _SYSTEM_PODS,
+            labelSelector="app.kubernetes.io/name=node-agent",
+            fieldSelector=f"spec.nodeName={chosen}",
+        )["items"]
+        for pod in pods:
+            account, name = pod["spec"]["serviceAccountName"], pod["metadata"]["name"]
+            return server.client(server.token(account, pod=name))
+        return None
+
     made = Attacker(
         node=chosen,
         pool=GPU_POOL,
@@ -108,7 +114,7 @@ def attacker(fleet: Fleet, layouts: tuple[Layout, Layout], engine: Engine) -> It
         kubelet=server.user(
             f"system:node:{chosen}", "system:nodes", signer="kube-apiserver-client-kubelet"
         ),
-        agent=server.client(server.token(account, pod=pod)),
+        agent=agent,
         seed=SEED,
     )
     print(f"seed {SEED}: {chosen} is hostile for {MINUTES:g} minutes")
