@@ -44,7 +44,8 @@ class Attacker:
     """Writes drawn objects until it is stopped, by the two accounts of one node.
 
     kubelet: a client with the certificate of the node's kubelet. agent: makes one with a token of
-    the agent's pod there, which each change of the layout replaces; None without a pod. others: the pool's other nodes, which it tries to speak for.
+    the agent's pod there, which each change of the layout replaces; None without a pod. others: the
+    pool's other nodes, for which it tries to speak.
     """
 
     node: str
