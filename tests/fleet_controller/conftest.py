@@ -28,7 +28,7 @@ from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane
 from rehearsal.host.toolchain import Toolchain
-from tests.fleet_controller.node_writers import node_writers
+from tests.fleet_controller.node_writers import KUBELETS_NODE, node_writers
 
 __all__ = ["node_writers"]
 NOW = 1_800_000_000.0
@@ -249,6 +249,19 @@ def api_server(toolchain: Toolchain) -> Iterator[ApiServer]:
 
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+@pytest.fixture(scope="module")
+def no_node_stays(api_server: ApiServer) -> Iterator[None]:
+    """Deletes the nodes that a module has made: other modules read all nodes of the server."""
+    before = _node_names(api_server)
+    yield
+    for name in _node_names(api_server) - before - {KUBELETS_NODE}:
+        api_server.admin.delete(f"/api/v1/nodes/{name}")
+
+
+def _node_names(api_server: ApiServer) -> set[str]:
+    return {node["metadata"]["name"] for node in api_server.admin.get("/api/v1/nodes")["items"]}
 
 
 @contextmanager

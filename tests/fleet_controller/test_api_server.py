@@ -375,7 +375,9 @@ class TestController:
             kind="merge",
         )
         api_server.wait(
-            lambda: quoted("GPU operator: pod operand: ImagePullBackOff: docker.io, test: no such image"),
+            lambda: quoted(
+                "GPU operator: pod operand: ImagePullBackOff: docker.io, test: no such image"
+            ),
             "the operand's state in the node's condition",
         )
         api_server.wait(

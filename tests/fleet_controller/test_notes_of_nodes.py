@@ -14,6 +14,8 @@ from fleet_controller import api
 from kubeapi import ApiError, Client
 from tests.fleet_controller.node_writers import KUBELETS_NODE
 
+pytestmark = pytest.mark.usefixtures("no_node_stays")
+
 POOL = "writers"
 NOTES = sorted(
     value
@@ -161,8 +163,8 @@ def test_a_node_full_of_annotations_is_still_written(
     """
     letters = "abcdefghijklmnopqrstuvwxyz"
     keys = [a + b + c for a in letters for b in letters for c in letters][:8000]
-    api_server.make_node("full", POOL)
-    path = f"{NODES}/full"
+    api_server.make_node("full-of-notes", POOL)
+    path = f"{NODES}/full-of-notes"
     node_writers["mig-manager"].patch(path, notes(**dict.fromkeys(keys, "x")))
     node_writers["node controller"].patch(path, {"metadata": {"labels": {"x": "y"}}})
     node_writers["alice"].patch(f"{path}/status", {"status": {"phase": "Running"}})

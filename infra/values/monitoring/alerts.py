@@ -198,8 +198,7 @@ def _fleet() -> list[Alert]:
             expr="max by (kind) (slicewright_controller_unreadable_objects) > 0",
             minutes=5,
             severity="warning",
-            summary="The fleet controller cannot read {{ $value }} objects of kind "
-            "{{ $labels.kind }}",
+            summary="The fleet controller cannot read objects of kind {{ $labels.kind }}",
             description="The nodes of such a pool are neither released nor changed. Its log and "
             "/readyz name the objects, with the reason.",
             needs=needs,
