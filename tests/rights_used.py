@@ -39,7 +39,9 @@ def not_allowed(fleets: Sequence[Fleet], calls: Sequence[LoggedCall]) -> list[st
         for right, call in _used(fleets[0], calls).items()
         if right not in listed
     ]
-    policies = [values.aws_policy(one) for one in fleets if isinstance(one, plan.EksFleetPlan)]
+    eks = [fleet for fleet in fleets if isinstance(fleet, plan.EksFleetPlan)]
+    # With the rights that only a boundary makes safe: the listed ones are compared.
+    policies = [values.aws_policy(fleet, all_needed=True) for fleet in eks]
     if policies:
         statements = [statement for policy in policies for statement in policy["Statement"]]
         found += sorted({text for call in calls if (text := _refused(statements, call))})
