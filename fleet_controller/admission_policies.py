@@ -21,7 +21,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     Manifest,
 )
-from fleet_controller.cel import in_force, literal, literals
+from fleet_controller.cel import literal, literals, policy, rule
 from fleet_controller.known_layouts import SUSPENDED, UNDO
 
 
@@ -121,28 +121,16 @@ def _limiting(
 
     who: what the user is, for the name of the match condition.
     """
-    rule = {
-        "apiGroups": [GROUP],
-        "apiVersions": ["*"],
-        "operations": list(operations),
-        "resources": list(resources),
-    }
     condition = {
         "name": f"is-{who}",
         "expression": f"request.userInfo.username == {literal(user)}",
     }
-    policy: Manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]},
-            "matchConditions": [condition],
-            "validations": list(validations),
-        },
-    }
-    return policy, in_force(name)
+    return policy(
+        name,
+        rules=[rule(operations, resources, group=GROUP)],
+        conditions=[condition],
+        validations=validations,
+    )
 
 
 _WHY_NOTES = (
@@ -197,120 +185,105 @@ def node_policy(
         if operator_account
         else ""
     )
-    policy: Manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["*"],
-                        "operations": ["CREATE", "UPDATE"],
-                        # Labels can be changed through the status too.
-                        "resources": ["nodes", "nodes/status"],
-                    }
-                ]
+    # Labels can be changed through the status too.
+    return policy(
+        name,
+        rules=[rule(["CREATE", "UPDATE"], ["nodes", "nodes/status"])],
+        conditions=[
+            {
+                "name": "not-the-fleet-controller",
+                "expression": "request.userInfo.username != "
+                + literal(f"system:serviceaccount:{namespace}:{service_account}"),
             },
-            "matchConditions": [
-                {
-                    "name": "not-the-fleet-controller",
-                    "expression": "request.userInfo.username != "
-                    + literal(f"system:serviceaccount:{namespace}:{service_account}"),
-                },
-                {
-                    "name": "not-an-administrator",
-                    "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
-                    f"group in {literals(admin_groups)})",
-                },
-            ],
-            "variables": [
-                {"name": "configNow", "expression": _label_of("object", MIG_CONFIG_LABEL)},
-                {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
-                {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
-                {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
-                {
-                    "name": "inNoPool",
-                    "expression": f"!({_has_label('object', POOL_LABEL)}) && "
-                    f"(oldObject == null || !({_has_label('oldObject', POOL_LABEL)}))",
-                },
-                {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
-                {
-                    "name": "labelsBefore",
-                    "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
-                },
-                {"name": "notesNow", "expression": _notes_of("object")},
-                {
-                    "name": "notesBefore",
-                    "expression": f"oldObject == null ? {{}} : {_notes_of('oldObject')}",
-                },
-                {"name": "ownNotesNow", "expression": _own("variables.notesNow")},
-                {"name": "ownNotesBefore", "expression": _own("variables.notesBefore")},
-                {
-                    "name": "changedNotes",
-                    "expression": "variables.ownNotesNow.filter(key, "
-                    "variables.notesNow[?key] != variables.notesBefore[?key]) + "
-                    "variables.ownNotesBefore.filter(key, !(key in variables.notesNow))",
-                },
-                {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
-                {
-                    "name": "taintsBefore",
-                    "expression": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
-                },
-            ],
-            "validations": [
-                {
-                    "expression": "variables.inNoPool || "
-                    f"variables.configNow == variables.configBefore{default}",
-                    "message": f"only {who} may set, change or remove the label {MIG_CONFIG_LABEL} "
-                    "of a slicewright node: it partitions the node's GPUs. Change the pool's "
-                    "layout in the stack file instead",
-                    "reason": "Forbidden",
-                },
-                {
-                    # A taint with a weaker effect would be no better than none.
-                    "expression": "variables.inNoPool || variables.taintsBefore.all(before, "
-                    f"before.key != '{STARTUP_TAINT_KEY}' || variables.taintsNow.exists(now, "
-                    "now.key == before.key && now.effect == before.effect))",
-                    "message": f"only {who} may remove the startup taint {STARTUP_TAINT_KEY}: "
-                    "it keeps pods away until the node's GPUs are verified. The condition "
-                    f"{NODE_CONDITION} of the node says what is missing",
-                    "reason": "Forbidden",
-                },
-                {
-                    "expression": "variables.poolBefore == '' || "
-                    "variables.poolNow == variables.poolBefore",
-                    "message": f"only {who} may change or remove the label {POOL_LABEL}: without "
-                    "it the node would not be verified any more. Remove the node from its node "
-                    "pool instead",
-                    "reason": "Forbidden",
-                },
-                *_selected_still(selecting, who),
-                {
-                    "expression": "variables.poolBefore != '' || variables.poolNow == '' || "
-                    "request.operation == 'CREATE' || "
-                    "!request.userInfo.?groups.orValue([]).exists(group, "
-                    "group == 'system:nodes')",
-                    "message": f"a kubelet may register with the label {POOL_LABEL}, and not set "
-                    "it later: its node would join the pool without the startup taint. Set it "
-                    "with the rights of an administrator, or let the node register anew",
-                    "reason": "Forbidden",
-                },
-                {
-                    "expression": "variables.changedNotes.size() == 0",
-                    "messageExpression": f"{literal(f'only {who} may set, change or remove the ')}"
-                    " + 'annotation ' + variables.changedNotes.join(', ') + "
-                    f"{literal(_WHY_NOTES)}",
-                    "message": f"only {who} may set, change or remove annotations of "
-                    f"{NOTE_PREFIX}{_WHY_NOTES}",
-                    "reason": "Forbidden",
-                },
-            ],
-        },
-    }
-    return policy, in_force(name)
+            {
+                "name": "not-an-administrator",
+                "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
+                f"group in {literals(admin_groups)})",
+            },
+        ],
+        variables=[
+            {"name": "configNow", "expression": _label_of("object", MIG_CONFIG_LABEL)},
+            {"name": "configBefore", "expression": _label_before(MIG_CONFIG_LABEL)},
+            {"name": "poolNow", "expression": _label_of("object", POOL_LABEL)},
+            {"name": "poolBefore", "expression": _label_before(POOL_LABEL)},
+            {
+                "name": "inNoPool",
+                "expression": f"!({_has_label('object', POOL_LABEL)}) && "
+                f"(oldObject == null || !({_has_label('oldObject', POOL_LABEL)}))",
+            },
+            {"name": "labelsNow", "expression": "object.metadata.?labels.orValue({})"},
+            {
+                "name": "labelsBefore",
+                "expression": "oldObject == null ? {} : oldObject.metadata.?labels.orValue({})",
+            },
+            {"name": "notesNow", "expression": _notes_of("object")},
+            {
+                "name": "notesBefore",
+                "expression": f"oldObject == null ? {{}} : {_notes_of('oldObject')}",
+            },
+            {"name": "ownNotesNow", "expression": _own("variables.notesNow")},
+            {"name": "ownNotesBefore", "expression": _own("variables.notesBefore")},
+            {
+                "name": "changedNotes",
+                "expression": "variables.ownNotesNow.filter(key, "
+                "variables.notesNow[?key] != variables.notesBefore[?key]) + "
+                "variables.ownNotesBefore.filter(key, !(key in variables.notesNow))",
+            },
+            {"name": "taintsNow", "expression": "object.?spec.?taints.orValue([])"},
+            {
+                "name": "taintsBefore",
+                "expression": "oldObject == null ? [] : oldObject.?spec.?taints.orValue([])",
+            },
+        ],
+        validations=[
+            {
+                "expression": "variables.inNoPool || "
+                f"variables.configNow == variables.configBefore{default}",
+                "message": f"only {who} may set, change or remove the label {MIG_CONFIG_LABEL} "
+                "of a slicewright node: it partitions the node's GPUs. Change the pool's "
+                "layout in the stack file instead",
+                "reason": "Forbidden",
+            },
+            {
+                # A taint with a weaker effect would be no better than none.
+                "expression": "variables.inNoPool || variables.taintsBefore.all(before, "
+                f"before.key != '{STARTUP_TAINT_KEY}' || variables.taintsNow.exists(now, "
+                "now.key == before.key && now.effect == before.effect))",
+                "message": f"only {who} may remove the startup taint {STARTUP_TAINT_KEY}: "
+                "it keeps pods away until the node's GPUs are verified. The condition "
+                f"{NODE_CONDITION} of the node says what is missing",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "variables.poolBefore == '' || "
+                "variables.poolNow == variables.poolBefore",
+                "message": f"only {who} may change or remove the label {POOL_LABEL}: without "
+                "it the node would not be verified any more. Remove the node from its node "
+                "pool instead",
+                "reason": "Forbidden",
+            },
+            *_selected_still(selecting, who),
+            {
+                "expression": "variables.poolBefore != '' || variables.poolNow == '' || "
+                "request.operation == 'CREATE' || "
+                "!request.userInfo.?groups.orValue([]).exists(group, "
+                "group == 'system:nodes')",
+                "message": f"a kubelet may register with the label {POOL_LABEL}, and not set "
+                "it later: its node would join the pool without the startup taint. Set it "
+                "with the rights of an administrator, or let the node register anew",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "variables.changedNotes.size() == 0",
+                "messageExpression": f"{literal(f'only {who} may set, change or remove the ')}"
+                " + 'annotation ' + variables.changedNotes.join(', ') + "
+                f"{literal(_WHY_NOTES)}",
+                "message": f"only {who} may set, change or remove annotations of "
+                f"{NOTE_PREFIX}{_WHY_NOTES}",
+                "reason": "Forbidden",
+            },
+        ],
+    )
 
 
 def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:

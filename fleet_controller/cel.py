@@ -1,9 +1,9 @@
-"""Pieces of which the admission policies are made: literals of CEL, and bindings. Plain data."""
+"""The form of an admission policy with its binding, and literals of CEL. Plain data."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fleet_controller.api import Manifest
 
@@ -21,11 +21,45 @@ def literals(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(literal, texts))}]"
 
 
-def in_force(policy: str) -> Manifest:
+def rule(operations: Sequence[str], resources: Sequence[str], *, group: str = "") -> Manifest:
+    """The requests that a policy looks at. group: of the API; empty for the core group."""
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+def policy(
+    name: str,
+    *,
+    rules: Sequence[Manifest],
+    conditions: Sequence[Manifest],
+    validations: Sequence[Manifest],
+    variables: Sequence[Manifest] = (),
+) -> tuple[Manifest, Manifest]:
+    """ValidatingAdmissionPolicy and Binding, which denies everywhere and fails closed."""
+    body: Manifest = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": list(rules)},
+            "matchConditions": list(conditions),
+            **({"variables": list(variables)} if variables else {}),
+            "validations": list(validations),
+        },
+    }
+    return body, _in_force(name)
+
+
+def _in_force(name: str) -> Manifest:
     """The binding that makes a policy deny, everywhere, under the policy's name."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": policy},
-        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
     }

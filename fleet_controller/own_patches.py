@@ -23,7 +23,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     Manifest,
 )
-from fleet_controller.cel import in_force, literal, literals
+from fleet_controller.cel import literal, literals, policy, rule
 
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields", "selfLink")
 """Fields of the metadata that the API server writes."""
@@ -44,65 +44,50 @@ def controller_node_policy(
 
     It fails closed, and its expressions have no error to fail with, as `node_policy`'s.
     """
-    policy: Manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["*"],
-                        # RBAC lets it neither create nor delete any.
-                        "operations": ["UPDATE"],
-                        "resources": ["nodes", "nodes/status"],
-                    }
-                ]
-            },
-            "matchConditions": [
-                {
-                    "name": "is-controller",
-                    "expression": "request.userInfo.username == "
-                    + literal(f"system:serviceaccount:{namespace}:{service_account}"),
-                }
-            ],
-            "variables": _variables(),
-            "validations": [
-                *_only(
-                    _same("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
-                    f"annotations of {NOTE_PREFIX}, and no others",
-                ),
-                *_only(
-                    _same("labels", _may_label("key")),
-                    f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
-                    f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
-                    "of kubernetes.io and k8s.io",
-                ),
-                *_only(
-                    [_same_but("taints", "key", STARTUP_TAINT_KEY)],
-                    f"the taint {STARTUP_TAINT_KEY}, and no others",
-                ),
-                *_only(
-                    [_same_but("conditions", "type", NODE_CONDITION)],
-                    f"the condition {NODE_CONDITION}, and no others",
-                ),
-                *_only(
-                    [
-                        *_same("spec", "key in ['taints', 'unschedulable']"),
-                        *_same("status", "key == 'conditions'"),
-                        *_same(
-                            "metadata",
-                            f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
-                        ),
-                    ],
-                    "labels, annotations, taints and conditions, and whether it is cordoned",
-                ),
-            ],
-        },
-    }
-    return policy, in_force(name)
+    # RBAC lets it neither create nor delete any node.
+    return policy(
+        name,
+        rules=[rule(["UPDATE"], ["nodes", "nodes/status"])],
+        conditions=[
+            {
+                "name": "is-controller",
+                "expression": "request.userInfo.username == "
+                + literal(f"system:serviceaccount:{namespace}:{service_account}"),
+            }
+        ],
+        variables=_variables(),
+        validations=[
+            *_only(
+                _same("notes", f"key.startsWith({literal(NOTE_PREFIX)})"),
+                f"annotations of {NOTE_PREFIX}, and no others",
+            ),
+            *_only(
+                _same("labels", _may_label("key")),
+                f"the labels {MIG_CONFIG_LABEL}, {MIG_STATE_LABEL}, {POOL_LABEL} and "
+                f"{DEPLOY_LABEL_PREFIX}*, and those that {JOINED_ANNOTATION} names, but none "
+                "of kubernetes.io and k8s.io",
+            ),
+            *_only(
+                [_same_but("taints", "key", STARTUP_TAINT_KEY)],
+                f"the taint {STARTUP_TAINT_KEY}, and no others",
+            ),
+            *_only(
+                [_same_but("conditions", "type", NODE_CONDITION)],
+                f"the condition {NODE_CONDITION}, and no others",
+            ),
+            *_only(
+                [
+                    *_same("spec", "key in ['taints', 'unschedulable']"),
+                    *_same("status", "key == 'conditions'"),
+                    *_same(
+                        "metadata",
+                        f"key in {literals(('labels', 'annotations', *_SERVERS_OWN))}",
+                    ),
+                ],
+                "labels, annotations, taints and conditions, and whether it is cordoned",
+            ),
+        ],
+    )
 
 
 def _variables() -> list[Manifest]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fleet_controller.api import NAMESPACE, STARTUP_TAINT_KEY, Manifest
-from fleet_controller.cel import in_force, literal, literals
+from fleet_controller.cel import literal, literals, policy, rule
 
 VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
 """The variable that NVIDIA's runtime obeys. Source: NVIDIA/nvidia-container-toolkit,
@@ -42,43 +42,26 @@ def pod_policy(
     an expression of its own, because their types differ.
     """
     exempt = sorted({*ALWAYS_EXEMPT, *exempt_namespaces})
-    policy: Manifest = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "resourceRules": [
-                    _rule(["CREATE", "UPDATE"], ["pods"]),
-                    _rule(["UPDATE"], ["pods/ephemeralcontainers"]),
-                ]
+    return policy(
+        name,
+        rules=[
+            rule(["CREATE", "UPDATE"], ["pods"]),
+            rule(["UPDATE"], ["pods/ephemeralcontainers"]),
+        ],
+        conditions=[
+            {
+                "name": "not-in-an-exempt-namespace",
+                "expression": f"!(request.namespace in {literals(exempt)})",
             },
-            "matchConditions": [
-                {
-                    "name": "not-in-an-exempt-namespace",
-                    "expression": f"!(request.namespace in {literals(exempt)})",
-                },
-                {
-                    "name": "not-a-kubelet",
-                    "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
-                    "group == 'system:nodes')",
-                },
-            ],
-            "variables": _variables(),
-            "validations": _validations(),
-        },
-    }
-    return policy, in_force(name)
-
-
-def _rule(operations: Sequence[str], resources: Sequence[str]) -> Manifest:
-    return {
-        "apiGroups": [""],
-        "apiVersions": ["*"],
-        "operations": list(operations),
-        "resources": list(resources),
-    }
+            {
+                "name": "not-a-kubelet",
+                "expression": "!request.userInfo.?groups.orValue([]).exists(group, "
+                "group == 'system:nodes')",
+            },
+        ],
+        variables=_variables(),
+        validations=_validations(),
+    )
 
 
 def _variables() -> list[Manifest]:
