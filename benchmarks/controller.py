@@ -36,9 +36,10 @@ from urllib.parse import urlsplit
 from fleet_controller import api, custom_resources, rights
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.bound_pods import Nodes
+from fleet_controller.bounds import stamp
 from fleet_controller.decide import decide, silent, to_inspect, unproven
 from fleet_controller.membership import memberships
-from fleet_controller.state import Condition, Node, Pool, Report, stamp
+from fleet_controller.state import Condition, Node, Pool, Report
 from kubeapi import ApiError, Client, list_all
 from kubeapi.client import path_of
 from rehearsal.cluster import control_plane

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from fleet_controller.state import Node, Pool, Report, stamp
+from fleet_controller.bounds import stamp
+from fleet_controller.state import Node, Pool, Report
 
 REPORT_AGE_LIMIT_S = 900.0
 """An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""

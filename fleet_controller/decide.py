@@ -49,6 +49,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
+from fleet_controller.bounds import seconds
 from fleet_controller.change_actions import ChangeAction, CordonNode
 from fleet_controller.drain import NodePod, Refusal
 from fleet_controller.known_layouts import earlier
@@ -73,7 +74,7 @@ from fleet_controller.rollout import (
     must_change,
     needs_pods,
 )
-from fleet_controller.state import Node, Pool, Report, WarningEvent, seconds
+from fleet_controller.state import Node, Pool, Report, WarningEvent
 from fleet_controller.watchdog import NOTHING, Watch, due, relabelled, watch
 
 REPEAT_WARNING_S = 1800.0

@@ -15,11 +15,12 @@ from fleet_controller.api import (
     STALLED,
     VERIFIED,
 )
+from fleet_controller.bounds import seconds, stamp
 from fleet_controller.known_layouts import remembered
 from fleet_controller.members import Member
 from fleet_controller.membership import keys_of
 from fleet_controller.rollout import Rollout, how_far
-from fleet_controller.state import Pool, seconds, stamp
+from fleet_controller.state import Pool
 
 UNDONE = "RolloutUndone"
 TOO_FEW_LIMIT_S = 1800.0

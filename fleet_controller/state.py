@@ -41,7 +41,6 @@ from fleet_controller.bounds import (
     note,
     reason,
     seconds,
-    stamp,
     text,
     texts,
 )
@@ -55,7 +54,6 @@ from fleet_controller.known_layouts import (
 from fleet_controller.label_keys import may_be_brought
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
 
-__all__ = ["seconds", "stamp"]
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
 _MOST_EVENTS: Final = 2**31 - 1
 """The largest count of an Event, an int32."""

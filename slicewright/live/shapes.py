@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fleet_controller.state import seconds
+from fleet_controller.bounds import seconds
 from telemetry.plain import shortened
 
 Shape = Callable[[Any, str], None]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fleet_controller import assess, state
+from fleet_controller import assess, bounds
 from fleet_controller.actions import (
     Action,
     EmitEvent,
@@ -275,7 +275,7 @@ def test_what_is_remembered_from_pass_to_pass_changes_no_decision(
     for pause in pauses:
         warm = decided(list(world.nodes.values()), list(world.pools.values()))
         assess._proven.cache_clear()
-        state.stamp.cache_clear()
+        bounds.stamp.cache_clear()
         cold = decided(
             [replace(node) for node in world.nodes.values()],
             [replace(pool) for pool in world.pools.values()],

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from fleet_controller import api
 from fleet_controller.actions import Action
+from fleet_controller.bounds import stamp
 from fleet_controller.execute import subject
 from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import EVENT_SOURCE, Cluster
-from fleet_controller.state import stamp
 from tests.fleet_controller import hostile, objects
 from tests.fleet_controller.api_edge import EVENTS, NODES, PODS, POOLS, REPORTS, ApiEdge
 from tests.properties import cases, examples

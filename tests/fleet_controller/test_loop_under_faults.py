@@ -14,10 +14,11 @@ import pytest
 
 from fleet_controller import api, collection
 from fleet_controller import loop as loop_module
+from fleet_controller.bounds import stamp
 from fleet_controller.layout_change import change_of
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
-from fleet_controller.state import read_node, read_pool, stamp
+from fleet_controller.state import read_node, read_pool
 from fleet_controller.status_pace import StatusPace
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, PODS, POOLS, REPORTS, Object

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fleet_controller import api
+from fleet_controller.bounds import stamp
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
-from fleet_controller.state import stamp
 from fleet_controller.status_pace import StatusPace
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, POOLS, REPORTS, ApiEdge

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fleet_controller.bounds import seconds, stamp
 from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import (
@@ -26,8 +27,6 @@ from fleet_controller.state import (
     read_report,
     read_warning,
     requests_gpus,
-    seconds,
-    stamp,
 )
 
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/slicewright"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fleet_controller import api
+from fleet_controller.bounds import stamp
 from fleet_controller.loop import Loop
-from fleet_controller.state import stamp
 from kubeapi import ApiError, Client
 from slicewright import cli
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN

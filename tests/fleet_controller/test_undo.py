@@ -13,6 +13,7 @@ from fleet_controller.actions import Action, EmitEvent, LiftTaint, SetMigConfig,
 from fleet_controller.api import DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
+from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import ApplyLayout
 from fleet_controller.decide import decide
 from fleet_controller.execute import execute
@@ -31,7 +32,7 @@ from fleet_controller.observe import Cluster
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.release import ReleaseNode
 from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool, stamp
+from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()

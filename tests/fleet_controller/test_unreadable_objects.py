@@ -13,6 +13,7 @@ import pytest
 from fleet_controller import api
 from fleet_controller.actions import Action, HoldNode
 from fleet_controller.assess import assess
+from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import FinishChange
 from fleet_controller.cli import _unreadable_pool
 from fleet_controller.collection import SECOND_LIST_AFTER_S, Collection
@@ -31,7 +32,6 @@ from fleet_controller.state import (
     WarningEvent,
     missing_pool,
     read_pool,
-    stamp,
     unreadable_pool,
 )
 from kubeapi import Client, JsonObject
