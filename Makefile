@@ -58,6 +58,7 @@ lint: $(SETUP)  ## style, types, and import contracts between packages
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tests.language
 
 bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.md;
 ## BENCHMARKS="plan agent" for some of them

@@ -1,0 +1,1 @@
+"""The language lint: it holds the product's docstrings and names to plain English."""
