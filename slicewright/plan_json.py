@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from infra import plan, values
 from infra.plan import drivers, prices
+from infra.plan.partitions import minimum_driver
 from infra.spec import Path
 from infra.values import JsonObject
 from slicewright.picture import placements_of
@@ -236,7 +237,7 @@ def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> JsonObject:
     driver = drivers.driver_of(pool, fleet)
     return {
-        "minimum": drivers.minimum_driver(pool.gpu, pool.layouts),
+        "minimum": minimum_driver(pool.gpu, pool.layouts),
         "known": driver.version,
         "exact": driver.exact,
         "of": driver.of,

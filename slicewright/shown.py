@@ -13,7 +13,8 @@ from infra.catalog import Gpu, Price
 from infra.geometry import Placement
 from infra.plan import ChangeEffect, drivers, prices
 from infra.plan.clusters import SYSTEM_POOL
-from infra.plan.fleet import by_index
+from infra.plan.partitions import minimum_driver
+from infra.plan.planned_offers import by_index
 from slicewright.change_text import nodes_text, step_text
 from slicewright.landing import Landing, landings
 from slicewright.monitoring_text import monitoring_lines
@@ -323,7 +324,7 @@ def _span(span: Mapping[str, int]) -> str:
 
 
 def _driver(pool: plan.PoolPlan, fleet: plan.FleetPlan) -> str:
-    driver, needed = drivers.driver_of(pool, fleet), drivers.minimum_driver(pool.gpu, pool.layouts)
+    driver, needed = drivers.driver_of(pool, fleet), minimum_driver(pool.gpu, pool.layouts)
     comes = (
         f"{driver.version}{'' if driver.exact else ' or newer'}"
         if driver.version

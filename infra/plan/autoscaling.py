@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
+from infra.plan.planned_scaling import METRICS, AutoscalingPlan, Metric
 
 _HPA: Final = "Kubernetes docs, horizontal pod autoscaling"
 _KEDA: Final = "keda.sh docs, ScaledObject specification"
@@ -16,58 +17,6 @@ KEDA_POLL_S: Final = 15
 _STABILIZATION_S: Final = 3600
 _PERIOD_S: Final = 1800
 """The longest that HorizontalPodAutoscalerBehavior allows (Kubernetes API, autoscaling/v2)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One that replicas can follow."""
-
-    kinds: tuple[str, ...]
-    """Of the workloads whose servers have it."""
-    unit: Literal["duration", "percent", "number"]
-    mean: bool
-    """Whether it is a mean of all replicas: they are multiplied by what it is of its target. Else
-    it is a sum, of which each replica takes the target.
-    """
-    called: str
-    """For people."""
-
-
-METRICS: Final[Mapping[str, Metric]] = {
-    "queue-time": Metric(
-        kinds=("triton",), unit="duration", mean=True, called="mean time of a request in the queue"
-    ),
-    "requests-waiting": Metric(
-        kinds=("vllm",), unit="number", mean=False, called="requests waiting"
-    ),
-    "cache-usage": Metric(
-        kinds=("vllm",), unit="percent", mean=True, called="percent of the contexts' memory in use"
-    ),
-    "query": Metric(
-        kinds=("vllm", "triton", "container"), unit="number", mean=False, called="the query's value"
-    ),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AutoscalingPlan:
-    """Replicas between two numbers. Two are equal where the same objects come of them."""
-
-    asked: spec.Autoscaling
-    max: int
-    places: int = field(compare=False)
-    """Replicas that find a device, and processor and memory, if no other workload takes them."""
-    target: int
-    """Microseconds, percent, or a number."""
-    fallback_replicas: int
-
-    @property
-    def min(self) -> int:
-        return self.asked.min
-
-    @property
-    def metric(self) -> Metric:
-        return METRICS[self.asked.metric]
 
 
 def check_autoscaling(asked: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:

@@ -14,12 +14,11 @@ from typing import Final, TypeGuard
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
 from infra.geometry import naming
-from infra.plan.eks_templates import BottlerocketSettings
 from infra.plan.findings import Checked, listed, refuse
-from infra.plan.fleet import WHOLE_GPU, ReplicatedResource
-from infra.plan.machines import Gpus
-from infra.plan.nodes import AnyPool
 from infra.plan.partitions import Partitioning, check_mig
+from infra.plan.planned_nodes import WHOLE_GPU, AnyPool, Gpus
+from infra.plan.planned_offers import ReplicatedResource
+from infra.plan.planned_templates import BottlerocketSettings
 
 _SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
 

@@ -14,10 +14,10 @@ from infra.plan.byo import plan_byo
 from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.eks import plan_eks
 from infra.plan.findings import Checked, Stated, collect, refuse
-from infra.plan.fleet import FleetPlan
 from infra.plan.fractional import check_fractional
 from infra.plan.gke import plan_gke
-from infra.plan.nodes import AnyPool
+from infra.plan.planned_fleets import FleetPlan
+from infra.plan.planned_nodes import AnyPool
 from infra.spec import Problem, SpecError
 
 

@@ -10,12 +10,14 @@ from infra import spec
 from infra.plan.device_plugin import check_plugin, with_one_config
 from infra.plan.drivers import operator_driver, rolled_driver
 from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.fleet import ByoClusterPlan, ByoFleetPlan, ByoPoolPlan
 from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
-from infra.plan.machines import Gpus
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
+from infra.plan.planned_clusters import ByoClusterPlan
+from infra.plan.planned_fleets import ByoFleetPlan
+from infra.plan.planned_nodes import Gpus
+from infra.plan.planned_pools import ByoPoolPlan
 from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads, pool_plan
 from infra.plan.workloads import plan_deployments

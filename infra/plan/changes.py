@@ -9,16 +9,10 @@ from typing import Any, Literal, Protocol
 
 from infra.plan import change_rules
 from infra.plan.change_rules import ChangeEffect, Rule
-from infra.plan.fleet import (
-    ByoFleetPlan,
-    CloudPoolPlan,
-    EksFleetPlan,
-    FleetPlan,
-    GkeFleetPlan,
-    NodeCount,
-    PoolPlan,
-)
-from infra.plan.hosts import HostPlan
+from infra.plan.planned_fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.planned_hosts import HostPlan
+from infra.plan.planned_nodes import NodeCount
+from infra.plan.planned_pools import CloudPoolPlan, PoolPlan
 
 _NOTHING: Any = object()
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import SystemPoolPlan
 from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import system_machine
 from infra.plan.nodes import count_of
+from infra.plan.planned_pools import SystemPoolPlan
 
 SYSTEM_POOL = "system"
 _SYSTEM_MACHINE: Mapping[str, str] = {"gke": "e2-standard-4", "eks": "m7i.large"}

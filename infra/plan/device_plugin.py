@@ -11,7 +11,7 @@ from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.planned_pools import EksPoolPlan, GkePoolPlan, PoolPlan
 from infra.plan.sharing import alike_by_mps
 
 _P = TypeVar("_P", bound=PoolPlan)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infra import catalog, geometry, spec
+from infra import catalog, spec
 from infra.catalog import Gpu, Image, driver_order
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import EksPoolPlan, FleetPlan, GkePoolPlan, Layout, Offer, PoolPlan
+from infra.plan.partitions import minimum_driver
+from infra.plan.planned_fleets import FleetPlan
+from infra.plan.planned_offers import Offer
+from infra.plan.planned_pools import EksPoolPlan, GkePoolPlan, PoolPlan
 
 # An image's tag may name its system behind the version: 580.95.05-ubuntu22.04.
 _VERSION = re.compile(r"([0-9]+(?:\.[0-9]+){1,2})(?:-.*)?")
@@ -29,18 +31,6 @@ class Driver:
     source: str
     key: spec.Path
     """The key of the stack file that decides it."""
-
-
-def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
-    """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
-    # Mostly all GPUs of a node have one layout, and one object.
-    distinct = {id(layout): layout for layout in layouts if layout}
-    kinds = {frozenset(layout) for layout in distinct.values()}
-    return max(
-        (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
-        key=driver_order,
-        default=None,
-    )
 
 
 def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:

@@ -17,9 +17,10 @@ from infra.plan.eks_pools import check_one_kubernetes, eks_pool
 from infra.plan.eks_tags import instance_tags_of, tags_of
 from infra.plan.eks_templates import check_instance_tags, system_template
 from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.fleet import EksClusterPlan, EksFleetPlan
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
+from infra.plan.planned_clusters import EksClusterPlan
+from infra.plan.planned_fleets import EksFleetPlan
 from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import (

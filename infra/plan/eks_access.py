@@ -5,43 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
 
 from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
+from infra.plan.planned_access import CLUSTER_ADMIN, AccessEntryPlan, AccessPolicyPlan
 
 _AT = ("cluster", "access", "entries")
 _MOST = 3000
 _GUIDE = "EKS user guide, create access entries"
 _POLICIES = "EKS user guide, associate access policies with access entries"
-CLUSTER_ADMIN: Final = "AmazonEKSClusterAdminPolicy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessPolicyPlan:
-    name: str
-    arn: str
-    namespaces: tuple[str, ...]
-    """Sorted; none: the whole cluster."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessEntryPlan:
-    name: str
-    """Of the Pulumi resource; the same wherever the entry stands in the file."""
-    principal: str
-    """ARN."""
-    groups: tuple[str, ...]
-    """Sorted."""
-    policies: tuple[AccessPolicyPlan, ...]
-    """Sorted by name."""
-
-    @property
-    def administers(self) -> bool:
-        """Whether it has all rights in the whole cluster."""
-        return any(one.name == CLUSTER_ADMIN and not one.namespaces for one in self.policies)
 
 
 def access_of(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from infra import spec
 from infra.plan.eks_identities import AGENT, OF_ADDONS
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import EksAddonPlan
+from infra.plan.planned_clusters import EksAddonPlan
 
 NODE_MONITORING: Final = "eks-node-monitoring-agent"
 _ALWAYS: Final = ("coredns", "kube-proxy", "vpc-cni")

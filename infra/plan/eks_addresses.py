@@ -8,7 +8,8 @@ from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import EksFleetPlan, EksPoolPlan, SystemPoolPlan
+from infra.plan.planned_fleets import EksFleetPlan
+from infra.plan.planned_pools import EksPoolPlan, SystemPoolPlan
 
 SUBNET_PREFIX: Final = 20
 """Of each subnet that the stack makes, one in each zone for nodes."""

@@ -6,8 +6,10 @@ from typing import Final
 
 from infra import catalog, spec
 from infra.plan.findings import CATALOG, Checked, refuse
-from infra.plan.fleet import EksAutoscalerPlan, EksFleetPlan, EksPoolPlan, KarpenterPlan
 from infra.plan.karpenter import karpenter_notes, karpenter_of
+from infra.plan.planned_clusters import EksAutoscalerPlan, KarpenterPlan
+from infra.plan.planned_fleets import EksFleetPlan
+from infra.plan.planned_pools import EksPoolPlan
 
 _AT: Final = ("cluster", "autoscaler")
 _RELEASES: Final = "kubernetes/autoscaler, cluster-autoscaler/README.md, Releases"

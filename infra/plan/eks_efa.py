@@ -8,24 +8,11 @@ aws/aws-parallelcluster #7262 and terraform-aws-modules/terraform-aws-eks #3653.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interface:
-    """A network interface of each node, in the cluster's security group."""
-
-    card: int
-    """Index of the network card."""
-    device: int
-    """Index on that card; the node's own address is that of the first on the first."""
-    kind: Literal["interface", "efa", "efa-only"]
-    """Only the last has no address: it carries EFA's traffic and takes none from the subnet."""
+from infra.plan.planned_templates import Interface
 
 
 def interfaces_of(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from infra import spec
 from infra.catalog import AwsRegion
 from infra.plan.findings import Checked, refuse
+from infra.plan.planned_clusters import AddonIdentity
 
 _AT = ("cluster", "pod_identities")
 _MOST = 5000
@@ -16,17 +16,6 @@ _GUIDE = "EKS user guide, EKS Pod Identity"
 
 AGENT: Final = "eks-pod-identity-agent"
 """The add-on without which no pod gets the credentials of its role."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddonIdentity:
-    """The role that an add-on needs: the stack makes it."""
-
-    role: str
-    """What the Pulumi resource is called, after the cluster."""
-    service_account: str
-    policy: str
-    """Name of AWS's managed policy."""
 
 
 OF_ADDONS: Final[Mapping[str, AddonIdentity]] = {

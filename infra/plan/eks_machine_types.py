@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from infra import spec
 from infra.catalog import AwsRegion, Machine
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.machines import GpuMachine, named_machine
+from infra.plan.machines import named_machine
+from infra.plan.planned_nodes import GpuMachine
 from infra.plan.regions import check_offered_there
 
 _MOST_TYPES = 20

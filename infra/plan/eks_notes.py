@@ -7,7 +7,9 @@ from typing import Final
 from infra import catalog
 from infra.plan.eks_addons import NODE_MONITORING
 from infra.plan.eks_identities import AGENT
-from infra.plan.fleet import EksClusterPlan, EksFleetPlan, EksPoolPlan
+from infra.plan.planned_clusters import EksClusterPlan
+from infra.plan.planned_fleets import EksFleetPlan
+from infra.plan.planned_pools import EksPoolPlan
 from infra.plan.regions import control_plane_zones, offered_zones, without_control_planes
 
 _GROUPS_OF_A_CLUSTER: Final = 30

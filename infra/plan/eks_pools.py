@@ -18,10 +18,11 @@ from infra.plan.eks_tags import check_group
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import WHOLE_GPU, EksPoolPlan
 from infra.plan.karpenter import by_karpenter
 from infra.plan.karpenter_pools import check_karpenter_pool, karpenter_pool, karpenter_taints
 from infra.plan.machines import machine_of
+from infra.plan.planned_nodes import WHOLE_GPU
+from infra.plan.planned_pools import EksPoolPlan
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_aws_zones, check_offered_there
 

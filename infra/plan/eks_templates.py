@@ -7,14 +7,12 @@ pool has one only where a key asks for what EKS's own lacks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from infra import spec
 from infra.catalog import AwsRegion
-from infra.plan.eks_efa import Interface
 from infra.plan.eks_tags import MOST_TAGS
 from infra.plan.findings import Checked, refuse
+from infra.plan.planned_templates import EksTemplate, Interface, ReservedCapacity
 from infra.plan.regions import check_key_region
 
 _SYSTEM_DISK_GB = 20
@@ -25,52 +23,6 @@ _OWN_TAGS = 5
 """eks:cluster-name, eks:nodegroup-name, kubernetes.io/cluster/NAME, and the two of the autoscaler's
 discovery, which EKS gives to instances; AWS does not count its own of aws:.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReservedCapacity:
-    """Where instances are launched; without both targets, in any open reservation that matches."""
-
-    reservation: str | None
-    """ID of a capacity reservation or of a capacity block's."""
-    group: str | None
-    """ARN of a resource group of capacity reservations."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BottlerocketSettings:
-    """What Bottlerocket's user data says of a node's GPUs, for its own tools."""
-
-    mig: tuple[str, int] | None
-    """Bottlerocket's name of the GPU model, and the partitions of each GPU; None: whole GPUs."""
-    replicas: int | None
-    """Pods that take turns on each device; None: one pod has it."""
-    rename_by_default: bool
-    fail_requests_greater_than_one: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class EksTemplate:
-    """The data of a launch template."""
-
-    disk_gb: int
-    encrypted: bool
-    kms_key: str | None
-    """ARN; None: EBS's own key."""
-    hop_limit: int
-    """Of IMDSv2's tokens."""
-    instance_store: Literal["raid0"] | None
-    tags: Mapping[str, str]
-    """Of instances and volumes."""
-    reserved: ReservedCapacity | None
-    interfaces: tuple[Interface, ...]
-    """None: the one that EC2 gives an instance."""
-    placement: Literal["cluster"] | None
-    """Whether the pool has a placement group of its own, with this strategy."""
-    block: bool
-    """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
-    bottlerocket: BottlerocketSettings | None
-    """None: Amazon Linux."""
 
 
 def template_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.plan.fleet import EksClusterPlan
+from infra.plan.planned_clusters import EksClusterPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 from infra.catalog import Gpu
-from infra.plan.fleet import WHOLE_GPU, Layout, MigStrategy, ReplicatedResource, instances_of
+from infra.plan.planned_nodes import WHOLE_GPU, Layout, MigStrategy
+from infra.plan.planned_offers import ReplicatedResource, instances_of
 from infra.plan.resource_names import resource_of
 
 

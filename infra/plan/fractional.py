@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from infra import spec
 from infra.catalog import Gpu
 from infra.plan.findings import CATALOG, Checked, Stated, refuse
+from infra.plan.planned_deployments import WorkloadPlan
 
 _LEAST_MIB = 256
 """Per card. Source: volcano-sh/volcano, mgpu device package."""
@@ -18,19 +18,6 @@ _COMPUTE_POLICY = "vke.volcengine.com/mgpu-compute-policy"
 """A node label and a pod annotation."""
 _HAMI = "Project-HAMi/HAMi docs"
 _DEFAULT_SHARES: Mapping[str, int] = {"hami": 10, "vke": 16}
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkloadPlan:
-    """What one container of a workload requests."""
-
-    name: str
-    cards: int
-    memory_mib_per_card: int
-    compute_percent_per_card: int
-    requests: Mapping[str, int]
-    """Extended resources, requests = limits."""
-    annotations: Mapping[str, str]
 
 
 def containers_per_gpu(asked: spec.Fractional) -> int:

@@ -9,7 +9,6 @@ from infra import catalog, spec
 from infra.plan.clusters import check_existing, system_pool
 from infra.plan.device_plugin import check_plugin
 from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.fleet import GkeClusterPlan, GkeFleetPlan
 from infra.plan.gke_addresses import check_own_network
 from infra.plan.gke_encryption import check_keys
 from infra.plan.gke_gpu_direct import check_gpu_networks
@@ -21,6 +20,8 @@ from infra.plan.gke_network import check_control_plane, plan_network
 from infra.plan.gke_pools import gke_pool
 from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_on_gke, check_operator, resolved
+from infra.plan.planned_clusters import GkeClusterPlan
+from infra.plan.planned_fleets import GkeFleetPlan
 from infra.plan.pod_autoscaling import plan_pod_autoscaling
 from infra.plan.pools import fleet_workloads
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region

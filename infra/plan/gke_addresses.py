@@ -12,7 +12,7 @@ from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import GkePoolPlan, SystemPoolPlan
+from infra.plan.planned_pools import GkePoolPlan, SystemPoolPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import GkeClusterPlan
+from infra.plan.planned_clusters import GkeClusterPlan
 
 
 def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:

@@ -17,7 +17,8 @@ from typing import Final, Literal
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import GkeFleetPlan, GpuNetwork
+from infra.plan.planned_clusters import GpuNetwork
+from infra.plan.planned_fleets import GkeFleetPlan
 
 _DOCS: Final = "GKE docs, maximize GPU network bandwidth in Standard mode clusters"
 _MULTI: Final = "GKE docs, set up multi-network support for Pods"

@@ -14,8 +14,8 @@ from typing import Final
 from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import GkeFleetPlan
 from infra.plan.gke_gpu_direct import MODE_OF
+from infra.plan.planned_fleets import GkeFleetPlan
 
 _DOCS: Final = "GKE docs, GKE managed DRANET"
 _RDMA: Final = "GPUDirect-RDMA"

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from infra import spec
 from infra.plan.findings import Checked, listed, refuse
-from infra.plan.fleet import GkeFleetPlan
+from infra.plan.planned_fleets import GkeFleetPlan
 
 _SYSTEM: Final = "SYSTEM_COMPONENTS"
 _BY_PROMETHEUS: Final = (

@@ -7,7 +7,7 @@ from typing import Final
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import GkeClusterPlan, GkeNetworkPlan
+from infra.plan.planned_clusters import GkeClusterPlan, GkeNetworkPlan
 
 _PATH: spec.Path = ("cluster", "network")
 _PRIVATE: Final = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import NodeCount
+from infra.plan.planned_nodes import NodeCount
 
 _MOST_PER_ZONE = 1000
 

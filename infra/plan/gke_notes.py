@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from infra.plan.fleet import GkeFleetPlan, GkePoolPlan
 from infra.plan.gke_encryption import key_notes
 from infra.plan.gke_gpu_direct import gpu_direct_notes
 from infra.plan.gke_gpu_network import dranet_notes
 from infra.plan.gke_monitoring import monitoring_notes
 from infra.plan.gke_network import network_notes
 from infra.plan.gke_node_counts import first_nodes
+from infra.plan.planned_fleets import GkeFleetPlan
+from infra.plan.planned_pools import GkePoolPlan
 from infra.spec import (
     FLEX_START_HOURS,
     BlueGreen,

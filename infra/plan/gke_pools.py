@@ -10,7 +10,6 @@ from infra.catalog import Machine
 from infra.plan.capacity import check_offered
 from infra.plan.drivers import gke_driver, operator_driver, rolled_driver
 from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.fleet import GkePoolPlan, Offer, SharingStrategy
 from infra.plan.gke_capacity import (
     check_location_policy,
     check_placement,
@@ -23,7 +22,9 @@ from infra.plan.gke_gpu_network import DRANET_LABELS, check_dranet
 from infra.plan.gke_labels import check_pool_labels
 from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import machine_of
-from infra.plan.nodes import OPERANDS_LABEL
+from infra.plan.planned_nodes import OPERANDS_LABEL, SharingStrategy
+from infra.plan.planned_offers import Offer
+from infra.plan.planned_pools import GkePoolPlan
 from infra.plan.pools import SYSTEM_PODS, pool_plan
 from infra.plan.regions import check_gcp_zones
 

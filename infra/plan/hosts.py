@@ -5,32 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu
 from infra.geometry import Fit, Placement
 from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostGpuPlan:
-    index: int
-    mig: bool
-    persistence: bool
-    instances: tuple[Placement, ...]
-    """In the order of creation; each gets one compute instance over all of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostPlan:
-    name: str
-    gpu: Gpu
-    gpu_count: int
-    wait_minutes: int | None
-    """How long to wait for a GPU in use; None: fail at once."""
-    gpus: tuple[HostGpuPlan, ...]
-    """GPUs that are not listed are not touched."""
+from infra.plan.planned_hosts import HostGpuPlan, HostPlan
 
 
 def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from fleet_controller.image_pulls import short
-from infra.plan.fleet import CloudPoolPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.images import OWN_INDEX, StackImages, stack_images
+from infra.plan.planned_fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.planned_pools import CloudPoolPlan
 
 _DOCKER_HUB: Final = "docker.io"
 _MOST_PULLS: Final = 50

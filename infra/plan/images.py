@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fleet_controller.image_pulls import registry_of
-from infra.plan.fleet import (
-    ByoFleetPlan,
-    EksAutoscalerPlan,
-    EksFleetPlan,
-    FleetPlan,
-    KarpenterPlan,
-)
-from infra.plan.pod_autoscaling import KedaPlan
+from infra.plan.planned_clusters import EksAutoscalerPlan, KarpenterPlan
+from infra.plan.planned_fleets import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan.planned_scaling import KedaPlan
 from infra.spec import PrometheusStack
 
 OWN_INDEX: Final = "sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"

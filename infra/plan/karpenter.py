@@ -6,7 +6,8 @@ from typing import Final
 
 from infra import catalog, spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import EksFleetPlan, KarpenterPlan
+from infra.plan.planned_clusters import KarpenterPlan
+from infra.plan.planned_fleets import EksFleetPlan
 
 NO_WHOLE_GPU: Final = "slicewright.io/no-whole-gpu"
 """Key of the taint on Karpenter's nodes that offer partitions or shares, and no nvidia.com/gpu. A

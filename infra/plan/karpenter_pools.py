@@ -8,8 +8,9 @@ from typing import Final
 from infra import spec
 from infra.plan.bottlerocket import with_bottlerocket
 from infra.plan.findings import Checked, refuse
-from infra.plan.fleet import WHOLE_GPU, KarpenterPool, PoolPlan, Taint
 from infra.plan.karpenter import NO_WHOLE_GPU
+from infra.plan.planned_nodes import WHOLE_GPU, Taint
+from infra.plan.planned_pools import KarpenterPool, PoolPlan
 
 _NODE_CLASS: Final = "aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go"
 _NODE_POOL: Final = "kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.fleet import PoolPlan
+from infra.plan.planned_pools import PoolPlan
 
 
 def larger(pool: PoolPlan, mib: float) -> str:

@@ -23,7 +23,8 @@ from typing import Final
 
 from infra import catalog, geometry
 from infra.catalog import Gpu
-from infra.plan.fleet import Layout, same_layout
+from infra.plan.planned_nodes import Layout
+from infra.plan.planned_offers import same_layout
 
 ALL_DISABLED: Final = "all-disabled"
 """NVIDIA's name of MIG turned off on all GPUs of a node."""

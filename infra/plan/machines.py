@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from infra import catalog, spec
-from infra.catalog import Cloud, Gpu, Machine
+from infra.catalog import Cloud, Machine
 from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.plan.planned_nodes import GpuMachine
 from infra.spec import Path
 from infra.spec.nearest import nearest_names
 
@@ -16,23 +16,6 @@ _SHOWN = 3
 _MISSPELLED = 0.75
 """Similarity (0 to 1, difflib) from which one name is taken for a misspelling of another."""
 _ALL = "all are in infra/catalog/machines.toml"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gpus:
-    """The GPUs of one node."""
-
-    gpu: Gpu
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuMachine(Gpus):
-    """A machine type with the GPUs that its nodes have."""
-
-    machine: Machine
-    accelerator: str
-    """GKE's accelerator type; empty on EKS."""
 
 
 def machine_of(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.plan.deployments import DeploymentPlan
-from infra.plan.fleet import EksPoolPlan, GkePoolPlan, PoolPlan
 from infra.plan.model_memory import parameters
+from infra.plan.planned_deployments import DeploymentPlan
+from infra.plan.planned_pools import EksPoolPlan, GkePoolPlan, PoolPlan
 from infra.spec import VllmWorkload
 
 _LOCAL_SSD_GB: Final = 375

@@ -11,50 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from infra import spec
+from infra.plan.planned_memory import MIB, ModelMemory
 
 OVERHEAD_MIB: Final = 1536
 """What vLLM takes besides weights and context: CUDA's context, activations, graphs. An estimate: it
 depends on version and model.
 """
 _BITS: Mapping[str, int] = {"auto": 16, "bfloat16": 16, "float16": 16, "float32": 32}
-_MIB: Final = 1024 * 1024
 _TIMES: Mapping[str, int] = {"M": 10**6, "B": 10**9}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelMemory:
-    """MiB that one replica needs of each of its GPUs or partitions."""
-
-    weights_mib: int
-    overhead_mib: int
-    context_bytes_per_token: int | None
-    """None: the model's shape is not stated."""
-    context_tokens: int | None
-    """Of the longest context; None: the model's own, which is not known."""
-
-    @property
-    def context_mib(self) -> int:
-        """Of one sequence of the longest context, as far as it is known: vLLM does not start where
-        that does not fit.
-        """
-        if self.context_bytes_per_token is None or self.context_tokens is None:
-            return 0
-        return math.ceil(self.context_bytes_per_token * self.context_tokens / _MIB)
-
-    @property
-    def needed_mib(self) -> int:
-        return self.weights_mib + self.context_mib + self.overhead_mib
-
-    def tokens_in(self, usable_mib: int) -> int | None:
-        """Tokens of context that fit with the weights, in full blocks of 16; None: not known."""
-        left = usable_mib - self.weights_mib - self.overhead_mib
-        if self.context_bytes_per_token is None:
-            return None
-        return max(left * _MIB // self.context_bytes_per_token // 16 * 16, 0)
 
 
 def model_memory(asked: spec.VllmWorkload) -> ModelMemory:
@@ -63,7 +30,7 @@ def model_memory(asked: spec.VllmWorkload) -> ModelMemory:
     value_bytes = 1 if asked.kv_cache_dtype == "fp8" else _BITS[asked.dtype] // 8
     shape = model.attention
     return ModelMemory(
-        weights_mib=math.ceil(parameters(model.parameters) * bits / 8 / gpus / _MIB),
+        weights_mib=math.ceil(parameters(model.parameters) * bits / 8 / gpus / MIB),
         overhead_mib=OVERHEAD_MIB,
         context_bytes_per_token=math.ceil(
             2 * shape.layers * shape.kv_heads * shape.head_dim * value_bytes / gpus

@@ -7,8 +7,8 @@ from typing import Final
 from fleet_controller.api import NAMESPACE
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import AnyCloud
 from infra.plan.monitoring import MonitoringPlan
+from infra.plan.planned_nodes import AnyCloud
 
 _AT: Final = ("monitoring",)
 _OTHERS: Final = ("default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.fleet import ByoFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.planned_fleets import ByoFleetPlan, FleetPlan, GkeFleetPlan
 from infra.spec import ContainerWorkload, ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 

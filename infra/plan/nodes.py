@@ -14,28 +14,19 @@ from fleet_controller.api import (
 from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import CLOUD_TAINT_EFFECT, AnyCloud, NodeCount, Taint, TaintEffect
+from infra.plan.planned_nodes import (
+    CLOUD_TAINT_EFFECT,
+    GKE_LABELS,
+    NO_GKE_PLUGIN_LABEL,
+    OPERANDS_LABEL,
+    AnyCloud,
+    AnyPool,
+    NodeCount,
+    Taint,
+    TaintEffect,
+)
 from infra.spec import Path
 
-AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
-NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
-"""Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
-OPERANDS_LABEL = "nvidia.com/gpu.deploy.operands"
-"""`false` keeps NVIDIA's operands off a node. Source: NVIDIA GPU operator docs, install."""
-GKE_LABELS = frozenset(
-    f"cloud.google.com/{name}"
-    for name in (
-        "gke-accelerator",
-        "gke-accelerator-count",
-        "gke-gpu",
-        "gke-gpu-driver-version",
-        "gke-gpu-partition-size",
-        "gke-gpu-sharing-strategy",
-        "gke-max-shared-clients-per-gpu",
-        "gke-nodepool",
-    )
-)
-"""Labels that GKE sets from a pool's settings. Source: GKE docs, GPU node labels."""
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
 """Prefix of the labels by which the operator chooses each operand's nodes, and mig-manager pauses
 operands (`paused-for-mig-change`).

@@ -10,18 +10,10 @@ from infra.plan import eks_notes, gke_notes
 from infra.plan.drivers import driver_of
 from infra.plan.eks_addresses import address_notes
 from infra.plan.eks_autoscaler import autoscaler_notes
-from infra.plan.fleet import (
-    ByoFleetPlan,
-    CloudPoolPlan,
-    EksFleetPlan,
-    EksPoolPlan,
-    FleetPlan,
-    GkeFleetPlan,
-    GkePoolPlan,
-    PoolPlan,
-)
 from infra.plan.image_notes import image_notes
 from infra.plan.monitoring_notes import monitoring_notes
+from infra.plan.planned_fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.planned_pools import CloudPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
 from infra.plan.pod_autoscaling import pod_autoscaling_notes
 from infra.plan.sharing import alike_by_mps
 from infra.plan.workload_notes import workload_notes

@@ -13,14 +13,7 @@ from infra.plan.bottlerocket import (
 )
 from infra.plan.feature_labels import feature_labels
 from infra.plan.findings import Checked, Stated, refuse
-from infra.plan.fleet import AnyCloud, MigStrategy, Offer, ReplicatedResource
 from infra.plan.fractional import fractional_resources
-from infra.plan.machines import GpuMachine, Gpus
-from infra.plan.nodes import (
-    NO_GKE_PLUGIN_LABEL,
-    OPERANDS_LABEL,
-    AnyPool,
-)
 from infra.plan.partitions import (
     Partitioning,
     check_ways,
@@ -29,6 +22,16 @@ from infra.plan.partitions import (
     operator_partitioning,
     unpartitioned,
 )
+from infra.plan.planned_nodes import (
+    NO_GKE_PLUGIN_LABEL,
+    OPERANDS_LABEL,
+    AnyCloud,
+    AnyPool,
+    GpuMachine,
+    Gpus,
+    MigStrategy,
+)
+from infra.plan.planned_offers import Offer, ReplicatedResource
 from infra.plan.sharing import gke_sharing, plugin_sharing
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from infra import catalog, spec
 from infra.plan.findings import Checked, nearest, refuse
-from infra.plan.fleet import AnyCloud
+from infra.plan.planned_nodes import AnyCloud
 
 _AT = "gpu_operator"
 

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from infra import catalog, geometry, spec
-from infra.catalog import Gpu
+from infra.catalog import Gpu, driver_order
 from infra.catalog.named import config_name
 from infra.geometry import Fit, Misfit, naming
-from infra.plan.drivers import minimum_driver
 from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
-from infra.plan.fleet import (
-    WHOLE_GPU,
-    Layout,
-    MigStrategy,
-    Offer,
-    ReplicatedResource,
-    instances_of,
-    same_layout,
-)
 from infra.plan.layout_names import ALL_DISABLED, layout_name
-from infra.plan.machines import GpuMachine, Gpus
+from infra.plan.planned_nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
+from infra.plan.planned_offers import Offer, ReplicatedResource, instances_of, same_layout
 from infra.plan.resource_names import resource_of
 from infra.plan.sharing import allocatable
 from infra.spec import Path
@@ -349,3 +340,15 @@ def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
                 certain=True,
             )
             return False
+
+
+def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
+    """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
+    # Mostly all GPUs of a node have one layout, and one object.
+    distinct = {id(layout): layout for layout in layouts if layout}
+    kinds = {frozenset(layout) for layout in distinct.values()}
+    return max(
+        (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
+        key=driver_order,
+        default=None,
+    )

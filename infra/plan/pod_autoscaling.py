@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from infra import spec
 from infra.plan.autoscaling import KEDA_POLL_S
-from infra.plan.deployments import DeploymentPlan
 from infra.plan.findings import Checked, Finding, Stated, refuse
 from infra.plan.monitoring import MonitoringPlan
-
-
-@dataclass(frozen=True, kw_only=True)
-class KedaPlan:
-    """KEDA, and the Prometheus that it asks."""
-
-    existing: bool
-    """The cluster has it: only its ScaledObjects are made."""
-    namespace: str
-    release: str
-    repository: str
-    chart_version: str
-    prometheus_url: str
-    watched: tuple[str, ...]
-    """Namespaces of the workloads that it scales; it may read and change nothing in others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdapterPlan:
-    """prometheus-adapter, and the Prometheus that it asks."""
-
-    existing: bool
-    """The cluster has one: only HorizontalPodAutoscalers are made."""
-    namespace: str
-    image: str
-    prometheus_url: str
-    """Of one that exists, its owner's business and empty."""
-
-
-PodAutoscalingPlan = KedaPlan | AdapterPlan
+from infra.plan.planned_deployments import DeploymentPlan
+from infra.plan.planned_scaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
 
 
 def plan_pod_autoscaling(

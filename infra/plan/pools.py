@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from infra import spec
 from infra.plan.drivers import Driver, check_driver
 from infra.plan.findings import Checked, Stated
-from infra.plan.fleet import AnyCloud, MigStrategy, PoolPlan
-from infra.plan.fractional import WorkloadPlan, plan_workloads
-from infra.plan.machines import Gpus
-from infra.plan.nodes import AnyPool, count_of, pool_labels, pool_taints
+from infra.plan.fractional import plan_workloads
+from infra.plan.nodes import count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
+from infra.plan.planned_deployments import WorkloadPlan
+from infra.plan.planned_nodes import AnyCloud, AnyPool, Gpus, MigStrategy
+from infra.plan.planned_pools import PoolPlan
 from infra.plan.rollouts import rollout_of
 
 SYSTEM_PODS = 10

@@ -8,15 +8,9 @@ from typing import Any, Final, Literal
 
 from infra import spec
 from infra.catalog import Machine, Price
-from infra.plan.fleet import (
-    ByoFleetPlan,
-    CloudPoolPlan,
-    EksFleetPlan,
-    FleetPlan,
-    GkeFleetPlan,
-    NodeCount,
-    SystemPoolPlan,
-)
+from infra.plan.planned_fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.planned_nodes import NodeCount
+from infra.plan.planned_pools import CloudPoolPlan, SystemPoolPlan
 
 NOT_INCLUDED: Final = (
     "control plane",

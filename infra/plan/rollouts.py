@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.nodes import AnyPool
+from infra.plan.planned_nodes import AnyPool
 
 
 def rollout_of(pool: AnyPool, path: spec.Path) -> Checked[spec.Rollout]:

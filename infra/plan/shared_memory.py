@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra import spec
-from infra.plan.deployments import Devices
 from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.fleet import PoolPlan
+from infra.plan.planned_deployments import Devices
+from infra.plan.planned_pools import PoolPlan
 
 _PLUGIN = "NVIDIA/k8s-device-plugin, README, shared access to GPUs: no memory isolation"
 

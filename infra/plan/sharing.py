@@ -9,14 +9,9 @@ from functools import lru_cache
 
 from infra import spec
 from infra.plan.findings import Checked, Finding, Stated, listed, refuse
-from infra.plan.fleet import (
-    WHOLE_GPU,
-    AnyCloud,
-    MigStrategy,
-    PoolPlan,
-    ReplicatedResource,
-    SharingStrategy,
-)
+from infra.plan.planned_nodes import WHOLE_GPU, AnyCloud, MigStrategy, SharingStrategy
+from infra.plan.planned_offers import ReplicatedResource
+from infra.plan.planned_pools import PoolPlan
 from infra.spec import Path
 
 _GKE_CLIENTS = (2, 48)

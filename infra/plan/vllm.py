@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from infra import spec
-from infra.plan.deployments import Devices
 from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.fleet import PoolPlan
 from infra.plan.larger import larger
 from infra.plan.model_memory import model_memory
+from infra.plan.planned_deployments import Devices
+from infra.plan.planned_pools import PoolPlan
 from infra.plan.server_flags import meant
 from infra.plan.workload_texts import SECRETS
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from infra import spec
-from infra.plan.deployments import Devices
 from infra.plan.findings import Checked, Stated, listed, refuse
-from infra.plan.fleet import PoolPlan
 from infra.plan.larger import larger
+from infra.plan.planned_deployments import Devices
+from infra.plan.planned_pools import PoolPlan
 
 
 def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.plan.deployments import DeploymentPlan
-from infra.plan.fleet import PoolPlan
 from infra.plan.model_disk import disk_note, download_gb
+from infra.plan.planned_deployments import DeploymentPlan
+from infra.plan.planned_pools import PoolPlan
 from infra.spec import NewVolume, TritonWorkload, VllmWorkload
 
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from fleet_controller.api import NAMESPACE
 from infra import spec
-from infra.plan.autoscaling import AutoscalingPlan, Demand, check_autoscaling, plan_autoscaling
-from infra.plan.deployments import DeploymentPlan, Devices
+from infra.plan.autoscaling import Demand, check_autoscaling, plan_autoscaling
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
-from infra.plan.fleet import WHOLE_GPU, CloudPoolPlan, GkePoolPlan, PoolPlan
 from infra.plan.model_memory import model_memory
+from infra.plan.planned_deployments import DeploymentPlan, Devices
+from infra.plan.planned_nodes import WHOLE_GPU
+from infra.plan.planned_pools import CloudPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.planned_scaling import AutoscalingPlan
 from infra.plan.resource_names import resource_of
 from infra.plan.shared_memory import Tenant, check_shared_memory
 from infra.plan.triton import check_triton

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from infra.catalog import Gpu
 from infra.plan import PoolPlan
-from infra.plan.fleet import by_index
 from infra.plan.layout_names import ALL_DISABLED, layout_name, uniform_layouts
+from infra.plan.planned_offers import by_index
 from infra.values.text import JsonObject
 
 MIG_CONFIG_KEY = "config.yaml"

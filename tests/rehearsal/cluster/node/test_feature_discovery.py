@@ -9,7 +9,7 @@ import pytest
 
 from infra import catalog
 from infra.plan.feature_labels import feature_labels
-from infra.plan.fleet import ReplicatedResource
+from infra.plan.planned_offers import ReplicatedResource
 from rehearsal.cluster.node.launcher import Bind
 from rehearsal.cluster.silicon import state
 

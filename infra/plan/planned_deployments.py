@@ -1,13 +1,26 @@
-"""What the stack makes for one workload that serves models, decided to the last value."""
+"""A deployment is what the stack creates for one workload that serves models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.plan.autoscaling import AutoscalingPlan
-from infra.plan.model_memory import ModelMemory
+from infra.plan.planned_memory import ModelMemory
+from infra.plan.planned_scaling import AutoscalingPlan
 from infra.spec import ServedWorkload, VllmWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadPlan:
+    """What one container of a workload requests."""
+
+    name: str
+    cards: int
+    memory_mib_per_card: int
+    compute_percent_per_card: int
+    requests: Mapping[str, int]
+    """Extended resources, requests = limits."""
+    annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)

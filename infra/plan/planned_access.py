@@ -1,0 +1,33 @@
+"""An access entry gives a principal of AWS its rights in an EKS cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+CLUSTER_ADMIN: Final = "AmazonEKSClusterAdminPolicy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessPolicyPlan:
+    name: str
+    arn: str
+    namespaces: tuple[str, ...]
+    """Sorted; none: the whole cluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessEntryPlan:
+    name: str
+    """Of the Pulumi resource; the same wherever the entry stands in the file."""
+    principal: str
+    """ARN."""
+    groups: tuple[str, ...]
+    """Sorted."""
+    policies: tuple[AccessPolicyPlan, ...]
+    """Sorted by name."""
+
+    @property
+    def administers(self) -> bool:
+        """Whether it has all rights in the whole cluster."""
+        return any(one.name == CLUSTER_ADMIN and not one.namespaces for one in self.policies)

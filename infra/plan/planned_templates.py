@@ -1,0 +1,65 @@
+"""A launch template is the plan of an EKS node's disk, network interfaces and capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """A network interface of each node, in the cluster's security group."""
+
+    card: int
+    """Index of the network card."""
+    device: int
+    """Index on that card; the node's own address is that of the first on the first."""
+    kind: Literal["interface", "efa", "efa-only"]
+    """Only the last has no address: it carries EFA's traffic and takes none from the subnet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReservedCapacity:
+    """Where instances are launched; without both targets, in any open reservation that matches."""
+
+    reservation: str | None
+    """ID of a capacity reservation or of a capacity block's."""
+    group: str | None
+    """ARN of a resource group of capacity reservations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BottlerocketSettings:
+    """What Bottlerocket's user data says of a node's GPUs, for its own tools."""
+
+    mig: tuple[str, int] | None
+    """Bottlerocket's name of the GPU model, and the partitions of each GPU; None: whole GPUs."""
+    replicas: int | None
+    """Pods that take turns on each device; None: one pod has it."""
+    rename_by_default: bool
+    fail_requests_greater_than_one: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksTemplate:
+    """The data of a launch template."""
+
+    disk_gb: int
+    encrypted: bool
+    kms_key: str | None
+    """ARN; None: EBS's own key."""
+    hop_limit: int
+    """Of IMDSv2's tokens."""
+    instance_store: Literal["raid0"] | None
+    tags: Mapping[str, str]
+    """Of instances and volumes."""
+    reserved: ReservedCapacity | None
+    interfaces: tuple[Interface, ...]
+    """None: the one that EC2 gives an instance."""
+    placement: Literal["cluster"] | None
+    """Whether the pool has a placement group of its own, with this strategy."""
+    block: bool
+    """Whether `reserved` is a capacity block. Its template, not the group, has the machine type."""
+    bottlerocket: BottlerocketSettings | None
+    """None: Amazon Linux."""
