@@ -7,6 +7,7 @@ import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path as FilePath
 
 from infra import spec
@@ -14,10 +15,14 @@ from infra.plan.byo import plan_byo
 from infra.plan.clusters import SYSTEM_POOL
 from infra.plan.eks import plan_eks
 from infra.plan.findings import Checked, Stated, collect, refuse
-from infra.plan.fractional import check_fractional
+from infra.plan.fractional import check_fractional, plan_workloads
 from infra.plan.gke import plan_gke
-from infra.plan.planned_fleets import FleetPlan
+from infra.plan.monitoring_checks import monitoring_of, readers
+from infra.plan.planned_fleets import CommonParts, FleetPlan
 from infra.plan.planned_nodes import AnyPool
+from infra.plan.planned_pools import PoolPlan
+from infra.plan.pod_autoscaling import plan_pod_autoscaling
+from infra.plan.workloads import plan_deployments
 from infra.spec import Problem, SpecError
 
 
@@ -87,13 +92,38 @@ def build(
 def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
     yield from _check_names(fleet.node_pools, stated)
     yield from check_fractional(fleet, stated)
+    plan_common = partial(_common, fleet, stated)
     match fleet:
         case spec.GkeFleet():
-            return (yield from plan_gke(fleet, stated))
+            return (yield from plan_gke(fleet, stated, plan_common))
         case spec.EksFleet():
-            return (yield from plan_eks(fleet, stated))
+            return (yield from plan_eks(fleet, stated, plan_common))
         case spec.ByoFleet():
-            return (yield from plan_byo(fleet, stated))
+            return (yield from plan_byo(fleet, stated, plan_common))
+
+
+def _common(fleet: spec.Fleet, stated: Stated, pools: Sequence[PoolPlan]) -> Checked[CommonParts]:
+    """pools: those that could be planned. The workloads are planned for them."""
+    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
+    nodes = [(p.gpu, p.gpu_count) for p in pools if p.name in fractional]
+    workloads = yield from plan_workloads(fleet, nodes, stated)
+    deployments = yield from plan_deployments(fleet, pools, stated)
+    monitoring = yield from monitoring_of(fleet, fleet.cloud, stated)
+    scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
+    return {
+        "image": fleet.image,
+        "image_pull_secrets": tuple(dict.fromkeys(fleet.image_pull_secrets)),
+        "node_agent": fleet.node_agent,
+        "admin_groups": fleet.admin_groups,
+        "pod_guard": fleet.pod_guard,
+        "metrics_from": readers(fleet.metrics_from, monitoring),
+        "verify_timeout_minutes": fleet.verify_timeout_minutes,
+        "fractional": fleet.fractional,
+        "workloads": workloads,
+        "deployments": deployments,
+        "monitoring": monitoring,
+        "pod_autoscaling": scaler,
+    }
 
 
 @contextmanager

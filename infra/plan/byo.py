@@ -12,18 +12,17 @@ from infra.plan.drivers import operator_driver, rolled_driver
 from infra.plan.findings import Checked, Stated, each, refuse
 from infra.plan.fractional import fractional_labels
 from infra.plan.hosts import gpu_of, plan_hosts
-from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
 from infra.plan.planned_clusters import ByoClusterPlan
-from infra.plan.planned_fleets import ByoFleetPlan
+from infra.plan.planned_fleets import ByoFleetPlan, CommonPlanner
 from infra.plan.planned_nodes import Gpus
 from infra.plan.planned_pools import ByoPoolPlan
-from infra.plan.pod_autoscaling import plan_pod_autoscaling
-from infra.plan.pools import fleet_workloads, pool_plan
-from infra.plan.workloads import plan_deployments
+from infra.plan.pools import pool_plan
 
 
-def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | None]:
+def plan_byo(
+    fleet: spec.ByoFleet, stated: Stated, plan_common: CommonPlanner
+) -> Checked[ByoFleetPlan | None]:
     if fleet.node_pools and fleet.cluster is None:
         yield refuse(
             ("cluster",),
@@ -42,14 +41,12 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
     built = with_one_config([pool for pool in pools if pool is not None])
     yield from check_operator(fleet.gpu_operator, "byo", new_cluster=False)
     yield from check_plugin(fleet.gpu_operator, built, stated)
-    workloads = yield from fleet_workloads(fleet, built, stated)
-    deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring = yield from monitoring_of(fleet, "byo", stated)
-    scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
+    common = yield from plan_common(built)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):
         return None
     cluster = fleet.cluster
     return ByoFleetPlan(
+        **common,
         cluster=ByoClusterPlan(
             name=cluster.name, context=cluster.context, kubeconfig=cluster.kubeconfig
         )
@@ -59,18 +56,6 @@ def plan_byo(fleet: spec.ByoFleet, stated: Stated) -> Checked[ByoFleetPlan | Non
         hosts=hosts,
         operator=resolved(fleet.gpu_operator, "byo"),
         startup_taint=fleet.startup_taint,
-        image=fleet.image,
-        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
-        node_agent=fleet.node_agent,
-        admin_groups=fleet.admin_groups,
-        pod_guard=fleet.pod_guard,
-        metrics_from=readers(fleet.metrics_from, monitoring),
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=workloads,
-        deployments=deployments,
-        monitoring=monitoring,
-        pod_autoscaling=scaler,
     )
 
 

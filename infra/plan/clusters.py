@@ -7,7 +7,6 @@ from typing import Literal
 
 from infra import spec
 from infra.plan.findings import Checked, refuse
-from infra.plan.gke_node_counts import check_counts
 from infra.plan.machines import system_machine
 from infra.plan.nodes import count_of
 from infra.plan.planned_pools import SystemPoolPlan
@@ -32,8 +31,6 @@ def system_pool(
             "must be at least 1: the fleet controller and the GPU Operator always need a node",
             "write 1 or more",
         )
-    if cloud == "gke" and zones:
-        yield from check_counts(asked.nodes, len(zones), ("system_pool", "nodes"))
     if machine is None or not zones:
         return None
     return SystemPoolPlan(name=SYSTEM_POOL, machine=machine, zones=zones, nodes=nodes)

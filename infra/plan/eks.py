@@ -17,12 +17,9 @@ from infra.plan.eks_pools import check_one_kubernetes, eks_pool
 from infra.plan.eks_tags import instance_tags_of, tags_of
 from infra.plan.eks_templates import check_instance_tags, system_template
 from infra.plan.findings import Checked, Stated, each, refuse
-from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_operator, resolved
 from infra.plan.planned_clusters import EksClusterPlan
-from infra.plan.planned_fleets import EksFleetPlan
-from infra.plan.pod_autoscaling import plan_pod_autoscaling
-from infra.plan.pools import fleet_workloads
+from infra.plan.planned_fleets import CommonPlanner, EksFleetPlan
 from infra.plan.regions import (
     aws_region,
     check_aws_zones,
@@ -30,10 +27,11 @@ from infra.plan.regions import (
     check_eks_version,
     check_one_spelling,
 )
-from infra.plan.workloads import plan_deployments
 
 
-def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | None]:
+def plan_eks(
+    fleet: spec.EksFleet, stated: Stated, plan_common: CommonPlanner
+) -> Checked[EksFleetPlan | None]:
     region = fleet.cluster.region
     known = yield from aws_region(fleet.cluster)
     own = fleet.cluster.zones or (f"{region}a", f"{region}b")
@@ -75,14 +73,12 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
     if system is not None:
         yield from check_own_subnets(fleet, system, built, stated)
     yield from check_plugin(fleet.gpu_operator, built, stated)
-    workloads = yield from fleet_workloads(fleet, built, stated)
-    deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring = yield from monitoring_of(fleet, "eks", stated)
-    scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring, stated)
+    common = yield from plan_common(built)
     if len(built) != len(pools) or system is None:
         return None
     used = (*system.zones, *(zone for pool in built for zone in pool.zones))
     return EksFleetPlan(
+        **common,
         cluster=EksClusterPlan(
             name=fleet.cluster.name,
             region=region,
@@ -107,18 +103,6 @@ def plan_eks(fleet: spec.EksFleet, stated: Stated) -> Checked[EksFleetPlan | Non
         operator=resolved(fleet.gpu_operator, "eks")
         if any(not pool.bottlerocket for pool in built)
         else None,
-        image=fleet.image,
-        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
-        node_agent=fleet.node_agent,
-        admin_groups=fleet.admin_groups,
-        pod_guard=fleet.pod_guard,
-        metrics_from=readers(fleet.metrics_from, monitoring),
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=workloads,
-        deployments=deployments,
-        monitoring=monitoring,
-        pod_autoscaling=scaler,
     )
 
 

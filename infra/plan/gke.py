@@ -17,18 +17,17 @@ from infra.plan.gke_labels import check_cluster_labels
 from infra.plan.gke_maintenance import check_maintenance
 from infra.plan.gke_monitoring import plan_logging, plan_monitoring
 from infra.plan.gke_network import check_control_plane, plan_network
+from infra.plan.gke_node_counts import check_counts
 from infra.plan.gke_pools import gke_pool
-from infra.plan.monitoring_checks import monitoring_of, readers
 from infra.plan.operators import check_on_gke, check_operator, resolved
 from infra.plan.planned_clusters import GkeClusterPlan
-from infra.plan.planned_fleets import GkeFleetPlan
-from infra.plan.pod_autoscaling import plan_pod_autoscaling
-from infra.plan.pools import fleet_workloads
+from infra.plan.planned_fleets import CommonPlanner, GkeFleetPlan
 from infra.plan.regions import check_gcp_zones, check_gke_version, gcp_region
-from infra.plan.workloads import plan_deployments
 
 
-def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | None]:
+def plan_gke(
+    fleet: spec.GkeFleet, stated: Stated, plan_common: CommonPlanner
+) -> Checked[GkeFleetPlan | None]:
     location = fleet.cluster.location
     region = re.sub(r"-[a-z]$", "", location)
     own_zone = location if location != region else None
@@ -87,15 +86,15 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         fleet.system_pool.zones or (), known, ("system_pool", "zones"), stated
     )
     system = yield from system_pool(fleet.system_pool, "gke", zones)
+    if zones:
+        yield from check_counts(fleet.system_pool.nodes, len(zones), ("system_pool", "nodes"))
     yield from check_own_network(fleet, system if wanted else None, built, stated)
     yield from check_plugin(fleet.gpu_operator or spec.GpuOperator(), built, stated)
-    workloads = yield from fleet_workloads(fleet, built, stated)
-    deployments = yield from plan_deployments(fleet, built, stated)
-    monitoring_plan = yield from monitoring_of(fleet, "gke", stated)
-    scaler = yield from plan_pod_autoscaling(fleet, deployments, monitoring_plan, stated)
+    common = yield from plan_common(built)
     if len(built) != len(pools) or (wanted and system is None):
         return None
     return GkeFleetPlan(
+        **common,
         cluster=GkeClusterPlan(
             name=fleet.cluster.name,
             location=location,
@@ -118,18 +117,6 @@ def plan_gke(fleet: spec.GkeFleet, stated: Stated) -> Checked[GkeFleetPlan | Non
         system=system if wanted else None,
         pools=built,
         operator=operator,
-        image=fleet.image,
-        image_pull_secrets=tuple(dict.fromkeys(fleet.image_pull_secrets)),
-        node_agent=fleet.node_agent,
-        admin_groups=fleet.admin_groups,
-        pod_guard=fleet.pod_guard,
-        metrics_from=readers(fleet.metrics_from, monitoring_plan),
-        verify_timeout_minutes=fleet.verify_timeout_minutes,
-        fractional=fleet.fractional,
-        workloads=workloads,
-        deployments=deployments,
-        monitoring=monitoring_plan,
-        pod_autoscaling=scaler,
     )
 
 

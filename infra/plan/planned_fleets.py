@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
+from infra.plan.findings import Checked
 from infra.plan.monitoring import MonitoringPlan
 from infra.plan.planned_clusters import ByoClusterPlan, EksClusterPlan, GkeClusterPlan
 from infra.plan.planned_deployments import DeploymentPlan, WorkloadPlan
 from infra.plan.planned_hosts import HostPlan
 from infra.plan.planned_nodes import StartupTaintBy
-from infra.plan.planned_pools import ByoPoolPlan, EksPoolPlan, GkePoolPlan, SystemPoolPlan
+from infra.plan.planned_pools import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, SystemPoolPlan
 from infra.plan.planned_scaling import PodAutoscalingPlan
 from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, NodeAgent, PodGuard
 
@@ -39,6 +42,27 @@ class CommonPlan:
     """None: nothing is made for metrics."""
     pod_autoscaling: PodAutoscalingPlan | None
     """None: no workload is scaled."""
+
+
+class CommonParts(TypedDict):
+    """The fields of a `CommonPlan`. In `GkeFleetPlan(**common, …)` mypy sees a missing one."""
+
+    image: str
+    image_pull_secrets: tuple[str, ...]
+    node_agent: NodeAgent
+    admin_groups: tuple[str, ...]
+    pod_guard: PodGuard | None
+    metrics_from: tuple[MetricsSource, ...]
+    verify_timeout_minutes: int
+    fractional: Fractional | None
+    workloads: tuple[WorkloadPlan, ...]
+    deployments: tuple[DeploymentPlan, ...]
+    monitoring: MonitoringPlan | None
+    pod_autoscaling: PodAutoscalingPlan | None
+
+
+CommonPlanner = Callable[[Sequence[PoolPlan]], Checked[CommonParts]]
+"""A cloud's planner calls it once its pools are planned, as far as they could be."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from infra import spec
 from infra.plan.drivers import Driver, check_driver
 from infra.plan.findings import Checked, Stated
-from infra.plan.fractional import plan_workloads
 from infra.plan.nodes import count_of, pool_labels, pool_taints
 from infra.plan.offers import offer_of
-from infra.plan.planned_deployments import WorkloadPlan
 from infra.plan.planned_nodes import AnyCloud, AnyPool, Gpus, MigStrategy
 from infra.plan.planned_pools import PoolPlan
 from infra.plan.rollouts import rollout_of
@@ -63,11 +59,3 @@ def pool_plan(
         gpu_count=found.count,
         rollout=rollout,
     )
-
-
-def fleet_workloads(
-    fleet: spec.Fleet, built: Sequence[PoolPlan], stated: Stated
-) -> Checked[tuple[WorkloadPlan, ...]]:
-    fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
-    nodes = [(p.gpu, p.gpu_count) for p in built if p.name in fractional]
-    return (yield from plan_workloads(fleet, nodes, stated))
