@@ -11,9 +11,8 @@ from infra.catalog import AwsRegion, Image, Machine
 from infra.plan.bottlerocket import check_system, settings_of, with_bottlerocket
 from infra.plan.capacity import check_capacity, check_offered
 from infra.plan.drivers import image_driver
-from infra.plan.eks_efa import interfaces_of
+from infra.plan.eks_interconnect import check_placement, interfaces_of
 from infra.plan.eks_machine_types import other_machines
-from infra.plan.eks_placement import check_placement
 from infra.plan.eks_tags import check_group
 from infra.plan.eks_templates import template_of
 from infra.plan.eks_updates import repair_of, update_of

@@ -1,8 +1,9 @@
-"""The network interfaces of an EKS node with Elastic Fabric Adapters (EFA).
+"""Nodes of an EKS pool exchange data over Elastic Fabric Adapters (EFA), or stand close together.
 
-Source: EC2 user guide, maximize network bandwidth on instances with multiple network cards: a plain
-interface first, and for each network card one that carries EFA's traffic only. So do
-aws/aws-parallelcluster #7262 and terraform-aws-modules/terraform-aws-eks #3653.
+Source of the network interfaces with EFA: EC2 user guide, maximize network bandwidth on instances
+with multiple network cards: a plain interface first, and for each network card one that carries
+EFA's traffic only. So do aws/aws-parallelcluster #7262 and terraform-aws-modules/terraform-aws-eks
+#3653.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from infra import spec
 from infra.catalog import Machine
 from infra.plan.findings import Checked, refuse
 from infra.plan.planned_templates import Interface
+
+_PLACEMENT = "EC2 user guide, placement groups"
 
 
 def interfaces_of(
@@ -68,6 +71,28 @@ def interfaces_of(
             "EC2 user guide, assign a public IPv4 address at launch",
         )
     return found
+
+
+def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -> Checked[None]:
+    """path and zones: of the pool. Every GPU machine type can be in a placement group."""
+    if pool.placement is None:
+        return
+    at = (*path, "placement")
+    if len(zones) > 1:
+        yield refuse(
+            at,
+            "a cluster placement group is in one zone, and the pool is in several",
+            "write one zone, or a pool for each",
+            _PLACEMENT,
+        )
+    if isinstance(pool.capacity, spec.CapacityBlock):
+        yield refuse(
+            at,
+            "machines of a capacity block are close to each other already, and EC2 launches them "
+            "in no placement group",
+            "leave it out",
+            "aws/aws-parallelcluster #6311",
+        )
 
 
 def _arranged(number: int, first_card: int) -> tuple[Interface, ...]:
