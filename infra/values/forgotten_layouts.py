@@ -1,7 +1,8 @@
 """Layouts by GPU index that nodes still have and that mig-manager's config would no longer have.
 
-Of layouts that all GPUs of a node share the config has every one (`infra.plan.layout_names`). With
-a name that it lacks, mig-manager fails a node at its next start, which is when the config changes.
+The config has every layout that all GPUs of a node can share (`infra.plan.layout_names`).
+With a name that it lacks, mig-manager fails a node at its next start, which is when the config
+changes.
 """
 
 from __future__ import annotations

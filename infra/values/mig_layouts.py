@@ -17,9 +17,9 @@ MIG_CONFIG_KEY = "config.yaml"
 def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
     """mig-parted's config v1 with every layout that a node of `pools` may carry, by name.
 
-    All that fit on the pools' GPU models, see `infra.plan.layout_names`, and those by GPU index.
-    Each entry is filtered by the PCI ids of its GPU: without a filter, mig-parted removes all
-    instances of a GPU that lacks the profile and reports success.
+    These are all that fit on the pools' GPU models (`infra.plan.layout_names`), and
+    those by GPU index. Each entry is filtered by the PCI ids of its GPU: without a filter,
+    mig-parted removes all instances of a GPU that lacks the profile and reports success.
     """
     operated = [pool for pool in pools if pool.mig_config is not None]
     layouts: JsonObject = {}
