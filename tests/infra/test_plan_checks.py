@@ -8,7 +8,7 @@ from pathlib import Path
 import infra.plan
 from infra.plan.findings import Checked, Finding, Stated, collect, each, refuse
 
-FILES = sorted(Path(infra.plan.__file__).parent.glob("*.py"))
+FILES = sorted(Path(infra.plan.__file__).parent.rglob("*.py"))
 RUNNERS = {"collect", "each", "tuple"}
 
 
