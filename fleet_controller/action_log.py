@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleet_controller.actions import (
     Action,
+    ClearReportsAfter,
     EmitEvent,
     EndUndo,
     HoldNode,
@@ -44,6 +45,8 @@ def tell(action: Action) -> None:
             log.info("node held", node=node, why=why)
         case RecordBoot(node=node, boot_id=boot_id, layout=layout):
             log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
+        case ClearReportsAfter(node=node):
+            log.info("reports of every time count again", node=node)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
         case TellAgent(node=node, told=told):

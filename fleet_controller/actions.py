@@ -24,6 +24,17 @@ class RecordBoot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClearReportsAfter:
+    """Removes the note REPORTS_AFTER_ANNOTATION of a verified node: a report that counts is there,
+    and every later layout or driver comes with a note of its own.
+    """
+
+    node: str
+    version: str
+    """A controller that no longer leads must not remove the note of a later layout."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class HoldNode:
     """Puts the startup taint back on a node."""
 
@@ -130,6 +141,7 @@ Action = (
     SetNodeCondition
     | HoldNode
     | RecordBoot
+    | ClearReportsAfter
     | LiftTaint
     | SetMigConfig
     | TellAgent

@@ -78,7 +78,8 @@ its agent must find there, in place of the agent's file.
 """
 REPORTS_AFTER_ANNOTATION: Final = "slicewright.io/reports-after"
 """On a node whose layout was set while there was a report of a match with that very layout: only
-later reports count. The time is that report's, so of the node's own clock.
+later reports count. The time is that report's, so of the node's own clock. It is removed when the
+node is verified.
 """
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
 """On a node whose layout is being changed (`fleet_controller.layout_change.Change`)."""

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from fleet_controller.actions import (
     Action,
+    ClearReportsAfter,
     EmitEvent,
     EndUndo,
     HoldNode,
@@ -493,6 +494,9 @@ def _node_actions(
         actions += filter(None, (layout, boot))
     if assessment.status == "True" and node.held:
         actions += _lift(node, pool)
+    # Alone, as it needs the node's version; a change that has begun ends with the note's removal.
+    if not actions and assessment.status == "True" and node.reports_after and not node.change:
+        actions.append(ClearReportsAfter(node=node.name, version=node.version))
     return actions
 
 

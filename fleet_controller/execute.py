@@ -6,6 +6,7 @@ from typing import Any
 
 from fleet_controller.actions import (
     Action,
+    ClearReportsAfter,
     EmitEvent,
     EndUndo,
     HoldNode,
@@ -73,6 +74,8 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_hold(cluster, action))
         case RecordBoot():
             cluster.nodes.put(_record_boot(cluster, action))
+        case ClearReportsAfter():
+            cluster.nodes.put(_clear_reports_after(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
         case TellAgent():
@@ -127,6 +130,7 @@ def subject(action: Action) -> str:
             | LiftTaint(node=node)
             | HoldNode(node=node)
             | RecordBoot(node=node)
+            | ClearReportsAfter(node=node)
             | SetMigConfig(node=node)
             | TellAgent(node=node)
             | JoinNode(node=node)
@@ -230,6 +234,12 @@ def _boot_notes(action: RecordBoot) -> dict[str, str | None]:
     return {VERIFIED_BOOT_ANNOTATION: action.boot_id, VERIFIED_LAYOUT_ANNOTATION: action.layout}
 
 
+def _clear_reports_after(cluster: Cluster, action: ClearReportsAfter) -> dict[str, Any]:
+    notes = {REPORTS_AFTER_ANNOTATION: None}
+    patch = {"metadata": {"resourceVersion": action.version, "annotations": notes}}
+    return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
+
+
 def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
     patch = {"metadata": _asking(action)}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
@@ -294,7 +304,7 @@ def _apply(cluster: Cluster, action: ApplyLayout) -> dict[str, Any]:
 def _finish(cluster: Cluster, action: FinishChange) -> dict[str, Any]:
     notes: dict[str, str | None] = {CHANGE_ANNOTATION: None}
     if action.proven_at is not None:
-        notes[CHANGED_ANNOTATION] = stamp(action.proven_at)
+        notes |= {CHANGED_ANNOTATION: stamp(action.proven_at), REPORTS_AFTER_ANNOTATION: None}
     patch: dict[str, Any] = {"metadata": {"resourceVersion": action.version, "annotations": notes}}
     if action.uncordon:
         patch["spec"] = {"unschedulable": None}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from fleet_controller.actions import (
     Action,
+    ClearReportsAfter,
     EmitEvent,
     EndUndo,
     HoldNode,
@@ -565,6 +566,10 @@ class World:
             case RecordBoot(node=name, boot_id=boot_id, layout=layout):
                 self._exists(name)
                 self.change(name, verified_boot=boot_id, verified_layout=layout or "")
+            case ClearReportsAfter(node=name, version=version):
+                node = self._versioned(name, version)
+                assert self._says(node, "Match"), "an earlier report would count"
+                self.change(name, reports_after=0.0)
             case HealNode():
                 self._heal(action)
             case LiftTaint(node=name, boot_id=boot_id, layout=layout):
@@ -634,7 +639,14 @@ class World:
                     assert self.loaded.get(name), "it goes back into service without a driver"
                 at = node.changed_at if action.proven_at is None else action.proven_at
                 open_again = node.unschedulable and not uncordon
-                self.change(name, change="", unschedulable=open_again, changed_at=at)
+                after = node.reports_after if action.proven_at is None else 0.0
+                self.change(
+                    name,
+                    change="",
+                    unschedulable=open_again,
+                    changed_at=at,
+                    reports_after=after,
+                )
             case EvictPod():
                 self._evict(action)
             case SetPoolStatus(status=status):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fleet_controller.actions import (
+    ClearReportsAfter,
     EmitEvent,
     HoldNode,
     LiftTaint,
@@ -760,6 +761,46 @@ class TestHolding:
             assert not [a for a in decision.actions if isinstance(a, RecordBoot)]
             (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
             assert said.boot == boot
+
+    @pytest.mark.parametrize(
+        ("facts", "cleared"),
+        [
+            ({}, True),
+            ({"reports_after": 0.0}, False),
+            # Its change ends with the removal of the note.
+            ({"change": "{}"}, False),
+            # Written first, and without the node's version.
+            ({"verified_boot": ""}, False),
+            ({"condition": None}, False),
+            ({"taint_keys": (TAINT,)}, False),
+        ],
+        ids=str,
+    )
+    def test_reports_of_every_time_count_again_when_a_node_is_verified(
+        self,
+        facts: dict[str, object],
+        cleared: bool,
+        released: Node,
+        pool: Pool,
+        report: Report,
+    ) -> None:
+        written = Condition(
+            status="True",
+            reason=report.reason,
+            message=report.message,
+            changed=NOW - 9,
+            written=NOW - 9,
+        )
+        noted = replace(released, reports_after=report.time - 1, condition=written, version="7")
+        decision = _decided(pool, [replace(noted, **facts)], [report])  # type: ignore[arg-type]
+        found = [action for action in decision.actions if isinstance(action, ClearReportsAfter)]
+        assert found == ([ClearReportsAfter(node="n1", version="7")] if cleared else [])
+
+    def test_an_earlier_report_keeps_the_note(
+        self, released: Node, pool: Pool, report: Report
+    ) -> None:
+        decision = _decided(pool, [replace(released, reports_after=report.time)], [report])
+        assert not any(isinstance(action, ClearReportsAfter) for action in decision.actions)
 
     def test_a_held_one_is_not_held_twice(self, node: Node, pool: Pool, report: Report) -> None:
         assert self._why(_decided(pool, [replace(node, ready=False)], [report])) == []

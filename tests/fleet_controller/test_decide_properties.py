@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fleet_controller import assess, bounds
 from fleet_controller.actions import (
     Action,
+    ClearReportsAfter,
     EmitEvent,
     HoldNode,
     LiftTaint,
@@ -146,6 +147,11 @@ class World:
                     self.do(action.boot)
             case RecordBoot(node=name, boot_id=boot_id, layout=layout):
                 self._change(name, verified_boot=boot_id, verified_layout=layout or "")
+            case ClearReportsAfter(node=name, version=version):
+                node = self.nodes[name]
+                assert node.condition is not None
+                assert (node.version, node.condition.status) == (version, "True")
+                self._change(name, reports_after=0.0)
             case HealNode(node=name, stuck=stuck, restart=None, labels={}):
                 # The clock stands still: something is noted, and nothing is tried.
                 self._change(name, stuck=stuck.dump() if stuck else "")

@@ -9,12 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller.actions import Action, EmitEvent, LiftTaint, SetMigConfig, TellAgent
+from fleet_controller.actions import (
+    Action,
+    ClearReportsAfter,
+    EmitEvent,
+    LiftTaint,
+    SetMigConfig,
+    TellAgent,
+)
 from fleet_controller.api import DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.bounds import stamp
-from fleet_controller.change_actions import ApplyLayout
+from fleet_controller.change_actions import ApplyLayout, FinishChange
 from fleet_controller.decide import decide
 from fleet_controller.execute import execute
 from fleet_controller.known_layouts import (
@@ -321,6 +328,21 @@ class TestWhatIsWritten:
         found = self.written(SetMigConfig(node="n0", version="7", value="new"))
         assert found["annotations"] == {DESIRED_ANNOTATION: None, REPORTS_AFTER_ANNOTATION: None}
 
+    @pytest.mark.parametrize("proven_at", [None, START])
+    def test_reports_of_every_time_count_again_when_a_change_has_ended_well(
+        self, proven_at: float | None
+    ) -> None:
+        action = FinishChange(node="n0", version="7", uncordon=False, proven_at=proven_at)
+        found = self.written(action)
+        assert found["resourceVersion"] == "7"
+        removed = (REPORTS_AFTER_ANNOTATION, None) in found["annotations"].items()
+        assert removed is (proven_at is not None)
+
+    def test_the_note_of_a_verified_node_is_removed_only_if_it_has_not_changed(self) -> None:
+        found = self.written(ClearReportsAfter(node="n0", version="7"))
+        notes = {REPORTS_AFTER_ANNOTATION: None}
+        assert found == {"resourceVersion": "7", "annotations": notes}
+
     @pytest.mark.parametrize(("told", "value"), [("{}", "{}"), ("", None)])
     def test_alone_where_the_node_has_its_label_already(self, told: str, value: str | None) -> None:
         found = self.written(TellAgent(node="n0", told=told))
@@ -369,6 +391,7 @@ class TestStaleReports:
         minutes(of, 4)
         assert of.cut["n0"] == "old"
         assert condition(of, "Verified") == ("False", UNDONE)
+        assert of.nodes["n0"].reports_after == 0, "the note has served"
 
     def test_one_with_the_file_of_the_declared_layout_is_of_another_layout(self) -> None:
         of = world(1)
