@@ -27,9 +27,8 @@ def whose(monitoring: plan.MonitoringPlan) -> str:
     """One phrase."""
     match monitoring.asked:
         case PrometheusStack() as asked:
-            beside = [name for name in ("grafana", "alertmanager") if getattr(asked, name)]
-            named = f" with {' and '.join(name.capitalize() for name in beside)}" if beside else ""
-            return f"kube-prometheus-stack {asked.chart_version}{named} in {asked.namespace}"
+            alerts = " with Alertmanager" if asked.alertmanager else ""
+            return f"kube-prometheus-stack {asked.chart_version}{alerts} in {asked.namespace}"
         case ExistingPrometheus() as asked:
             return f"the cluster's Prometheus in {asked.namespace}"
         case ManagedPrometheus():

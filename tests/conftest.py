@@ -119,6 +119,7 @@ ONE_WORKER = (
 # Files whose tests import the Pulumi SDKs of the clouds, 5 s of processor time: on one worker, too.
 SDK_FILES = frozenset(
     (
+        "tests/licences/test_deployments.py",
         "tests/rehearsal/plugins/bridge/test_schema.py",
         *(
             f"tests/infra/test_{name}.py"

@@ -19,7 +19,6 @@ CISOToolbox/demo-docker, which pins it for both; docker-library/official-images,
 _CONTROLLERS: Final = 2
 _NVIDIA: Final = ("nvcr.io", "registry.k8s.io")
 _PROMETHEUS: Final = ("quay.io", "registry.k8s.io")
-_GRAFANA: Final = "docker.io"
 _KEDA: Final = "ghcr.io"
 _KARPENTER: Final = "public.ecr.aws"
 
@@ -79,8 +78,7 @@ def _monitoring(fleet: FleetPlan) -> Iterator[StackImages]:
     asked = fleet.monitoring.asked if fleet.monitoring else None
     if not isinstance(asked, PrometheusStack):
         return
-    public = (*_PROMETHEUS, *((_GRAFANA,) if asked.grafana else ()))
-    for registry in (asked.registry.partition("/")[0],) if asked.registry else public:
+    for registry in (asked.registry.partition("/")[0],) if asked.registry else _PROMETHEUS:
         yield StackImages(
             registry=registry,
             key="monitoring.registry",

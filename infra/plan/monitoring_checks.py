@@ -86,17 +86,14 @@ def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
             "a workload has the same namespace, and both would make it",
             "write another, or create_namespace: false",
         )
-    if asked.create_namespace:
-        for key, what in (("grafana", "admin_secret"), ("alertmanager", "config_secret")):
-            # In place of one that is wrong stands an example, of which nothing follows.
-            if getattr(asked, key) is not None and stated.has((*_AT, key)):
-                yield refuse(
-                    (*_AT, "create_namespace"),
-                    f"{key}.{what} is a Secret that exists, in a namespace that the stack would "
-                    "only make then",
-                    f"make namespace {asked.namespace} with the Secret, and write false",
-                )
-                break
+    # A wrong value is replaced by an example, from which nothing follows.
+    if asked.create_namespace and asked.alertmanager and stated.has((*_AT, "alertmanager")):
+        yield refuse(
+            (*_AT, "create_namespace"),
+            "alertmanager.config_secret is a Secret that exists, in a namespace that the stack "
+            "would only make then",
+            f"make namespace {asked.namespace} with the Secret, and write false",
+        )
 
 
 def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:

@@ -22,10 +22,10 @@ def monitoring_notes(fleet: FleetPlan) -> list[str]:
                 f"{at} alerts are seen in Prometheus only and notify no one; write alertmanager: "
                 "{config_secret: …}"
             )
-        if asked.dashboards and asked.grafana is None:
+        if asked.dashboards:
             found.append(
-                f"{at} dashboards are ConfigMaps, and no Grafana of the stack shows them; write "
-                "grafana: {admin_secret: …}, unless the cluster has one"
+                f"{at} dashboards are ConfigMaps for a Grafana that you run; without one write "
+                "dashboards: false"
             )
     if isinstance(asked, ExistingPrometheus) and _makes_its_cluster(fleet):
         found.append(

@@ -145,11 +145,7 @@ def test_an_image_of_ones_own_must_have_the_processors_of_the_pools() -> None:
 
 def test_every_part_of_a_stack_that_runs_pods_is_among_its_images() -> None:
     stack = eks(
-        monitoring={
-            "prometheus": "stack",
-            "create_namespace": False,
-            "grafana": {"admin_secret": "s"},
-        },
+        monitoring={"prometheus": "stack"},
         image_pull_secrets=["mine"],
     )
     stack["cluster"]["autoscaler"] = {"mode": "cluster-autoscaler"}
@@ -160,7 +156,7 @@ def test_every_part_of_a_stack_that_runs_pods_is_among_its_images() -> None:
         ("gpu_operator.registry", "nvcr.io"),
         ("gpu_operator.registry", "registry.k8s.io"),
         ("monitoring.registry", "quay.io"),
-        ("monitoring.registry", "docker.io"),
+        ("monitoring.registry", "registry.k8s.io"),
         ("cluster.autoscaler.image", "registry.k8s.io"),
     }
     assert images[0].pull_secrets == ("mine",)

@@ -147,7 +147,6 @@ def test_nothing_of_the_chart_runs_on_gpu_nodes(cloud: str, selected: bool) -> N
             STACK
             | {
                 "create_namespace": False,
-                "grafana": {"admin_secret": "g"},
                 "alertmanager": {"config_secret": "a"},
             },
             cloud,
@@ -157,7 +156,6 @@ def test_nothing_of_the_chart_runs_on_gpu_nodes(cloud: str, selected: bool) -> N
         found["prometheusOperator"],
         found["prometheus"]["prometheusSpec"],
         found["kube-state-metrics"],
-        found["grafana"],
         found["alertmanager"]["alertmanagerSpec"],
     ]
     assert not found["nodeExporter"]["enabled"], "a DaemonSet on all nodes"
@@ -184,16 +182,9 @@ def test_an_existing_cluster_without_a_system_pool_keeps_it_off_gpu_nodes() -> N
 def test_no_password_is_in_the_values() -> None:
     asked = STACK | {
         "create_namespace": False,
-        "grafana": {"admin_secret": "grafana-admin"},
         "alertmanager": {"config_secret": "routes"},
     }
     found = values.monitoring_values(planned(asked))
-    assert found["grafana"]["admin"] == {
-        "existingSecret": "grafana-admin",
-        "userKey": "admin-user",
-        "passwordKey": "admin-password",
-    }
-    assert "adminPassword" not in found["grafana"]
     assert found["alertmanager"]["alertmanagerSpec"]["configSecret"] == "routes"
     assert found["alertmanager"]["alertmanagerSpec"]["useExistingSecret"] is True
 
@@ -275,12 +266,12 @@ def test_a_mirror_and_its_secrets_are_the_whole_charts() -> None:
         (STACK | {"namespace": "slicewright-system"}, "byo", {}, "is of something else"),
         (STACK | {"namespace": "gpu-operator"}, "byo", {}, "whose pods are privileged"),
         (
-            STACK | {"grafana": {"admin_secret": "g"}},
+            STACK | {"alertmanager": {"config_secret": "a"}},
             "byo",
             {},
             "make namespace monitoring with the Secret, and write false",
         ),
-        (STACK | {"grafana": {"admin_password": "x"}}, "byo", {}, "unknown key"),
+        (STACK | {"alertmanager": {"config": "x"}}, "byo", {}, "unknown key"),
         ({"prometheus": "existing"}, "byo", {}, "url"),
         (EXISTING | {"url": "p.metrics.svc:9090"}, "byo", {}, "is not the URL of a server"),
         (
@@ -318,7 +309,7 @@ def test_what_cannot_work_is_refused(
     [
         (STACK, "byo", "goes with its pod; write storage"),
         (STACK, "byo", "notify no one; write alertmanager"),
-        (STACK, "byo", "no Grafana of the stack shows them"),
+        (STACK, "byo", "without one write dashboards: false"),
         (STACK, "gke", "of pools that GKE partitions, a, is GKE's own"),
         ({"prometheus": "managed"}, "gke", "each series sends one every 10 seconds"),
         (EXISTING, "eks", "a new cluster has no Prometheus"),
@@ -336,14 +327,29 @@ def test_nothing_is_noted_of_a_stack_that_has_all() -> None:
     asked = STACK | {
         "create_namespace": False,
         "storage": {"size": "20Gi"},
-        "grafana": {"admin_secret": "g"},
+        "dashboards": False,
         "alertmanager": {"config_secret": "a"},
     }
     assert not [one for one in plan.notes(planned(asked)) if one.startswith("monitoring:")]
 
 
-def test_of_a_wrong_grafana_only_that_is_reported() -> None:
-    for wrong in (True, {"admin_secret": "No Name"}, {"admin_password": "x"}):
-        said = refusal(STACK | {"grafana": wrong}, "byo")
-        assert "monitoring.grafana" in said
+def test_of_a_wrong_alertmanager_only_that_is_reported() -> None:
+    for wrong in (True, {"config_secret": "No Name"}, {"config": "x"}):
+        said = refusal(STACK | {"alertmanager": wrong}, "byo")
+        assert "monitoring.alertmanager" in said
         assert "create_namespace" not in said
+
+
+@pytest.mark.parametrize("value", [True, None, {}, {"admin_secret": "grafana-admin"}], ids=str)
+def test_a_stack_file_that_still_has_grafana_is_told_why_and_what_instead(value: object) -> None:
+    said = refusal(STACK | {"grafana": value}, "byo")
+    assert said.count("grafana:") == 1, "one message"
+    assert "unknown key; leave it out: Grafana is under the AGPL" in said
+    assert "your own loads the dashboards from ConfigMaps, see docs/how-to/monitoring.md" in said
+
+
+def test_the_chart_installs_no_grafana() -> None:
+    """The chart's own default is to install it, under the AGPL."""
+    for dashboards in (True, False):
+        found = values.monitoring_values(planned(STACK | {"dashboards": dashboards}))
+        assert found["grafana"] == {"enabled": False}

@@ -399,7 +399,6 @@ def monitoring() -> Iterator[Row]:
             "prometheus": "stack",
             "create_namespace": False,
             "storage": {"size": "20Gi", "storage_class": "a"},
-            "grafana": {"admin_secret": "a"},
             "alertmanager": {"config_secret": "a"},
         }
     }
@@ -414,7 +413,6 @@ def monitoring() -> Iterator[Row]:
         ("retention_days", 3),
         ("storage.size", "30Gi"),
         ("storage.storage_class", "b"),
-        ("grafana.admin_secret", "b"),
         ("alertmanager.config_secret", "b"),
         ("scrape_interval", "30s"),
         ("alerts", False),

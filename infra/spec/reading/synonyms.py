@@ -65,8 +65,10 @@ NEEDLESS: Mapping[tuple[str, str], str] = {
     "{min: …, max: …}",
     ("ByoCluster", "autoscaler"): "leave it out: slicewright neither adds nor removes nodes of an "
     "existing cluster",
+    ("PrometheusStack", "grafana"): "leave it out: Grafana is under the AGPL, so slicewright does "
+    "not deploy it; your own loads the dashboards from ConfigMaps, see docs/how-to/monitoring.md",
 }
-"""(Model, key of another cloud's) -> why it is not needed there."""
+"""(Model, key of another cloud or of an earlier slicewright) -> why it is not needed there."""
 
 VALUE_SYNONYMS: Mapping[str, str] = {
     "gcp": "gke",

@@ -33,15 +33,6 @@ class Storage(SpecModel):
     """None: the cluster's default."""
 
 
-class Grafana(SpecModel):
-    """The chart's Grafana, which is reached from inside the cluster."""
-
-    admin_secret: ObjectName
-    """A Secret that exists in the namespace, with the keys `admin-user` and `admin-password`. The
-    chart's own password is known to everybody.
-    """
-
-
 class Alertmanager(SpecModel):
     """The chart's Alertmanager."""
 
@@ -78,8 +69,8 @@ class _Operated(_Monitoring):
     namespace: NamespaceName = "monitoring"
     """Of Prometheus. Here are monitors, rules and dashboards made."""
     dashboards: bool = True
-    """Dashboards, as ConfigMaps with the label `grafana_dashboard`, by which Grafana's sidecar
-    finds them.
+    """Dashboards, as ConfigMaps with the label `grafana_dashboard`, by which the sidecar of
+    a Grafana finds them. The stack deploys no Grafana.
     """
 
 
@@ -117,7 +108,7 @@ class PrometheusStack(_Operated):
     ) = None
     """The chart of that version as a file or directory, in place of `repository`."""
     registry: charts.Registry | None = None
-    """A mirror in place of quay.io, registry.k8s.io and docker.io, with the same paths below it."""
+    """A mirror in place of quay.io and registry.k8s.io, with the same paths below it."""
     image_pull_secrets: tuple[ObjectName, ...] = ()
     """Secrets of the namespace."""
     retention_days: Annotated[
@@ -132,8 +123,6 @@ class PrometheusStack(_Operated):
     ] = 10
     storage: Storage | None = None
     """None: what was measured goes with the pod."""
-    grafana: Grafana | None = None
-    """None: none is installed."""
     alertmanager: Alertmanager | None = None
     """None: none is installed, and alerts are seen in Prometheus only."""
 

@@ -4,8 +4,8 @@ Small, and with few rights: one Prometheus, its operator and kube-state-metrics,
 kinds that rules and dashboards ask about. No node exporter: its pods would be on GPU nodes. No
 webhooks: their jobs may patch webhooks and write Secrets, and the rules are tested before. No
 scrapes of the control plane or the kubelets: managed clusters hide the one, and nothing here asks
-for the other. All keys are in the chart's values.yaml, or in those of its two parts
-kube-state-metrics and grafana: Helm ignores unknown ones.
+for the other. All keys are in the chart's values.yaml, or in that of its part kube-state-metrics:
+Helm ignores unknown ones.
 
 Source: prometheus-community/helm-charts, charts/kube-prometheus-stack.
 """
@@ -92,7 +92,8 @@ def monitoring_values(fleet: FleetPlan) -> JsonObject:
             "resources": _resources("20m", "64Mi", "256Mi"),
             **placed,
         },
-        "grafana": _grafana(asked, placed),
+        # Its image is under the AGPL.
+        "grafana": {"enabled": False},
         "alertmanager": _alertmanager(asked, placed),
     }
     if asked.registry is not None:
@@ -132,30 +133,6 @@ def _kept_mib(size: str) -> int:
     """85 % of a volume: Prometheus' own advice, for the write-ahead log and compaction."""
     mib = int(size[:-2]) * (1024 if size.endswith("Gi") else 1)
     return mib * 85 // 100
-
-
-def _grafana(asked: PrometheusStack, placed: JsonObject) -> JsonObject:
-    if asked.grafana is None:
-        return {"enabled": False}
-    return {
-        "enabled": True,
-        "admin": {
-            "existingSecret": asked.grafana.admin_secret,
-            "userKey": "admin-user",
-            "passwordKey": "admin-password",
-        },
-        # A Role in place of a ClusterRole: its sidecars read ConfigMaps of this namespace.
-        "rbac": {"namespaced": True},
-        "sidecar": {
-            "dashboards": {"searchNamespace": asked.namespace},
-            "datasources": {"searchNamespace": asked.namespace},
-        },
-        # They ask for node exporters and kubelets.
-        "defaultDashboardsEnabled": False,
-        "testFramework": {"enabled": False},
-        "resources": _resources("50m", "128Mi", "512Mi"),
-        **placed,
-    }
 
 
 def _alertmanager(asked: PrometheusStack, placed: JsonObject) -> JsonObject:

@@ -1,5 +1,5 @@
-"""What the chart installs. The operator and Prometheus run as themselves; kube-state-metrics,
-Grafana and Alertmanager are pods that kwok simulates. Source: prometheus-community/helm-charts,
+"""What the chart installs. The operator and Prometheus run as themselves; kube-state-metrics
+and Alertmanager are pods that kwok simulates. Source: prometheus-community/helm-charts,
 charts/kube-prometheus-stack/templates.
 """
 
@@ -61,8 +61,6 @@ class _Made:
             found.append(self._alertmanager())
         if full["kubeStateMetrics"]["enabled"]:
             found.append(self._simulated("kube-state-metrics", full["kube-state-metrics"]))
-        if full["grafana"]["enabled"]:
-            found.append(self._simulated("grafana", full["grafana"]))
         return found
 
     def _operator(self) -> list[JsonObject]:
@@ -236,7 +234,6 @@ class _Made:
         chosen = {"app.kubernetes.io/name": part, "app.kubernetes.io/instance": self._release}
         images = {
             "kube-state-metrics": ("registry.k8s.io", "kube-state-metrics/kube-state-metrics"),
-            "grafana": ("docker.io", "grafana/grafana"),
         }
         registry, repository = images[part]
         pod: JsonObject = {

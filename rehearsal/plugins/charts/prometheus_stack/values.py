@@ -1,7 +1,7 @@
 """The chart's values that the rehearsal knows, with their defaults, and the check of a user's.
 
-Source: prometheus-community/helm-charts, charts/kube-prometheus-stack/values.yaml, and those of its
-parts kube-state-metrics and grafana.
+Source: prometheus-community/helm-charts, charts/kube-prometheus-stack/values.yaml, and that of its
+part kube-state-metrics.
 """
 
 from __future__ import annotations
@@ -50,18 +50,7 @@ DEFAULTS: Final[JsonObject] = {
         "metricLabelsAllowlist": [],
         "prometheus": {"monitor": {"enabled": True}},
     },
-    "grafana": {
-        **_PLACED,
-        "enabled": True,
-        "admin": {"existingSecret": "", "userKey": "admin-user", "passwordKey": "admin-password"},
-        "rbac": {"create": True, "namespaced": False},
-        "sidecar": {
-            "dashboards": {"enabled": True, "label": "grafana_dashboard", "searchNamespace": ""},
-            "datasources": {"enabled": True, "searchNamespace": ""},
-        },
-        "defaultDashboardsEnabled": True,
-        "testFramework": {"enabled": True},
-    },
+    "grafana": {"enabled": True},
     "alertmanager": {
         "enabled": True,
         "alertmanagerSpec": {
@@ -166,6 +155,8 @@ def check(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name in _SCRAPES
         if full[name]["enabled"]
     ]
+    if full["grafana"]["enabled"]:
+        problems.append(("grafana.enabled", "must be false: Grafana is under the AGPL"))
     if full["defaultRules"]["create"]:
         problems.append(("defaultRules.create", "must be false: the rehearsal has not these rules"))
     return problems

@@ -114,6 +114,7 @@ def test_the_operators_kinds_come_first() -> None:
         ),
         ({"nodeExporter": {"enabled": True}}, "nodeExporter.enabled", "does not scrape"),
         ({"defaultRules": {"create": True}}, "defaultRules.create", "false"),
+        ({"grafana": {"enabled": True}}, "grafana.enabled", "AGPL"),
     ],
 )
 def test_values_without_effect_are_refused(values: dict[str, Any], path: str, words: str) -> None:
@@ -136,7 +137,6 @@ def test_another_version_is_refused_with_the_one_that_there_is() -> None:
             "registry": "mirror.example",
             "image_pull_secrets": ["pull"],
             "storage": {"size": "20Gi", "storage_class": "ssd"},
-            "grafana": {"admin_secret": "grafana-admin"},
             "alertmanager": {"config_secret": "alertmanager-config"},
             "create_namespace": False,
         },
