@@ -43,7 +43,7 @@ def test_both_platforms_give_a_command_the_variables_that_it_reads() -> None:
         for found in (github(job, "production"), gitlab(job, "production")):
             given = {*found.variables, "STACK", "CONFIRM"}
             # GitLab's are of the environment, or typed by who starts the pipeline.
-            typed = {"CLOUD_ONLY", "HOST", "DISKS", "PULUMI_BACKEND_URL"}
+            typed = {"CLOUD_ONLY", "HOST", "DISKS", "LOGS", "UNPROVEN", "PULUMI_BACKEND_URL"}
             # A person's, who compares with another commit than the last deployed one.
             optional = {"BASE", *(typed if found == gitlab(job, "production") else ())}
             for command in found.commands:

@@ -4,14 +4,17 @@ write down how they were called. With the real ones: test_pipelines.py.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.gitops.pipelines import ROOT
+from slicewright.commands import destroy
+from tests.gitops.pipelines import GITHUB, ROOT
 
 _SLICEWRIGHT = """\
 #!/bin/sh
@@ -187,3 +190,48 @@ def test_of_pulumi_cloud_nobody_asks_for_locks(repository: Repository) -> None:
     code, _, calls = repository.run("drift", CLOUD_ONLY="true")
     assert code == 0
     assert all("unlock" not in call for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("answers", "options"),
+    [
+        ({}, ""),
+        ({"DISKS": "", "LOGS": "", "UNPROVEN": ""}, ""),
+        ({"DISKS": "refuse", "LOGS": "proven", "UNPROVEN": "list"}, ""),
+        ({"DISKS": "keep"}, " --disks keep"),
+        ({"LOGS": "delete"}, " --logs delete"),
+        ({"UNPROVEN": "delete"}, " --unproven delete"),
+        (
+            {"DISKS": "delete", "LOGS": "keep", "UNPROVEN": "keep"},
+            " --disks delete --logs keep --unproven keep",
+        ),
+    ],
+    ids=str,
+)
+def test_every_answer_of_a_person_reaches_destroy(
+    repository: Repository, answers: dict[str, str], options: str
+) -> None:
+    code, _, calls = repository.run("destroy", STACK="prod", CONFIRM="prod", **answers)
+    assert code == 0
+    assert calls == [f"slicewright destroy --stack prod --yes{options}"]
+
+
+def test_nothing_is_destroyed_without_the_name_of_the_stack(repository: Repository) -> None:
+    code, error, calls = repository.run("destroy", STACK="prod", CONFIRM="staging", LOGS="delete")
+    assert (code, calls) == (2, [])
+    assert "nothing was done" in error
+
+
+def test_every_choice_of_the_form_is_one_that_destroy_takes() -> None:
+    """GitHub asks by a form, whose first choice passes no option."""
+    form = yaml.safe_load((GITHUB / "workflows" / "destroy.yaml").read_text())[True]
+    inputs = form["workflow_dispatch"]["inputs"]
+    parser = argparse.ArgumentParser()
+    destroy.add_parser(parser.add_subparsers())
+    for name in ("disks", "logs", "unproven"):
+        none, *choices = inputs[name]["options"]
+        assert inputs[name]["default"] == none
+        for choice in choices:
+            parsed = parser.parse_args(["destroy", "--stack", "prod", f"--{name}", choice])
+            assert getattr(parsed, name) == choice
+        assert f"${{{name.upper()}:-{none}}}" in (ROOT / "gitops/bin/destroy").read_text()
