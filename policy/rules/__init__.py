@@ -8,6 +8,7 @@ from policy.rules import (
     operator_files,
     pool_rules,
     privileges,
+    roles,
     stacks,
     workloads,
 )
@@ -19,6 +20,7 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
     *pool_rules.RULES,
     *karpenter.RULES,
     *labels.RULES,
+    *roles.RULES,
     *workloads.RULES,
     *privileges.RULES,
     *operator_files.RULES,

@@ -18,6 +18,8 @@ EKS_POOL = "aws:eks/nodeGroup:NodeGroup"
 GKE = "gcp:container/cluster:Cluster"
 EKS = "aws:eks/cluster:Cluster"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+ROLE = "aws:iam/role:Role"
+BOUNDARY = "arn:aws:iam::111122223333:policy/slicewright-boundary"
 DIGEST = "sha256:" + "1" * 64
 
 
@@ -463,6 +465,30 @@ CASES = (
         [resource("gcp:compute/network:Network"), gke_pool(), deployment()],
         "Role 'it' lacks",
         required=["owner"],
+    ),
+    case(
+        "role-boundary",
+        resource(ROLE, "nodes", name="nodes"),
+        [
+            resource(ROLE, "nodes", permissionsBoundary=BOUNDARY),
+            resource("aws:iam/policy:Policy", "boundary"),
+        ],
+        "role 'nodes' has no permissions boundary",
+        allowed=["arn:aws:iam::*:policy/slicewright-*"],
+    ),
+    case(
+        "role-boundary",
+        resource(ROLE, "nodes", permissionsBoundary="arn:aws:iam::aws:policy/AdministratorAccess"),
+        resource(ROLE, "nodes", permissionsBoundary=BOUNDARY),
+        "has the permissions boundary arn:aws:iam::aws:policy/AdministratorAccess",
+        allowed=[BOUNDARY],
+    ),
+    case(
+        "role-boundary",
+        resource(ROLE, "nodes", permissionsBoundary=""),
+        resource(ROLE, "nodes", permissionsBoundary=BOUNDARY),
+        "cluster.permissions_boundary",
+        allowed=["*"],
     ),
     case(
         "pool-labelled",

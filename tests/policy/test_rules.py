@@ -49,6 +49,12 @@ def test_single_replicas_on_spot_can_be_allowed() -> None:
     assert found(rule, case.refused, {"single_replicas": False}) == []
 
 
+def test_no_role_needs_a_boundary_unless_the_config_asks_for_one() -> None:
+    roles = [one for case in CASES if case.rule == "role-boundary" for one in case.refused]
+    assert len(roles) > 1
+    assert found(BY_NAME["role-boundary"], roles, {}) == []
+
+
 REFUSED = [one for case in CASES for one in (*case.refused, *case.passed)]
 
 
