@@ -19,6 +19,8 @@ SUSPENDED: Final = ("paused", "aborted")
 UNDO: Final = "undo:"
 """In the annotation before the layout whose change is undone."""
 MOST_REMEMBERED: Final = 3
+LONGEST_DESIRED: Final = 64 * 1024
+"""Characters of a desired state, by the schema of a GPUPool."""
 OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
 """What follows from the partitions alone in a desired state, and may differ after an undo. The rest
 is made by other parts of the stack, which an undo leaves as they are: the sharing by the device
@@ -66,14 +68,26 @@ def read_asked(text: str) -> Asked | None:
 
 def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
     """Of a pool's spec, or an entry of its status. None where nothing is known that agents could
-    prove: without a layout of mig-manager's, or where the text is not the one that was hashed.
+    prove: without a layout of mig-manager's, or where the text is not the one that was hashed, or
+    is longer than a pool's may be.
     """
     name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
     if not (isinstance(name, str) and name and isinstance(desired, str)):
         return None
+    if len(desired) > LONGEST_DESIRED:
+        return None
     if not _is_object(desired) or hashlib.sha256(desired.encode()).hexdigest() != digest:
         return None
     return KnownLayout(mig_config=name, layout_hash=digest, desired=desired)
+
+
+def read_told(text: str | None) -> str:
+    """The desired state in an annotation of a node, which is compared with its pool's and never
+    parsed; empty for None. A text that is longer than any pool's is replaced by its SHA-256.
+    """
+    if not text or len(text) <= LONGEST_DESIRED:
+        return text or ""
+    return "sha256:" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 # Asked of each pool at each pass, about the same few texts.

@@ -8,7 +8,7 @@ from fleet_controller.api import (
     NOT_OBSERVED,
     Manifest,
 )
-from fleet_controller.known_layouts import MOST_REMEMBERED
+from fleet_controller.known_layouts import LONGEST_DESIRED, MOST_REMEMBERED
 from fleet_controller.label_keys import MOST_KEYS
 from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
 
@@ -77,7 +77,7 @@ SCHEMA: Manifest = object_of(
                 "desiredState": text(
                     "What every node's agent must find, whose hash layoutHash is: kept for an undo "
                     "of a later layout. Absent if mig-manager does not partition the nodes.",
-                    maxLength=65536,
+                    maxLength=LONGEST_DESIRED,
                 ),
                 "existingNodes": object_of(
                     "For nodes that exist without the pool, as in a cluster that slicewright did "
@@ -124,7 +124,9 @@ SCHEMA: Manifest = object_of(
                         {
                             "migConfig": text("Value of nvidia.com/mig.config."),
                             "layoutHash": text("SHA-256 of desiredState."),
-                            "desiredState": text("What every node's agent must find."),
+                            "desiredState": text(
+                                "What every node's agent must find.", maxLength=LONGEST_DESIRED
+                            ),
                         },
                         required=("migConfig", "layoutHash", "desiredState"),
                     ),

@@ -49,6 +49,7 @@ from fleet_controller.known_layouts import (
     KnownLayout,
     read_asked,
     read_layout,
+    read_told,
     target_of_undo,
 )
 from fleet_controller.label_keys import may_be_brought
@@ -291,7 +292,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         change=note(notes.get(CHANGE_ANNOTATION)),
         verified_layout=identifier(notes.get(VERIFIED_LAYOUT_ANNOTATION)),
         stuck=note(notes.get(STUCK_ANNOTATION)),
-        told=notes.get(DESIRED_ANNOTATION, ""),
+        told=read_told(notes.get(DESIRED_ANNOTATION)),
         reports_after=_time(notes.get(REPORTS_AFTER_ANNOTATION)),
         changed_at=_time(notes.get(CHANGED_ANNOTATION)),
         quarantine_at=next(

@@ -27,7 +27,6 @@ from slicewright.live.shapes import (
     among,
     fields,
     generation,
-    is_plausible,
     items,
     label,
     labels,
@@ -141,7 +140,8 @@ def _odd_change(node: Node) -> tuple[str, ...]:
     change = change_of(node)
     if not node.change or (change is None and _of_another_node(node)):
         return ()
-    if change is not None and all(is_plausible(at) for at in (change.since, change.started)):
+    # A note without a time is read as one of the epoch.
+    if change is not None and change.since and change.started:
         return ()
     return (f"its annotation {CHANGE_ANNOTATION} is not as the fleet controller writes it",)
 

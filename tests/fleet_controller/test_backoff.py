@@ -11,7 +11,7 @@ import pytest
 from fleet_controller.backoff import Refusals
 from fleet_controller.drain import of_budget, refusal_of
 from kubeapi import ApiError
-from tests.slicewright.live.hostile import VALUES
+from tests.odd_values import VALUES
 
 NOW = 1000.0
 

@@ -19,6 +19,7 @@ from fleet_controller.execute import subject
 from fleet_controller.lanes import Outcome
 from fleet_controller.loop import Loop
 from fleet_controller.observe import EVENT_SOURCE, Cluster
+from tests import odd_values
 from tests.fleet_controller import hostile, objects
 from tests.fleet_controller.api_edge import EVENTS, NODES, PODS, POOLS, REPORTS, ApiEdge
 from tests.properties import cases, examples
@@ -186,7 +187,7 @@ def _pool(name: str) -> dict[str, Any]:
     return body
 
 
-def _as_id(value: str | hostile.Path) -> str:
+def _as_id(value: str | odd_values.Path) -> str:
     return value.rpartition("/")[2] if isinstance(value, str) else "/".join(map(str, value))
 
 
@@ -207,13 +208,13 @@ class World:
         self.cluster = Cluster.of(self.edge.as_client())
         self.loop = Loop(self.cluster, clock=lambda: self.now)
 
-    def add_hostile(self, name: str, changes: dict[str, tuple[hostile.Path, Any]]) -> None:
+    def add_hostile(self, name: str, changes: dict[str, tuple[odd_values.Path, Any]]) -> None:
         """A node with every note, its report, its pod and an Event; one value of them replaced."""
         bodies = {NODES: _hostile_node(name), REPORTS: _odd_report(name), PODS: _pod(name)}
         bodies[EVENTS] = _event(name)
         for path, body in bodies.items():
             place, value = changes.get(path, ((), None))
-            self.edge.put(path, hostile.replaced(body, place, value) if place else body)
+            self.edge.put(path, odd_values.replaced(body, place, value) if place else body)
 
     def passes(self, count: int) -> None:
         for _ in range(count):
@@ -258,11 +259,11 @@ _TAKEN_BY_THE_SERVER = [
 
 @pytest.mark.parametrize(("kind", "place"), list(cases(_TAKEN_BY_THE_SERVER)), ids=_as_id)
 def test_no_text_at_any_place_keeps_other_nodes_from_being_released(
-    kind: str, place: hostile.Path
+    kind: str, place: odd_values.Path
 ) -> None:
     """Each text on a node, a report, a pod or an Event of its own, in one fleet."""
     world = World()
-    for index, value in enumerate(hostile.TEXTS.values()):
+    for index, value in enumerate(odd_values.TEXTS.values()):
         world.add_hostile(f"n-hostile-{index}", {kind: (place, value)})
     world.passes(3)
     world.now += 400
@@ -303,15 +304,19 @@ _VALID = {
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    list(cases((kind, place) for kind, valid in _VALID.items() for place in hostile.paths(valid))),
+    list(
+        cases((kind, place) for kind, valid in _VALID.items() for place in odd_values.paths(valid))
+    ),
     ids=_as_id,
 )
-def test_a_value_of_the_wrong_type_is_refused_at_the_door(kind: str, place: hostile.Path) -> None:
+def test_a_value_of_the_wrong_type_is_refused_at_the_door(
+    kind: str, place: odd_values.Path
+) -> None:
     world = World()
-    for index, value in enumerate((*hostile.WRONG_TYPES, *hostile.TEXTS.values())):
+    for index, value in enumerate((*odd_values.WRONG_TYPES, *odd_values.TEXTS.values())):
         body = copy.deepcopy(_VALID[kind])
         body["metadata"] |= {"name": f"odd-{index}", "resourceVersion": "1"}
-        world.edge.objects[kind][f"odd-{index}"] = hostile.replaced(body, place, value)
+        world.edge.objects[kind][f"odd-{index}"] = odd_values.replaced(body, place, value)
     world.edge.shown_to(world.cluster)
     world.loop._lanes = _NothingIsCarriedOut()  # type: ignore[assignment]
     world.loop.turn()

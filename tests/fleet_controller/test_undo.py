@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,12 +26,14 @@ from fleet_controller.change_actions import ApplyLayout, FinishChange
 from fleet_controller.decide import decide
 from fleet_controller.execute import execute
 from fleet_controller.known_layouts import (
+    LONGEST_DESIRED,
     MOST_REMEMBERED,
     Asked,
     KnownLayout,
     earlier,
     read_asked,
     read_layout,
+    read_told,
     remembered,
     target_of_undo,
 )
@@ -571,3 +574,28 @@ def test_an_undo_of_a_native_pool_says_that_it_cannot_be() -> None:
     pool = read_pool(raw)
     assert "another layout is new nodes" in pool.no_undo
     assert not pool.undone
+
+
+class TestLongDesiredStates:
+    @pytest.mark.parametrize("told", ["", "{}", "x" * LONGEST_DESIRED])
+    def test_one_as_long_as_a_pools_is_read_as_it_is(self, told: str) -> None:
+        assert read_told(told) == told
+
+    def test_a_longer_one_is_bounded_and_stays_different(self) -> None:
+        long = read_told("x" * 200_000)
+        assert len(long) < 80
+        assert long != read_told("x" * 199_999 + "\ud800")
+        assert read_told(None) == ""
+
+    def test_one_on_a_node_is_bounded_where_it_is_read(self) -> None:
+        notes = {DESIRED_ANNOTATION: "x" * 200_000}
+        raw = {"metadata": {"name": "n0", "uid": "u", "annotations": notes}, "status": {}}
+        assert 0 < len(read_node(raw).told) < 80
+
+    @pytest.mark.parametrize(("more", "readable"), [(0, True), (1, False)])
+    def test_one_in_the_status_of_a_pool_is_not_known(self, more: int, readable: bool) -> None:
+        """Else it would be written to its nodes, and read there as another, for ever."""
+        text = '{"a":"' + "x" * (LONGEST_DESIRED - 8 + more) + '"}'
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        raw = {"migConfig": "old", "layoutHash": digest, "desiredState": text}
+        assert (read_layout(raw) is not None) is readable

@@ -31,8 +31,8 @@ from node_agent.reporting.report import Reporter
 from node_agent.verdict.layout_change import or_pending
 from node_agent.verdict.verify import Verdict
 from tests.nasty import obeyed
+from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples
-from tests.slicewright.live.hostile import VALUES, changed, places
 
 GOOD = Desired(
     pool="p",
@@ -107,8 +107,9 @@ def test_an_odd_desired_state_is_read_or_refused_and_obeyed_by_no_terminal(
 ) -> None:
     raw = json.loads(dump(GOOD))
     way = data.draw(st.sampled_from(list(places(raw))))
-    new = data.draw(st.sampled_from(VALUES[:-1]))
-    text = json.dumps(changed(raw, way, new, absent=bool(way) and data.draw(st.booleans())))
+    values = VALUES[:-1]
+    new = data.draw(st.sampled_from((ABSENT, *values) if way else values))
+    text = json.dumps(replaced(raw, way, new))
     said = ""
     try:
         assert dump(parse(text)).encode()
@@ -122,8 +123,7 @@ def test_an_odd_desired_state_is_read_or_refused_and_obeyed_by_no_terminal(
 @given(st.data())
 def test_an_odd_node_is_read_or_not_and_ends_no_turn(data: st.DataObject) -> None:
     way = data.draw(st.sampled_from(list(places(NODE))))
-    new = data.draw(st.sampled_from(VALUES))
-    odd = changed(NODE, way, new, absent=bool(way) and data.draw(st.booleans()))
+    odd = replaced(NODE, way, data.draw(st.sampled_from((ABSENT, *VALUES) if way else VALUES)))
     own = OwnNode(Server(odd), "n", Backoff(longest_s=1.0))  # type: ignore[arg-type]
     state = own.read(0.0)
     assert (state is None) == (own.error is not None)
@@ -144,7 +144,7 @@ def test_an_odd_report_of_before_is_overwritten(data: st.DataObject) -> None:
         "report": {"time": "2026-11-27T00:00:00Z", "verdict": "Match", "reason": "R"},
     }
     way = data.draw(st.sampled_from(list(places(old))))
-    odd = changed(old, way, data.draw(st.sampled_from(VALUES)), absent=False)
+    odd = replaced(old, way, data.draw(st.sampled_from(VALUES)))
     reporter = Reporter(Server(odd), "n")  # type: ignore[arg-type]
     new = {
         "metadata": {},

@@ -19,8 +19,8 @@ from rehearsal.plugins.charts.gpu_operator.manifests import cluster_policy_spec
 from rehearsal.plugins.charts.gpu_operator.values import merged
 from slicewright.drift.gpu_operator import operator_drift
 from slicewright.drift.reading import read_operator
+from tests.odd_values import ABSENT, VALUES, places, replaced
 from tests.properties import examples
-from tests.slicewright.live.hostile import VALUES, changed, places
 
 STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
@@ -76,7 +76,9 @@ def test_no_odd_object_ends_the_comparison(data: st.DataObject) -> None:
     known = server.objects[name]
     way = data.draw(st.sampled_from([way for way in places(known) if way][:300]))
     absent = data.draw(st.booleans())
-    server.objects[name] = changed(known, way, data.draw(st.sampled_from(VALUES)), absent=absent)
+    server.objects[name] = replaced(
+        known, way, ABSENT if absent else data.draw(st.sampled_from(VALUES))
+    )
     _looked(server, fleet)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ from fleet_controller.api import (
 )
 from kubeapi import Client
 from slicewright.live.reading import Found, drained, read
-from tests.nasty import NASTY
+from tests.odd_values import ABSENT, VALUES, places, replaced
 
 POOLS = "/apis/slicewright.io/v1alpha1/gpupools"
 REPORTS = "/apis/slicewright.io/v1alpha1/gpunodereports"
@@ -232,78 +230,6 @@ def _node_name(raw: Any) -> Any:
         return ""
 
 
-def nested(levels: int) -> list[Any]:
-    deep: list[Any] = []
-    for _ in range(levels):
-        deep = [deep]
-    return deep
-
-
-VALUES: Final[tuple[Any, ...]] = (
-    None,
-    True,
-    0,
-    -1,
-    3,
-    10**30,
-    float("inf"),
-    float("nan"),
-    "",
-    "x",
-    "%",
-    "undo:new",
-    NASTY,
-    "\ud800",
-    "x" * 200_000,
-    "0001-01-01T00:00:00+23:59",
-    "9999-12-31T23:59:59-23:59",
-    "2026-11-27t00:00:00z",
-    "2026-11-27",
-    "[" * 100_000,
-    '{"nodeUid": "p0"}',
-    '{"nodeUid":"p0","target":"new","phase":"Draining","since":"9999-12-31T23:59:59-23:59",'
-    '"started":"2026-11-27T00:00:00Z","cordoned":true}',
-    [],
-    {},
-    [None],
-    ["x"],
-    [{}],
-    [[]],
-    {"": None},
-    {"x": {"y": []}},
-    {NASTY: NASTY},
-    {"x" * 200_000: 1},
-    nested(300),
-)
-
-
-def places(value: Any) -> Iterator[tuple[Any, ...]]:
-    """The way to every value within, and to the whole."""
-    yield ()
-    if isinstance(value, dict):
-        inner: Any = value.items()
-    elif isinstance(value, list):
-        inner = enumerate(value)
-    else:
-        return
-    for key, child in inner:
-        for way in places(child):
-            yield (key, *way)
-
-
-def changed(value: Any, way: tuple[Any, ...], new: Any, *, absent: bool) -> Any:
-    """A copy with another value at that place, or without it."""
-    if not way:
-        return new
-    copied = copy.copy(value)
-    key, *rest = way
-    if not rest and absent:
-        del copied[key]
-    else:
-        copied[key] = changed(value[key], tuple(rest), new, absent=absent)
-    return copied
-
-
 @st.composite
 def odd_objects(draw: st.DrawFn, server: Server) -> tuple[str, int]:
     """Makes one object of the server odd in one or two places. Returns where it is."""
@@ -312,7 +238,6 @@ def odd_objects(draw: st.DrawFn, server: Server) -> tuple[str, int]:
     for _ in range(draw(st.integers(1, 2))):
         known = server.items[path][at]
         way = draw(st.sampled_from(list(places(known))[:400]))
-        absent = bool(way) and draw(st.booleans())
-        new = draw(st.sampled_from(VALUES))
-        server.items[path][at] = changed(known, way, new, absent=absent)
+        new = draw(st.sampled_from((ABSENT, *VALUES) if way else VALUES))
+        server.items[path][at] = replaced(known, way, new)
     return path, at

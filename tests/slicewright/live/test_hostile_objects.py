@@ -12,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_controller.bounds import seconds
 from infra import plan
 from kubeapi import Unreachable
 from slicewright.commands.rollout import asked
 from slicewright.commands.status import exit_code
 from slicewright.drift.silicon import silicon_drift
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN
+from slicewright.live import shapes
 from slicewright.live.as_json import as_json
 from slicewright.live.asks import VERBS, Refused, Verb
 from slicewright.live.coming import affected, coming
@@ -28,6 +30,7 @@ from slicewright.live.text import lines, log_lines
 from slicewright.preview.escaping import text
 from slicewright.preview.living import section
 from tests.nasty import obeyed
+from tests.odd_values import nested, replaced
 from tests.properties import examples
 from tests.slicewright.live.hostile import (
     BUDGETS,
@@ -41,8 +44,6 @@ from tests.slicewright.live.hostile import (
     REPORTS,
     ROLLOUT_ANNOTATION,
     Server,
-    changed,
-    nested,
     odd_objects,
 )
 
@@ -155,7 +156,7 @@ def test_it_is_named_with_what_is_wrong_and_the_exit_code_is_3(
 ) -> None:
     server = Server()
     whole = server.items[path][0]
-    server.items[path][0] = changed(whole, way, value, absent=False)
+    server.items[path][0] = replaced(whole, way, value)
     fleet = _fleet(server)
     assert f"unread: {named}" in _shown(fleet)
     assert exit_code(fleet) == CANNOT_RUN
@@ -245,3 +246,32 @@ def test_a_list_that_never_ends_is_left() -> None:
     server = SimpleNamespace(get=lambda *_, **query: {"items": [], "metadata": {"continue": "x"}})
     with pytest.raises(Unreachable, match="does not end"):
         read(cast("Any", server), pods_of=lambda *known: ())
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "fits"),
+    [
+        ("", False),
+        ("1969-12-31T23:59:59Z", False),
+        ("1970-01-01T00:00:01Z", True),
+        ("2099-12-31T23:59:59Z", True),
+        ("2100-01-01T00:00:00Z", False),
+    ],
+)
+def test_times_have_the_bounds_of_the_fleet_controller(timestamp: str, fits: bool) -> None:
+    """What it reads and acts on is shown; the year of a clock that was never set, too."""
+    if fits:
+        shapes.moment(timestamp, "report.time")
+        assert seconds(timestamp) > 0
+        return
+    with pytest.raises(shapes.Misfit, match="of the years 1970 to 2099"):
+        shapes.moment(timestamp, "report.time")
+
+
+@pytest.mark.parametrize("key", ["since", "started"])
+def test_a_change_without_a_time_is_not_as_the_controller_writes_it(key: str) -> None:
+    server = Server()
+    place = ("metadata", "annotations", CHANGE_ANNOTATION, key)
+    server.items[NODES][0] = replaced(server.items[NODES][0], place, "")
+    (unread,) = server.found().unread_objects
+    assert "is not as the fleet controller writes it" in unread.why

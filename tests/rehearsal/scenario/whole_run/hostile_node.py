@@ -11,7 +11,7 @@ from typing import Any
 
 from fleet_controller import api
 from kubeapi import ApiError, Client, Unreachable
-from tests.fleet_controller import hostile
+from tests.odd_values import TEXTS
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -94,7 +94,7 @@ class Attacker:
             self.outcomes[outcome] += 1
 
     def _text(self) -> str:
-        return self._random.choice(list(hostile.TEXTS.values()))
+        return self._random.choice(list(TEXTS.values()))
 
     def _annotate(self) -> str:
         notes = {"metadata": {"annotations": {self._random.choice(_NOTES): self._text()}}}
