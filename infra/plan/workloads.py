@@ -47,6 +47,7 @@ def plan_deployments(
         pool = yield from _pool_of(asked, path, fleet, pools, stated)
         if pool is None:
             continue
+        yield from _check_pod_security(asked, path, pool, stated)
         devices = yield from _devices_of(asked, path, pool, stated)
         if devices is None:
             continue
@@ -240,6 +241,23 @@ def _check_namespaces(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
                 f"{asked.namespace}",
                 "write the same in both",
             )
+
+
+def _check_pod_security(
+    asked: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
+) -> Checked[None]:
+    """Whether the namespace that the stack makes, for restricted pods, takes the pods of a pool."""
+    needs_host_ipc = isinstance(pool, GkePoolPlan) and pool.sharing_strategy == "MPS"
+    makes_namespace = asked.create_namespace and asked.namespace != "default"
+    if needs_host_ipc and makes_namespace and stated.has((*path, "namespace")):
+        yield refuse(
+            (*path, "create_namespace"),
+            f"a namespace that the stack makes takes restricted pods only, and pods of {pool.name} "
+            "need hostIPC for GKE's MPS",
+            f"make namespace {asked.namespace} with the label pod-security.kubernetes.io/enforce: "
+            "privileged, decide who may create pods there, and write false",
+            "Kubernetes docs, Pod Security Standards",
+        )
 
 
 def _pool_of(

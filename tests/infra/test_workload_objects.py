@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fleet_controller import api
-from infra import values
+from infra import spec, values
 from infra.components import existing_cluster
 from infra.values import WorkloadObjects
 from tests.infra.test_workloads import CONTAINER, STACK, TRITON, planned, stack, written
@@ -362,5 +362,33 @@ def test_pods_of_a_gke_pool_shared_by_mps_are_in_their_nodes_ipc_namespace() -> 
     raw = written(("replicas", 4), ("gpu_memory_percent", 45))
     raw["node_pools"][0]["sharing"] = {"mode": "mps", "replicas": 2}
     raw["workloads"][0]["model"]["parameters"] = "1B"
+    raw["workloads"][0]["create_namespace"] = False
     ((_, made),) = values.workloads_of(planned(raw))
     assert made.deployment["spec"]["template"]["spec"]["hostIPC"] is True
+
+
+@pytest.mark.parametrize(
+    ("mode", "namespace", "creates", "refused"),
+    [
+        ("mps", "models", True, True),
+        ("mps", "models", False, False),
+        ("mps", "default", True, False),
+        ("time-slicing", "models", True, False),
+    ],
+)
+def test_pods_that_a_namespace_of_the_stack_would_refuse_are_refused_first(
+    mode: str, namespace: str, creates: bool, refused: bool
+) -> None:
+    """It is labelled for restricted pods, and GKE's MPS needs hostIPC."""
+    raw = written(("replicas", 4), ("gpu_memory_percent", 45))
+    raw["node_pools"][0]["sharing"] = {"mode": mode, "replicas": 2}
+    raw["workloads"][0]["model"]["parameters"] = "1B"
+    raw["workloads"][0] |= {"namespace": namespace, "create_namespace": creates}
+    if not refused:
+        planned(raw)
+        return
+    with pytest.raises(spec.SpecError) as error:
+        planned(raw)
+    (line,) = (one for one in str(error.value).splitlines() if "hostIPC" in one)
+    assert "create_namespace" in line
+    assert "make namespace models with the label pod-security.kubernetes.io/enforce" in line
