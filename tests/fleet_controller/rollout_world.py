@@ -734,7 +734,8 @@ class World:
         pod = next((one for one in there if one.uid == action.uid), None)
         if pod is None:
             raise Conflict
-        assert self.nodes[action.node].unschedulable, "a pod is evicted from an open node"
+        # As far as is known: an eviction names its pod, and no version of the node.
+        assert self.seen()[action.node].unschedulable, "a pod is evicted from an open node"
         assert not self.pool.suspended, "a pod is evicted though the rollout is paused"
         assert not pod.daemon_set
         assert not pod.static
@@ -756,12 +757,12 @@ class World:
 
     def _evict_driver(self, name: str) -> None:
         node = self.nodes[name]
-        assert node.unschedulable
+        # As far as is known: an eviction names its pod, and no version of the node.
+        assert self.seen()[name].unschedulable
         assert node.held
         assert not any(pod.gpus for pod in self.pods[name]), "a driver changes under a pod"
         assert not self.drivers[name].driver.startswith(f"{self.pool.driver}-"), "it has it already"
         assert self.offered == self.pool.driver, "the next pod would bring another driver, too"
-        # As far as is known: an eviction names its pod, and no version of the node.
         assert self.seen()[name].mig_state != "pending", "mig-manager is at work"
         del self.drivers[name]
         self.loaded.pop(name, None)
