@@ -120,12 +120,16 @@ class Client:
             credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent
         )
 
-    def acting_as(self, user: str, *, group: str) -> Client:
+    def acting_as(self, user: str, *, group: str | None = None) -> Client:
         """A client with the same connections, whose requests are judged as this user's: its own
-        user must have the right to impersonate it. Source: kubernetes.io, "User Impersonation".
+        user must have the right to impersonate it. Without a group the API server gives a service
+        account the groups that it has. Source: kubernetes.io, "User Impersonation".
         """
         other = copy.copy(self)
-        other._impersonated = {"Impersonate-User": user, "Impersonate-Group": group}
+        other._impersonated = {
+            "Impersonate-User": user,
+            **({"Impersonate-Group": group} if group else {}),
+        }
         return other
 
     def get(self, path: str, **query: str) -> JsonObject:

@@ -12,7 +12,11 @@ from typing import Protocol
 
 from kubeapi import ApiError, Client, JsonObject, Unreachable
 from rehearsal.clouds.core.taints import Taint, changed_taints
-from rehearsal.cluster.control_plane.kubelets import kubelet_may_label, kubelet_of
+from rehearsal.cluster.control_plane.kubelets import (
+    controller_of,
+    kubelet_may_label,
+    kubelet_of,
+)
 
 VOLUME_SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
 """Of clusters that have the snapshot controller's CRDs."""
@@ -90,7 +94,9 @@ class ApiServerNodes:
             if e.reason != "AlreadyExists":
                 raise
         if by_cloud:
-            self.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": by_cloud}})
+            controller = controller_of(self._client, "node-controller")
+            with _unless_gone():
+                controller.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": by_cloud}})
 
     def update(
         self,

@@ -1,4 +1,8 @@
-"""Requests of kubelets: the API server judges them as those of a real kubelet's certificate."""
+"""Clients that act as kubelets, controllers and service accounts, by impersonation.
+
+The API server judges their requests as it judges those of a real kubelet's certificate, or of an
+account's token.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +51,17 @@ def kubelet_of(client: Client, node: str) -> Client:
     administrator. Source: kubernetes.io, "Using Node Authorization".
     """
     return client.acting_as(f"system:node:{node}", group="system:nodes")
+
+
+def account_of(client: Client, namespace: str, name: str) -> Client:
+    """A client of the service account, by impersonation. client: of an administrator."""
+    return client.acting_as(f"system:serviceaccount:{namespace}:{name}")
+
+
+def controller_of(client: Client, name: str) -> Client:
+    """A client of a controller of Kubernetes or of its cloud. client: of an administrator.
+
+    Source: k8s.io/cloud-provider v0.36.2, app/controllermanager.go (ClientName): a cloud's node
+    controller is `node-controller`, as Kubernetes' is.
+    """
+    return account_of(client, "kube-system", name)

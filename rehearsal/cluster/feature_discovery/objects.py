@@ -15,13 +15,6 @@ OWNED: Final = "nfd.node.kubernetes.io/feature-labels"
 """Annotation in which the master notes the labels that it wrote, in order to remove them."""
 
 
-def is_as_wanted(found: JsonObject, wanted: JsonObject) -> bool:
-    return bool(
-        (found.get("spec") or {}).get("labels") == wanted["spec"]["labels"]
-        and found["metadata"].get("ownerReferences") == wanted["metadata"]["ownerReferences"]
-    )
-
-
 def node_of(feature: JsonObject) -> str:
     """Empty for none."""
     return str((feature["metadata"].get("labels") or {}).get(OF_NODE, ""))

@@ -8,28 +8,12 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, JsonObject, Unreachable
-from rehearsal.cluster.feature_discovery import health, objects
+from kubeapi.client import SERVICE_ACCOUNT, ApiError, Client, Unreachable
+from rehearsal.cluster.feature_discovery import health
 from rehearsal.cluster.node.operands import node_features
 from telemetry.signals import at_signal
 
 _EVERY_S: Final = 60.0
-
-
-def publish(client: Client, wanted: JsonObject) -> None:
-    """Raises ApiError, Unreachable."""
-    metadata = wanted["metadata"]
-    path = node_features.feature_path(metadata["name"], metadata["namespace"])
-    try:
-        found = client.get(path)
-    except ApiError as e:
-        if e.status != 404:
-            raise
-        client.create(path.rpartition("/")[0], wanted)
-        return
-    if not objects.is_as_wanted(found, wanted):
-        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-        client.replace(path, {**wanted, "metadata": {**metadata, **version}})
 
 
 def main() -> int:
@@ -49,7 +33,7 @@ def main() -> int:
                 # Containers share the kernel of this machine.
                 Path("/proc/sys/kernel/osrelease").read_text().strip(),
             )
-            publish(client, node_features.node_feature(node, pod, found))
+            node_features.publish(client, node_features.node_feature(node, pod, found))
             if not serves:
                 health.answer(sys.argv[1:])
                 serves = True

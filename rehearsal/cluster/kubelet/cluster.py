@@ -78,7 +78,12 @@ class ClusterKubelet:
         self._api = Api(client)
         self._crowd_api = Api(client)
         """For pods of DaemonSets, with threads of its own: others do not wait behind hundreds."""
-        self._sources = ApiSources(client)
+        self._sources: dict[str, ApiSources] = {}
+        """Of the nodes' kubelets, by the node's name."""
+        self._shared_sources = ApiSources(client)
+        """For simulated operands: no kubelet mounts these, and a fleet of thousands of nodes reads
+        the same ones.
+        """
         self._addresses = AddressBlock(f"{environment}/{cluster}")
         self._services = ServiceNetwork(
             self._directory,
@@ -94,7 +99,6 @@ class ClusterKubelet:
             marks(environment, f"kubelet-{cluster}"),
             shims,
             toolchain,
-            self._sources,
             host=address.hostname or "127.0.0.1",
             port=str(address.port or 443),
             runtime=runtime,
@@ -227,9 +231,10 @@ class ClusterKubelet:
             self._registries,
         )
         self._nodes[name] = fresh
+        self._sources[name] = ApiSources(fresh.kubelet.client)
         self._faults[name] = LayoutFault(fresh, self._restart_pods)
         if self._operands_mode == "simulated" and fresh.machine.gpu_model:
-            self._operands[name] = SimulatedOperands(fresh, self._api, self._sources)
+            self._operands[name] = SimulatedOperands(fresh, self._api, self._shared_sources)
         fresh.start(self._ending.get(name))
         self._spawn(self._settle(fresh))
         self._faults[name].look(node)
@@ -248,6 +253,7 @@ class ClusterKubelet:
         if node is None:
             return
         self._joining.end(node.uid)
+        del self._sources[name]
         self._faults.pop(name).stop()
         if operands := self._operands.pop(name, None):
             operands.stop()
@@ -271,7 +277,7 @@ class ClusterKubelet:
             # the others.
             if "deletionTimestamp" in run.pod["metadata"]:
                 try:
-                    await self._api.remove_pod(run.pod)
+                    await node.kubelet.remove_pod(run.pod)
                 except (ApiError, Unreachable) as e:
                     _log.info("%s: not removed with its node: %s", run.name, e)
         await node.stop(remove=True)
@@ -317,7 +323,7 @@ class ClusterKubelet:
         if asked := _devices_of(pod):
             await self._admit(pod, node, asked, again=True)
         elif status := status_after_reboot(pod):
-            await self._write_simulated(pod, status)
+            await self._write_simulated(pod, node, status)
 
     async def _restart_pods(self, node: SimulatedNode, programs: frozenset[str]) -> None:
         """Restarts the containers on one node whose image contains one of `programs`."""
@@ -372,8 +378,8 @@ class ClusterKubelet:
         run = PodRun(
             pod,
             node,
-            self._crowd_api if of_daemon_set(pod) else self._api,
-            self._sources,
+            self._crowd_api.of_kubelet(node.name) if of_daemon_set(pod) else node.kubelet,
+            self._sources[node.name],
             self._addresses,
             self._launching,
             longest_back_off_s=self._longest_back_off_s,
@@ -439,23 +445,25 @@ class ClusterKubelet:
                 await node.allocate(uid, container, devices)
         except AllocationFailed as e:
             node.release(uid)
-            self._api.warn(pod, None, "UnexpectedAdmissionError", str(e))
+            node.kubelet.warn(pod, None, "UnexpectedAdmissionError", str(e))
             status = {
                 "phase": "Failed",
                 "reason": "UnexpectedAdmissionError",
                 "message": f"Pod was rejected: {e}",
                 "startTime": timestamp(),
             }
-            await self._write_simulated(pod, status)
+            await self._write_simulated(pod, node, status)
 
-    async def _write_simulated(self, pod: JsonObject, status: JsonObject) -> None:
-        """Writes the status of a pod that kwok simulates."""
+    async def _write_simulated(
+        self, pod: JsonObject, node: SimulatedNode, status: JsonObject
+    ) -> None:
+        """Writes the status of a pod that kwok simulates, as its node's kubelet."""
         metadata = pod["metadata"]
         path = path_of("v1", "pods", metadata["name"], metadata["namespace"])
         body = {"metadata": {"uid": metadata["uid"]}, "status": status}
         while True:
             try:
-                await self._api.patch_status(path, body)
+                await node.kubelet.patch_status(path, body)
                 return
             except (ApiError, Unreachable) as problem:
                 name = f"{metadata['namespace']}/{metadata['name']}"

@@ -130,6 +130,8 @@ class SimulatedNode:
         """Set when the API server has a status of this boot."""
         self._toolchain = toolchain
         self._api = api
+        self.kubelet = api.of_kubelet(self.name)
+        """The API with the rights of this node's kubelet."""
         self._bus = bus
         self._log_port = log_port
         self._reboots = reboots
@@ -337,7 +339,8 @@ class SimulatedNode:
 
     async def _mark_down(self, down: bool) -> None:
         """Does what the node lifecycle controller does for a silent kubelet, whose lease kwok
-        renews here: it sets Ready to Unknown. When the mark is removed, kwok sets it to True.
+        renews here: it sets Ready to Unknown, with that controller's rights. When the mark is
+        removed, kwok sets it to True.
         """
         path = path_of("v1", "nodes", self.name)
         mark = {"metadata": {"annotations": {DOWN: "true" if down else None}}}
@@ -347,7 +350,8 @@ class SimulatedNode:
                 await self._api.run(self._api.client.patch, path, mark, kind="merge")
                 if down:
                     ready = {"type": "Ready", "status": "Unknown", **_UNHEARD}
-                    await self._api.patch_status(path, {"status": {"conditions": [ready]}})
+                    controller = self._api.of_controller("node-controller")
+                    await controller.patch_status(path, {"status": {"conditions": [ready]}})
                 return
             except (ApiError, Unreachable) as e:
                 if isinstance(e, ApiError) and e.status == 404:
@@ -475,7 +479,7 @@ class SimulatedNode:
             if not wanted:
                 continue
             try:
-                answer = await self._api.patch_status(
+                answer = await self.kubelet.patch_status(
                     path, {"metadata": {"uid": self.uid}, "status": wanted}
                 )
                 self.object = {**self.object, "status": answer["status"]}

@@ -24,7 +24,7 @@ from rehearsal.cluster.kubelet.deviceplugin.plugins import Allocation
 from rehearsal.cluster.kubelet.logs import files as logfiles
 from rehearsal.cluster.kubelet.nodes.wrong_layout import WrongLayout, partitioner_environment
 from rehearsal.cluster.kubelet.pods.large_fleets import of_daemon_set
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.pods.sources import Sources
 from rehearsal.cluster.kubelet.pods.volumes import PodVolumes
 from rehearsal.cluster.kubelet.services.names import HostsFiles
 from rehearsal.cluster.node import container_runtime, launcher
@@ -79,6 +79,9 @@ class Pod(Protocol):
     @property
     def node(self) -> Node: ...
 
+    @property
+    def sources(self) -> Sources: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -104,7 +107,6 @@ class Launching:
         marks: Mapping[str, str],
         shims: Path,
         toolchain: Toolchain,
-        sources: ApiSources,
         host: str,
         port: str,
         runtime: container_runtime.Mode,
@@ -120,7 +122,6 @@ class Launching:
         self._marks = marks
         self._shims = shims
         self._toolchain = toolchain
-        self._sources = sources
         self._api_address = {
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
@@ -169,7 +170,7 @@ class Launching:
         known = variables(
             pod,
             container,
-            self._lookup(pod["metadata"]["namespace"]),
+            _Lookup(run.sources, pod["metadata"]["namespace"]),
             base={
                 **self._base(pod, wanted.pod_ip, uid),
                 **images.environment(container["image"]),
@@ -260,9 +261,6 @@ class Launching:
             **self._api_address,
         }
 
-    def _lookup(self, namespace: str) -> _Lookup:
-        return _Lookup(self._sources, namespace)
-
 
 def processes_of(pod: JsonObject, directory: Path) -> Path | None:
     """The directory with the processes that the pod's containers share, if they do."""
@@ -270,7 +268,7 @@ def processes_of(pod: JsonObject, directory: Path) -> Path | None:
 
 
 class _Lookup:
-    def __init__(self, sources: ApiSources, namespace: str) -> None:
+    def __init__(self, sources: Sources, namespace: str) -> None:
         self._sources = sources
         self._namespace = namespace
 

@@ -27,7 +27,7 @@ from rehearsal.cluster.kubelet.pods.launching import (
     Started,
     processes_of,
 )
-from rehearsal.cluster.kubelet.pods.sources import ApiSources
+from rehearsal.cluster.kubelet.pods.sources import Sources
 from rehearsal.cluster.kubelet.pods.status import PodFacts, pod_status
 from rehearsal.cluster.kubelet.timestamps import timestamp
 
@@ -56,7 +56,7 @@ class PodRun:
         pod: JsonObject,
         node: SimulatedNode,
         api: Api,
-        sources: ApiSources,
+        sources: Sources,
         addresses: AddressBlock,
         launching: Launching,
         *,
@@ -64,14 +64,16 @@ class PodRun:
         pull_pauses: PullPauses = _PULL_PAUSES,
         after: asyncio.Event | None = None,
     ) -> None:
-        """after: what its first start waits for, besides its node."""
+        """api, sources: of the node's kubelet. after: what its first start waits for, besides its
+        node.
+        """
         self.pod = pod
         self._longest_back_off_s = longest_back_off_s
         self._pull_pauses = pull_pauses
         self._after = after
         self.node = node
         self._api = api
-        self._sources = sources
+        self.sources = sources
         self._addresses = addresses
         self._launching = launching
         metadata = pod["metadata"]
@@ -182,7 +184,7 @@ class PodRun:
         for name in named:
             try:
                 secret = await self._api.run(
-                    self._sources.find, "secrets", self.pod["metadata"]["namespace"], name
+                    self.sources.find, "secrets", self.pod["metadata"]["namespace"], name
                 )
             except (ApiError, Unreachable):
                 secret = None
@@ -394,7 +396,7 @@ class PodRun:
         tries = 0
         while True:
             try:
-                return await self._api.run(volumes.prepare, self._volume_context(), self._sources)
+                return await self._api.run(volumes.prepare, self._volume_context(), self.sources)
             except (MissingReference, ApiError, Unreachable, OSError) as e:
                 self.warn(None, "FailedMount", f"MountVolume.SetUp failed: {e}")
                 for state in self._main:
@@ -456,7 +458,7 @@ class PodRun:
                     continue
                 try:
                     lives_s = await self._api.run(
-                        volumes.refresh, self._volume_context(), self._sources, token
+                        volumes.refresh, self._volume_context(), self.sources, token
                     )
                     due[token.path] = loop.time() + _REFRESH_AT * min(lives_s, token.expiration_s)
                 except (ApiError, Unreachable, OSError) as e:
@@ -467,7 +469,7 @@ class PodRun:
         while True:
             await asyncio.sleep(_FOLLOW_S)
             try:
-                await self._api.run(volumes.follow, self._volume_context(), self._sources)
+                await self._api.run(volumes.follow, self._volume_context(), self.sources)
             except (MissingReference, ApiError, Unreachable, OSError) as e:
                 _log.info("%s: volumes not brought up to date: %s", self.name, e)
 
@@ -477,12 +479,13 @@ class PodRun:
         while not self._gone:
             try:
                 await self._write_once()
-                await self._api.remove_pod(self.pod)
-                return
+                if await self._api.remove_pod(self.pod):
+                    return
             except (ApiError, Unreachable) as e:
                 _log.info("%s: not removed yet: %s", self.name, e)
-                await asyncio.sleep(_WRITE_RETRY_S[min(tries, len(_WRITE_RETRY_S) - 1)])
-                tries += 1
+            # The watch reports it when the pod is gone.
+            await asyncio.sleep(_WRITE_RETRY_S[min(tries, len(_WRITE_RETRY_S) - 1)])
+            tries += 1
 
     # -- status
     # ----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """NVIDIA's operands of one node without processes; kwok keeps the status of their pods.
 
-Their settings are read from their pods: layouts, sharing and MIG strategy.
+Their settings are read from their pods: layouts, sharing and MIG strategy. Each writes with the
+rights of its pod's service account.
 """
 
 from __future__ import annotations
@@ -195,15 +196,13 @@ class SimulatedOperands:
         return str(text)
 
     def _publish(self, pod: JsonObject, features: Mapping[str, str]) -> None:
-        self._write(node_features.node_feature(self._node.name, pod, features, prefix=_OF_GPUS))
+        self._write(
+            pod, node_features.node_feature(self._node.name, pod, features, prefix=_OF_GPUS)
+        )
 
-    def _write(self, feature: JsonObject) -> None:
-        """A NodeFeature object, of which NFD's master makes labels of the node. Its owners change
-        when a node of the same name is made again, so the master looks at that, too.
-        """
-        metadata = feature["metadata"]
-        path = node_features.feature_path(metadata["name"], metadata["namespace"])
-        self._api.client.patch(path, feature, kind="apply", fieldManager="nfd", force="true")
+    def _write(self, pod: JsonObject, feature: JsonObject) -> None:
+        """NFD's master makes labels of the node from the NodeFeature object."""
+        node_features.publish(self._api.of_pod(pod).client, feature)
 
     # -- NFD's worker
     # ----------------------------------------------------------------------------------------------
@@ -215,7 +214,8 @@ class SimulatedOperands:
         identity, pod = process
         info = (self._node.object.get("status") or {}).get("nodeInfo") or {}
         found = await self._api.run(self._features_of_node, str(info.get("kernelVersion", "")))
-        await self._api.run(self._write, node_features.node_feature(self._node.name, pod, found))
+        feature = node_features.node_feature(self._node.name, pod, found)
+        await self._api.run(self._write, pod, feature)
         self._discovered = identity
 
     def _features_of_node(self, kernel: str) -> Mapping[str, str]:
@@ -239,17 +239,20 @@ class SimulatedOperands:
         if not manager.reacts(self._node.object["metadata"].get("labels") or {}):
             return
         try:
-            await self._reconfigure(manager, identity, pod)
+            await self._reconfigure(manager, identity, pod, self._api.of_pod(pod))
         except (ApiError, Unreachable):
             self._manager = (
                 None  # as if it were started again: else it would wait for another label
             )
             raise
 
-    async def _reconfigure(self, manager: MigManager, identity: str, pod: JsonObject) -> None:
+    async def _reconfigure(
+        self, manager: MigManager, identity: str, pod: JsonObject, account: Api
+    ) -> None:
+        """account: of the pod."""
         # The watch may be behind what the last run has written.
         path = path_of("v1", "nodes", self._node.name)
-        seen = await self._api.run(self._api.client.get, path)
+        seen = await account.run(account.client.get, path)
         labels: Mapping[str, str] = seen["metadata"].get("labels") or {}
         while manager.reacts(labels):
             config_map = _volume(pod, "/mig-parted-config")
@@ -260,7 +263,7 @@ class SimulatedOperands:
             step: Step | None = next(steps)
             node = Node(labels=labels, silicon=silicon)
             while step is not None:
-                done = await self._carry_out(step, node, identity)
+                done = await self._carry_out(step, node, identity, account)
                 # A process that was ended, with its pod or by a reboot, does nothing more.
                 if done is None or not self._manages(identity):
                     return
@@ -276,13 +279,13 @@ class SimulatedOperands:
         now = self._process(_MIG_MANAGER)
         return self._node.ready.is_set() and now is not None and now[0] == identity
 
-    async def _carry_out(self, step: Step, node: Node, identity: str) -> Node | None:
+    async def _carry_out(self, step: Step, node: Node, identity: str, account: Api) -> Node | None:
         """The node as it is afterwards; None where the run ends there."""
         match step:
             case Label():
                 path = path_of("v1", "nodes", self._node.name)
                 patch = {"metadata": {"labels": dict(step.labels)}}
-                answer = await self._api.run(self._api.client.patch, path, patch)
+                answer = await account.run(account.client.patch, path, patch)
                 return Node(labels=answer["metadata"]["labels"], silicon=node.silicon)
             case ClientsGone():
                 return node if await self._clients_gone() else None

@@ -102,7 +102,7 @@ class ServiceNetwork:
                 "metadata": {"uid": of["uid"]},
                 "status": {"loadBalancer": {"ingress": [ingress]}},
             }
-            await self._api.patch_status(path, body)
+            await self._api.of_controller("service-controller").patch_status(path, body)
 
     async def _keep_endpoints(self) -> None:
         """Of the Services that serve aggregated APIs."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kubeapi import JsonObject
+from kubeapi import ApiError, Client, JsonObject
 from kubeapi.client import path_of
 from rehearsal.cluster.node import os_release
 
@@ -71,6 +71,36 @@ def node_feature(
         },
         "spec": {"labels": dict(labels)},
     }
+
+
+def publish(client: Client, wanted: JsonObject) -> None:
+    """Creates the object, or replaces one that differs, as the programs do: their roles let them
+    create and update, and not patch.
+
+    Raises ApiError, Unreachable.
+    """
+    metadata = wanted["metadata"]
+    path = feature_path(metadata["name"], metadata["namespace"])
+    try:
+        present = client.get(path)
+    except ApiError as e:
+        if e.status != 404:
+            raise
+        client.create(path.rpartition("/")[0], wanted)
+        return
+    if not is_as_wanted(present, wanted):
+        version = {"resourceVersion": present["metadata"]["resourceVersion"]}
+        client.replace(path, {**wanted, "metadata": {**metadata, **version}})
+
+
+def is_as_wanted(present: JsonObject, wanted: JsonObject) -> bool:
+    """Compares labels, and owners: these change when a node of the same name is made again, so
+    NFD's master looks at them, too.
+    """
+    return bool(
+        (present.get("spec") or {}).get("labels") == wanted["spec"]["labels"]
+        and present["metadata"].get("ownerReferences") == wanted["metadata"]["ownerReferences"]
+    )
 
 
 def _label_value(kernel: str) -> str:

@@ -85,6 +85,6 @@ def test_an_object_goes_with_its_pod_and_its_daemon_set() -> None:
     metadata = {"name": "w-x", "namespace": "ns", "uid": "p", "ownerReferences": [owner]}
     made = node_features.node_feature("n1", {"metadata": metadata}, {"a": "1"})
     assert [one["uid"] for one in made["metadata"]["ownerReferences"]] == ["d", "p"]
-    assert objects.is_as_wanted(made, made)
+    assert node_features.is_as_wanted(made, made)
     other = node_features.node_feature("n1", {"metadata": {**metadata, "uid": "q"}}, {"a": "1"})
-    assert not objects.is_as_wanted(made, other), "of another pod"
+    assert not node_features.is_as_wanted(made, other), "of another pod"

@@ -21,6 +21,7 @@ from rehearsal.host.toolchain import Toolchain
 from rehearsal.scenario import faults
 from tests.rehearsal.cluster.gpu_operator import test_s1 as s1
 from tests.rehearsal.cluster.gpu_operator.conftest import LAYOUTS, VALUES, install_operator
+from tests.rehearsal.cluster.kubelet.audit import AuditLog, audited
 from tests.rehearsal.cluster.kubelet.simulated_cluster import running_cluster
 
 nodes = s1.nodes
@@ -32,7 +33,15 @@ VALIDATOR = "nvidia.com/gpu.deploy.operator-validator"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Any]:
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditLog]:
+    with audited(tmp_path_factory.mktemp("audit")) as log:
+        yield log
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain, audit_log: AuditLog
+) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, "simulated")
         with running_cluster(tmp_path_factory.mktemp("simulated"), toolchain) as made:
@@ -63,6 +72,20 @@ def test_none_of_nvidias_programs_runs(cluster: Any, nodes: dict[str, str]) -> N
         with suppress(OSError):
             if directory.name.isdigit() and mark in (directory / "environ").read_bytes():
                 assert (directory / "comm").read_text().strip() not in [p[:15] for p in programs]
+
+
+def test_operands_write_with_the_rights_of_their_service_accounts(
+    nodes: dict[str, str], audit_log: AuditLog
+) -> None:
+    def writers(resource: str) -> set[str]:
+        writes = ("create", "update", "patch")
+        requests = audit_log.requests()
+        users = {r.user for r in requests if r.resource == resource and r.verb in writes}
+        return {user.rpartition(":")[2] for user in users}
+
+    assert writers("nodes") == {"nvidia-mig-manager"}
+    worker = "gpu-operator-node-feature-discovery-worker"
+    assert writers("nodefeatures") == {"nvidia-gpu-feature-discovery", worker}
 
 
 def test_a_node_that_is_made_again_under_its_name_gets_operands_again(cluster: Any) -> None:

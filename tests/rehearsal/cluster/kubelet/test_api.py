@@ -32,7 +32,7 @@ class Server:
         self.stored: list[Any] = []
         self.answered = threading.Event()
 
-    def acting_as(self, user: str, *, group: str) -> Server:
+    def acting_as(self, user: str, *, group: str | None = None) -> Server:
         return self
 
     def create(self, path: str, body: Any) -> Any:

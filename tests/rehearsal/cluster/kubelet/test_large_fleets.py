@@ -64,7 +64,7 @@ def test_the_controller_starts_while_hundreds_of_agents_wait_to_be_started(
     monkeypatch.setattr(launcher, "start", start)
     monkeypatch.setattr(Launching, "_specify", specify)
     tools = cast(Any, None)
-    starting = Launching({}, tmp_path, tools, tools, "", "", "legacy", tools, lambda pod: False)
+    starting = Launching({}, tmp_path, tools, "", "", "legacy", tools, lambda pod: False)
 
     def wanted(name: str, owner: str) -> Any:
         return SimpleNamespace(run=SimpleNamespace(pod=_pod(name, owner)))
