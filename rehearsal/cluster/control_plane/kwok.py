@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from kubeapi.client import JsonObject, path_of
+from rehearsal.cluster.control_plane.pki import KWOK
 from rehearsal.cluster.control_plane.process_images import Operands, pattern
 
 _STAGES = Path(__file__).parent / "stages"
@@ -26,6 +29,40 @@ def stages(operands: Operands) -> str:
         if document["spec"]["resourceRef"]["kind"] == "Pod":
             document["spec"]["selector"]["matchExpressions"].append(_not_a_process(operands))
     return yaml.safe_dump_all(documents, sort_keys=False, width=10_000)
+
+
+def permissions() -> tuple[tuple[str, JsonObject], ...]:
+    """A ClusterRole and its binding, each with its path.
+
+    Source: sigs.k8s.io/kwok v0.8.0, kustomize/rbac/role.yaml, without its custom resources.
+    """
+    rules = [
+        _rule("", ["events"], "create", "patch", "update"),
+        _rule("", ["nodes"], "get", "list", "watch"),
+        _rule("", ["nodes/status", "pods/status"], "patch", "update"),
+        _rule("", ["pods"], "delete", "get", "list", "patch", "update", "watch"),
+        _rule(
+            *("coordination.k8s.io", ["leases"]),
+            *("create", "get", "list", "patch", "update", "watch"),
+        ),
+    ]
+    group = "rbac.authorization.k8s.io"
+    version = {"apiVersion": f"{group}/v1", "metadata": {"name": KWOK}}
+    role = {**version, "kind": "ClusterRole", "rules": rules}
+    binding = {
+        **version,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": KWOK},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": KWOK}],
+    }
+    return (
+        (path_of(f"{group}/v1", "clusterroles", KWOK), role),
+        (path_of(f"{group}/v1", "clusterrolebindings", KWOK), binding),
+    )
+
+
+def _rule(group: str, resources: Sequence[str], *verbs: str) -> JsonObject:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
 def _not_a_process(operands: Operands) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from kubeapi import ApiError, Client
+from kubeapi import ApiError, Client, Unreachable
 from rehearsal.cluster.control_plane import (
     admission,
     egress,
@@ -34,6 +34,8 @@ _PKI = pki.Pki(directory=Path("pki"))
 """Relative to the cluster's directory: flags would interpret some characters of absolute paths."""
 _STAGES = "kwok-stages.yaml"
 _ADMISSION = "admission.json"
+_FIELDS = "slicewright-rehearsal"
+"""The manager of the fields of objects that the rehearsal writes."""
 _READY_S = 90.0
 _STOP_S = 10.0
 
@@ -156,6 +158,7 @@ class _Start:
         ]
         if not self._find("kwok"):
             _forget_node_leases(client)
+            self._permit_kwok(client, running=[*base, *rest])
         rest.append(
             self._ensure(
                 parts.kwok_controller(self._tools, self._kubeconfig("kwok"), Path(_STAGES))
@@ -169,6 +172,21 @@ class _Start:
             timeout_s=_READY_S,
         )
         return endpoint
+
+    def _permit_kwok(self, client: Client, *, running: list[Recorded]) -> None:
+        """Returns when kwok has its rights: refused, it would back off for seconds."""
+        try:
+            for path, manifest in kwok.permissions():
+                client.patch(path, manifest, kind="apply", fieldManager=_FIELDS, force="true")
+        except (ApiError, Unreachable) as e:
+            raise ControlPlaneError(f"kwok's role cannot be written: {e}") from e
+        user = Client.from_kubeconfig(files.kubeconfig(self._directory, "kwok"), timeout_s=5.0)
+        waiting.wait_for(
+            "kwok's rights",
+            lambda: waiting.may_list_nodes(user),
+            running=running,
+            timeout_s=_READY_S,
+        )
 
     def undo(self) -> None:
         for record in sorted(self._started, key=lambda record: record.stop_rank):

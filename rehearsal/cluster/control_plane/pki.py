@@ -25,6 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 SERVICE_NETWORK = "10.96.0.0/16"
 """Range of Service addresses; its first address is the API server's own Service."""
+KWOK = "rehearsal-kwok"
+"""The user of kwok's certificate; its role is in kwok.py."""
 _LIFETIME = datetime.timedelta(days=3650)
 # The clock of a virtual machine that is resumed from a snapshot may jump back a little.
 _CLOCK_SLACK = datetime.timedelta(hours=1)
@@ -88,8 +90,8 @@ _LEAVES: Sequence[_Leaf] = (
     _Leaf(name="admin", common_name="rehearsal-admin", organization="system:masters"),
     _Leaf(name="controller-manager", common_name="system:kube-controller-manager"),
     _Leaf(name="scheduler", common_name="system:kube-scheduler"),
-    # kwok and the kubelet stand-in are the simulation, so their own RBAC is not exercised.
-    _Leaf(name="kwok", common_name="rehearsal-kwok", organization="system:masters"),
+    _Leaf(name="kwok", common_name=KWOK),
+    # It impersonates each node's kubelet (kubelets.py).
     _Leaf(name="kubelet", common_name="rehearsal-kubelet", organization="system:masters"),
 )
 FRONT_PROXY = "front-proxy-client"

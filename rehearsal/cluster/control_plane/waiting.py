@@ -79,6 +79,15 @@ def hands_out_accounts(client: Client) -> bool:
     return True
 
 
+def may_list_nodes(client: Client) -> bool:
+    """Whether the API server lets this user list nodes; it learns of roles from a watch."""
+    try:
+        client.get("/api/v1/nodes", limit="1")
+    except (ApiError, Unreachable):
+        return False
+    return True
+
+
 def _low_space(directory: Path) -> str:
     if not disk.is_used_up(directory, below=_ETCD_NEEDS_BYTES):
         return ""

@@ -20,7 +20,7 @@ import pytest
 
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, JsonObject, credentials_of
-from rehearsal.cluster.control_plane import egress
+from rehearsal.cluster.control_plane import egress, files
 from rehearsal.cluster.kubelet.services import tunnels
 from rehearsal.host import processes
 
@@ -84,6 +84,16 @@ def test_a_service_account_may_do_only_what_its_role_allows(
     admin.create(f"{rbac}/rolebindings", binding)
     until(lambda: client.get(pods)["items"] == [])  # the authorizer learns of it from a watch
     assert refused(client, f"/api/v1/namespaces/{namespace}/secrets") == 403
+
+
+def test_kwok_may_report_on_nodes_and_pods_and_nothing_more(cluster: Cluster) -> None:
+    kwok = Client.from_kubeconfig(files.kubeconfig(cluster.directory, "kwok"))
+    assert kwok.get("/api/v1/nodes")["kind"] == "NodeList"
+    assert refused(kwok, "/api/v1/secrets") == 403
+    assert refused(kwok, "/api/v1/services") == 403
+    with pytest.raises(ApiError) as error:
+        kwok.patch("/api/v1/nodes/n", {"metadata": {"labels": {"a": "b"}}})
+    assert error.value.status == 403
 
 
 def test_the_api_server_is_the_only_thing_that_listens_and_on_loopback_only(

@@ -41,6 +41,9 @@ class Server:
     def patch(self, path: str, body: Any, **_: Any) -> Any:
         return self._answer(body)
 
+    def delete(self, path: str, body: Any) -> Any:
+        return self._answer(body)
+
     def _answer(self, body: Any) -> Any:
         self.tries += 1
         if self.errors:
@@ -71,6 +74,15 @@ def made() -> Iterator[list[Api]]:
 def api_of(server: Server, made: list[Api]) -> Api:
     made.append(Api(cast(Client, server), threads=1))
     return made[-1]
+
+
+def run_of(server: Server, made: list[Api], directory: Path) -> PodRun:
+    """Of a pod on a node that is ready. For the event loop."""
+    node = SimpleNamespace(ready=asyncio.Event(), directory=directory)
+    node.ready.set()
+    nothing = cast(Any, None)
+    pod = {**POD, "spec": {"containers": [{"name": "c", "image": "python:3"}]}}
+    return PodRun(pod, cast(Any, node), api_of(server, made), nothing, nothing, nothing)
 
 
 @pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(503, {}), ApiError(429, {})])
@@ -121,15 +133,9 @@ def test_a_nodes_status_is_written_again(error: Exception, made: list[Api], tmp_
 @pytest.mark.parametrize("error", [Unreachable("refused"), ApiError(500, {}), ApiError(409, {})])
 def test_a_pods_status_is_written_again(error: Exception, made: list[Api], tmp_path: Path) -> None:
     server = Server(error)
-    spec = {"containers": [{"name": "c", "image": "python:3"}]}
 
     async def report() -> None:
-        node = SimpleNamespace(ready=asyncio.Event(), directory=tmp_path)
-        node.ready.set()
-        nothing = cast(Any, None)
-        run = PodRun(
-            {**POD, "spec": spec}, cast(Any, node), api_of(server, made), nothing, nothing, nothing
-        )
+        run = run_of(server, made, tmp_path)
         run.changed()
         writing = asyncio.create_task(run._write_status())
         try:
@@ -140,3 +146,16 @@ def test_a_pods_status_is_written_again(error: Exception, made: list[Api], tmp_p
     asyncio.run(report())
     (written,) = server.stored
     assert written["status"]["phase"] == "Pending"
+
+
+def test_a_pod_that_the_api_server_does_not_know_yet_is_removed_later(
+    made: list[Api], tmp_path: Path
+) -> None:
+    unknown = ApiError(404, {"reason": "NotFound"})
+    server = Server(unknown, unknown, unknown)
+
+    async def remove() -> None:
+        await asyncio.wait_for(run_of(server, made, tmp_path)._remove(), 60)
+
+    asyncio.run(remove())
+    assert server.stored[-1]["preconditions"] == {"uid": "u"}
