@@ -22,14 +22,14 @@ from infra import module_parts
 
 MAX_BYTES: Final = 700 * 1024
 """A ConfigMap holds 1 MiB; this leaves a margin."""
-_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_FILE_TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time in the zip format."""
-_LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {"urllib3": ("contrib",)}
+_EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {"urllib3": ("contrib",)}
 """Parts of urllib3 that it imports only on request; a test runs without them."""
 
 
 class DeliveryError(Exception):
-    """A zipapp cannot be built; the message says what is missing or too large."""
+    """A zipapp cannot be built; the message states the missing or oversized part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Zipapp:
     """File name, for example node_agent.pyz."""
     content: bytes
     sources_hash: str
-    """SHA-256 over every file's name and content; the pods do not run an archive with another."""
+    """SHA-256 over every file's name and content. The pods refuse an archive with another."""
 
     @property
     def base64(self) -> str:
@@ -49,18 +49,18 @@ class Zipapp:
         return self.sources_hash[:8]
 
     def difference(self, live: str | None) -> str | None:
-        """How another archive (base64) differs from this one; None where its files are the same.
+        """How another archive (base64) differs from this one; None if their files are equal.
 
-        Not the bytes count, but names and contents: zlib may compress differently elsewhere.
+        Names and contents are compared, not bytes: zlib may compress differently elsewhere.
         """
         if live is None:
             return f"{self.name} is missing"
         try:
-            there = _files(base64.b64decode(live, validate=True))
+            live_files = _files(base64.b64decode(live, validate=True))
         except ValueError as e:
             return f"{self.name}: {e}"
-        ours = _files(self.content)
-        differing = sorted(p for p in {*ours, *there} if ours.get(p) != there.get(p))
+        files = _files(self.content)
+        differing = sorted(p for p in {*files, *live_files} if files.get(p) != live_files.get(p))
         if not differing:
             return None
         return f"{self.name}: {len(differing)} of its files differ, the first is {differing[0]}"
@@ -96,9 +96,9 @@ def fleet_controller() -> Zipapp:
 def build(
     name: str, packages: tuple[str, ...], entry: str, *, used_parts_of: str | None = None
 ) -> Zipapp:
-    """A zipapp of installed packages and modules that runs `entry`.main(). Raises DeliveryError.
+    """Builds a zipapp of installed packages that runs `entry`.main(). Raises DeliveryError.
 
-    used_parts_of: a module of which it gets only what the entry's package uses.
+    used_parts_of: a module that is reduced to the parts that the entry's package uses.
     """
     files = {
         "__main__.py": f"import sys\n\nfrom {entry} import main\n\nsys.exit(main())\n".encode()
@@ -110,13 +110,13 @@ def build(
     if used_parts_of:
         files.update(_used_parts(used_parts_of, entry.partition(".")[0], files))
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as written:
+    with zipfile.ZipFile(archive, "w") as zipped:
         for path, content in sorted(files.items()):
-            entry_info = zipfile.ZipInfo(path, _TIME)
+            entry_info = zipfile.ZipInfo(path, _FILE_TIME)
             entry_info.compress_type = zipfile.ZIP_DEFLATED
             entry_info.create_system = 3  # Unix, also when built on Windows
             entry_info.external_attr = 0o100644 << 16
-            written.writestr(entry_info, content, compresslevel=9)
+            zipped.writestr(entry_info, content, compresslevel=9)
     content = archive.getvalue()
     if len(content) > MAX_BYTES:
         raise DeliveryError(
@@ -134,12 +134,12 @@ def hash_of(files: Mapping[str, bytes]) -> str:
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
-    """Path -> content. Raises ValueError where it is not an archive, or has a path twice."""
+    """Maps path to content. Raises ValueError if it is no archive or has a path twice."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             names = opened.namelist()
             if len(set(names)) != len(names):
-                raise ValueError("it has two files of one path")
+                raise ValueError("it contains a path twice")
             return {name: opened.read(name) for name in names}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as e:
         # RuntimeError: encrypted. NotImplementedError: another compression.
@@ -159,14 +159,14 @@ def _used_parts(module: str, user: str, files: Mapping[str, bytes]) -> Mapping[s
 
 
 def _sources(package: str) -> Iterator[tuple[str, bytes]]:
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
+    module_spec = importlib.util.find_spec(package)
+    if module_spec is None or module_spec.origin is None:
         raise DeliveryError(f"package {package} is not installed here, and the zipapp needs it")
-    if not found.submodule_search_locations:
-        yield f"{package}.py", Path(found.origin).read_bytes()
+    if not module_spec.submodule_search_locations:
+        yield f"{package}.py", Path(module_spec.origin).read_bytes()
         return
-    root = Path(found.origin).parent
+    root = Path(module_spec.origin).parent
     for path in sorted(root.rglob("*.py")):
         inside = path.relative_to(root)
-        if inside.parts[0] not in _LEFT_OUT.get(package, ()):
+        if inside.parts[0] not in _EXCLUDED.get(package, ()):
             yield f"{package}/{inside.as_posix()}", path.read_bytes()

@@ -1,4 +1,4 @@
-"""What to do about resources whose creation was cut off before Pulumi learnt what became of it.
+"""Recovers resources whose creation was interrupted before Pulumi recorded its result.
 
 The engine notes each creation as pending before it begins. An engine that is killed leaves the
 notes, and the cloud goes on. `pulumi refresh` keeps them: only a person can know the id. But the
@@ -22,10 +22,10 @@ _HIDDEN = {
     "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "not known before another resource is made",
     "[secret]": "secret",
 }
-"""What a preview shows in place of values. Source: pulumi/pulumi, sdk/go/common/resource/plugin."""
+"""The placeholders that a preview shows. Source: pulumi/pulumi, sdk/go/common/resource/plugin."""
 
 Deployment = Mapping[str, Any]
-"""What `pulumi stack export` prints."""
+"""The output of `pulumi stack export`."""
 
 
 class CannotAdopt(Exception):
@@ -34,45 +34,47 @@ class CannotAdopt(Exception):
 
 @dataclass(frozen=True)
 class Recovered:
-    """A state that can be imported, and what became of each pending operation."""
+    """A state that can be imported, and the result for each pending operation."""
 
     deployment: Deployment
     adopted: Sequence[tuple[str, str]]
-    """URN and id of those that are resources now, until a refresh says otherwise."""
+    """URN and id of operations that became resources; a refresh removes those that do not exist."""
     repeatable: Sequence[str]
-    """URNs of those that can simply be created again."""
+    """URNs of resources that can be created again."""
     unknown: Sequence[str]
-    """URNs of those whose id only the cloud knows. They stay pending."""
+    """URNs of resources whose id only the cloud knows. They stay pending."""
 
     @property
     def pending(self) -> Sequence[Mapping[str, Any]]:
-        """The resources of `unknown`, as they were to be made."""
+        """The resources of `unknown`, as they were planned."""
         operations = self.deployment["deployment"].get("pending_operations") or ()
         return [operation["resource"] for operation in operations]
 
 
 def recover(exported: Deployment, answers: Mapping[str, str | None] | None = None) -> Recovered:
-    """answers: URN -> the id that the cloud gave, as an import takes it; None where it has no
-    such resource, which can be created again then. Raises KeyError for something that is not an
-    export of a stack.
+    """Turns interrupted creations into resources where their id is known.
+
+    answers: URN -> the id in the cloud, as an import takes it; None if the cloud has no such
+    resource, which can then be created again. Raises KeyError if `exported` is not an export of a
+    stack.
     """
-    given = answers or {}
+    known_ids = answers or {}
     state = exported["deployment"]
     resources: list[Mapping[str, Any]] = list(state.get("resources") or ())
-    there = {resource["urn"] for resource in resources if not resource.get("delete")}
+    existing = {resource["urn"] for resource in resources if not resource.get("delete")}
     adopted: list[tuple[str, str]] = []
     repeatable: list[str] = []
     pending: list[Mapping[str, Any]] = []
     for operation in state.get("pending_operations") or ():
         resource = operation["resource"]
         urn, kind = resource["urn"], resource["type"]
-        if operation["type"] != "creating" or urn in there:
+        if operation["type"] != "creating" or urn in existing:
             continue  # a refresh finds out about a changed or deleted resource
-        identity = given.get(urn) or _identity(resource, resources)
+        identity = known_ids.get(urn) or _identity(resource, resources)
         if identity is not None:
             adopted.append((urn, identity))
-            resources.append({**resource, "id": identity, "inputs": _left_to_do(resource)})
-        elif kind in _REPEATABLE or urn in given:
+            resources.append({**resource, "id": identity, "inputs": _inputs_at_creation(resource)})
+        elif kind in _REPEATABLE or urn in known_ids:
             repeatable.append(urn)
         else:
             pending.append(operation)
@@ -85,14 +87,15 @@ def recover(exported: Deployment, answers: Mapping[str, str | None] | None = Non
     )
 
 
-def with_planned(
+def add_planned_creations(
     exported: Deployment, previewed: Mapping[str, Any], urns: Sequence[str]
 ) -> Deployment:
-    """The export with creations of the preview as if they had been cut off.
+    """Adds creations of the preview to the export, as if they had been interrupted.
 
-    For a provider that died under a living engine: nothing is pending then, yet the cloud goes on
-    creating. Only what the user names: a resource that merely has the same name may be another's.
-    previewed: what `pulumi preview --json` prints. Raises CannotAdopt.
+    This serves a provider that died while the engine went on: nothing is pending then, yet the
+    cloud goes on creating. Only resources that the user names are added: a resource that merely
+    has the same name may belong to somebody else.
+    previewed: the output of `pulumi preview --json`. Raises CannotAdopt.
     """
     planned = {
         step["urn"]: step["newState"]
@@ -111,47 +114,47 @@ def with_planned(
                     f"{urn}: its {name} is {_HIDDEN[value]}; use `pulumi import` for this resource"
                 )
     state = exported["deployment"]
-    cut_off = [{"type": "creating", "resource": planned[urn]} for urn in urns]
-    pending = [*(state.get("pending_operations") or ()), *cut_off]
+    interrupted = [{"type": "creating", "resource": planned[urn]} for urn in urns]
+    pending = [*(state.get("pending_operations") or ()), *interrupted]
     return {**exported, "deployment": {**state, "pending_operations": pending}}
 
 
-def _identity(resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str | None:
+def _identity(resource: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> str | None:
     inputs = resource.get("inputs") or {}
     kind = str(resource["type"])
-    find = _of_kubernetes if kind.startswith("kubernetes:") else _IDS.get(kind)
+    find = _kubernetes_id if kind.startswith("kubernetes:") else _IDS.get(kind)
     if find is None:
         return None
     try:
-        return find({**provider_settings(resource, others), **inputs})
+        return find({**provider_settings(resource, resources), **inputs})
     except KeyError:
         return None  # a name that the provider itself would have chosen
 
 
-def _left_to_do(resource: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inputs, without those that the provider acts on after the creation itself.
+def _inputs_at_creation(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs, without those that the provider applies after the creation.
 
-    Their absence makes the next `up` an update, which does it. The provider of GKE clusters deletes
-    the default pool at such an update, and is content where it is gone
+    Their absence makes the next `up` an update, which applies them. The provider of GKE clusters
+    deletes the default pool at such an update, and accepts that it is absent
     (terraform-provider-google, resource_container_cluster.go).
     """
-    left = _AFTERWARDS.get(str(resource["type"]), ())
-    return {k: v for k, v in (resource.get("inputs") or {}).items() if k not in left}
+    deferred = _DEFERRED_INPUTS.get(str(resource["type"]), ())
+    return {k: v for k, v in (resource.get("inputs") or {}).items() if k not in deferred}
 
 
 def provider_settings(
-    resource: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+    resource: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The provider's own project, region and profile, which its resources have by default."""
+    """The provider's project, region and profile, which its resources have by default."""
     urn = str(resource.get("provider") or "").rpartition("::")[0]
-    for other in others:
-        if other["urn"] == urn:
-            inputs = other.get("inputs") or {}
+    for candidate in resources:
+        if candidate["urn"] == urn:
+            inputs = candidate.get("inputs") or {}
             return {k: inputs[k] for k in ("project", "region", "profile") if k in inputs}
     return {}
 
 
-def _of_kubernetes(inputs: Mapping[str, Any]) -> str:
+def _kubernetes_id(inputs: Mapping[str, Any]) -> str:
     """A Helm release has its name among its inputs, an object in its metadata."""
     meta = inputs.get("metadata", inputs)
     namespace = meta.get("namespace")
@@ -194,7 +197,7 @@ _IDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "gcp:compute/routerNat:RouterNat": lambda i: "/".join(
         (i["project"], i["region"], str(i["router"]).rpartition("/")[2], i["name"])
     ),
-    # Their own id is another, which the provider finds: this is what an import takes.
+    # An import takes this text; the provider finds the id, which differs.
     "aws:ec2/routeTableAssociation:RouteTableAssociation": lambda i: (
         f"{i['subnetId']}/{i['routeTableId']}"
     ),
@@ -207,7 +210,7 @@ _IDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "aws:iam/role:Role": lambda i: str(i["name"]),
     "aws:iam/instanceProfile:InstanceProfile": lambda i: str(i["name"]),
 }
-_AFTERWARDS = {"gcp:container/cluster:Cluster": ("removeDefaultNodePool",)}
+_DEFERRED_INPUTS = {"gcp:container/cluster:Cluster": ("removeDefaultNodePool",)}
 # Creating them again changes nothing.
 _REPEATABLE = frozenset(
     {

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from infra import spec
-from infra.recovery import CannotAdopt, Recovered, recover, with_planned
+from infra.recovery import CannotAdopt, Recovered, add_planned_creations, recover
 from slicewright.doctor.findings import CannotAsk
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.recovery.asking import ask
@@ -49,7 +49,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         exported = json.loads(_pulumi("stack", "export", *stack))
         if parsed.adopt:
             previewed = json.loads(_pulumi("preview", "--json", "--non-interactive", *stack))
-            exported = with_planned(exported, previewed, parsed.adopt)
+            exported = add_planned_creations(exported, previewed, parsed.adopt)
         found = recover(exported)
         unclear: Mapping[str, str] = {}
         if found.unknown:

@@ -136,7 +136,7 @@ def test_equal_files_are_the_same_code(archive: bytes) -> None:
             _packed(("__main__.py", b"other"), ("b.py", b"")),
             "x.pyz: 3 of its files differ, the first is __main__.py",
         ),
-        (_packed(*FILES, ("a.py", b"")), "x.pyz: it has two files of one path"),
+        (_packed(*FILES, ("a.py", b"")), "x.pyz: it contains a path twice"),
         (APP.content[:-30], "x.pyz: it is not a readable archive"),
     ],
     ids=lambda v: v if isinstance(v, str) and v.startswith("x.pyz") else "",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.recovery import CannotAdopt, recover, with_planned
+from infra.recovery import CannotAdopt, add_planned_creations, recover
 from slicewright import cli
 
 PROVIDER = "urn:pulumi:p::s::pulumi:providers:gcp::google"
@@ -188,7 +188,7 @@ def previewed(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_planned_creation_can_be_taken_over_by_its_name() -> None:
     empty = {"version": 3, "deployment": {"resources": []}}
-    found = recover(with_planned(empty, previewed({"name": "nodes"}), [urn(ROLE)]))
+    found = recover(add_planned_creations(empty, previewed({"name": "nodes"}), [urn(ROLE)]))
     assert found.adopted == [(urn(ROLE), "nodes")]
     assert found.deployment["deployment"]["resources"][0]["custom"] is True
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_taken_over_is_refused_with_the_reason(
     inputs: dict, named: str, words: str
 ) -> None:
     with pytest.raises(CannotAdopt, match=words):
-        with_planned({"deployment": {}}, previewed(inputs), [named])
+        add_planned_creations({"deployment": {}}, previewed(inputs), [named])
 
 
 def test_a_missing_pulumi_is_one_line_of_error(
