@@ -1,7 +1,7 @@
-"""What `pulumi destroy` says of what it does not see.
+"""Lets `pulumi destroy` print a notice of the resources that it does not see.
 
-It runs no program, so nothing here can speak then; but it prints the name of each resource that it
-deletes. This resource has no other purpose than its name.
+That command does not run the program, but it prints the name of each resource that it deletes.
+This resource has no other purpose than its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pulumi
 
 
 class DestroyNotice(pulumi.ComponentResource):
-    """For stacks that make their cluster: of an existing one nothing but their own is taken."""
+    """The notice of stacks that create their cluster; an existing one loses only stack objects."""
 
     def __init__(self, stack: str) -> None:
         super().__init__(

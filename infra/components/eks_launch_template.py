@@ -11,9 +11,10 @@ from infra import values
 from infra.plan import EksTemplate, ReservedCapacity
 
 _ROOT_DEVICE = "/dev/xvda"
-"""Of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
+"""The root device of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
 _BOTTLEROCKET_DATA_DEVICE = "/dev/xvdb"
-"""With containers and images; the root device holds the operating system only, and keeps its size.
+"""The device for containers and images. The root device holds only the operating system and keeps
+its size.
 Source: bottlerocket-os/bottlerocket, README, default volumes.
 """
 _TAGGED = ("instance", "volume")

@@ -32,14 +32,15 @@ class Network:
     nodes: Mapping[str, Sequence[pulumi.Input[str]]]
     """Zone -> the subnets of nodes in it."""
     before_nodes: Sequence[pulumi.Resource]
-    """What a node needs to reach registries, and what outlives it therefore at destroy."""
+    """The resources that a node needs to reach registries; destroy deletes them after the node."""
     vpc: str | None
-    """Of subnets that exist; None: the stack's own."""
+    """The VPC of existing subnets. None: the stack creates its VPC."""
 
 
 def ec2_tags(cluster: EksClusterPlan, name: str) -> Mapping[str, str]:
-    """Of what EC2 gives an id of its own: the stack file's, its name, and whose it is, where a
-    creation was cut off before Pulumi learnt the id (`slicewright recover`).
+    """The tags of EC2 resources with generated ids: those of the stack file, the name, and the
+    stack, which identifies a resource whose creation was interrupted before Pulumi recorded the
+    id (`slicewright recover`).
     """
     stack = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     return {**cluster.tags, "Name": name, STACK_TAG: stack}

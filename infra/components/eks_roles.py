@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from infra.plan import EksClusterPlan
 
 _PODS = "pods.eks.amazonaws.com"
-"""Of EKS Pod Identity, the same in every partition."""
+"""The service principal of EKS Pod Identity, the same in every partition."""
 
 
 class Roles:

@@ -19,31 +19,33 @@ class Access(TypedDict, total=False):
 
 
 def control_plane_access(cluster: GkeClusterPlan) -> Access:
-    """Only what the stack file states: the rest would differ from what GKE filled in."""
+    """The settings that the stack file states; others would differ from GKE's values."""
     access: Access = {}
-    asked = cluster.control_plane
-    if cluster.private_nodes is not None or asked is not None:
+    control_plane = cluster.control_plane
+    if cluster.private_nodes is not None or control_plane is not None:
         access["private_cluster_config"] = gcp.container.ClusterPrivateClusterConfigArgs(
             enable_private_nodes=cluster.private_nodes,
-            enable_private_endpoint=None if asked is None else asked.private_endpoint,
+            enable_private_endpoint=None
+            if control_plane is None
+            else control_plane.private_endpoint,
         )
-    if asked is None:
+    if control_plane is None:
         return access
     access["control_plane_endpoints_config"] = gcp.container.ClusterControlPlaneEndpointsConfigArgs(
         dns_endpoint_config=gcp.container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
-            allow_external_traffic=asked.dns_endpoint
+            allow_external_traffic=control_plane.dns_endpoint
         )
     )
     # GKE gives no private endpoint without authorized networks; there may be none in the list
     # (terraform-google-modules/terraform-google-kubernetes-engine #1012).
-    if asked.authorized_networks is not None or asked.private_endpoint:
+    if control_plane.authorized_networks is not None or control_plane.private_endpoint:
         access["master_authorized_networks_config"] = (
             gcp.container.ClusterMasterAuthorizedNetworksConfigArgs(
                 cidr_blocks=[
                     gcp.container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(
                         cidr_block=network.cidr, display_name=network.name
                     )
-                    for network in asked.authorized_networks or ()
+                    for network in control_plane.authorized_networks or ()
                 ]
             )
         )

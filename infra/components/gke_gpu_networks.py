@@ -23,11 +23,11 @@ class GpuVpc:
     """Its name, as are both in a node pool and in the cluster's objects."""
     subnet: pulumi.Input[str]
     before_nodes: tuple[pulumi.Resource, ...] = ()
-    """What the traffic between nodes needs."""
+    """The resources that traffic between nodes needs."""
 
 
 def gpu_vpcs(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> Mapping[str, GpuVpc]:
-    """By the name of the network. name: what the names of new resources begin with."""
+    """Maps network name to VPC. name: the prefix of the names of new resources."""
     return {
         network.name: _vpc(f"{name}-{network.name}", network, cluster.region, parent)
         for network in cluster.gpu_networks

@@ -12,27 +12,27 @@ from infra.plan import GKE_RANGES, GkeClusterPlan, GkeNetworkPlan
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterNetwork:
-    """What a cluster is given: paths of VPC and subnet, and names of the subnet's ranges."""
+    """The paths of a cluster's VPC and subnet, and the names of the subnet's ranges."""
 
     vpc: pulumi.Input[str]
     subnet: pulumi.Input[str]
     pods_range: str
     services_range: str
     way_out: tuple[pulumi.Resource, ...] = ()
-    """What nodes need before they join, to pull images."""
+    """The resources that nodes need before they join, to pull images."""
 
 
 def cluster_network(
     name: str, cluster: GkeClusterPlan, *, project: str, parent: pulumi.Resource
 ) -> ClusterNetwork:
-    """name: what the names of new resources begin with. project: the cluster's."""
+    """name: the prefix of the names of new resources. project: the cluster's."""
     if cluster.network is not None:
         return _existing(cluster.network, cluster.region, project)
-    return _own(name, cluster, parent)
+    return _new_network(name, cluster, parent)
 
 
 def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetwork:
-    """By paths, as Google's API names them: nothing is asked for, and nothing is a resource."""
+    """The paths in the form of Google's API: no lookup is made, and no resource is created."""
     owner = network.project or project
     return ClusterNetwork(
         vpc=f"projects/{owner}/global/networks/{network.vpc}",
@@ -42,7 +42,7 @@ def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetw
     )
 
 
-def _own(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> ClusterNetwork:
+def _new_network(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) -> ClusterNetwork:
     child = pulumi.ResourceOptions(parent=parent)
     network = gcp.compute.Network(f"{name}-network", auto_create_subnetworks=False, opts=child)
     subnetwork = gcp.compute.Subnetwork(

@@ -36,7 +36,7 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
 REPLACE_ON_CHANGES = (
-    # Of a placement policy the provider updates nothing: a change of its type alone would be shown
+    # The provider does not update placement policies: a change of the type alone would be shown
     # and have no effect (resource_container_node_pool.go).
     "placementPolicy",
     # The provider keeps what network_config no longer states; these labels go with it.
@@ -48,7 +48,7 @@ REPLACE_ON_CHANGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class PoolHome:
-    """The cluster that pools are in, and what their nodes run as."""
+    """The cluster of node pools, and the service account of their nodes."""
 
     parent: pulumi.Resource
     cluster: gcp.container.Cluster
@@ -56,16 +56,16 @@ class PoolHome:
     """Its path, known once the cluster may have pools."""
     account: gcp.serviceaccount.Account
     rights: Sequence[pulumi.Resource]
-    """Of the account: a node that joins before it has them has no logs and metrics; and the way
-    out to registries.
+    """The rights of the account, without which a node that joins has no logs and metrics, and the
+    egress to registries.
     """
     private_nodes: bool | None
     """None: not stated."""
     kms_key: str | None
-    """Of boot disks. None: Google's own."""
+    """The key of boot disks. None: Google's key."""
 
     gpu_networks: Mapping[str, GpuVpc] = field(default_factory=dict)
-    """By name."""
+    """Maps network name to VPC."""
 
     def network_config(
         self, *, dranet: bool = False, additional: Sequence[str] = ()
@@ -282,7 +282,7 @@ def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeCo
 
 
 def _max_run_duration(capacity: Capacity) -> str | None:
-    """As the API writes it, in seconds."""
+    """The limit in seconds, in the API's format."""
     if not isinstance(capacity, FlexStart | Queued | GkeOnDemand | GkeSpot):
         return None
     return None if capacity.max_run_hours is None else f"{capacity.max_run_hours * 3600}s"

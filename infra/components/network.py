@@ -1,8 +1,9 @@
-"""The NetworkPolicy that closes the ports of agents and controller, and what the fleet opens.
+"""The NetworkPolicy that opens the ports of agents and controller only to a fleet's sources.
 
-Only incoming connections. Outgoing ones stay as they are: both need the API server, whose address
-a NetworkPolicy cannot name. It is behind a Service, plugins differ in whether they compare the
-address before or after it is translated, and a managed control plane may change it.
+Only incoming connections are limited. Outgoing connections are not: both programs need the API
+server, whose address a NetworkPolicy cannot name. It is behind a Service, plugins differ in whether
+they compare the address before or after it is translated, and a managed control plane may change
+it.
 
 The kubelet's probes need no rule: traffic from the node of a pod to the pod is always allowed.
 Source: Kubernetes docs, network policies.

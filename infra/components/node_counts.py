@@ -29,7 +29,7 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the program asks for."""
+    """The node counts that the program requests."""
 
     scaling: Scaling
     keeps_desired: bool

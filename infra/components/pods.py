@@ -1,4 +1,4 @@
-"""What the pods of the agent and of the controller have in common."""
+"""The common parts of the pods of agent and controller."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from infra import delivery
 PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
 """A label of every pod; the NetworkPolicy selects by it."""
 CODE_DIRECTORY: Final = "/opt/slicewright"
-"""Where a container mounts the ConfigMap with its zipapp."""
+"""The directory in which a container mounts the ConfigMap with its zipapp."""
 _START: Final = Path(__file__).with_name("verified_start.py").read_text(encoding="utf-8")
 _USER = 65532
 """An unprivileged user, as in distroless images (`nonroot`)."""
 _START_S = 2
-"""On a busy node Python needs a second or two until it listens."""
+"""Python needs a second or two until it listens on a busy node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What the pods of agent and controller run."""
+    """The image of the pods of agent and controller."""
 
     name: str
     pull_secrets: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Image:
 
 
 def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
-    """For a pod: not root, with the runtime's default seccomp profile."""
+    """A pod's security context: not root, with the runtime's default seccomp profile."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
         run_as_user=_USER,
@@ -47,7 +47,7 @@ def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
 
 
 def restricted() -> k8s.core.v1.SecurityContextArgs:
-    """For a container: no privileges, no escalation, no writable root file system."""
+    """A container's security context: no privileges, escalation or writable root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,

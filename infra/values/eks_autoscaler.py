@@ -16,7 +16,7 @@ from infra.values.text import JsonObject
 
 AUTOSCALER_NAMESPACE: Final = "kube-system"
 AUTOSCALER_NAME: Final = "cluster-autoscaler"
-"""Of chart, release, Deployment and service account."""
+"""The name of chart, release, Deployment and service account."""
 _TAG: Final = "k8s.io/cluster-autoscaler"
 """EKS tags the Auto Scaling groups of managed node groups with TAG/enabled: true and TAG/CLUSTER:
 owned. Source: EKS user guide, managed node groups.

@@ -23,7 +23,7 @@ _TEMPLATES = Environment(
     autoescape=select_autoescape(),
 )
 _STRATEGIES: Final[Mapping[str, str]] = {"raid0": "RAID0"}
-"""As nodeadm writes `spec.instance.localStorage.strategy`."""
+"""nodeadm's values of `spec.instance.localStorage.strategy`."""
 
 
 def eks_user_data(template: EksTemplate) -> str | None:

@@ -25,14 +25,14 @@ from infra.values.text import JsonObject
 
 KARPENTER_NAMESPACE: Final = "kube-system"
 KARPENTER_NAME: Final = "karpenter"
-"""Of chart, release, Deployment and service account."""
+"""The name of chart, release, Deployment and service account."""
 KARPENTER_CRDS: Final = "karpenter-crd"
-"""Of chart and release: Helm never upgrades the definitions that a chart has as such."""
+"""The name of chart and release. Helm never upgrades definitions in a chart's `crds` directory."""
 NODE_API: Final = "karpenter.sh/v1"
 OVERLAY_API: Final = "karpenter.sh/v1alpha1"
 CLASS_API: Final = "karpenter.k8s.aws/v1"
 _ROOT_DEVICE: Final = "/dev/xvda"
-"""Of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
+"""The root device of Amazon Linux 2023. Source: EC2 user guide, device names for volumes."""
 _STORES: Final[Mapping[str, str]] = {"raid0": "RAID0"}
 _REPLICAS: Final = 2
 _READS: Final = (

@@ -1,4 +1,4 @@
-"""Where pods that need no GPU run."""
+"""The placement of pods that need no GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan
 from infra.values.text import JsonObject
 
 GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
-"""Of nodes in which the GPU operator found a GPU."""
+"""The label of nodes in which the GPU operator found a GPU."""
 
 
 def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
@@ -21,7 +21,7 @@ def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
 
 
 def placement(fleet: FleetPlan) -> JsonObject:
-    """On the system pool, or where there is none, on no GPU node: no toleration, and an affinity.
+    """Selects the system pool; without such a pool, an affinity and no toleration avoid GPU nodes.
 
     A node that is not yet in its pool has the GPU operator's label, or its taints.
     """

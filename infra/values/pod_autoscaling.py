@@ -65,7 +65,7 @@ def keda_values(fleet: FleetPlan) -> JsonObject:
 
 
 def scaled_object(plan: DeploymentPlan, prometheus_url: str) -> JsonObject:
-    """Of a workload that is scaled: by it, KEDA makes and owns a HorizontalPodAutoscaler."""
+    """The ScaledObject of a workload. KEDA creates and owns a HorizontalPodAutoscaler from it."""
     scaling = plan.autoscaling
     assert scaling is not None
     made = head(plan, "keda.sh/v1alpha1", "ScaledObject")
@@ -128,7 +128,7 @@ def _trigger(name: str, query: str, url: str, *, threshold: int, mean: bool) -> 
 
 
 def scaling_behavior(scaling: AutoscalingPlan) -> JsonObject:
-    """Of the HorizontalPodAutoscaler."""
+    """The `behavior` of the HorizontalPodAutoscaler."""
     asked = scaling.asked
     return {
         "scaleUp": _pace(asked.scale_up, default_s=0),

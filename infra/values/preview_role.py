@@ -1,6 +1,6 @@
-"""The rights inside the cluster that previews need: to read what the program makes, but no Secret.
+"""The rights inside the cluster that previews need: to read the program's objects, but no Secret.
 
-Of the account's rights `infra.values.rights` has those of a preview.
+`infra.values.rights` has a preview's rights in the account.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fleet_controller.api import CLUSTER_POLICY_PLURAL, GROUP, POOL_PLURAL, REPO
 from infra.values.text import JsonObject
 
 PREVIEW_ROLE: Final = "slicewright-preview"
-"""Of the ClusterRole, its binding, and the group that has it."""
+"""The name of the ClusterRole, its binding, and the group that has it."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _MADE: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (

@@ -21,11 +21,11 @@ READING: tuple[Operation, ...] = ("read",)
 
 _EC2 = ("internet-gateway", "route-table", "subnet", "vpc")
 _TEMPLATED = ("instance", "launch-template", "volume")
-"""Of stacks with a launch template."""
+"""The resources of stacks with a launch template."""
 _BEHIND_NAT = ("elastic-ip", "natgateway")
-"""Of stacks with NAT gateways."""
+"""The resources of stacks with NAT gateways."""
 _PLACED = ("placement-group",)
-"""Of stacks with a placement group."""
+"""The resources of stacks with a placement group."""
 _BESIDE_THE_VPC = (
     *("internet-gateway", "launch-template", "route-table", "subnet"),
     *(*_BEHIND_NAT, *_PLACED),

@@ -1,6 +1,6 @@
-"""What a preview says of nodes in service, from the pool as it is in the cluster.
+"""A preview's warnings about nodes in service, from the pool as it is in the cluster.
 
-The engine previews the object: a changed field. What follows from it are cordons and evictions.
+The engine previews the object: a changed field. The consequences are cordons and evictions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from infra.plan import CloudPoolPlan, PoolPlan
 
 _CUT_MINUTES = 30
 _DRIVER_MINUTES = 30
-"""As the fleet controller has them (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`); a test
+"""The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`); a test
 compares them.
 """
 _WHO = {
@@ -108,7 +108,7 @@ def _how(pool: PoolPlan, total: int, each: int) -> str:
 
 
 def _zones(pool: PoolPlan, total: int) -> int:
-    """In how many zones its nodes may be."""
+    """The number of zones in which its nodes may be."""
     return len(pool.zones) if isinstance(pool, CloudPoolPlan) else total
 
 

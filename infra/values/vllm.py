@@ -25,7 +25,7 @@ def vllm_server(plan: DeploymentPlan, asked: VllmWorkload) -> Server:
 
 
 def vllm_args(asked: VllmWorkload) -> tuple[str, ...]:
-    """As for `vllm.entrypoints.openai.api_server`, the program of vLLM's images."""
+    """The arguments of `vllm.entrypoints.openai.api_server`, the program of vLLM's images."""
     model = asked.model
     typed = {
         "host": "0.0.0.0",  # noqa: S104 - in a pod; the Service decides who reaches it

@@ -19,7 +19,7 @@ from infra.values.monitoring.rules import Alert, Group, Source
 _AGENT_INTERVAL_S: Final = 10
 """Between two looks of an agent: `slicewright-agent watch --interval`."""
 _MANY: Final = 0.05
-"""Of all nodes."""
+"""The share of all nodes."""
 _STATE: Final = "label_nvidia_com_mig_config_state"
 _PLUGIN: Final = "label_nvidia_com_gpu_deploy_device_plugin"
 _DRIVER: Final = "label_nvidia_com_gpu_driver_upgrade_state"
@@ -32,7 +32,7 @@ _NEW_DRIVER: Final = f'kube_node_labels{{{_DRIVER}!~"|upgrade-done|upgrade-faile
 def alerts(
     deployments: Sequence[DeploymentPlan], *, jobs: Sequence[str], interval_s: int
 ) -> list[Group]:
-    """jobs: of what is scraped, as the label `job` has them. interval_s: between two scrapes."""
+    """jobs: values of the label `job` of the scrapes. interval_s: time between two scrapes."""
     return [
         Group(
             name="slicewright-alerts",
@@ -43,7 +43,7 @@ def alerts(
 
 
 def _settled(expr: str) -> str:
-    """Of nodes that are ready and not being changed."""
+    """Limits an expression to nodes that are ready and not being changed."""
     return f"{expr} unless on (node) ({_NOT_READY} or {_CHANGING} or {_NEW_DRIVER})"
 
 

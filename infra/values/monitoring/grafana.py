@@ -17,9 +17,9 @@ Unit = Literal["short", "percentunit", "bytes", "s", "reqps", "watt", "celsius",
 _COLUMNS: Final = 24
 _HEIGHT: Final = 8
 _SCHEMA: Final = 39
-"""Of the JSON: Grafana 11, which later ones read."""
+"""The JSON schema version of Grafana 11, which later versions read."""
 _LABEL: Final = {"grafana_dashboard": "1"}
-"""By which the chart's sidecar finds them."""
+"""The label by which the chart's sidecar finds dashboards."""
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -27,7 +27,7 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 class Query:
     expr: str
     legend: str = ""
-    """With labels as `{{pool}}`."""
+    """The legend's template; labels are written as `{{pool}}`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +41,16 @@ class Panel:
     most: float | None = None
     """The end of its scale; None: as the values are."""
     width: int = 12
-    """Of 24 columns."""
+    """The number of columns, of 24."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """What a viewer chooses: the values of a label."""
+    """A viewer's choice: the values of a label."""
 
     name: str
     metric: str
-    """With matchers where they depend on an earlier variable."""
+    """The metric, with matchers if the values depend on an earlier variable."""
     several: bool = True
 
 
@@ -108,7 +108,7 @@ def _variable(variable: Variable) -> JsonObject:
 
 
 def _placed(panels: Sequence[Panel]) -> Iterator[JsonObject]:
-    """From left to right, and the next row where one is full."""
+    """Places panels from left to right, and starts a new row when a row is full."""
     x = y = 0
     for number, panel in enumerate(panels, start=1):
         if x + panel.width > _COLUMNS:

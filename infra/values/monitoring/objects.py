@@ -17,7 +17,7 @@ from infra.values.text import JsonObject
 
 OPERATOR_GROUP: Final = "monitoring.coreos.com"
 OPERATOR_KINDS: Final = ("podmonitors", "prometheusrules")
-"""Of the objects below, where a Prometheus operator reads them."""
+"""The kinds of the objects below that a Prometheus operator reads."""
 DASHBOARD_COUNT: Final = len(DASHBOARDS)
 _RULES: Final = "slicewright"
 
@@ -55,12 +55,12 @@ def rule_counts(fleet: FleetPlan) -> tuple[int, int]:
 
 
 def scraped(fleet: FleetPlan) -> list[tuple[str, int]]:
-    """What is scraped, and every how many seconds."""
+    """The name of each scrape and its interval in seconds."""
     return [(one.name, one.endpoints[0].interval_s) for one in scrapes(fleet)]
 
 
 def sources(fleet: FleetPlan) -> frozenset[Source]:
-    """Whose metrics the fleet's Prometheus has."""
+    """The sources whose metrics the fleet's Prometheus has."""
     plan = fleet.monitoring
     assert plan is not None
     names = {one.name for one in scrapes(fleet)}

@@ -1,4 +1,4 @@
-"""What is computed from the metrics once, for alerts, dashboards and autoscaling."""
+"""Recording rules that alerts, dashboards and autoscaling share."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _families(pools: Sequence[PoolPlan]) -> Iterator[tuple[list[str], int, Seque
 
 
 def _triton(window_s: int) -> list[Record]:
-    """By model: a mean over several would hide the slow one.
+    """The records for each model: a mean over several models would hide the slow one.
 
     `rate`, as a restart makes counters smaller; the means are weighed by requests; nothing is
     added to the number of requests. With no traffic 0, with no replica nothing. Source:

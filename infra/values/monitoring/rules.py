@@ -14,7 +14,7 @@ from infra.values.text import JsonObject
 
 
 class Source(Enum):
-    """Whose metrics an expression asks for."""
+    """The program that exports the metrics of an expression."""
 
     AGENT = "node agent"
     CONTROLLER = "fleet controller"
@@ -49,9 +49,9 @@ class Alert:
     summary: str
     """One line, which names the subject by its labels."""
     description: str
-    """What it means, and what happens if nothing is done."""
+    """The meaning of the alert, and the consequence if nothing is done."""
     needs: frozenset[Source]
-    """Without these it could not fire, or would fire wrongly."""
+    """The sources without which it could not fire, or would fire wrongly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def available(groups: Sequence[Group], sources: frozenset[Source]) -> list[Group
 
 
 def as_groups(groups: Sequence[Group], *, runbooks: str) -> list[JsonObject]:
-    """As in a rule file. runbooks: address of the directory docs/, or empty: paths below it."""
+    """The groups of a rule file. runbooks: address of docs/, or empty: paths below docs/."""
     return [
         {"name": one.name, "rules": [_rule(rule, runbooks) for rule in one.rules]} for one in groups
     ]

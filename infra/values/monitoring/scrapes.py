@@ -183,14 +183,14 @@ def _pod_monitoring(scrape: Scrape) -> JsonObject:
 
 
 def _labels(scrape: Scrape) -> Mapping[str, str]:
-    """Of the pods' labels, those that they have."""
+    """The labels that the pods have."""
     if WORKLOAD_LABEL in scrape.selector:
         return {WORKLOAD_LABEL: _OWN[WORKLOAD_LABEL]}
     return {api.POOL_LABEL: _OWN[api.POOL_LABEL]} if scrape.name == "node-agent" else {}
 
 
 def _sanitized(label: str) -> str:
-    """As Prometheus' service discovery writes the name of a label."""
+    """The name of a label in the form of Prometheus' service discovery."""
     return "".join(c if c.isalnum() else "_" for c in label)
 
 
