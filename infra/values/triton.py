@@ -11,25 +11,25 @@ from infra.values.server import Server
 from infra.values.workload_volumes import MODELS, models
 
 
-def triton_server(plan: DeploymentPlan, asked: TritonWorkload) -> Server:
+def triton_server(plan: DeploymentPlan, workload: TritonWorkload) -> Server:
     return Server(
         command=("/opt/tritonserver/bin/tritonserver",),
-        args=triton_args(plan, asked),
+        args=triton_args(plan, workload),
         ports={"http": 8000, "grpc": 8001, "metrics": 8002},
         ready={"httpGet": {"path": "/v2/health/ready", "port": "http"}},
         alive={"httpGet": {"path": "/v2/health/live", "port": "http"}},
-        volumes=(models(plan, asked.model_repository),),
+        volumes=(models(plan, workload.model_repository),),
     )
 
 
-def triton_args(plan: DeploymentPlan, asked: TritonWorkload) -> tuple[str, ...]:
+def triton_args(plan: DeploymentPlan, workload: TritonWorkload) -> tuple[str, ...]:
     return (
         f"--model-repository={MODELS}",
-        f"--model-control-mode={asked.model_control}",
-        *(f"--load-model={name}" for name in asked.load_models),
+        f"--model-control-mode={workload.model_control}",
+        *(f"--load-model={name}" for name in workload.load_models),
         # What it may take to finish requests, before the kubelet ends it.
-        f"--exit-timeout-secs={max(asked.grace_seconds - 5, 1)}",
+        f"--exit-timeout-secs={max(workload.grace_seconds - 5, 1)}",
         # Of partitions DCGM gives a container nothing, and Triton complains at each interval.
         *(("--allow-gpu-metrics=false",) if plan.profiles else ()),
-        *asked.extra_args,
+        *workload.extra_args,
     )
