@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode
 
-# Imported where a client is made or used: together they are half of what the agent loads, and on a
-# host without a cluster it makes no client.
+# Imported by the functions that create or use a client: together they are half of the modules that
+# the agent loads, and on a host without a cluster it creates no client.
 if TYPE_CHECKING:
     import ssl
 
@@ -37,14 +37,14 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ApiError(Exception):
-    """An error answer: `status` is the HTTP code, `reason` that of the API (`Conflict`, …)."""
+    """An error answer: `status` is the HTTP code, `reason` the API's reason (`Conflict`, …)."""
 
     def __init__(
         self, status: int, body: JsonObject, *, retry_after_s: float | None = None
     ) -> None:
         self.status = status
         self.retry_after_s = retry_after_s
-        """From the Retry-After header (429, 503); None without one."""
+        """The value of the Retry-After header (429, 503), None without that header."""
         self.body = body
         self.reason = str(body.get("reason", ""))
         self.message = str(body.get("message", "")) or f"HTTP {status}"
@@ -52,8 +52,8 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer: connection refused, reset or timed out, an untrusted certificate, credentials that
-    cannot be read, or an answer that is not the API server's.
+    """The API server did not answer: the connection was refused, reset or timed out, its
+    certificate is not trusted, credentials cannot be read, or another server answered.
     """
 
 
@@ -94,7 +94,7 @@ class Client:
 
     @classmethod
     def in_cluster(cls, *, timeout_s: float = 30.0, user_agent: str = "slicewright") -> Client:
-        """With the pod's service account. Raises Unreachable outside a pod."""
+        """Returns a client with the pod's service account. Raises Unreachable outside a pod."""
         host, port = (
             os.environ.get("KUBERNETES_SERVICE_HOST"),
             os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
@@ -115,22 +115,22 @@ class Client:
     def from_kubeconfig(
         cls, path: Path, *, timeout_s: float = 30.0, user_agent: str = "slicewright"
     ) -> Client:
-        """From the current context of a kubeconfig in JSON, with inline credentials only."""
+        """Uses the current context of a kubeconfig in JSON, with inline credentials only."""
         return cls(
             credentials_of(json.loads(path.read_text())), timeout_s=timeout_s, user_agent=user_agent
         )
 
     def acting_as(self, user: str, *, group: str | None = None) -> Client:
-        """A client with the same connections, whose requests are judged as this user's: its own
-        user must have the right to impersonate it. Without a group the API server gives a service
-        account the groups that it has. Source: kubernetes.io, "User Impersonation".
+        """A client with the same connections that impersonates `user`: this client's user needs the
+        right to impersonate it. Without a group the API server gives a service account the groups
+        that it has. Source: kubernetes.io, "User Impersonation".
         """
-        other = copy.copy(self)
-        other._impersonated = {
+        client = copy.copy(self)
+        client._impersonated = {
             "Impersonate-User": user,
             **({"Impersonate-Group": group} if group else {}),
         }
-        return other
+        return client
 
     def get(self, path: str, **query: str) -> JsonObject:
         return self._request("GET", path, query)
@@ -148,15 +148,15 @@ class Client:
         return self._request("DELETE", path, query, body)
 
     def stream(self, path: str, *, timeout_s: float, **query: str) -> Iterator[bytes]:
-        """Lines of a streamed answer (watch, log), until it ends or is silent for timeout_s.
+        """The lines of a streamed answer (watch, log), until it ends or is silent for timeout_s.
 
-        The request is made, and refused, at the call, not with the first line.
+        The request is sent, and an error raised, by the call itself, not by the first line.
         """
         response = self._send(
             "GET", path, query, None, "application/json", read_timeout_s=timeout_s, preload=False
         )
         if response.status >= 400:
-            # The error's text, whether one line or more.
+            # The whole text of the error, which may have several lines.
             raise _api_error(response, b"\n".join(self._lines(response)))
         return self._lines(response)
 
@@ -176,7 +176,7 @@ class Client:
             response.close()
 
     def text(self, path: str, **query: str) -> str:
-        """For answers that are not JSON: a pod's log, /readyz."""
+        """The text of an answer that is not JSON: a pod's log, /readyz."""
         response = self._send("GET", path, query, None, "application/json")
         if response.status >= 400:
             raise _api_error(response, response.data)
@@ -198,11 +198,9 @@ class Client:
         except ValueError as e:
             raise Unreachable(f"{self.server}: the answer is not JSON: {e}") from e
         except RecursionError:
-            raise Unreachable(
-                f"{self.server}: the answer is JSON that is nested too deep"
-            ) from None
+            raise Unreachable(f"{self.server}: the answer is JSON nested too deeply") from None
         if not isinstance(parsed, dict):
-            raise Unreachable(f"{self.server}: the answer is JSON, but no object")
+            raise Unreachable(f"{self.server}: the answer is JSON but not an object")
         return parsed
 
     def _send(
@@ -262,7 +260,7 @@ class Client:
         return token
 
     def _current_pool(self) -> urllib3.PoolManager:
-        """Connections that trust the CA of now; those of an earlier CA are used no more."""
+        """Connections that trust the current CA. A changed CA file replaces the pool."""
         import ssl
 
         file = self._credentials.ca_file
@@ -273,18 +271,18 @@ class Client:
         with self._lock:
             if self._pool is None or ca_data != self._trusted:
                 try:
-                    # Without any, the machine's own authorities would be trusted.
+                    # Without a certificate, the machine's authorities would be trusted.
                     if file and b"-----BEGIN CERTIFICATE-----" not in (ca_data or b""):
                         raise ValueError("no PEM block")
                     self._pool, self._trusted = _pool(self._credentials, ca_data), ca_data
                 except (ValueError, ssl.SSLError) as e:
-                    raise Unreachable(f"{file}: holds no certificate: {e}") from e
+                    raise Unreachable(f"{file}: contains no certificate: {e}") from e
             return self._pool
 
     def _bearer(self, token: str) -> str:
-        """The header. http.client would quote one with other characters in its error."""
+        """The Authorization header. An http.client error about other characters would quote it."""
         if not _TOKEN.fullmatch(token):
-            raise Unreachable(f"{self.server}: not asked, because what was given is not a token")
+            raise Unreachable(f"{self.server}: not contacted: the credential is not a token")
         return f"Bearer {token}"
 
 
@@ -335,17 +333,16 @@ def _pool(credentials: Credentials, ca_data: bytes | None) -> urllib3.PoolManage
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    """urllib3's own, and that the kernel asks a peer that has been silent for half a minute whether
-    it is still there: a watch whose connection was dropped without a word would else seem open for
-    as long as its window. client-go's connections are asked as often. Source: k8s.io/client-go,
-    transport/cache.go (net.Dialer, KeepAlive).
+    """urllib3's options and TCP keep-alive probes after half a minute of silence. Without probes, a
+    watch whose connection was dropped silently would seem open until its window ends. client-go
+    probes as often. Source: k8s.io/client-go, transport/cache.go (net.Dialer, KeepAlive).
     """
     import socket
 
     from urllib3.connection import HTTPConnection
 
     options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    # Linux's names; without them the system's times count.
+    # These are Linux's names. Systems without them use their default times.
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if (option := getattr(socket, name, None)) is not None:
             options.append((socket.IPPROTO_TCP, option, value))
@@ -377,5 +374,5 @@ def _api_error(response: urllib3.BaseHTTPResponse, raw: bytes) -> ApiError:
     if not isinstance(body, dict) or "message" not in body:
         body = {"message": raw.decode(errors="replace").strip()[:500]}
     retry_after = response.headers.get("Retry-After", "")
-    asked = _SECONDS.fullmatch(retry_after)
-    return ApiError(response.status, body, retry_after_s=float(retry_after) if asked else None)
+    seconds = _SECONDS.fullmatch(retry_after)
+    return ApiError(response.status, body, retry_after_s=float(retry_after) if seconds else None)

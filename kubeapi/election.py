@@ -1,9 +1,8 @@
-"""Which of several replicas acts: a Lease of coordination.k8s.io, as client-go's leaderelection
-uses it, so that the two understand each other.
+"""Leader election by a Lease of coordination.k8s.io, compatible with client-go's leaderelection.
 
-A replica takes a lease only after it has itself watched it unchanged for as long as its holder
-asked for: the clocks of two machines are never compared. A holder that cannot renew it stops acting
-at the renew deadline, before anybody else may begin. Source: k8s.io/client-go v0.36,
+A replica takes a lease only after it has seen no change of it for the holder's lease duration:
+clocks of two machines are never compared. A holder that cannot renew its lease stops acting at the
+renew deadline, before another replica may begin. Source: k8s.io/client-go v0.36,
 tools/leaderelection/leaderelection.go.
 """
 
@@ -26,23 +25,25 @@ _JITTER = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Seconds. Those of client-go's users, Kubernetes' own controllers among them."""
+    """Seconds. The defaults are the usual ones with client-go, as in Kubernetes' controllers."""
 
     lease: float = 15.0
     """How long a lease that is not renewed is respected."""
     renew: float = 10.0
-    """For how long a holder acts without having renewed it."""
+    """How long a holder acts without a renewal."""
     retry: float = 2.0
-    """Between two tries."""
+    """Pause between two attempts."""
 
     def __post_init__(self) -> None:
         if not self.lease > self.renew > self.retry * (1 + _JITTER):
-            raise ValueError("a lease must outlast its renewal, and that a few tries")
+            raise ValueError(
+                "lease must be longer than renew, and renew longer than retry with its jitter"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The spec of a Lease, in which any change is a sign of life."""
+    """The spec of a Lease. Any change of it shows that its holder is alive."""
 
     holder: str = ""
     lease_s: float = 0.0
@@ -73,7 +74,7 @@ class Record:
 
 
 class Election:
-    """One replica's part. `follow` runs in a thread of its own; `leads` may be asked by any."""
+    """The election of one replica. `follow` runs in its own thread. `leads` is thread-safe."""
 
     def __init__(
         self,
@@ -88,21 +89,21 @@ class Election:
         on_change: Callable[[bool], None] = lambda _: None,
         on_error: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """client: with a timeout of less than the renew deadline. identity: another one for every
-        process. on_change: called with whether it leads now, soon after that changes.
+        """The client's timeout must be less than the renew deadline. identity: unique to each
+        process. on_change is called with the new result of `leads`, soon after it changes.
         """
         self.identity = identity
         self.holder = ""
-        """Who held the lease when it was last seen."""
+        """The holder of the lease when it was last read."""
         self._client, self._times, self._clock, self._utc = client, times, clock, utc
         self._on_change, self._on_error = on_change, on_error
         self._leases = path_of(_API, "leases", namespace=namespace)
         self._name, self._namespace = name, namespace
         self._seen: Record | None = None
         self._seen_at = float("-inf")
-        """By this process's clock, when it last saw the record change."""
+        """When the record last changed, by this process's clock."""
         self._renewed_at = float("-inf")
-        """By this process's clock, when the last renewal that succeeded was sent."""
+        """When the last successful renewal was sent, by this process's clock."""
         self._terms = 0
         self._led = False
 
@@ -111,10 +112,10 @@ class Election:
         return self._clock() < self._renewed_at + self._times.renew
 
     def term(self) -> int:
-        """In which of its terms this process leads at this moment, counted from 1; 0 where it does
-        not. Another one may have led between two terms, even where nobody asked meanwhile.
+        """The number of this process's current term, counted from 1, or 0 if it does not lead.
+        Another replica may have led between two terms, even if nobody called this meanwhile.
         """
-        # In this order: the answer is of now, or of a term that begins now.
+        # The term is read after `leads`: it is the current term, or one that begins now.
         return self._terms if self.leads() else 0
 
     def follow(self, stop: threading.Event) -> None:
@@ -126,13 +127,13 @@ class Election:
                 self._on_error(str(e))
             self._tell()
             pause = self._times.retry * random.uniform(1, 1 + _JITTER)  # noqa: S311 - not a secret
-            left = self._renewed_at + self._times.renew - self._clock()
-            # Not later than the deadline, so that it is known when it is over.
-            stop.wait(min(pause, left) if left > 0 else pause)
+            remaining_s = self._renewed_at + self._times.renew - self._clock()
+            # Wakes by the deadline, so that the end of a term is reported in time.
+            stop.wait(min(pause, remaining_s) if remaining_s > 0 else pause)
             self._tell()
 
     def attempt(self) -> bool:
-        """Takes or renews the lease, if that is allowed now. Whether this process holds it.
+        """Takes or renews the lease, if that is allowed now. True if this process holds it.
 
         Raises ApiError or Unreachable.
         """
@@ -145,33 +146,33 @@ class Election:
             lease = None
         record = Record.of(lease) if lease else Record()
         if record != self._seen:
-            # Seen when the answer came: later than it was written, so it is respected for longer.
+            # Timed from the answer, which is later than the write, so it is respected for longer.
             self._seen, self._seen_at, self.holder = record, self._clock(), record.holder
         ours = record.holder == self.identity
         if record.holder and not ours:
-            # Not at the deadline: whoever has taken it, as after it was deleted, acts by now.
+            # Does not wait for the deadline: the new holder (after a deletion, say) acts already.
             self._renewed_at = float("-inf")
             if self._clock() < self._seen_at + record.lease_s:
                 return False
         now = self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        wanted = Record(
+        renewal = Record(
             holder=self.identity,
             lease_s=self._times.lease,
             acquired=record.acquired if ours else now,
             renewed=now,
             transitions=record.transitions + (lease is not None and not ours),
         )
-        if not self._write(lease, wanted):
+        if not self._write(lease, renewal):
             return False
-        self._seen, self._seen_at, self.holder = wanted, self._clock(), self.identity
+        self._seen, self._seen_at, self.holder = renewal, self._clock(), self.identity
         self._terms += not self.leads()
         self._renewed_at = sent
         return True
 
     def release(self) -> None:
-        """Gives the lease up, if this process holds it: another one may take it at once.
+        """Gives the lease up, if this process holds it: another replica may take it at once.
 
-        Only when nothing is done any more. Raises ApiError or Unreachable.
+        Call it only after all work has ended. Raises ApiError or Unreachable.
         """
         self._renewed_at = float("-inf")
         self._tell()
@@ -185,15 +186,15 @@ class Election:
             Record(lease_s=1.0, acquired=now, renewed=now, transitions=record.transitions),
         )
 
-    def _write(self, lease: JsonObject | None, wanted: Record) -> bool:
-        """False where another replica was quicker."""
-        body: JsonObject = {"apiVersion": _API, "kind": _KIND, "spec": wanted.spec()}
+    def _write(self, lease: JsonObject | None, record: Record) -> bool:
+        """Returns False if another replica was quicker."""
+        body: JsonObject = {"apiVersion": _API, "kind": _KIND, "spec": record.spec()}
         try:
             if lease is None:
                 body["metadata"] = {"name": self._name, "namespace": self._namespace}
                 self._client.create(self._leases, body)
             else:
-                # With its resourceVersion: of two that try, one is refused.
+                # The metadata has the resourceVersion, so one of two concurrent writes is refused.
                 body["metadata"] = lease["metadata"]
                 self._client.replace(f"{self._leases}/{self._name}", body)
         except ApiError as e:

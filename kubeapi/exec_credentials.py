@@ -47,7 +47,7 @@ class CredentialSource:
             return self._credentials
 
     def reject(self, refused: Credentials) -> None:
-        """After a 401: the next `current` obtains new ones."""
+        """Discards credentials that got a 401: the next `current` obtains new ones."""
         with self._lock:
             if self._credentials is refused:
                 self._credentials = None
@@ -108,7 +108,7 @@ def _run_plugin(plugin: Mapping[str, Any], context: Context) -> JsonObject:
         *map(str, plugin.get("args") or []),
     ]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -123,13 +123,13 @@ def _run_plugin(plugin: Mapping[str, Any], context: Context) -> JsonObject:
         ) from e
     except (OSError, subprocess.TimeoutExpired) as e:
         raise NoCredentials(f"getting credentials: exec: {e}") from e
-    if done.returncode != 0:
+    if result.returncode != 0:
         raise NoCredentials(
             f"getting credentials: exec: executable {command} failed with exit code "
-            f"{done.returncode}"
+            f"{result.returncode}"
         )
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(result.stdout)
         status: JsonObject = answer["status"]
     except (ValueError, KeyError, TypeError) as e:
         raise NoCredentials(

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class BadKubeconfig(Exception):
-    """Not readable, or the context that is asked for is missing or incomplete."""
+    """The kubeconfig is not readable, or the requested context is missing or incomplete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Context:
     user: Mapping[str, Any]
     namespace: str | None
     directory: Path
-    """What relative file names in the kubeconfig are relative to."""
+    """The base directory of relative file names in the kubeconfig."""
 
     @property
     def server(self) -> str:
@@ -52,17 +52,17 @@ def context_of(
     context: str | None = None,
     cluster: str | None = None,
 ) -> Context:
-    """The context of that name, else the current one. Raises BadKubeconfig.
+    """The named context, else the current context. Raises BadKubeconfig.
 
-    cluster: in place of the context's.
+    cluster: overrides the context's cluster.
     """
     name = context or parsed.get("current-context") or ""
     chosen = named(parsed, "contexts", name).get("context") if name else None
     if not isinstance(chosen, dict):
-        known = (
+        names = (
             ", ".join(str(entry.get("name")) for entry in parsed.get("contexts") or []) or "none"
         )
-        raise BadKubeconfig(f'context "{name}" does not exist (the kubeconfig has: {known})')
+        raise BadKubeconfig(f'context "{name}" does not exist (the kubeconfig has: {names})')
     cluster_name = cluster or str(chosen.get("cluster"))
     entry = named(parsed, "clusters", cluster_name).get("cluster")
     if not isinstance(entry, dict) or not entry.get("server"):
@@ -78,9 +78,9 @@ def context_of(
 
 
 def named(parsed: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
-    """The entry of that name in `contexts`, `clusters` or `users`; empty where there is none."""
+    """The named entry in `contexts`, `clusters` or `users`, empty if it is missing."""
     entries = parsed.get(section) or []
-    found = next(
-        (entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None
+    entry = next(
+        (item for item in entries if isinstance(item, dict) and item.get("name") == name), None
     )
-    return found or {}
+    return entry or {}

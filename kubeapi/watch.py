@@ -1,4 +1,4 @@
-"""List, then watch, with retries: what every reader of the API server needs."""
+"""List, then watch, with retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeapi.client import ApiError, JsonObject, Unreachable
 
 _SHORT_S = 1.0
 _PAGE = "500"
-"""Objects of a page, as client-go's. Source: k8s.io/client-go, tools/pager (defaultPageSize)."""
+"""Objects per page, as in client-go. Source: k8s.io/client-go, tools/pager (defaultPageSize)."""
 _LONGEST_RETRY_AFTER_S = 60.0
 _TOO_LARGE = "Too large resource version"
 """Source: k8s.io/apiserver, pkg/storage/errors.go (NewTooLargeResourceVersionError)."""
@@ -24,18 +24,18 @@ EventType = Literal["LISTED", "ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True)
 class Event:
-    """LISTED carries the whole collection in `items`, which replaces what was known, and in
-    `object` the list's `metadata`. The others carry one `object`.
+    """A LISTED event has the whole collection in `items`, which replaces all earlier state, and the
+    list's `metadata` in `object`. Every other event has a single `object`.
     """
 
     type: EventType
     object: JsonObject
     items: tuple[Any, ...] = ()
-    """As `keep` made them."""
+    """The results of `keep`."""
 
 
 class Reader(Protocol):
-    """What list_and_watch needs of a client."""
+    """The methods of a client that list_and_watch uses."""
 
     def get(self, path: str, **query: str) -> JsonObject: ...
 
@@ -57,16 +57,16 @@ def list_and_watch(
     """Yields events until `stop` is set. Does not raise: it retries, with full jitter, and not
     before the server's Retry-After.
 
-    Lists are read in pages, and of each object of a list what `keep` makes of it is kept: no more
-    than a page of raw ones is in memory at a time. It lists again after 410 Gone. Each watch ends
-    after `window_s` seconds, and a BOOKMARK is yielded, so that a caller can act on time. on_error:
-    called with every error but 410 Gone. on_open: called when a watch has been accepted, however
-    long nothing changes after it.
+    Lists are read in pages, and only the result of `keep` is stored for each listed object, so at
+    most one page of raw objects is in memory. After 410 Gone it lists again. Each watch ends after
+    `window_s` seconds, and a BOOKMARK is yielded, so that a caller can act on time. on_error is
+    called with every error but 410 Gone. on_open is called when a watch has been accepted, even if
+    no event follows.
     """
     version: str | None = None
     failures = gone = 0
     while not stop.is_set():
-        least = 0.0
+        minimum_s = 0.0
         try:
             if version is None:
                 listed = list_all(client, path, keep=keep, **query)
@@ -94,7 +94,7 @@ def list_and_watch(
                 version = event["object"]["metadata"]["resourceVersion"]
                 failures, gone, silent = 0, 0, False
                 yield Event(event["type"], event["object"])
-            # No tight loop where a proxy or a stopping server ends empty watches at once.
+            # Avoids a tight loop if a proxy or a stopping server ends empty watches at once.
             failures = (
                 failures + 1
                 if silent and time.monotonic() - opened < min(_SHORT_S, window_s / 2)
@@ -109,23 +109,23 @@ def list_and_watch(
                 failures += 1
             else:
                 if _TOO_LARGE in e.message:
-                    # Of an API server that has been restored, or is behind the one before.
+                    # The API server was restored, or is behind the previous server.
                     version = None
                 failures += 1
                 on_error(e)
-            least = min(e.retry_after_s or 0.0, _LONGEST_RETRY_AFTER_S)
+            minimum_s = min(e.retry_after_s or 0.0, _LONGEST_RETRY_AFTER_S)
         except (Unreachable, ValueError) as e:
             failures += 1
             on_error(e)
         except (KeyError, TypeError, AttributeError) as e:
-            # Not what the API server sends: a proxy, or a bug. What is known may be incomplete.
+            # The API server never sends this: a proxy or a bug. Earlier state may be incomplete.
             version = None
             failures += 1
             on_error(ValueError(f"unexpected answer: {type(e).__name__}: {e}"))
         if failures:
             # Jitter, not a secret.
             pause = random.uniform(0, min(backoff_max_s, 0.2 * 2**failures))  # noqa: S311
-            if stop.wait(max(pause, least)):
+            if stop.wait(max(pause, minimum_s)):
                 return
 
 
@@ -136,13 +136,13 @@ def list_all(
     keep: Callable[[JsonObject], Any] = lambda raw: raw,
     **query: str,
 ) -> Event:
-    """LISTED, from all pages of one list, which are of one version. Raises as `Reader.get` does."""
-    kept: list[Any] = []
+    """The LISTED event of all pages, which share a version. Raises the errors of `Reader.get`."""
+    items: list[Any] = []
     page = client.get(path, **query, limit=_PAGE)
     while True:
-        kept += map(keep, page.get("items") or ())
+        items += map(keep, page.get("items") or ())
         metadata: JsonObject = page["metadata"]
         token = metadata.get("continue")
         if not token:
-            return Event("LISTED", {"metadata": metadata}, tuple(kept))
+            return Event("LISTED", {"metadata": metadata}, tuple(items))
         page = client.get(path, **{**query, "limit": _PAGE, "continue": token})

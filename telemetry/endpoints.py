@@ -1,8 +1,8 @@
 """The HTTP endpoints /healthz, /readyz and /metrics.
 
-To load Python's HTTP server takes longer than to look at a machine's GPUs. So only the thread that
-answers loads it (`http_pages`), and not before it is asked to. The port is taken at once: a client
-that connects before then waits for its answer.
+Loading Python's HTTP server takes longer than reading a machine's GPUs. So only the serving thread
+loads it (`http_pages`), when it begins to serve. The port is bound at once: a client that connects
+before then waits for its answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Endpoints:
         threading.Thread(target=self._answer, name="http", daemon=True).start()
 
     def shutdown(self) -> None:
-        """Returns when no new connection is answered any more."""
+        """Returns when new connections are no longer answered."""
         with self._lock:
             self._ended = True
         self._begin.set()
@@ -53,7 +53,7 @@ class Endpoints:
                 if self._ended:
                     return
                 self._server = server_of(self._listening, self._pages)
-            # Ends at once where `shutdown` came first.
+            # Ends at once if `shutdown` came first.
             self._server.serve_forever()
 
 
@@ -68,15 +68,15 @@ def serve(
 ) -> Endpoints:
     """Serves until `shutdown()`. Raises OSError if it cannot listen.
 
-    address: IPv4 or IPv6. port: 0 for any free one. alive, ready: return None, or the reason why
-    not. begin: answers when this is set, or half a second has passed; None: at once.
+    address: IPv4 or IPv6. port: 0 for any free port. alive, ready: return None, or the reason why
+    not. begin: serving starts when this event is set or after half a second, without it at once.
     """
     six = ":" in address
     listening = socket.create_server(
         (address, port),
         family=socket.AF_INET6 if six else socket.AF_INET,
         backlog=_WAITING,
-        # `::` is every address of both kinds.
+        # `::` means every IPv4 and IPv6 address.
         dualstack_ipv6=six and socket.has_dualstack_ipv6(),
     )
     if begin is None:

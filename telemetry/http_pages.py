@@ -16,14 +16,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, listening: socket.socket, handler: type[BaseHTTPRequestHandler]) -> None:
-        # Not bound by the base class, which would also ask the cluster's DNS for a name, and wait.
+        # The base class does not bind: it would also wait for a name from the cluster's DNS.
         super().__init__(listening.getsockname()[:2], handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
 
 
 def server_of(listening: socket.socket, pages: Pages) -> HTTPServer:
-    """A server on a socket that listens already; to be run with `serve_forever`."""
+    """A server on a listening socket. Run it with `serve_forever`."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _REQUEST_TIMEOUT_S

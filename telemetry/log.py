@@ -21,7 +21,7 @@ class _Lines(logging.Formatter):
 
 
 def formatter() -> logging.Formatter:
-    """One plain line per record, whatever its facts contain."""
+    """A formatter that writes one plain line per record, with any facts."""
     return _Lines()
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP endpoints answer with."""
+"""The content of the HTTP endpoints."""
 
 from __future__ import annotations
 

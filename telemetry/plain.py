@@ -14,29 +14,30 @@ from typing import TextIO, cast
 def plain(text: str) -> str:
     """The text, with every character that is not printable as an escape: `\\x1b`, `\\u202e`, `\\n`.
 
-    Not printable is what Unicode calls Other or Separator, but the space: control characters (C0,
-    DEL, C1), bidirectional overrides and other formats, surrogates, line separators.
+    Unicode's categories Other and Separator, except the space, are not printable: control
+    characters (C0, DEL, C1), bidirectional overrides and other formats, surrogates, and
+    line separators.
     """
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
 def shortened(text: str, longest: int) -> str:
-    """At most so many characters of the text, as `plain` shows them; `…` stands for the rest."""
-    shown = plain(text[: longest + 1])
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+    """At most `longest` characters of the text as `plain` shows it. `…` replaces the rest."""
+    escaped = plain(text[: longest + 1])
+    return escaped if len(escaped) <= longest else f"{escaped[: longest - 1]}…"
 
 
 def plain_lines(text: str) -> str:
-    """The same for text of several lines."""
+    """The text of several lines, each as `plain` shows it."""
     return "\n".join(map(plain, text.split("\n")))
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def plain_stream(stream: TextIO) -> TextIO:
-    """A stream that writes `plain_lines` to another one."""
+    """A stream that writes `plain_lines` of its text to `stream`."""
     return cast("TextIO", _PlainStream(stream))
 
 

@@ -11,7 +11,7 @@ from telemetry.plain import plain
 @dataclass(frozen=True)
 class Sample:
     labels: str
-    """From `labels`."""
+    """The result of `labels`."""
     value: float
     suffix: str = ""
     """`_bucket`, `_sum`, `_count` of a histogram."""
@@ -19,7 +19,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Family:
-    """One metric with its samples; written only if there are any."""
+    """A metric with its samples, omitted from the page if it has none."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Family:
 
 
 class Histogram:
-    """Counts what is observed by upper bounds. Not thread-safe."""
+    """Counts observed values by upper bounds. Not thread-safe."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
@@ -43,7 +43,7 @@ class Histogram:
             self._below[position] += value <= bound
 
     def samples(self, **pairs: str) -> tuple[Sample, ...]:
-        """pairs: labels of each."""
+        """The samples of the histogram, each with the labels in `pairs`."""
         return (
             *(
                 Sample(labels(**pairs, le=f"{bound:g}"), below, "_bucket")
@@ -64,7 +64,7 @@ def lines(family: Family) -> Iterator[str]:
 
 
 def labels(**pairs: str) -> str:
-    """`{gpu="0",profile="1g.5gb"}`, plain and escaped; empty without pairs."""
+    """`{gpu="0",profile="1g.5gb"}`, plain and escaped, or empty without pairs."""
     if not pairs:
         return ""
     escaped = {k: plain(v).replace("\\", r"\\").replace('"', r"\"") for k, v in pairs.items()}

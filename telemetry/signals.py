@@ -1,4 +1,4 @@
-"""What a process does when it is asked to end."""
+"""Handling of the signals that end a process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from queue import SimpleQueue
 
 
 def at_signal(act: Callable[[], object]) -> None:
-    """Has `act` called at the first SIGTERM or SIGINT, in a thread of its own. Call it in the main
+    """Calls `act` in a separate thread at the first SIGTERM or SIGINT. Call this in the main
     thread.
 
-    A handler runs in the main thread between any two instructions, also where that holds the lock
-    of the very Event that the handler would set: it would wait for itself for ever. Of what is in
-    the standard library, only `SimpleQueue.put` may be called there.
+    A handler runs in the main thread between any two instructions, even while that thread holds the
+    lock of the Event that the handler would set: this would deadlock. `SimpleQueue.put` is the only
+    function of the standard library that is safe in a handler.
     """
     arrived: SimpleQueue[int] = SimpleQueue()
 

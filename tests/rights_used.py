@@ -81,7 +81,9 @@ def _used(fleet: Fleet, calls: Sequence[LoggedCall]) -> Mapping[str, LoggedCall]
         catalog.aws_rights() if isinstance(fleet, plan.EksFleetPlan) else catalog.google_rights()
     )
     return {
-        right: call for call in calls for right in known.of_call(f"{call.service} {call.operation}")
+        right: call
+        for call in calls
+        for right in known.rights_for(f"{call.service} {call.operation}")
     }
 
 

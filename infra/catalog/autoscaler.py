@@ -38,7 +38,7 @@ class KarpenterRelease:
     chart: str
     """Version of both charts, and of the controller."""
     oldest_chart: str
-    """Whose objects are those that slicewright writes."""
+    """The oldest version with the objects that slicewright writes."""
     newest_kubernetes: str
     """Minor version."""
 

@@ -1,4 +1,4 @@
-"""What Bottlerocket's own tool makes of the GPUs when a node boots."""
+"""The GPU partitions that Bottlerocket's MIG tool creates when a node boots."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from infra.catalog.toml_rows import read
 @dataclass(frozen=True, kw_only=True)
 class BottlerocketMig:
     models: Mapping[str, str]
-    """Our name of a GPU model -> Bottlerocket's, which is a key of its settings."""
+    """Our name of a GPU model -> Bottlerocket's name, a key of its settings."""
     partitions: Mapping[str, int]
-    """Kind of a profile -> how many partitions of it Bottlerocket makes of each GPU."""
+    """Kind of a profile -> how many of its partitions Bottlerocket creates on each GPU."""
     source: str
 
     def profiles(self, gpu: Gpu) -> tuple[Profile, ...]:
-        """Those that it makes on this GPU; none where it does not know the model."""
+        """The profiles that it creates on this GPU, none if it does not know the model."""
         if gpu.name not in self.models:
             return ()
         return tuple(p for p in gpu.profiles.values() if p.kind.kind in self.partitions)

@@ -1,4 +1,4 @@
-"""The catalog as a whole, with charts, known issues, and what is deliberately excluded."""
+"""The catalog as a whole, with charts, known issues and deliberate exclusions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class DriverIssue:
 
     drivers: tuple[str, ...]
     gpus: tuple[Gpu, ...]
-    """Empty: all."""
+    """The affected GPUs. Empty: all."""
     nodes: Literal["partitioned", "mixed"]
-    """All nodes with partitions, or only those that also have whole GPUs."""
+    """All nodes with partitions, or only nodes that also have whole GPUs."""
     what: str
     source: str
 
@@ -42,7 +42,7 @@ class DevicePluginIssue:
     """Profiles that older versions of NVIDIA's device plugin do not advertise separately."""
 
     version: str
-    """The first version that does."""
+    """The first version that advertises them."""
     chart: str
     """The first GPU operator chart with that version."""
     endings: tuple[str, ...]
@@ -51,11 +51,11 @@ class DevicePluginIssue:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DcgmField:
-    """What dcgm-exporter can export."""
+    """A field that dcgm-exporter can export."""
 
     name: str
     kind: Literal["gauge", "counter", "label"]
-    """Type of the Prometheus metric; `label` puts it on all metrics."""
+    """Type of the Prometheus metric. `label` adds the field to all metrics."""
     meaning: str
     source: str
 
@@ -65,9 +65,9 @@ class Exclusion:
     """Machine types or GPUs that exist and are deliberately not in the catalog."""
 
     names: tuple[str, ...]
-    """Compared without case, spaces and dashes; a last `*` stands for any text."""
+    """Compared without case, spaces and dashes. A final `*` matches any text."""
     cloud: Cloud | None = None
-    """For machine types; None for GPUs."""
+    """The cloud of machine types, None for GPUs."""
     reason: str
     """Follows the name in a message."""
     instead: tuple[str, ...]
@@ -75,14 +75,14 @@ class Exclusion:
     source: str
 
     def has(self, name: str) -> bool:
-        asked = _spelled(name)
+        spelled = _normalize(name)
         return any(
-            asked.startswith(own[:-1]) if own.endswith("*") else asked == own
-            for own in map(_spelled, self.names)
+            spelled.startswith(pattern[:-1]) if pattern.endswith("*") else spelled == pattern
+            for pattern in map(_normalize, self.names)
         )
 
 
-def _spelled(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.casefold().replace(" ", "").replace("-", "")
 
 
@@ -94,15 +94,15 @@ class Catalog:
     named_configs: Mapping[str, Mapping[str, NamedConfig]]
     """GPU -> the GPU operator's default configs for it, by name."""
     charts: Mapping[str, Chart]
-    """By version."""
+    """Version -> chart."""
     driver_issues: tuple[DriverIssue, ...]
     device_plugin_issues: tuple[DevicePluginIssue, ...]
     exclusions: tuple[Exclusion, ...]
     dcgm_fields: Mapping[str, DcgmField]
-    """By name."""
+    """Name -> field."""
 
     def why_excluded(self, name: str, cloud: Cloud | None = None) -> Exclusion | None:
-        """The row of a machine type of `cloud`, or of a GPU if None; None if there is none."""
+        """The row that excludes a machine type of `cloud`, or a GPU if `cloud` is None."""
         return next((row for row in self.exclusions if row.cloud == cloud and row.has(name)), None)
 
     def machine_names(self, cloud: Cloud) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Rows about GPUs: families, MIG profiles, named configs.
 
-Frozen, compared and hashed by identity. What no source states is None: unknown, never zero.
+Frozen, compared and hashed by identity. A fact without a source is None: unknown, never zero.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def driver_order(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kind:
-    """A kind of GPU instance: what it takes on every GPU of a family, where its names differ."""
+    """A kind of GPU instance: its resources on every GPU of a family, whose names for it differ."""
 
     kind: str
     id: int
     """NVML's GPU-instance profile ID, the number that `nvidia-smi mig -cgi` takes."""
     nvml: int
-    """NVML's constant NVML_GPU_INSTANCE_PROFILE_…, which its calls take; differs from `id`."""
+    """NVML's constant NVML_GPU_INSTANCE_PROFILE_…, the argument of its calls. Differs from `id`."""
     starts: tuple[int, ...]
     """Possible first memory slots."""
     size: int
@@ -35,7 +35,7 @@ class Kind:
     most: int
     """Maximum number of instances of this kind on one GPU."""
     engines: Mapping[str, int]
-    """Media engines that it takes, of those in `Family.engines`."""
+    """Media engines that an instance uses, keyed like `Family.engines`."""
     graphics: bool = False
     source: str
 
@@ -72,7 +72,7 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
-    """A MIG profile of one GPU. Names are not unique: `1g.10gb` differs between GPUs."""
+    """A MIG profile of a GPU. Names are not unique: `1g.10gb` differs between GPUs."""
 
     name: str
     kind: Kind
@@ -95,7 +95,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Together:
-    """Kinds that together on one GPU need a newer driver than each alone."""
+    """Kinds that together on a GPU need a newer driver than each alone."""
 
     kinds: frozenset[str]
     minimum_driver: str
@@ -115,7 +115,7 @@ class Gpu:
     """Total memory as reported by NVML."""
     sms: int | None
     minimum_driver: str
-    """Oldest driver with MIG on this model; without MIG, the oldest known to support the model."""
+    """Oldest driver with MIG on this model. Without MIG, the oldest known driver for the model."""
     family: Family | None = None
     profiles: Mapping[str, Profile]
     together: tuple[Together, ...] = ()
@@ -133,7 +133,7 @@ class Gpu:
         return self.family is not None and self.architecture == "ampere"
 
     def balanced(self) -> Mapping[str, int]:
-        """NVIDIA's layout `all-balanced` by this GPU's profile names; empty without MIG."""
+        """NVIDIA's layout `all-balanced` by this GPU's profile names, empty without MIG."""
         if self.family is None:
             return {}
         name_of = {p.kind.kind: p.name for p in self.profiles.values()}
@@ -142,7 +142,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedConfig:
-    """A default MIG config of the GPU operator, as applied to one GPU model."""
+    """A default MIG config of the GPU operator, as applied to a GPU model."""
 
     name: str
     mig: bool

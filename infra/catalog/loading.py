@@ -52,9 +52,9 @@ def load() -> Catalog:
     )
     machines = keyed(
         [
-            build(lambda r: _machine(r, gpus, prices, [*images.values()]), {**series, **own})
+            build(lambda r: _machine(r, gpus, prices, [*images.values()]), {**series, **machine})
             for series in _series(machines_file)
-            for own in series["machines"]
+            for machine in series["machines"]
         ],
         lambda m: (m.cloud, m.name),
     )
@@ -196,10 +196,10 @@ def _exclusion(
     raw: Row, gpus: Mapping[str, Gpu], machines: Mapping[tuple[Cloud, str], Machine]
 ) -> Exclusion:
     row = Exclusion(**{**raw, "names": tuple(raw["names"]), "instead": tuple(raw["instead"])})
-    there = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
-    if both := [name for name in there if row.has(name)]:
-        raise ValueError(f"{both} are excluded, but in the catalog")
-    if unknown := set(row.instead) - set(there):
+    names = [name for cloud, name in machines if cloud == row.cloud] if row.cloud else [*gpus]
+    if contradictory := [name for name in names if row.has(name)]:
+        raise ValueError(f"{contradictory} are listed both as excluded and in the catalog")
+    if unknown := set(row.instead) - set(names):
         raise ValueError(f"unknown names in instead: {sorted(unknown)}")
     return row
 

@@ -22,7 +22,7 @@ def build_family(raw: Row) -> Family:
     kinds = keyed([_kind(dict(k), raw["engines"]) for k in raw.pop("kinds")], lambda k: k.kind)
     if unknown := set(raw["balanced"]) - set(kinds):
         raise ValueError(f"unknown kinds in balanced: {sorted(unknown)}")
-    # TOML's keys are strings.
+    # Keys in TOML are strings.
     compute = {
         int(slices): MappingProxyType({int(part): count for part, count in parts.items()})
         for slices, parts in raw.pop("compute_instances").items()
@@ -58,12 +58,12 @@ def build_gpu(
     raw: Row, families: Mapping[str, Family], engines: Mapping[str, Mapping[str, Row]]
 ) -> Gpu:
     family = families[raw.pop("family")] if "family" in raw else None
-    own_engines = engines[raw.pop("engines")] if "engines" in raw else {}
+    engines_by_kind = engines[raw.pop("engines")] if "engines" in raw else {}
     rows = raw.pop("profiles", [])
     if bool(rows) != bool(family):
         raise ValueError("a GPU must have both profiles and family, or neither")
     profiles = (
-        keyed([_profile(dict(p), family, own_engines) for p in rows], lambda p: p.name)
+        keyed([_profile(dict(p), family, engines_by_kind) for p in rows], lambda p: p.name)
         if family
         else {}
     )

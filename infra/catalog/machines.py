@@ -1,6 +1,6 @@
 """Rows about machine types: GPUs, capacity, images, prices, GKE accelerators.
 
-Frozen, compared and hashed by identity. What no source states is None: unknown, never zero.
+Frozen, compared and hashed by identity. A fact without a source is None: unknown, never zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Capacity = Literal["on-demand", "spot", "flex-start", "queued", "reservation", "
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attachable:
-    """GPUs that can be attached to a machine type that comes without."""
+    """GPUs that can be attached to a machine type without GPUs."""
 
     gpu: Gpu
     accelerator: str
@@ -33,14 +33,14 @@ class Image:
     """The AMI type."""
     architecture: Architecture
     release: str | None = None
-    """The date in its release version, 20260714; newer AMIs have this driver or a newer one."""
+    """The date in its release version, 20260714. Newer AMIs have this driver or a newer one."""
     driver: str | None = None
-    """None, and no `release`: which one it has is not known before a node is up."""
+    """None, like `release`: the driver is not known before a node is up."""
     source: str
 
     @property
     def bottlerocket(self) -> bool:
-        """Whether it is Bottlerocket, which partitions its GPUs itself; else Amazon Linux."""
+        """True for Bottlerocket, which partitions its GPUs itself, False for Amazon Linux."""
         return self.name.startswith("BOTTLEROCKET_")
 
 
@@ -50,17 +50,17 @@ class Price:
 
     usd_per_hour: float
     up_to: float | None = None
-    """The most expensive zone of a sample; `usd_per_hour` is then the cheapest."""
+    """The price in the most expensive zone of a sample. `usd_per_hour` is then the cheapest."""
     capacity: Literal["on-demand", "spot"]
     region: str
     date: str | None
-    """ISO date of the list; None for an undated sample. All spot prices are samples."""
+    """ISO date of the list, None for an undated sample. All spot prices are samples."""
     source: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Machine:
-    """A machine type of one cloud."""
+    """A machine type of a cloud."""
 
     name: str
     cloud: Cloud
@@ -73,38 +73,38 @@ class Machine:
     """GKE's accelerator type, if the machine type comes with GPUs."""
     attachable: tuple[Attachable, ...] = ()
     local_ssds: int | None = None
-    """Local SSDs that come with it. None: configurable, or unknown if there is `local_ssd_gb`."""
+    """Local SSDs that come with it. None: configurable, or unknown if `local_ssd_gb` is set."""
     local_ssd_gb: int | None = None
     """Size of all local SSDs that come with the type."""
     local_ssd_choices: tuple[int, ...] | None = None
-    """How many configurable local SSDs it may have, besides none; None: unknown."""
+    """Allowed numbers of configurable local SSDs, besides 0. None: unknown."""
     boot_disks: tuple[str, ...] | None = None
-    """Types of boot disk that it can have; None: no known limit."""
+    """Types of boot disk that it can have. None: no known limit."""
     needs_gvnic: bool = False
     interconnect: str | None = None
-    """GPU networking between nodes; needs additional networks. MIG partitions do not use it."""
+    """GPU networking between nodes. It needs additional networks. MIG partitions do not use it."""
     efa: int | None = None
-    """EKS: number of Elastic Fabric Adapters; None: unknown."""
+    """EKS: number of Elastic Fabric Adapters. None: unknown."""
     efa_first_card: int = 0
-    """EKS: index of the first network card that can have one; the following have one each."""
+    """EKS: index of the first network card with an adapter. Each later card has one, too."""
     pods: int | None = None
-    """EKS: maximum pods by network interfaces; None: unknown, or GKE, where the pool sets it."""
+    """EKS: maximum pods by network interfaces. None: unknown, or GKE, whose pools set it."""
     images: tuple[Image, ...] = ()
     """EKS: the AMIs with NVIDIA's driver for its architecture, the usual one first."""
     capacity: tuple[Capacity, ...] | None = None
-    """Capacity modes in which it is offered; None: unknown."""
+    """The capacity modes that offer it. None: unknown."""
     zones: tuple[str, ...] | None = None
-    """Zones that have it; None: unknown, or all."""
+    """Zones that have it. None: unknown, or all."""
     prices: tuple[Price, ...] = ()
     note: str = ""
-    """A note for users who choose it."""
+    """A note for users of the machine type."""
     source: str
 
     def __repr__(self) -> str:
         return f"Machine({self.cloud} {self.name})"
 
     def price(self, capacity: Literal["on-demand", "spot"], region: str) -> Price | None:
-        """The list price there; None: unknown."""
+        """The list price in a region. None: unknown."""
         return next((p for p in self.prices if p.capacity == capacity and p.region == region), None)
 
 

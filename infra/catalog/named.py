@@ -33,5 +33,5 @@ def configs_of(gpu: Gpu, exceptions: Mapping[str, tuple[str, ...]]) -> dict[str,
 
 
 def config_name(profile: str) -> str:
-    """The operator's name of the config; it is a label value, where `+` is not allowed."""
+    """The operator's name of the config. Label values such as this name cannot contain `+`."""
     return f"all-{profile.replace('+', '.')}"

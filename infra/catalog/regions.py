@@ -1,6 +1,6 @@
 """The clouds' regions and zones, their Kubernetes versions, and which zones have a machine type.
 
-Each of the files has its own date: what a cloud added later is not known.
+Every file has a date. Later additions of a cloud are not known.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from infra.catalog.toml_rows import read
 
 _HERE = Path(__file__).parent
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-"""Beginning of a region's name -> its partition, where that is not `aws`. Source: botocore's
-partitions.json, regionRegex.
+"""Prefix of a region's name -> its partition, if not `aws`. Source: botocore's partitions.json,
+regionRegex.
 """
 _ZONE_ID = re.compile(r"[a-z]{3,}[0-9]+(-[a-z]+[0-9]+)?-az[0-9]+")
 
@@ -26,15 +26,15 @@ _ZONE_ID = re.compile(r"[a-z]{3,}[0-9]+(-[a-z]+[0-9]+)?-az[0-9]+")
 class AwsRegion:
     name: str
     partition: str
-    """As in ARNs: aws, aws-us-gov, aws-cn."""
+    """The partition in ARNs: aws, aws-us-gov, aws-cn."""
     suffix: str
-    """Of the names of those services' principals that differ by partition, such as EC2's."""
+    """DNS suffix of the service principals that differ by partition, such as EC2's."""
     zones: tuple[str, ...]
-    """Their ids, which are the same in every account, as the letters are not; empty: unknown."""
+    """Zone ids. Unlike letters, they are the same in every account. Empty: unknown."""
 
     @property
     def letters(self) -> str:
-        """Of its zones' names; empty: unknown. An account may see fewer of them."""
+        """The letters of the zones' names. Empty: unknown. An account may see fewer."""
         last = max((int(zone.rpartition("-az")[2]) for zone in self.zones), default=0)
         return "abcdefghij"[:last]
 
@@ -53,11 +53,11 @@ class Aws:
 class Gcp:
     date: str
     zones: Mapping[str, tuple[str, ...]]
-    """By region."""
+    """Region -> zones."""
     versions: tuple[str, ...]
     """Kubernetes minor versions of GKE."""
     extended_versions: tuple[str, ...]
-    """Older ones, of the release channel EXTENDED."""
+    """Older versions, available in the release channel EXTENDED."""
 
 
 @cache
@@ -83,12 +83,12 @@ def aws() -> Aws:
 
 
 def aws_region(name: str) -> AwsRegion:
-    """A region, also one that the record does not have: its zones are unknown then."""
-    known = aws().regions
-    if name in known:
-        return known[name]
-    partition = next((p for begin, p in _PARTITIONS.items() if name.startswith(begin)), "aws")
-    suffix = next(one.suffix for one in known.values() if one.partition == partition)
+    """The region of that name. A region that the record lacks has unknown zones."""
+    regions = aws().regions
+    if name in regions:
+        return regions[name]
+    partition = next((p for prefix, p in _PARTITIONS.items() if name.startswith(prefix)), "aws")
+    suffix = next(region.suffix for region in regions.values() if region.partition == partition)
     return AwsRegion(name=name, partition=partition, suffix=suffix, zones=())
 
 
@@ -111,14 +111,14 @@ def gcp() -> Gcp:
 @cache
 def offerings() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """EC2 instance type -> region -> ids of the zones that have it. Other types: unknown."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    zones_of: dict[str, dict[str, tuple[str, ...]]] = {}
     for region, groups in read(_HERE, "aws_offerings.toml").items():
         for zones, types in groups.items():
             for name in types.split():
-                found.setdefault(name, {})[region] = tuple(zones.split())
-    return found
+                zones_of.setdefault(name, {})[region] = tuple(zones.split())
+    return zones_of
 
 
 def is_zone_id(zone: str) -> bool:
-    """Whether this is the id of an AWS zone, use1-az6, rather than a name, us-east-1a."""
+    """Whether this is the id of an AWS zone (use1-az6), not a name (us-east-1a)."""
     return _ZONE_ID.fullmatch(zone) is not None

@@ -1,4 +1,4 @@
-"""What the program's cloud resources call, and the rights in the account that the calls need."""
+"""The cloud calls of the program's resources, and the account rights that these calls need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.catalog.toml_rows import Row, build, keyed, read
 _HERE = Path(__file__).parent
 
 Operation = Literal["create", "read", "update", "delete"]
-"""Of a Pulumi provider. A function that the program asks counts as `read`."""
+"""An operation of a Pulumi provider. A function that the program calls counts as `read`."""
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 Occasion = Literal[
@@ -40,14 +40,17 @@ Occasion = Literal[
     "tagged",
     "templated",
 ]
-"""Of which stacks: all; those with an autoscaled pool; those whose GKE control plane is reached by
-its DNS name; those with `cluster.tags`; those that install an autoscaler; those whose roles have a
-permissions boundary; those whose EKS cluster
-exists, or is in subnets that do; those that make Cloud NAT or NAT gateways, or networks for the
-GPUs of GKE's nodes; those that make their cluster, and those that make a network; those whose
-cluster has a KMS key for its secrets; those with tags on a node group, with a launch template, and
-with a placement group; those with access entries, and with policies in them; those with add-ons
-that have IAM roles, and with associations of other pods with theirs.
+"""The stacks that need a right.
+
+access, access-policies: stacks with access entries, or with policies in them. always: all stacks.
+autoscaled: an autoscaled pool. autoscaler: an autoscaler is installed. bounded: roles have a
+permissions boundary. by-dns: the GKE control plane is reached by its DNS name. cluster-tags:
+`cluster.tags`. existing-cluster, existing-subnets: the EKS cluster, or its subnets, exist already.
+gpu-networks: networks for the GPUs of GKE's nodes are created. nat: Cloud NAT or NAT gateways are
+created. own-cluster, own-network: the cluster, or a network, is created. placed: a placement group.
+pod-identity: add-ons with IAM roles. pod-roles: associations of other pods with their roles.
+secrets-key: a KMS key for the cluster's secrets. tagged: tags on a node group. templated: a launch
+template.
 """
 
 
@@ -64,13 +67,13 @@ class Behind:
 
 @dataclass(frozen=True, kw_only=True)
 class Calling:
-    """A resource type of the program, or a function that it asks."""
+    """A resource type of the program, or a function that it calls."""
 
     type: str
     """Pulumi's token."""
     source: str
     calls: Mapping[Operation, tuple[str, ...]]
-    """As the log of cloud calls names them: `ec2 CreateVpc`, `compute networks.insert`."""
+    """Calls, named as in the log of cloud calls: `ec2 CreateVpc`, `compute networks.insert`."""
     behind: tuple[Behind, ...] = ()
     when: Occasion = "always"
 
@@ -81,27 +84,27 @@ class Scope:
 
     makes: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
-    """Resources that exist, or that are known by their name."""
+    """Resources that exist, or whose name is known."""
     only: str | None = None
     """Another condition on the action."""
     needs_boundary: bool = False
-    """Whether the action makes its holder an administrator, unless the roles that it is about have
-    a permissions boundary.
+    """Whether the action makes its holder an administrator if the roles have no permissions
+    boundary.
     """
     tags_what_is_made: bool = False
-    """Whether it is also asked for while the resource is being created."""
+    """Whether the right is also needed while the resource is being created."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
     resources: Mapping[str, Calling]
     methods: Mapping[str, tuple[str, ...]]
-    """Google's: call -> rights."""
+    """Google: call -> rights."""
     scopes: Mapping[str, Scope]
-    """AWS's, by action; without a row AWS limits the action by no resource."""
+    """AWS: action -> scope. Without a row, AWS cannot limit the action to a resource."""
 
-    def of_call(self, call: str) -> tuple[str, ...]:
-        """The rights that a call needs. Raises CatalogError for a call that is not known."""
+    def rights_for(self, call: str) -> tuple[str, ...]:
+        """The rights that a call needs. Raises CatalogError for an unknown call."""
         if self.methods:
             if call not in self.methods:
                 raise CatalogError(f"catalog: no rights are known for the call {call!r}")
@@ -112,30 +115,30 @@ class Rights:
 
 @cache
 def aws_rights() -> Rights:
-    """Raises CatalogError for an incomplete or unknown row."""
-    return _of("aws")
+    """The rights of AWS. Raises CatalogError for an incomplete or unknown row."""
+    return _load("aws")
 
 
 @cache
 def google_rights() -> Rights:
-    """Raises CatalogError for an incomplete or unknown row."""
-    return _of("google")
+    """Google's rights. Raises CatalogError for an incomplete or unknown row."""
+    return _load("google")
 
 
-def _of(cloud: str) -> Rights:
+def _load(cloud: str) -> Rights:
     raw = read(_HERE, "rights.toml")[cloud]
-    found = Rights(
+    rights = Rights(
         resources=MappingProxyType(
             keyed([build(_calling, row) for row in raw["resource"]], lambda r: r.type)
         ),
         methods=MappingProxyType({k: tuple(v) for k, v in raw.get("methods", {}).items()}),
         scopes=MappingProxyType({k: build(_scope, v) for k, v in raw.get("scopes", {}).items()}),
     )
-    for resource in found.resources.values():
+    for resource in rights.resources.values():
         for calls in resource.calls.values():
             for call in calls:
-                found.of_call(call)
-    return found
+                rights.rights_for(call)
+    return rights
 
 
 def _calling(row: Row) -> Calling:

@@ -16,16 +16,16 @@ K = TypeVar("K")
 
 
 def read(directory: Path, name: str) -> Row:
-    """A TOML file, with the full names of sources."""
+    """The content of a TOML file, with the full names of sources."""
     raw = tomllib.loads((directory / name).read_text(encoding="utf-8"))
     if names := raw.get("sources"):
-        short = re.compile("|".join(rf"(?<![\w/-]){re.escape(one)}(?![\w/-])" for one in names))
-        _expand_sources(raw, lambda source: short.sub(lambda found: names[found[0]], source))
+        short = re.compile("|".join(rf"(?<![\w/-]){re.escape(abbr)}(?![\w/-])" for abbr in names))
+        _expand_sources(raw, lambda source: short.sub(lambda match: names[match[0]], source))
     return raw
 
 
 def _expand_sources(part: Any, in_full: Callable[[str], str]) -> None:
-    """Replaces the short names of sources, which are defined in the file, by full ones."""
+    """Replaces the short names of sources, which the file defines, by the full names."""
     for inner in (
         part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
     ):
@@ -35,7 +35,7 @@ def _expand_sources(part: Any, in_full: Callable[[str], str]) -> None:
 
 
 def build(row: Callable[[Row], T], raw: Row) -> T:
-    """A row made by `row` from a copy of `raw`. Raises CatalogError."""
+    """The row that `row` builds from a copy of `raw`. Raises CatalogError."""
     try:
         return row(dict(raw))
     except (TypeError, KeyError, ValueError) as e:

@@ -1,4 +1,4 @@
-"""Which MIG layouts fit on a GPU, at which placements, and beside which instances in use."""
+"""Which MIG layouts fit on a GPU, empty or with instances in use, and at which placements."""
 
 from infra.geometry.changes import Change, change
 from infra.geometry.compute_instances import compute_instances, gpu_instances

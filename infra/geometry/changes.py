@@ -12,9 +12,9 @@ from infra.geometry.table import Layout, LayoutError, Placement, table_of
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """First destroy, then create, in order and at these placements.
+    """A plan: first destroy, then create, in this order and at these placements.
 
-    Not for mig-parted and GKE, which destroy all instances first.
+    It does not apply to mig-parted and GKE, which destroy all instances first.
     """
 
     keep: tuple[Placement, ...]
@@ -28,17 +28,17 @@ def change(gpu: Gpu, placed: Iterable[Placement], target: Layout) -> Change:
     Raises LayoutError if `placed` is impossible or `target` does not fit.
     """
     table = table_of(gpu)
-    there, weights = table.set_of(placed), table.states.weights
+    existing, weights = table.set_of(placed), table.states.weights
     match check(gpu, target):
         case Fit():
-            wanted = table.pack(target)
+            packed = table.pack(target)
         case misfit:
             raise LayoutError(f"the new layout does not fit on {gpu.name}: {misfit.reason}")
-    sets = table.states.realizations[wanted]
-    kept = [weights[placements & there] for placements in sets]
-    best = sets[kept.index(max(kept))]
+    sets = table.states.realizations[packed]
+    preserved = [weights[placements & existing] for placements in sets]
+    best = sets[preserved.index(max(preserved))]
     return Change(
-        keep=table.placed(best & there),
-        destroy=table.placed(there & ~best),
-        create=table.placed(best & ~there),
+        keep=table.placed(best & existing),
+        destroy=table.placed(existing & ~best),
+        create=table.placed(best & ~existing),
     )

@@ -1,4 +1,4 @@
-"""Compute instances, several of which can share a GPU instance: three `1c.3g.20gb` in a 3g.20gb."""
+"""Compute instances. Several can share a GPU instance: three `1c.3g.20gb` in a 3g.20gb."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def gpu_instances(gpu: Gpu, layout: Layout) -> dict[str, int]:
 
     A plain profile name is a compute instance that fills its GPU instance: `{"1c.3g.20gb": 4,
     "2g.10gb": 1}` needs `{"3g.20gb": 2, "2g.10gb": 1}`, which may not fit (see `check`). First-fit
-    decreasing is exact here: a GPU instance has at most 7 slices, those with more than 4 are alone
-    on their GPU, and up to 4 slices no order is better. Raises LayoutError for a name that the GPU
-    does not have. Source: `nvidia-smi mig -lcip`.
+    decreasing is exact here: a GPU instance has at most 7 slices, an instance with more than 4 is
+    alone on its GPU, and up to 4 slices no order is better. Raises LayoutError for a name that the
+    GPU does not have. Source: `nvidia-smi mig -lcip`.
     """
-    asked: dict[str, Counter[int]] = {}
+    parts_of: dict[str, Counter[int]] = {}
     for name, count in layout.items():
         profile, slices = _parsed(gpu, name)
-        asked.setdefault(profile.name, Counter())[slices] += count
+        parts_of.setdefault(profile.name, Counter())[slices] += count
     return {
         name: n
-        for name, parts in asked.items()
+        for name, parts in parts_of.items()
         if (n := instances_holding(gpu.profiles[name].kind.compute, parts))
     }
 
@@ -39,17 +39,17 @@ def _parsed(gpu: Gpu, name: str) -> tuple[Profile, int]:
 
 
 def instances_holding(slices: int, parts: Mapping[int, int]) -> int:
-    """How many GPU instances of `slices` hold the parts (size -> count), which may be very many."""
+    """How many GPU instances of `slices` the parts (size -> count) need. Counts may be huge."""
     free: Counter[int] = Counter()
     opened = 0
     for size in sorted(parts, reverse=True):
-        left = parts[size]
+        remaining = parts[size]
         for space in [s for s in free if s >= size]:
-            left -= _pack(free, space, free[space], size, left)
-        fresh = -(-left // (slices // size))
+            remaining -= _pack(free, space, free[space], size, remaining)
+        fresh = -(-remaining // (slices // size))
         opened += fresh
         free[slices] += fresh
-        _pack(free, slices, fresh, size, left)
+        _pack(free, slices, fresh, size, remaining)
     return opened
 
 
@@ -66,6 +66,6 @@ def _pack(free: Counter[int], space: int, instances: int, size: int, parts: int)
 
 
 def compute_instances(gpu: Gpu, profile: str) -> Mapping[str, int]:
-    """Compute instance profiles of a GPU instance -> how many fill it; its own profile included."""
-    own = gpu.profiles[profile]
-    return {**own.compute_instances, own.name: 1}
+    """Compute instance profile -> how many fill a GPU instance, which has its own profile, too."""
+    instance = gpu.profiles[profile]
+    return {**instance.compute_instances, instance.name: 1}

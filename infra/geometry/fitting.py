@@ -5,12 +5,12 @@ Sums of slices mislead. On an A100 40GB, with 7 compute slices, 8 memory slots a
 - 3g.20gb x2 + 1g.5gb: 7 compute slices, so it seems to fit; it needs 9 memory slots.
 - 4g.20gb x2: 8 memory slots, so it seems to fit; it needs 8 compute slices.
 - 4g.20gb + 3g.20gb: 7 compute slices and 8 memory slots, and it fits, but only from driver
-  510.39.01 on, and with the 4g at slot 0: beside a 3g at slot 0 it has no placement.
+  510.39.01 on, and with the 4g at slot 0: if a 3g is at slot 0, the 4g has no placement.
 - 1g.10gb x4 + 1g.5gb: 5 compute slices, so it seems to fit; it needs 9 memory slots, because a
-  1g.10gb takes two. It starts at even slots: beside 1g.5gb at 1, 3, 5 and 6, four slots are free,
+  1g.10gb takes two. It starts at even slots: with 1g.5gb at 1, 3, 5 and 6, four slots are free,
   but it has no placement.
 - 1g.5gb+me x2: 2 compute slices and 2 memory slots, so it seems to fit; each needs the one OFA.
-- 3g.20gb beside 1g.5gb at slots 1 and 5: both sums allow it, but a 3g starts at 0 or 4.
+- 3g.20gb with 1g.5gb at slots 1 and 5: both sums allow it, but a 3g starts at 0 or 4.
 
 Source: NVIDIA MIG user guide; `nvidia-smi mig -lgipp` lists the placements.
 """
@@ -42,19 +42,19 @@ class Fit:
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """The layout does not fit. `nearest` does with the fewest changes, or is empty."""
+    """The layout does not fit. `nearest` fits with the fewest changes, or is empty."""
 
     reason: str
-    """One sentence; shortages do not repeat the GPU's name."""
+    """A sentence. Shortages do not repeat the GPU's name."""
     nearest: Layout
     causes: tuple[Cause, ...]
-    """All that apply, the most important first."""
+    """All causes that apply, the most important first."""
 
 
 def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
     """Whether `layout` fits on an empty `gpu`. Counts of 0 are ignored.
 
-    layout: with the names of `gpu.profiles`. Raises LayoutError for a negative count.
+    layout: keys are names of `gpu.profiles`. Raises LayoutError for a negative count.
     """
     if gpu.family is None:
         return Misfit(reason=f"{gpu.name} has no MIG", nearest={}, causes=("no MIG",))
@@ -63,9 +63,11 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
     except LayoutError:
         if min(layout.values()) < 0:
             raise
-        wanted = {name: count for name, count in layout.items() if count}
+        nonzero = {name: count for name, count in layout.items() if count}
         return (
-            _unknown_profiles(gpu, wanted) if wanted.keys() - gpu.profiles else check(gpu, wanted)
+            _unknown_profiles(gpu, nonzero)
+            if nonzero.keys() - gpu.profiles
+            else check(gpu, nonzero)
         )
     fit = _fits(gpu).get(packed)
     if fit is not None:
@@ -75,27 +77,27 @@ def check(gpu: Gpu, layout: Layout) -> Fit | Misfit:
 
 
 def check_beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit | Misfit:
-    """Whether `layout` fits beside the instances in use, which stay; a Fit has only the new ones.
+    """Whether `layout` fits in addition to the instances in use. A Fit has only the new placements.
 
-    `nearest` of a Misfit is empty: see `change` to move instances. Raises LayoutError if `in_use`
+    A Misfit's `nearest` is empty: see `change` to move instances. Raises LayoutError if `in_use`
     is impossible, or for a profile that the GPU does not have.
     """
     table = table_of(gpu)
-    there = table.set_of(in_use)
-    used, wanted = table.states.sets[there], table.pack(layout)
-    for placements in table.states.realizations.get(used + wanted, ()):
-        if placements & there == there:
-            return Fit(placements=table.placed(placements & ~there))
-    both = dict(table.layouts[used])
+    existing = table.set_of(in_use)
+    used, new = table.states.sets[existing], table.pack(layout)
+    for placements in table.states.realizations.get(used + new, ()):
+        if placements & existing == existing:
+            return Fit(placements=table.placed(placements & ~existing))
+    total = dict(table.layouts[used])
     for name, count in layout.items():
-        both[name] = both.get(name, 0) + count
-    causes, reason = reasons.shortages(gpu, both)
+        total[name] = total.get(name, 0) + count
+    causes, reason = reasons.shortages(gpu, total)
     if causes:
         return Misfit(
             reason=f"together with the instances in use, {reason}", nearest={}, causes=causes
         )
     reason = reasons.no_placement(
-        gpu, table.placed(there), [n for n, count in layout.items() if count]
+        gpu, table.placed(existing), [n for n, count in layout.items() if count]
     )
     return Misfit(reason=reason, nearest={}, causes=("placement",))
 
@@ -127,15 +129,15 @@ def creation_order(gpu: Gpu, layout: Layout) -> tuple[Profile, ...]:
 
 
 def minimum_driver(gpu: Gpu, profiles: Iterable[str]) -> str:
-    """The oldest driver with all these profiles on `gpu`. Raises KeyError for an unknown one."""
+    """The oldest driver with all these profiles on `gpu`. Raises KeyError for an unknown name."""
     return _minimum_driver(gpu, frozenset(profiles))
 
 
 @lru_cache(maxsize=4096)
 def _minimum_driver(gpu: Gpu, profiles: frozenset[str]) -> str:
-    wanted = [gpu.profiles[name] for name in profiles]
-    kinds = {profile.kind.kind for profile in wanted}
-    drivers = [gpu.minimum_driver, *(p.minimum_driver for p in wanted if p.minimum_driver)]
+    rows = [gpu.profiles[name] for name in profiles]
+    kinds = {profile.kind.kind for profile in rows}
+    drivers = [gpu.minimum_driver, *(p.minimum_driver for p in rows if p.minimum_driver)]
     drivers += [rule.minimum_driver for rule in gpu.together if rule.kinds <= kinds]
     return max(drivers, key=driver_order)
 
@@ -149,24 +151,24 @@ def _fits(gpu: Gpu) -> Mapping[int, Fit]:
     }
 
 
-def _unknown_profiles(gpu: Gpu, wanted: Layout) -> Misfit:
-    unknown = [name for name in wanted if name not in gpu.profiles]
+def _unknown_profiles(gpu: Gpu, layout: Layout) -> Misfit:
+    unknown = [name for name in layout if name not in gpu.profiles]
     reason = "; ".join(naming.why_unknown(gpu, name) for name in unknown)
     causes: tuple[Cause, ...] = ("profile",)
     # The profiles that the GPU has may not fit either.
-    others = check(gpu, {name: count for name, count in wanted.items() if name in gpu.profiles})
-    if isinstance(others, Misfit):
+    rest = check(gpu, {name: count for name, count in layout.items() if name in gpu.profiles})
+    if isinstance(rest, Misfit):
         reason, causes = (
-            f"{reason}; the other profiles do not fit either: {others.reason}",
-            (*causes, *others.causes),
+            f"{reason}; the other profiles do not fit either: {rest.reason}",
+            (*causes, *rest.causes),
         )
-    parts = {name: count for name, count in wanted.items() if naming.is_compute_instance(gpu, name)}
+    parts = {name: count for name, count in layout.items() if naming.is_compute_instance(gpu, name)}
     renamed = gpu_instances(gpu, parts)
-    for name, count in wanted.items():
+    for name, count in layout.items():
         if name in parts:
             continue
-        own = name if name in gpu.profiles else naming.own_name(gpu, name)
-        if own is None:
+        profile = name if name in gpu.profiles else naming.own_name(gpu, name)
+        if profile is None:
             return Misfit(reason=reason, nearest={}, causes=causes)
-        renamed[own] = renamed.get(own, 0) + count
+        renamed[profile] = renamed.get(profile, 0) + count
     return Misfit(reason=reason, nearest=nearest(gpu, renamed), causes=causes)

@@ -1,4 +1,4 @@
-"""Headroom: what still fits on a GPU beside its instances, and how much fragmentation costs."""
+"""Headroom: which layouts still fit on a GPU in use, and how much fragmentation costs."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from infra.geometry.table import Layout, Placement, table_of
 
 @dataclass(frozen=True, kw_only=True)
 class Headroom:
-    """What still fits on a GPU in use."""
+    """The capacity that is left on a GPU in use."""
 
     each: Mapping[str, int]
     """Profile -> how many more fit if no other profile is added."""
     if_moved: Mapping[str, int]
     """The same if the instances in use could be moved: the difference is due to fragmentation."""
     maximal: tuple[Layout, ...]
-    """The largest layouts that fit in addition; none on a full GPU."""
+    """The largest layouts that fit in addition, none on a full GPU."""
     free_slots: tuple[int, ...]
     """Memory slots that no instance uses."""
 
 
 def headroom(gpu: Gpu, in_use: Iterable[Placement]) -> Headroom:
-    """The headroom beside the instances in use. Raises LayoutError if `in_use` is impossible."""
+    """The headroom on a GPU with instances in use. Raises LayoutError if `in_use` is impossible."""
     table = table_of(gpu)
-    states, there = table.states, table.set_of(in_use)
-    known, additions = _answers_of(states.family), states.additions(there)
+    states, existing = table.states, table.set_of(in_use)
+    answers, additions = _answers_of(states.family), states.additions(existing)
     return Headroom(
-        each=dict(zip(table.names, known.each[additions], strict=True)),
-        if_moved=dict(zip(table.names, known.if_moved[states.sets[there]], strict=True)),
-        maximal=tuple([table.layouts[more] for more in known.maximal[additions]]),
-        free_slots=known.free_slots[states.taken[there][0]],
+        each=dict(zip(table.names, answers.each[additions], strict=True)),
+        if_moved=dict(zip(table.names, answers.if_moved[states.sets[existing]], strict=True)),
+        maximal=tuple([table.layouts[more] for more in answers.maximal[additions]]),
+        free_slots=answers.free_slots[states.taken[existing][0]],
     )
 
 
 class _Answers:
-    """Answers of a family by possible additions: many sets of placements allow the same ones."""
+    """Answers of a family by possible additions, as many sets of placements allow the same ones."""
 
     def __init__(self, states: States) -> None:
         units, layouts = states.units, states.realizations
@@ -60,7 +60,7 @@ class _Answers:
         }
         self.free_slots = {
             mask: tuple(slot for slot in range(states.family.slots) if not mask >> slot & 1)
-            for mask in {taken[0] for taken in states.taken.values()}
+            for mask in {resources[0] for resources in states.taken.values()}
         }
 
 

@@ -1,4 +1,4 @@
-"""Profile names that a GPU does not have: of another GPU, an older driver, or compute instances."""
+"""Profile names that a GPU lacks: another GPU's, an older driver's, or compute instances."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NAME = re.compile(r"(?:\d+c\.)?(?P<slices>\d+)g\.\d+gb(?P<extra>[+-].*)?")
 
 
 def why_unknown(gpu: Gpu, name: str) -> str:
-    known = _names_of(gpu)
-    if own := known.also.get(name):
-        return f"{name} is another name of {gpu.name}'s {own} in some drivers"
-    if whole := known.compute.get(name):
+    gpu_names = _names_of(gpu)
+    if current := gpu_names.also.get(name):
+        return f"{name} is another name of {gpu.name}'s {current} in some drivers"
+    if whole := gpu_names.compute.get(name):
         return (
             f"{name} is a compute instance profile, {whole.compute_instances[name]} of which share "
             f"one {whole.name}; a layout counts GPU instances"
@@ -24,25 +24,28 @@ def why_unknown(gpu: Gpu, name: str) -> str:
     if match is None:
         return f"{gpu.name} has no profile {name}"
     slices = int(match["slices"])
-    if own_sizes := known.plain.get(slices):
+    if own_sizes := gpu_names.plain.get(slices):
         return f"{gpu.name} has no profile {name} (its {slices}g: {', '.join(own_sizes)})"
-    closest = min(abs(slices - other) for other in known.plain)
+    closest = min(abs(slices - other) for other in gpu_names.plain)
     near = [
-        n for other, names in known.plain.items() if abs(slices - other) == closest for n in names
+        n
+        for other, names in gpu_names.plain.items()
+        if abs(slices - other) == closest
+        for n in names
     ]
     return f"{gpu.name} has no profile {name} (nearest: {', '.join(near)})"
 
 
 def own_name(gpu: Gpu, name: str) -> str | None:
-    """The smallest profile with as many slices and, if possible, the same extension; or None."""
-    known = _names_of(gpu)
-    if own := known.also.get(name):
-        return own
+    """The smallest profile with as many slices and, if possible, the same extension, or None."""
+    names = _names_of(gpu)
+    if current := names.also.get(name):
+        return current
     match = _NAME.fullmatch(name)
     if match is None:
         return None
     slices = int(match["slices"])
-    return known.smallest.get((slices, match["extra"])) or known.smallest.get((slices, ""))
+    return names.smallest.get((slices, match["extra"])) or names.smallest.get((slices, ""))
 
 
 def nearest_of(names: Iterable[str], name: str) -> str:

@@ -1,4 +1,4 @@
-"""The layout nearest to one that does not fit: with the fewest instances changed."""
+"""The nearest layout that fits: the one with the fewest instances changed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _MAX_COUNT = 7
 _TOP = 128
 
 
-def nearest(gpu: Gpu, wanted: Layout) -> Layout:
+def nearest(gpu: Gpu, layout: Layout) -> Layout:
     """The nearest layout to `wanted` that fits.
 
-    It keeps the most instances unchanged. Among equals it replaces the most of the others by
+    It keeps the most instances unchanged. Among equals it replaces the most other instances by
     smaller ones, then has the most compute, memory and media engines, then keeps larger instances.
     Raises LayoutError for a profile that the GPU does not have.
     """
     table = table_of(gpu)
-    packed = table.pack({name: min(count, _MAX_COUNT) for name, count in wanted.items()})
+    packed = table.pack({name: min(count, _MAX_COUNT) for name, count in layout.items()})
     return table.layouts[_search_of(table.states.family).nearest(packed)]
 
 
 class _Search:
     """A family's layouts in order of preference, in tables that make a search a few additions.
 
-    A lane is a byte of a long integer; adding two such integers adds all lanes at once. No lane
+    A lane is a byte of a long integer. Adding two such integers adds all lanes at once. No lane
     exceeds 127, so its top bit can show a borrow.
     """
 
@@ -51,10 +51,10 @@ class _Search:
         self._sizes = [rank[0] for rank in self._ranks]
         order = [counts[layout] for *_, layout in self._ranks]
         self._kept = [
-            [_lanes([min(asked, have[i]) for have in order]) for asked in range(_MAX_COUNT + 1)]
+            [_lanes([min(count, have[i]) for have in order]) for count in range(_MAX_COUNT + 1)]
             for i in range(len(kinds))
         ]
-        """By kind and wanted count: how many of these each layout has."""
+        """How many of the requested instances each layout has, by kind and requested count."""
 
         sources = [
             {j for j, large in enumerate(kinds) if shrinks(large, small)}
@@ -71,33 +71,33 @@ class _Search:
         self._supply = {layout: _sum(have, self._gives) for layout, have in counts.items()}
         self._demand = {layout: _sum(have, takes) for layout, have in counts.items()}
 
-    def nearest(self, asked: int) -> int:
-        """asked: a packed layout, whether it fits or not, with at most 7 instances of each kind."""
-        counts = [asked >> BITS * i & MOST for i in range(len(self._kept))]
-        kept = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(
+    def nearest(self, requested: int) -> int:
+        """requested: a packed layout, which need not fit, with at most 7 instances of each kind."""
+        counts = [requested >> BITS * i & MOST for i in range(len(self._kept))]
+        matches = sum([self._kept[i][n] for i, n in enumerate(counts) if n]).to_bytes(
             len(self._ranks), "little"
         )
         have = self._full + _sum(counts, self._gives)
-        most = max(kept)
-        # Layouts with more instances than asked for would fail the check below; it is faster to
-        # leave them out.
-        position = kept.find(most, bisect_left(self._sizes, -sum(counts)))
-        found: list[tuple[tuple[int, ...], int]] = []
+        most = max(matches)
+        # Layouts with more instances than requested would fail the check below. Skipping them is
+        # faster.
+        position = matches.find(most, bisect_left(self._sizes, -sum(counts)))
+        candidates: list[tuple[tuple[int, ...], int]] = []
         rank: tuple[int, ...] = ()
-        while position >= 0 and (not found or self._ranks[position][:-1] == rank):
+        while position >= 0 and (not candidates or self._ranks[position][:-1] == rank):
             *_, layout = self._ranks[position]
-            # For each kind three one bits if at least as many are asked for as the layout has, else
-            # three zero bits.
-            enough = (asked | self._guards) - layout & self._guards
+            # Three bits per kind: 111 if at least as many instances are requested as the layout
+            # has, else 000.
+            enough = (requested | self._guards) - layout & self._guards
             mask = enough - (enough >> 3)
-            keeping = layout & mask | asked & ~mask
-            left = have - self._supply[keeping] - self._demand[layout - keeping]
-            if left & self._full == self._full:
+            keeping = layout & mask | requested & ~mask
+            spare = have - self._supply[keeping] - self._demand[layout - keeping]
+            if spare & self._full == self._full:
                 rank = self._ranks[position][:-1]
-                found.append((self._worth[keeping], layout))
-            position = kept.find(most, position + 1)
+                candidates.append((self._worth[keeping], layout))
+            position = matches.find(most, position + 1)
         # The kept instances alone fit, so there is at least one.
-        return min(found)[1]
+        return min(candidates)[1]
 
 
 @cache

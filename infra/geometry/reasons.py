@@ -12,46 +12,48 @@ _ENGINES: Mapping[str, str] = {"ofa": "OFA", "nvdec": "video decoders"}
 _Shortage = Literal["count", "memory", "compute", "media"]
 
 
-def shortages(gpu: Gpu, wanted: Layout) -> tuple[tuple[_Shortage, ...], str]:
-    """What an empty GPU has too little of, and the message. Nothing where only placements collide,
-    as beside instances in use.
+def shortages(gpu: Gpu, layout: Layout) -> tuple[tuple[_Shortage, ...], str]:
+    """The resources that an empty GPU has too little of, and the message. Both are empty if only
+    placements collide, as with instances in use.
     """
-    found = _shortages(gpu, wanted)
-    return tuple([cause for cause, _ in found]), "; ".join([text for _, text in found])
+    causes = _shortages(gpu, layout)
+    return tuple([cause for cause, _ in causes]), "; ".join([text for _, text in causes])
 
 
-def no_placement(gpu: Gpu, in_use: Sequence[Placement], wanted: Sequence[str]) -> str:
-    """The message for profiles for which memory and compute suffice but no placement is free."""
+def no_placement(gpu: Gpu, in_use: Sequence[Placement], names: Sequence[str]) -> str:
+    """The message for profiles that have enough memory and compute but no free placement."""
     needs = "; ".join(
-        f"{name} starts at {_listed(gpu.profiles[name].kind.starts)}" for name in wanted
+        f"{name} starts at {_listed(gpu.profiles[name].kind.starts)}" for name in names
     )
-    there = _listed([f"{p.profile} at {_slots(p)}" for p in sorted(in_use, key=lambda p: p.start)])
-    return f"memory and compute suffice, but {there} leave no placement: {needs}"
+    existing = _listed(
+        [f"{p.profile} at {_slots(p)}" for p in sorted(in_use, key=lambda p: p.start)]
+    )
+    return f"memory and compute suffice, but {existing} leave no placement: {needs}"
 
 
-def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
+def _shortages(gpu: Gpu, layout: Layout) -> list[tuple[_Shortage, str]]:
     family = gpu.family
     assert family is not None
-    found: list[tuple[_Shortage, str]] = []
+    causes: list[tuple[_Shortage, str]] = []
     memory = compute = 0
     media = dict.fromkeys(family.engines, 0)
-    for name, count in wanted.items():
+    for name, count in layout.items():
         kind = gpu.profiles[name].kind
         memory += kind.size * count
         compute += kind.compute * count
         for engine, cost in kind.engines.items():
             media[engine] += cost * count
         if count > kind.most:
-            found.append(("count", f"{name} x{count}: at most {kind.most} fit on one GPU"))
+            causes.append(("count", f"{name} x{count}: at most {kind.most} fit on one GPU"))
     if memory > family.slots:
-        found.append(("memory", f"{memory} of {family.slots} memory slots needed"))
+        causes.append(("memory", f"{memory} of {family.slots} memory slots needed"))
     if compute > family.compute:
-        found.append(("compute", f"{compute} of {family.compute} compute slices needed"))
+        causes.append(("compute", f"{compute} of {family.compute} compute slices needed"))
     for engine, needed in media.items():
         if needed > (have := family.engines[engine]):
             takers = [
                 n
-                for n, count in wanted.items()
+                for n, count in layout.items()
                 if count and gpu.profiles[n].kind.engines.get(engine)
             ]
             without = (
@@ -59,14 +61,14 @@ def _shortages(gpu: Gpu, wanted: Layout) -> list[tuple[_Shortage, str]]:
                 if any(p.endswith("-me") for p in gpu.profiles)
                 else ""
             )
-            found.append(
+            causes.append(
                 (
                     "media",
                     f"{needed} of {have} media engines ({_ENGINES[engine]}) needed by "
                     f"{', '.join(takers)}{without}",
                 )
             )
-    return found
+    return causes
 
 
 def _slots(placed: Placement) -> str:

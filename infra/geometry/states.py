@@ -3,7 +3,7 @@
 A placement is a kind of instance at a start. A set of placements is valid if no two overlap in
 memory slots, and compute slices and media engines suffice. Every subset of a valid set is valid, so
 adding one placement at a time finds them all: 2319 sets and 128 layouts on seven-slice GPUs,
-including the empty ones. `Table` has the profile names of a GPU model.
+including the empty set and layout. `Table` has the profile names of a GPU model.
 
 A set is an integer with one bit per placement. A layout, a multiset of kinds, is an integer with
 four bits per kind, so that adding an instance is an addition.
@@ -20,8 +20,8 @@ BITS = 4
 MOST = (1 << BITS) - 1
 """The largest count of a kind in a packed layout; no GPU has more than 7 instances."""
 _BUDGET_BITS = 8
-"""Of each count of compute slices or media engines in a packed budget. The highest one is set, and
-subtracting more than there is clears it; no GPU has as many as the others can hold.
+"""Bits per count of compute slices or media engines in a packed budget. The highest bit is set, and
+subtracting more than the budget clears it. Every GPU's counts fit into the lower bits.
 """
 
 
@@ -30,7 +30,7 @@ def creation_rank(kind: Kind) -> tuple[int, int, int, str]:
 
     In this order every layout can be created even if the driver chooses the placements. On the
     seven-slice family this requires that it tries a 3g at 4 before 0 and a double-memory 1g at 6
-    first, as drivers do; 2g and 1g may go anywhere (tests/infra/test_geometry.py tries all).
+    first, as drivers do. 2g and 1g may go anywhere (tests/infra/test_geometry.py tries all).
     """
     return -kind.size, -kind.compute, -sum(kind.engines.values()), kind.kind
 
@@ -47,7 +47,7 @@ class States:
             for i, kind in enumerate(self.kinds)
             for start in sorted(kind.starts, reverse=True)
         )
-        """By bit: index of the kind, and start. In order of creation, then by descending start."""
+        """Bit -> index of the kind, and start. Order of creation, then descending start."""
         self.sets: dict[int, int] = {}
         """Set of placements -> its layout. A layout's first set has the highest starts."""
         self.weights: dict[int, int] = {}
@@ -55,7 +55,7 @@ class States:
         the subset to keep that has the most of these also has the most instances.
         """
         self.taken: dict[int, tuple[int, int]] = {}
-        """Set of placements -> used memory slots as bits, and what is left of compute slices and
+        """Set of placements -> used memory slots as bits, and the remaining compute slices and
         media engines, packed.
         """
         self._grow()
@@ -63,10 +63,10 @@ class States:
     @cached_property
     def realizations(self) -> Mapping[int, tuple[int, ...]]:
         """Layout -> the sets of placements that form it, highest starts first."""
-        found: dict[int, list[int]] = {}
+        sets_of: dict[int, list[int]] = {}
         for placements, layout in self.sets.items():
-            found.setdefault(layout, []).append(placements)
-        return {layout: tuple(sets) for layout, sets in found.items()}
+            sets_of.setdefault(layout, []).append(placements)
+        return {layout: tuple(sets) for layout, sets in sets_of.items()}
 
     @cached_property
     def counts(self) -> Mapping[int, tuple[int, ...]]:
@@ -86,18 +86,18 @@ class States:
         )
 
     def additions(self, placements: int) -> frozenset[int]:
-        """Every layout that fits beside a valid set, including the empty one."""
+        """Every layout that fits in addition to a valid set, including the empty layout."""
         # Depends only on the resources in use, which many sets have in common.
-        taken = self.taken[placements]
-        known = self._additions.get(taken)
-        if known is None:
-            found = {0}
+        resources = self.taken[placements]
+        layouts = self._additions.get(resources)
+        if layouts is None:
+            fitting = {0}
             for i, (kind, _) in enumerate(self.placements):
                 more = placements | 1 << i
                 if more != placements and more in self.sets:
-                    found.update([self.units[kind] + layout for layout in self.additions(more)])
-            known = self._additions[taken] = frozenset(found)
-        return known
+                    fitting.update([self.units[kind] + layout for layout in self.additions(more)])
+            layouts = self._additions[resources] = frozenset(fitting)
+        return layouts
 
     @cached_property
     def _additions(self) -> dict[tuple[int, int], frozenset[int]]:
@@ -119,15 +119,15 @@ class States:
         not_overdrawn = _packed([1 << _BUDGET_BITS - 1] * (1 + len(engines)))
 
         def grow(
-            first: int, placements: int, layout: int, worth: int, used: int, left: int
+            first: int, placements: int, layout: int, worth: int, used: int, budget_left: int
         ) -> None:
             self.sets[placements] = layout
             self.weights[placements] = worth
-            self.taken[placements] = used, left
+            self.taken[placements] = used, budget_left
             for i in range(first, len(kinds)):
                 if used & slots[i]:
                     continue
-                rest = left - costs[i]
+                rest = budget_left - costs[i]
                 if rest & not_overdrawn == not_overdrawn:
                     grow(
                         i + 1,

@@ -13,12 +13,12 @@ from infra.geometry.states import bits, states_of
 Layout = Mapping[str, int]
 """Profile name -> number of instances: `{"3g.40gb": 1, "1g.10gb": 4}`."""
 _TOO_MANY = 8
-"""Packed in place of any larger count: no GPU has as many instances, and four bits also hold the
+"""The packed form of any larger count: no GPU has as many instances, and four bits also hold the
 sum with the instances in use, 7 at most."""
 
 
 class LayoutError(Exception):
-    """Impossible instances, or profiles that the GPU does not have. The message says why."""
+    """The instances are impossible, or the GPU lacks a profile. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Table:
         }
 
     def pack(self, layout: Layout) -> int:
-        """The packed layout, in which 8 stands for all counts that are too large for any GPU.
+        """The packed layout, with 8 for every count that is too large for any GPU.
 
         Raises LayoutError for a negative count or a profile that the GPU does not have.
         """
@@ -88,9 +88,9 @@ class Table:
                 raise LayoutError(f"two instances of {instance.profile} at slot {instance.start}")
             placements |= 1 << i
         if placements not in self.states.sets:
-            shown = ", ".join(f"{p.profile} at {p.start}" for p in self.placed(placements))
+            listed = ", ".join(f"{p.profile} at {p.start}" for p in self.placed(placements))
             raise LayoutError(
-                f"{self.gpu.name} cannot have {shown} together: they overlap or need more "
+                f"{self.gpu.name} cannot have {listed} together: they overlap or need more "
                 "slices or media engines than it has"
             )
         return placements
@@ -108,7 +108,7 @@ class Table:
 
 @cache
 def table_of(gpu: Gpu) -> Table:
-    """Raises LayoutError for a GPU without MIG."""
+    """The table of a GPU model. Raises LayoutError for a GPU without MIG."""
     if gpu.family is None:
         raise LayoutError(f"{gpu.name} has no MIG")
     return Table(gpu)

@@ -84,7 +84,7 @@ def rights(
                     source=resource.source,
                 )
                 for call in resource.calls[operation]
-                for right in known.of_call(call)
+                for right in known.rights_for(call)
             }
         found |= {
             Need(

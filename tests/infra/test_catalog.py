@@ -451,8 +451,13 @@ def test_a_machine_has_one_price_for_each_capacity_and_region() -> None:
             'instead = ["g4-standard-42"]',
             "g4-standard-42",
         ),
-        ("machines.toml", 'names = ["g5g.*"', 'names = ["g5.*"', "but in the catalog"),
-        ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "but in the catalog"),
+        (
+            "machines.toml",
+            'names = ["g5g.*"',
+            'names = ["g5.*"',
+            "both as excluded and in the catalog",
+        ),
+        ("gpus.toml", 'names = ["P4"', 'names = ["L4"', "both as excluded and in the catalog"),
         (
             "gke.toml",
             '"1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"',

@@ -153,7 +153,7 @@ def test_a_kubeconfigs_current_context_is_used() -> None:
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [(b"[" * 100_000, "nested too deep"), (b"[]", "no object"), (b"7", "no object")],
+    [(b"[" * 100_000, "nested too deeply"), (b"[]", "not an object"), (b"7", "not an object")],
 )
 def test_an_answer_that_is_no_object_is_no_answer(
     server: Any, answer: Any, body: bytes, said: str

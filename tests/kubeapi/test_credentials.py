@@ -180,9 +180,9 @@ def test_a_rotated_ca_is_trusted_at_once_and_the_old_one_no_more(
         ("token", b"\xff\xfe", "token: "),
         ("token", b"", "token: is empty"),
         ("ca.crt", None, "ca.crt: No such file or directory"),
-        ("ca.crt", b"", "ca.crt: holds no certificate"),
-        ("ca.crt", b"no certificate", "ca.crt: holds no certificate"),
-        ("ca.crt", b"-----BEGIN CERTIFICATE-----\nMII", "ca.crt: holds no certificate"),
+        ("ca.crt", b"", "ca.crt: contains no certificate"),
+        ("ca.crt", b"no certificate", "ca.crt: contains no certificate"),
+        ("ca.crt", b"-----BEGIN CERTIFICATE-----\nMII", "ca.crt: contains no certificate"),
     ],
 )
 def test_credentials_that_cannot_be_read_are_no_answer_and_no_crash(
