@@ -1,1 +1,1 @@
-"""The policy pack: what fleets of partitioned GPUs may be, whoever wrote their program."""
+"""The policy pack: rules for fleets of partitioned GPUs, written by slicewright or not."""

@@ -19,17 +19,17 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-# The SDK exports the exception from its module alone; a rule must go on where a value is unknown.
+# The SDK exports the exception from its module only. A rule must go on if a value is unknown.
 from pulumi_policy.proxy import UnknownValueError
 
 from policy.rules import RULES, Resource, ResourceRule, StackRule
 from policy.rules.declared import UNKNOWN
-from policy.rules.rule import completed
+from policy.rules.rule import complete_settings
 from policy.rules.stacks import SECRETS_PROVIDER, STACK
 from policy.stack_file import secrets_provider
 
 _STACK_FILES: Final = Path(__file__).resolve().parents[1] / "stacks"
-"""Of the checkout that the pack is in, as Pulumi.yaml's stackConfigDir has it."""
+"""The stackConfigDir of Pulumi.yaml in the checkout of the pack."""
 
 
 def main() -> None:
@@ -43,51 +43,53 @@ def _policy(rule: ResourceRule | StackRule) -> Policy:
     match rule:
         case ResourceRule():
             return ResourceValidationPolicy(
-                rule.name, rule.description, _of_resource(rule), level, schema
+                rule.name, rule.description, _resource_validator(rule), level, schema
             )
         case StackRule():
             return StackValidationPolicy(
-                rule.name, rule.description, _of_stack(rule), level, schema
+                rule.name, rule.description, _stack_validator(rule), level, schema
             )
 
 
-def _of_resource(rule: ResourceRule) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
+def _resource_validator(
+    rule: ResourceRule,
+) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        found = _resource(args)
-        for message in rule.check(found, completed(rule, args.get_config())):
+        resource = _resource(args)
+        for message in rule.check(resource, complete_settings(rule, args.get_config())):
             report(message, None)
 
     return validate
 
 
-def _of_stack(rule: StackRule) -> Callable[[StackValidationArgs, ReportViolation], None]:
+def _stack_validator(rule: StackRule) -> Callable[[StackValidationArgs, ReportViolation], None]:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        found = [_resource(one) for one in args.resources]
-        for urn, message in rule.check(found, completed(rule, args.get_config())):
+        resources = [_resource(resource) for resource in args.resources]
+        for urn, message in rule.check(resources, complete_settings(rule, args.get_config())):
             report(message, urn)
 
     return validate
 
 
-def _resource(given: ResourceValidationArgs | PolicyResource) -> Resource:
-    props = _known(given.props)
-    if given.resource_type == STACK:
-        props = {SECRETS_PROVIDER: secrets_provider(_STACK_FILES, given.urn), **props}
+def _resource(raw: ResourceValidationArgs | PolicyResource) -> Resource:
+    props = _plain_data(raw.props)
+    if raw.resource_type == STACK:
+        props = {SECRETS_PROVIDER: secrets_provider(_STACK_FILES, raw.urn), **props}
     return Resource(
-        type=given.resource_type,
-        name=given.name,
-        urn=given.urn,
+        type=raw.resource_type,
+        name=raw.name,
+        urn=raw.urn,
         props=props,
-        provider=_known(given.provider.props) if given.provider else {},
-        protect=given.opts.protect,
+        provider=_plain_data(raw.provider.props) if raw.provider else {},
+        protect=raw.opts.protect,
     )
 
 
-def _known(value: Any) -> Any:
-    """Plain data, with UNKNOWN for what a preview cannot know.
+def _plain_data(value: Any) -> Any:
+    """Plain data, with UNKNOWN for values that a preview cannot know.
 
-    The SDK raises an exception where a rule touches such a value, and shows an advisory note in
-    place of all that the rule would have said of the resource.
+    If a rule reads such a value, the SDK raises an exception and shows an advisory note in place of
+    all the rule's findings about the resource.
     """
     if isinstance(value, Mapping):
         return {key: _item(value, key) for key in value}
@@ -98,6 +100,6 @@ def _known(value: Any) -> Any:
 
 def _item(value: Any, key: str | int) -> Any:
     try:
-        return _known(value[key])
+        return _plain_data(value[key])
     except UnknownValueError:
         return UNKNOWN

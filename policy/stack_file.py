@@ -1,4 +1,4 @@
-"""What a stack file says of the stack's secrets, which the engine does not tell a pack."""
+"""The secrets provider in a stack file, which the engine does not pass to a pack."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import yaml
 
-PASSPHRASE = "passphrase"  # noqa: S105 - the name of a way, not one
-OF_THE_BACKEND = "the backend's default"
+PASSPHRASE = "passphrase"  # noqa: S105 - the name of a method, not a secret
+BACKEND_DEFAULT = "the backend's default"
 
 
 def secrets_provider(directory: Path, urn: str) -> str | None:
-    """Of the stack with this URN; None where the directory has no file of it that can be read.
+    """The secrets provider of the stack with this URN, None if its stack file is not readable.
 
     Source: pulumi/pulumi, sdk/go/common/workspace/project.go, ProjectStack: secretsprovider is
-    absent for a passphrase, of which there is only the salt, and for Pulumi Cloud's own.
+    absent for a passphrase, which has only encryptionsalt, and for Pulumi Cloud's default provider.
     """
     stack = urn.split(":", 3)[2]
     try:
-        found = yaml.safe_load((directory / f"Pulumi.{stack}.yaml").read_text())
+        parsed = yaml.safe_load((directory / f"Pulumi.{stack}.yaml").read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return None
-    said = found if isinstance(found, dict) else {}
-    if named := said.get("secretsprovider"):
+    config = parsed if isinstance(parsed, dict) else {}
+    if named := config.get("secretsprovider"):
         return str(named)
-    return PASSPHRASE if said.get("encryptionsalt") else OF_THE_BACKEND
+    return PASSPHRASE if config.get("encryptionsalt") else BACKEND_DEFAULT

@@ -18,8 +18,8 @@ _VERSION = re.compile(r"v?\d+\.\d+\.\d+([-+][\w.+-]+)?")
 
 
 def _endpoint(resource: Resource, settings: Settings) -> Iterator[str]:
-    reachable = _reachable_from(resource)
-    allowed = [ip_network(one, strict=False) for one in settings["allowed_cidrs"]]
+    reachable = _source_networks(resource)
+    allowed = [ip_network(cidr, strict=False) for cidr in settings["allowed_cidrs"]]
     for cidr in reachable:
         network = ip_network(cidr, strict=False)
         if network.prefixlen == 0:
@@ -28,8 +28,8 @@ def _endpoint(resource: Resource, settings: Settings) -> Iterator[str]:
                 "the networks that may reach it, or make its endpoint private"
             )
         elif allowed and not any(
-            network.version == one.version and network.subnet_of(one)  # type: ignore[arg-type]
-            for one in allowed
+            network.version == permitted.version and network.subnet_of(permitted)  # type: ignore[arg-type]
+            for permitted in allowed
         ):
             yield (
                 f"the API of cluster {resource.name!r} answers {cidr}, which is in none of "
@@ -37,15 +37,15 @@ def _endpoint(resource: Resource, settings: Settings) -> Iterator[str]:
             )
 
 
-def _reachable_from(resource: Resource) -> list[str]:
-    """Networks from which the public endpoint may be reached, as far as they are known."""
+def _source_networks(resource: Resource) -> list[str]:
+    """The known networks that may reach the public endpoint."""
     props = resource.props
     if resource.type == EKS:
         config = at(props, "vpcConfig")
         if at(config, "endpointPublicAccess") in (False, UNKNOWN):
             return []
         stated = at(config, "publicAccessCidrs")
-        # Without any, EKS takes 0.0.0.0/0. Source: EKS API, VpcConfigRequest.
+        # Without CIDRs, EKS uses 0.0.0.0/0. Source: EKS API, VpcConfigRequest.
         return _texts(stated) if stated else ["0.0.0.0/0"]
     if resource.type == GKE:
         if at(props, "privateClusterConfig", "enablePrivateEndpoint") in (True, UNKNOWN):
@@ -53,21 +53,21 @@ def _reachable_from(resource: Resource) -> list[str]:
         networks = at(props, "masterAuthorizedNetworksConfig")
         if networks is None:
             return ["0.0.0.0/0"]
-        return _texts([at(one, "cidrBlock") for one in items(at(networks, "cidrBlocks"))])
+        return _texts([at(block, "cidrBlock") for block in items(at(networks, "cidrBlocks"))])
     return []
 
 
 def _texts(value: Any) -> list[str]:
-    return [one for one in items(value) if isinstance(one, str)]
+    return [text for text in items(value) if isinstance(text, str)]
 
 
-def _protected(resource: Resource, settings: Settings) -> Iterator[str]:
+def _protection(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type not in (GKE, EKS) or resource.protect:
         return
     if at(resource.props, "deletionProtection") not in (True, UNKNOWN):
         yield (
-            f"cluster {resource.name!r} is deleted by whoever deletes the stack; turn deletion "
-            "protection on where that must not happen"
+            f"cluster {resource.name!r} is deleted together with the stack; to prevent this, turn "
+            "deletion protection on"
         )
 
 
@@ -83,17 +83,18 @@ def _imds(resource: Resource, settings: Settings) -> Iterator[str]:
     match resource.type:
         case "aws:ec2/launchTemplate:LaunchTemplate":
             tokens = at(resource.props, "metadataOptions", "httpTokens")
-            what = "launch template"
+            source = "launch template"
         case karpenter.NODE_CLASS:
-            # It requires tokens where nothing is stated.
+            # Tokens are required by default.
             tokens = at(resource.props, "spec", "metadataOptions", "httpTokens") or "required"
-            what = "EC2NodeClass"
+            source = "EC2NodeClass"
         case _:
             return
     if tokens not in ("required", UNKNOWN):
         yield (
-            f"instances of {what} {resource.name!r} answer IMDSv1, from which one wrong "
-            "request of a pod takes their credentials; set metadataOptions.httpTokens to required"
+            f"instances of {source} {resource.name!r} answer IMDSv1, which lets a single "
+            "forged request of a pod read their credentials; set metadataOptions.httpTokens to "
+            "required"
         )
 
 
@@ -104,8 +105,8 @@ def _chart(resource: Resource, settings: Settings) -> Iterator[str]:
     if version is UNKNOWN or (isinstance(version, str) and _VERSION.fullmatch(version)):
         return
     yield (
-        f"chart {resource.name!r} has the version {version!r}; state one release, such as "
-        "v26.7.0: another day would install another"
+        f"chart {resource.name!r} has the version {version!r}; pin a release, such as "
+        "v26.7.0: otherwise a later run may install another release"
     )
 
 
@@ -119,7 +120,7 @@ def _layouts(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def _profiles(resource: Resource) -> set[str]:
-    """MIG profiles that a node pool or the desired state of a pool's agents asks for."""
+    """The MIG profiles that a node pool or the desired state of a pool's agents requests."""
     if resource.type == "gcp:container/nodePool:NodePool":
         gpus = items(at(resource.props, "nodeConfig", "guestAccelerators"))
         sizes = (at(gpu, "gpuPartitionSize") for gpu in gpus)
@@ -138,7 +139,10 @@ RULES = (
         description="A cluster's API does not answer the whole internet.",
         level="mandatory",
         settings=(
-            names("allowed_cidrs", "the only networks that may reach it; empty: any but all"),
+            names(
+                "allowed_cidrs",
+                "the only networks that may reach it; empty: any except the whole internet",
+            ),
         ),
         check=_endpoint,
     ),
@@ -146,11 +150,11 @@ RULES = (
         name="cluster-protected",
         description="A cluster is protected from deletion.",
         level="advisory",
-        check=_protected,
+        check=_protection,
     ),
     ResourceRule(
         name="cluster-workload-identity",
-        description="Pods of a GKE cluster have identities of their own.",
+        description="Pods of a GKE cluster have separate identities.",
         level="mandatory",
         check=_workload_identity,
     ),
@@ -162,13 +166,13 @@ RULES = (
     ),
     ResourceRule(
         name="chart-pinned",
-        description="Charts have one version.",
+        description="Charts are pinned to a version.",
         level="mandatory",
         check=_chart,
     ),
     ResourceRule(
         name="layouts",
-        description="GPUs are partitioned into profiles of a list only.",
+        description="GPUs are partitioned only into allowed profiles.",
         level="mandatory",
         settings=(names("allowed", "MIG profiles, such as 3g.40gb; *: any", ("*",)),),
         check=_layouts,

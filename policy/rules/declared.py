@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class Unknown(Enum):
-    """A preview does not know the value; the `up` will. Then the rules see it."""
+    """A value that a preview does not know. In `up`, the rules see the value."""
 
     VALUE = "unknown"
 
@@ -24,14 +24,14 @@ class Resource:
     name: str
     urn: str
     props: Mapping[str, Any] = field(hash=False)
-    """As Pulumi spells them (camelCase). Inputs; in an `up`'s stack rules the outputs."""
+    """Pulumi's property names (camelCase). Inputs, or in stack rules of `up` the outputs."""
     provider: Mapping[str, Any] = field(hash=False, default_factory=dict)
-    """Properties of its explicit provider; empty where the engine does not tell."""
+    """Properties of its explicit provider, empty if the engine does not pass them."""
     protect: bool = False
 
 
 def at(value: Any, *path: str) -> Any:
-    """The property below; None where there is none, UNKNOWN where the way to it is unknown."""
+    """The property at `path`: None if it is missing, UNKNOWN if a part of the path is unknown."""
     for key in path:
         if value is UNKNOWN:
             return UNKNOWN
@@ -40,20 +40,20 @@ def at(value: Any, *path: str) -> Any:
 
 
 def items(value: Any) -> Iterator[Any]:
-    """Of a list property. None where it is absent or unknown: what it holds is judged in `up`."""
+    """The known items of a list property. `up` checks the items that a preview does not know."""
     if isinstance(value, list | tuple):
-        yield from (one for one in value if one is not UNKNOWN)
+        yield from (item for item in value if item is not UNKNOWN)
 
 
 def texts(value: Any) -> Mapping[str, str]:
     """The known entries of a property that maps names to texts."""
     if not isinstance(value, Mapping):
         return {}
-    return {key: str(one) for key, one in value.items() if isinstance(one, str)}
+    return {key: str(text) for key, text in value.items() if isinstance(text, str)}
 
 
 def whole(value: Any) -> int | None:
-    """A number of things. The engine hands on floats, and AWS's outputs may be texts."""
+    """A whole number. The engine passes floats, and AWS's outputs may be strings."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from policy.rules.declared import UNKNOWN, Resource, at, whole
-from policy.rules.pools import Pool, each
+from policy.rules.pools import Pool, pool_check
 from policy.rules.rule import ResourceRule, Settings, number
 
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _PARALLEL, _UNAVAILABLE = 1, "25%"
-"""What the chart sets. Source: NVIDIA/gpu-operator v26.7.0, values.yaml, driver.upgradePolicy."""
+"""Defaults of the chart. Source: NVIDIA/gpu-operator v26.7.0, values.yaml, driver.upgradePolicy."""
 
 
 def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
@@ -20,12 +20,12 @@ def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
     policy = at(driver, "upgradePolicy")
     if driver is None or UNKNOWN in (driver, policy):
         return
-    # Off, or not known yet.
+    # Upgrades are off, or not known yet.
     if {at(driver, "enabled"), at(policy, "autoUpgrade")} & {False, UNKNOWN}:
         return
     most, percent = int(settings["most_nodes"]), int(settings["most_percent"])
-    parallel = _or_default(at(policy, "maxParallelUpgrades"), _PARALLEL)
-    unavailable = _or_default(at(policy, "maxUnavailable"), _UNAVAILABLE)
+    parallel = _default_if_none(at(policy, "maxParallelUpgrades"), _PARALLEL)
+    unavailable = _default_if_none(at(policy, "maxUnavailable"), _UNAVAILABLE)
     if UNKNOWN in (parallel, unavailable):
         return
     at_once = whole(parallel)
@@ -39,34 +39,34 @@ def _upgrade(resource: Resource, settings: Settings) -> Iterator[str]:
         return
     yield (
         f"{resource.name!r} may upgrade the driver on more nodes at once than {most} or "
-        f"{percent} %: driver.upgradePolicy has maxParallelUpgrades {_shown(parallel)} (0: no "
-        f"limit) and maxUnavailable {_shown(unavailable)}"
+        f"{percent} %: driver.upgradePolicy has maxParallelUpgrades "
+        f"{_format_number(parallel)} (0: no limit) and maxUnavailable {_format_number(unavailable)}"
     )
 
 
 def _driver(resource: Resource) -> Any:
-    """The driver's part of the operator's chart or of its ClusterPolicy; None for all else."""
+    """The driver settings of the operator's chart or ClusterPolicy, None for other resources."""
     if resource.type == "kubernetes:nvidia.com/v1:ClusterPolicy":
         return at(resource.props, "spec", "driver")
     chart = at(resource.props, "chart")
-    named = isinstance(chart, str) and chart.rstrip("/").rpartition("/")[2] == "gpu-operator"
-    if resource.type == "kubernetes:helm.sh/v3:Release" and named:
+    is_operator = isinstance(chart, str) and chart.rstrip("/").rpartition("/")[2] == "gpu-operator"
+    if resource.type == "kubernetes:helm.sh/v3:Release" and is_operator:
         return at(resource.props, "values", "driver") or {}
     return None
 
 
-def _or_default(value: Any, default: Any) -> Any:
+def _default_if_none(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
 def _nodes(unavailable: Any) -> tuple[int | None, int | None]:
-    """A number of nodes, or a percentage of them."""
+    """A number of nodes, or a percentage."""
     if isinstance(unavailable, str) and unavailable.endswith("%"):
         return None, whole(unavailable[:-1])
     return whole(unavailable), None
 
 
-def _shown(value: Any) -> Any:
+def _format_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
 
 
@@ -74,42 +74,43 @@ def _version(resource: Resource, settings: Settings) -> Iterator[str]:
     driver = _driver(resource)
     version = at(driver, "version")
     if driver is None or at(driver, "enabled") is False or not isinstance(version, str):
-        return  # without one, the chart's own release has one
+        return  # without a version, the chart's release determines it
     if not _RELEASE.match(version):
         yield (
-            f"{resource.name!r} installs the driver {version!r}, which is not one release: nodes "
-            "that join later may get another; write all of it, such as 580.105.08"
+            f"{resource.name!r} installs the driver {version!r}, which is not a full version: "
+            "nodes that join later may get another release; write the full version, such as "
+            "580.105.08"
         )
 
 
 def _gke_version(pool: Pool, settings: Settings) -> Iterator[str]:
-    for one in pool.accelerators:
-        if one.driver == "LATEST":
+    for accelerator in pool.accelerators:
+        if accelerator.driver == "LATEST":
             yield (
                 f"pool {pool.name!r} lets GKE install its LATEST driver, which changes with a "
-                "node's version of GKE, also across branches; DEFAULT stays on the tested one"
+                "node's GKE version, even to another branch; DEFAULT stays on the tested driver"
             )
 
 
-def _pinned(resource: Resource, settings: Settings) -> Iterator[str]:
+def _driver_pinning(resource: Resource, settings: Settings) -> Iterator[str]:
     yield from _version(resource, settings)
-    yield from each(_gke_version)(resource, settings)
+    yield from pool_check(_gke_version)(resource, settings)
 
 
 RULES = (
     ResourceRule(
         name="driver-pinned",
-        description="All nodes get one release of the driver.",
+        description="All nodes get the same driver release.",
         level="advisory",
-        check=_pinned,
+        check=_driver_pinning,
     ),
     ResourceRule(
         name="driver-upgrade",
-        description="An upgrade of the driver takes few nodes at once.",
+        description="A driver upgrade affects few nodes at once.",
         level="mandatory",
         settings=(
-            number("most_nodes", "that lose the driver at once", 4),
-            number("most_percent", "of the nodes, where no number bounds them", 25),
+            number("most_nodes", "nodes that lose the driver at once", 4),
+            number("most_percent", "percentage of the nodes, if no number limits them", 25),
         ),
         check=_upgrade,
     ),

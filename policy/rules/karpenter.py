@@ -1,4 +1,4 @@
-"""Karpenter's NodePools as pools of nodes, and rules about the EC2NodeClasses that they name.
+"""Karpenter's NodePools as pools of nodes, and rules about their EC2NodeClasses.
 
 Sources: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go; aws/karpenter-provider-aws,
 pkg/apis/v1/ec2nodeclass.go.
@@ -11,55 +11,64 @@ from typing import Any
 
 from fleet_controller.api import POOL_LABEL
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
-from policy.rules.labels import stated as stated_keys
+from policy.rules.labels import keys_with_value
 from policy.rules.rule import ResourceRule, Settings
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 _TYPE = "node.kubernetes.io/instance-type"
 _CAPACITY = "karpenter.sh/capacity-type"
-_OF_GPUS = "karpenter.k8s.aws/instance-gpu-"
+_GPU_KEYS = "karpenter.k8s.aws/instance-gpu-"
 _GPU = "nvidia.com/gpu"
 
 
 def machine_types(pool: Resource) -> tuple[str, ...]:
-    """Those that are known; empty where it names none."""
+    """The known machine types, empty if it names none."""
     return tuple(
         value
-        for one in _requirements(pool)
-        if at(one, "key") == _TYPE and at(one, "operator") == "In"
-        for value in items(at(one, "values"))
+        for requirement in _requirements(pool)
+        if at(requirement, "key") == _TYPE and at(requirement, "operator") == "In"
+        for value in items(at(requirement, "values"))
         if isinstance(value, str)
     )
 
 
 def takes_any_machine(pool: Resource) -> bool:
     """Whether it is for GPUs and leaves the machine types to Karpenter."""
-    if not _is_known(pool) or any(at(one, "key") == _TYPE for one in _requirements(pool)):
+    if not _is_known(pool) or any(
+        at(requirement, "key") == _TYPE for requirement in _requirements(pool)
+    ):
         return False
     by_gpu = any(
-        str(at(one, "key")).startswith(_OF_GPUS) and at(one, "operator") != "DoesNotExist"
-        for one in _requirements(pool)
+        str(at(requirement, "key")).startswith(_GPU_KEYS)
+        and at(requirement, "operator") != "DoesNotExist"
+        for requirement in _requirements(pool)
     )
     return by_gpu or POOL_LABEL in labels(pool)
 
 
 def takes_spot(pool: Resource) -> bool:
-    """Without a requirement, Karpenter takes spot capacity before on-demand capacity. Source:
+    """Whether Karpenter uses spot capacity, which it prefers if no requirement excludes it. Source:
     aws/karpenter-provider-aws, pkg/providers/instance/instance.go, getCapacityType.
     """
     if not _is_known(pool):
         return False
-    return all(_admits(one, "spot") for one in _requirements(pool) if at(one, "key") == _CAPACITY)
+    return all(
+        _admits(requirement, "spot")
+        for requirement in _requirements(pool)
+        if at(requirement, "key") == _CAPACITY
+    )
 
 
 def states_capacity(pool: Resource) -> bool:
-    """Whether a requirement names the type of capacity, or may, as not all are known yet."""
-    return not _is_known(pool) or any(at(one, "key") == _CAPACITY for one in _requirements(pool))
+    """Whether a requirement names the type of capacity, or might: not all may be known yet."""
+    return not _is_known(pool) or any(
+        at(requirement, "key") == _CAPACITY for requirement in _requirements(pool)
+    )
 
 
 def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
-    """None: nothing limits them, or it is not known. gpus: of a node, at least; None: not known."""
+    """The node limit, None if there is none or it is unknown. gpus: minimum per node, if known."""
     limits = at(pool.props, "spec", "limits")
     nodes, devices = at(limits, "nodes"), at(limits, _GPU)
     if UNKNOWN in (nodes, devices) or (devices is not None and gpus is None):
@@ -69,28 +78,28 @@ def most_nodes(pool: Resource, *, gpus: int | None) -> int | None:
 
 
 def is_unlimited(pool: Resource) -> bool:
-    """Whether neither nodes nor GPUs are limited; limits of processors and memory do not count."""
+    """Whether neither nodes nor GPUs are limited. CPU and memory limits do not count."""
     limits = at(pool.props, "spec", "limits")
     return not any(at(limits, key) is UNKNOWN or at(limits, key) for key in ("nodes", _GPU))
 
 
 def labels(pool: Resource) -> Mapping[str, str]:
-    """Of its nodes."""
+    """The labels of its nodes."""
     return texts(at(pool.props, "spec", "template", "metadata", "labels"))
 
 
 def taints(pool: Resource) -> list[Any] | Any:
-    """All that its nodes begin with; UNKNOWN where a part of them is."""
+    """All initial taints of its nodes, UNKNOWN if a part is unknown."""
     of_nodes = at(pool.props, "spec", "template", "spec")
     parts = [at(of_nodes, "taints"), at(of_nodes, "startupTaints")]
     if UNKNOWN in parts:
         return UNKNOWN
-    return [one for part in parts for one in part or ()]
+    return [taint for part in parts for taint in part or ()]
 
 
 def tags(node_class: Resource) -> frozenset[str] | None:
-    """Keys of those of its instances that are not empty; None: not known yet."""
-    return stated_keys(at(node_class.props, "spec", "tags"))
+    """Keys of the instances' tags with a value. None: not known yet."""
+    return keys_with_value(at(node_class.props, "spec", "tags"))
 
 
 def _requirements(pool: Resource) -> Iterator[Any]:
@@ -102,10 +111,11 @@ def _is_known(pool: Resource) -> bool:
     if stated is UNKNOWN:
         return False
     return not any(
-        one is UNKNOWN
-        or UNKNOWN in (at(one, "key"), at(one, "operator"), at(one, "values"))
-        or any(value is UNKNOWN for value in at(one, "values") or ())
-        for one in stated or ()
+        requirement is UNKNOWN
+        or UNKNOWN
+        in (at(requirement, "key"), at(requirement, "operator"), at(requirement, "values"))
+        or any(value is UNKNOWN for value in at(requirement, "values") or ())
+        for requirement in stated or ()
     )
 
 
@@ -131,20 +141,20 @@ def _image(resource: Resource, settings: Settings) -> Iterator[str]:
         if isinstance(alias, str) and not alias.endswith("@latest"):
             continue
         yield (
-            f"EC2NodeClass {name!r} selects its machine image by {_shown(term)}: Karpenter "
-            "replaces the nodes whenever another one is published; name one release, such as "
+            f"EC2NodeClass {name!r} selects its machine image by {_format_term(term)}: Karpenter "
+            "replaces the nodes whenever a new image is published; name a release, such as "
             "alias: al2023@v20260714, or an id"
         )
 
 
-def _shown(term: Mapping[str, Any]) -> str:
+def _format_term(term: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value!r}" for key, value in sorted(term.items()))
 
 
 RULES = (
     ResourceRule(
         name="karpenter-image-pinned",
-        description="Nodes that Karpenter makes have one release of a machine image.",
+        description="Karpenter's nodes have a pinned machine image.",
         level="mandatory",
         check=_image,
     ),

@@ -1,4 +1,4 @@
-"""Labels and tags, by which clouds tell whose a resource and its cost are."""
+"""Rules about labels and tags, which identify the owner of a resource and its cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LABELLED: Final[Mapping[str, str]] = {
         "labels",
     ),
 }
-"""Type -> the property. Google has no labels for VPC networks, subnets, firewall rules, routers and
-service accounts. Of a GKE node pool: `pool-labelled`, as GKE gives its nodes those of the cluster.
+"""Type -> its property. Google has no labels for VPC networks, subnets, firewall rules, routers and
+service accounts. The rule `pool-labelled` checks GKE node pools, whose nodes inherit the cluster's.
 """
 TAGGED: Final = frozenset(
     f"aws:{kind}"
@@ -38,37 +38,41 @@ TAGGED: Final = frozenset(
         *("kms/key:Key", "cloudwatch/logGroup:LogGroup", "sqs/queue:Queue"),
     )
 )
-"""What AWS can tag of what a fleet consists of, and of what is made beside one."""
+"""The types that AWS can tag, of a fleet and of resources often created with it."""
 
 
-def stated(*parts: Any) -> frozenset[str] | None:
-    """Keys that have a value in one of the properties; None: they are not known yet."""
-    found = [as_object(part) for part in parts]
-    if UNKNOWN in found:
+def keys_with_value(*parts: Any) -> frozenset[str] | None:
+    """Keys with a value in any of the properties. None: not known yet."""
+    properties = [parse_nested(part) for part in parts]
+    if UNKNOWN in properties:
         return None
     return frozenset(
-        key for part in found if isinstance(part, Mapping) for key, value in part.items() if value
+        key
+        for part in properties
+        if isinstance(part, Mapping)
+        for key, value in part.items()
+        if value
     )
 
 
 def tags_of(resource: Resource) -> frozenset[str] | None:
-    """Keys of the tags of a resource of AWS, with those of its provider; None: as `stated`."""
-    props, default = resource.props, as_object(at(resource.provider, "defaultTags"))
-    return stated(at(props, "tags"), at(props, "tagsAll"), at(default, "tags"))
+    """Keys of an AWS resource's tags, including its provider's. None: not known yet."""
+    props, default = resource.props, parse_nested(at(resource.provider, "defaultTags"))
+    return keys_with_value(at(props, "tags"), at(props, "tagsAll"), at(default, "tags"))
 
 
-def labels_of(resource: Resource, own: Any) -> frozenset[str] | None:
-    """Keys of the labels of one of Google's, of which `own` are its; None: as `stated`."""
-    return stated(own, at(resource.provider, "defaultLabels"))
+def labels_of(resource: Resource, declared: Any) -> frozenset[str] | None:
+    """Keys of `declared` labels and of the provider's default labels. None: not known yet."""
+    return keys_with_value(declared, at(resource.provider, "defaultLabels"))
 
 
-def lacking(there: frozenset[str] | None, settings: Settings) -> list[str]:
-    """Required keys that are not there; none while it is not known what is."""
-    return [key for key in settings["required"] if there is not None and key not in there]
+def missing_keys(present: frozenset[str] | None, settings: Settings) -> list[str]:
+    """Required keys that are missing, none while the present keys are not known."""
+    return [key for key in settings["required"] if present is not None and key not in present]
 
 
-def as_object(value: Any) -> Any:
-    """Providers get their nested inputs as JSON text."""
+def parse_nested(value: Any) -> Any:
+    """The value of a nested provider input, which is JSON text."""
     if not isinstance(value, str):
         return value
     try:
@@ -77,28 +81,28 @@ def as_object(value: Any) -> Any:
         return None
 
 
-def _labelled(resource: Resource, settings: Settings) -> Iterator[str]:
+def _required_keys(resource: Resource, settings: Settings) -> Iterator[str]:
     if resource.type in TAGGED:
-        what, where, there = "tags", "cluster.tags", tags_of(resource)
+        kind, where, present = "tags", "cluster.tags", tags_of(resource)
     elif (key := LABELLED.get(resource.type)) is not None:
-        what, where = "labels", "cluster.resource_labels"
-        there = labels_of(resource, at(resource.props, key))
+        kind, where = "labels", "cluster.resource_labels"
+        present = labels_of(resource, at(resource.props, key))
     else:
         return
-    if missing := lacking(there, settings):
+    if missing := missing_keys(present, settings):
         yield (
-            f"{resource.type.rpartition(':')[2]} {resource.name!r} lacks the {what} "
-            f"{', '.join(missing)}; write them into {where} of its stack file, or where else its "
-            "program takes them from"
+            f"{resource.type.rpartition(':')[2]} {resource.name!r} lacks the {kind} "
+            f"{', '.join(missing)}; set them in {where} of its stack file, or where its program "
+            "reads them"
         )
 
 
 RULES = (
     ResourceRule(
         name="resource-labelled",
-        description="All that can have labels or tags has those that are required.",
+        description="Resources that can have labels or tags have the required keys.",
         level="mandatory",
         settings=(names("required", "keys of Google's labels and of AWS's tags"),),
-        check=_labelled,
+        check=_required_keys,
     ),
 )

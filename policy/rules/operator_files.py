@@ -22,21 +22,23 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 """Source: Kubernetes documentation, Labels and Selectors."""
 
 
-class _Twice(yaml.YAMLError):
-    """A mapping has the same key twice, of which YAML's reader would keep the last."""
+class _DuplicateKey(yaml.YAMLError):
+    """A mapping has the same key twice. YAML's reader would use the last value."""
 
 
-# PyYAML is built without libyaml where there is no wheel of it.
+# PyYAML lacks libyaml on platforms without a wheel.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Base):  # type: ignore[misc] # a class that may not be there
+class _Loader(_Base):  # type: ignore[misc] # a class that may be missing
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
                 line = node.start_mark.line + 1
-                raise _Twice(f"{key} appears twice in the mapping that starts on line {line}")
+                raise _DuplicateKey(
+                    f"{key} appears twice in the mapping that starts on line {line}"
+                )
         return super().construct_mapping(node, deep)
 
 
@@ -58,12 +60,12 @@ def _layouts_fit(resource: Resource, settings: Settings) -> Iterator[str]:
             continue
         where = f"{resource.name!r}, {key}"
         try:
-            layouts = at(_parsed(text), "mig-configs")
+            layouts = at(_parse(text), "mig-configs")
         except yaml.YAMLError as e:
             yield f"{where}: mig-manager cannot read it: {' '.join(str(e).split())}"
             continue
         if not isinstance(layouts, Mapping):
-            yield f"{where}: mig-configs holds no layouts by name"
+            yield f"{where}: mig-configs is not a mapping of names to layouts"
             continue
         for name, entries in layouts.items():
             if not _LABEL_VALUE.fullmatch(str(name)):
@@ -73,7 +75,7 @@ def _layouts_fit(resource: Resource, settings: Settings) -> Iterator[str]:
 
 
 def _misfits(entry: Any) -> Iterator[str]:
-    """Why the layout of an entry does not fit on the GPUs that it is for; of unknown ones, none."""
+    """The reasons why an entry's layout does not fit on its GPUs, none for unknown GPUs."""
     layout = at(entry, "mig-devices") or {}
     if not isinstance(layout, Mapping) or not all(
         isinstance(count, int) and count >= 0 for count in layout.values()
@@ -82,95 +84,102 @@ def _misfits(entry: Any) -> Iterator[str]:
         return
     if not layout:
         return
-    asked = at(entry, "device-filter")
-    ids = {str(one).upper() for one in ([asked] if isinstance(asked, str) else items(asked))}
+    device_filter = at(entry, "device-filter")
+    ids = {
+        str(pci_id).upper()
+        for pci_id in ([device_filter] if isinstance(device_filter, str) else items(device_filter))
+    }
     able = [gpu for gpu in _CATALOG.gpus.values() if gpu.profiles]
-    meant = [gpu for gpu in able if ids & {one.upper() for one in gpu.pci_ids}]
-    reasons = [(gpu, _why_not(gpu, layout)) for gpu in (meant or able)]
-    if ids and meant:
+    matching = [gpu for gpu in able if ids & {pci_id.upper() for pci_id in gpu.pci_ids}]
+    reasons = [(gpu, _why_not(gpu, layout)) for gpu in (matching or able)]
+    if ids and matching:
         yield from (f"on {gpu.name}, {reason}" for gpu, reason in reasons if reason)
     elif not ids and all(reason for _, reason in reasons):
-        # Without a filter it is for every GPU there is, so that it must fit on one.
-        shown = ", ".join(f"{count} x {profile}" for profile, count in layout.items())
-        yield f"{shown} fits on no GPU that the catalog knows"
+        # Without a filter it applies to every GPU, so it must fit on at least one.
+        listed = ", ".join(f"{count} x {profile}" for profile, count in layout.items())
+        yield f"{listed} fits on no GPU in the catalog"
 
 
 def _why_not(gpu: catalog.Gpu, layout: Mapping[str, int]) -> str:
     try:
-        found = check(gpu, gpu_instances(gpu, layout))
+        result = check(gpu, gpu_instances(gpu, layout))
     except LayoutError as e:
         return str(e)
-    return found.reason if isinstance(found, Misfit) else ""
+    return result.reason if isinstance(result, Misfit) else ""
 
 
-def _one_way(resource: Resource, settings: Settings) -> Iterator[str]:
+def _single_strategy(resource: Resource, settings: Settings) -> Iterator[str]:
     by_config: dict[str, dict[str, list[str]]] = {}
-    for one in _shared(resource):
-        by_config.setdefault(one.config, {}).setdefault(one.strategy, []).append(one.resource)
+    for shared in _shared_resources(resource):
+        by_config.setdefault(shared.config, {}).setdefault(shared.strategy, []).append(
+            shared.resource
+        )
     for config, strategies in by_config.items():
         where = f"{resource.name!r}, {config}"
         if len(strategies) > 1:
             yield (
-                f"{where} shares by {' and by '.join(sorted(strategies))}, of which the device "
-                "plugin does only one"
+                f"{where} shares by {' and by '.join(sorted(strategies))}, but the device plugin "
+                "supports only one at a time"
             )
-        partitions = [one for one in strategies.get("mps", ()) if "/mig-" in one]
+        partitions = [shared for shared in strategies.get("mps", ()) if "/mig-" in shared]
         if partitions:
             yield (
-                f"{where} shares {', '.join(partitions)} by MPS, which the device plugin does "
-                "with whole GPUs only; share partitions by time-slicing"
+                f"{where} shares {', '.join(partitions)} by MPS, which the device plugin "
+                "supports for whole GPUs only; share partitions by time-slicing"
             )
 
 
 def _replicas(resource: Resource, settings: Settings) -> Iterator[str]:
     limit = int(settings["most_replicas"])
-    for one in _shared(resource):
-        if one.replicas > limit:
+    for shared in _shared_resources(resource):
+        if shared.replicas > limit:
             yield (
-                f"{resource.name!r}, {one.config} offers each {one.resource} {one.replicas} times, "
-                f"and most_replicas is {limit}"
+                f"{resource.name!r}, {shared.config} offers each {shared.resource} "
+                f"{shared.replicas} times, and most_replicas is {limit}"
             )
 
 
 def _resource_name(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
-    found = {pool.name: pool for pool in map(pools.read, resources) if pool is not None}
+    pools_by_name = {pool.name: pool for pool in map(pools.read, resources) if pool is not None}
     for resource in resources:
-        for one in _shared(resource):
-            pool = found.get(one.config)
-            # The autoscaler counts nvidia.com/gpu only: under another name it would add no node.
+        for shared in _shared_resources(resource):
+            pool = pools_by_name.get(shared.config)
+            # The autoscaler counts nvidia.com/gpu only: for another name it would add no node.
             if (
-                one.renamed
-                or one.replicas < 2
+                shared.renamed
+                or shared.replicas < 2
                 or (pool is not None and pool.autoscaled is not False)
             ):
                 continue
             yield (
                 resource.urn,
-                f"{resource.name!r}, {one.config} offers a share of {one.resource} under the name "
-                "of a whole one; set renameByDefault, so that no pod shares unasked",
+                f"{resource.name!r}, {shared.config} offers a share of {shared.resource} "
+                "under the name of a whole device; set renameByDefault, so that pods share only on "
+                "request",
             )
 
 
-def _shared(resource: Resource) -> Iterator[Shared]:
-    """What the device plugin's configs share. Other texts, and what cannot be read, hold nothing:
-    a ConfigMap may hold anything.
+def _shared_resources(resource: Resource) -> Iterator[Shared]:
+    """The shared resources in the device plugin's configs. Other and unreadable texts have none, as
+    a ConfigMap may contain anything.
     """
     for key, text in _texts(resource):
         if not any(strategy in text for strategy in _STRATEGIES):
             continue
         try:
-            sharing = at(_parsed(text), "sharing")
+            sharing = at(_parse(text), "sharing")
         except yaml.YAMLError:
             continue
         for strategy in _STRATEGIES:
-            asked = at(sharing, strategy)
-            for one in items(at(asked, "resources")):
+            strategy_config = at(sharing, strategy)
+            for entry in items(at(strategy_config, "resources")):
                 yield Shared(
                     config=key,
                     strategy=strategy,
-                    resource=str(at(one, "name")),
-                    replicas=whole(at(one, "replicas")) or 1,
-                    renamed=at(asked, "renameByDefault") is True or bool(at(one, "rename")),
+                    resource=str(at(entry, "name")),
+                    replicas=whole(at(entry, "replicas")) or 1,
+                    renamed=at(strategy_config, "renameByDefault") is True
+                    or bool(at(entry, "rename")),
                 )
 
 
@@ -181,15 +190,15 @@ def _texts(resource: Resource) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=32)  # four rules read the same files
-def _parsed(text: str) -> Any:
-    """Raises yaml.YAMLError."""
+def _parse(text: str) -> Any:
+    """The content of a YAML text. Raises yaml.YAMLError."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - derived from a safe loader
 
 
 RULES: tuple[ResourceRule | StackRule, ...] = (
     ResourceRule(
         name="layouts-fit",
-        description="mig-manager's layouts can be read, have a name each, and fit on their GPUs.",
+        description="mig-manager's layouts are readable, have unique names, and fit on their GPUs.",
         level="mandatory",
         check=_layouts_fit,
     ),
@@ -197,7 +206,7 @@ RULES: tuple[ResourceRule | StackRule, ...] = (
         name="sharing-one-way",
         description="GPUs are shared by time-slicing or by MPS, and partitions by time-slicing.",
         level="mandatory",
-        check=_one_way,
+        check=_single_strategy,
     ),
     ResourceRule(
         name="sharing-replicas",

@@ -1,4 +1,4 @@
-"""GPU pools of either cloud as one typed value: GKE node pools, EKS node groups, Karpenter's
+"""GPU pools of both clouds as a single type: GKE node pools, EKS node groups and Karpenter's
 NodePools.
 """
 
@@ -16,14 +16,14 @@ from policy.rules.rule import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """GPUs that a GKE node pool asks for."""
+    """GPUs that a GKE node pool requests."""
 
     type: str
     count: int
-    """On each node."""
+    """Number per node."""
     partition_size: str | None
     driver: str | None
-    """What GKE installs, such as LATEST; DEFAULT where nothing is stated; None: not known yet."""
+    """The driver that GKE installs, such as LATEST, by default DEFAULT. None: not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,34 +32,34 @@ class Pool:
     name: str
     urn: str
     machine_types: tuple[str, ...]
-    """Those that are known. EKS takes any of several; empty where a launch template says it."""
+    """The known types. EKS uses any of several. Empty if a launch template has the type."""
     any_machine: bool = False
-    """It names no machine types: Karpenter chooses among all that have GPUs."""
+    """Karpenter chooses among all machine types with GPUs, as the pool names none."""
     accelerators: tuple[Accelerator, ...]
-    """GKE's; EKS has none."""
+    """GPUs of a GKE pool, empty on EKS."""
     spot: bool
     capacity_stated: bool = True
-    """Whether it says which kind of capacity it takes; GKE's pools may leave it out."""
+    """Whether it states its type of capacity, which GKE pools may omit."""
     most_nodes: int | None
     """None: not stated, or not known yet."""
     autoscaled_without_limit: bool
     autoscaled: bool | None
-    """Whether the number of nodes may change; None: not known yet."""
+    """Whether the number of nodes may change. None: not known yet."""
     labels: Mapping[str, str]
-    """Of its Kubernetes nodes."""
+    """Labels of its Kubernetes nodes."""
     taints: frozenset[str] | None
-    """Keys; None: not all of them are known yet."""
+    """Keys of the taints. None: not all are known yet."""
     billed_by: frozenset[str] | None
-    """Keys of the cloud's own labels or tags that are not empty; None: not known yet."""
+    """Keys of the cloud's labels or tags with a value. None: not known yet."""
     region: str | None
     metadata_server: bool
-    """GKE: pods get Google's metadata through GKE's server, and not the node's credentials."""
+    """GKE: pods read metadata from GKE's server, which hides the node's credentials."""
 
     @property
     def gpus(self) -> int | None:
-        """On each node; None where neither the pool nor the catalog says it."""
+        """GPUs per node, None if neither the pool nor the catalog has the number."""
         if self.accelerators:
-            return sum(one.count for one in self.accelerators)
+            return sum(accelerator.count for accelerator in self.accelerators)
         return None if self.machine is None else self.machine.gpu_count
 
     @property
@@ -79,11 +79,11 @@ class Pool:
 _CATALOG = catalog.load()
 _DRIVER = ("gpuDriverInstallationConfig", "gpuDriverVersion")
 _ZONES = 3
-"""Of a pool that names none, in a regional cluster. Source: GKE docs, regional clusters."""
+"""Zones of a pool that names none, in a regional cluster. Source: GKE docs, regional clusters."""
 
 
 def read(resource: Resource) -> Pool | None:
-    """None for every resource that is not a pool of nodes."""
+    """The pool that a resource declares, None for every other resource."""
     match resource.type:
         case "gcp:container/nodePool:NodePool":
             return _gke(resource)
@@ -95,10 +95,10 @@ def read(resource: Resource) -> Pool | None:
             return None
 
 
-def each(
+def pool_check(
     check: Callable[[Pool, Settings], Iterator[str]],
 ) -> Callable[[Resource, Settings], Iterator[str]]:
-    """A rule's check of a resource, from one of a pool with GPUs."""
+    """Converts a check of a pool with GPUs into a check of a resource."""
 
     def checked(resource: Resource, settings: Settings) -> Iterator[str]:
         pool = read(resource)
@@ -116,7 +116,7 @@ def _gke(resource: Resource) -> Pool:
     scaling = at(props, "autoscaling")
     fixed = whole(at(props, "nodeCount"))
     # Per zone, unless it is a total. Source: the provider's documentation of container.NodePool.
-    # Of a preview, outputs that are not stated are unknown: a pool with a count has no autoscaling.
+    # In a preview, unset outputs are unknown. A pool with a count has no autoscaling.
     autoscaled = isinstance(scaling, Mapping) or (scaling is UNKNOWN and fixed is None)
     per_zone = whole(at(scaling, "maxNodeCount")) if autoscaled else fixed
     total = whole(at(scaling, "totalMaxNodeCount"))
@@ -128,12 +128,12 @@ def _gke(resource: Resource) -> Pool:
         machine_types=_known_texts([at(config, "machineType")]),
         accelerators=tuple(
             Accelerator(
-                type=str(at(one, "type")),
-                count=whole(at(one, "count")) or 0,
-                partition_size=_text(at(one, "gpuPartitionSize")) or None,
-                driver=_text("DEFAULT" if (driver := at(one, *_DRIVER)) is None else driver),
+                type=str(at(gpus, "type")),
+                count=whole(at(gpus, "count")) or 0,
+                partition_size=_text(at(gpus, "gpuPartitionSize")) or None,
+                driver=_text("DEFAULT" if (driver := at(gpus, *_DRIVER)) is None else driver),
             )
-            for one in items(at(config, "guestAccelerators"))
+            for gpus in items(at(config, "guestAccelerators"))
         ),
         spot=at(config, "spot") is True or at(config, "preemptible") is True,
         most_nodes=total if total is not None else _times(per_zone, locations),
@@ -151,7 +151,9 @@ def _gke(resource: Resource) -> Pool:
 
 def _eks(resource: Resource) -> Pool:
     props = resource.props
-    machines = [one for one in items(at(props, "instanceTypes")) if isinstance(one, str)]
+    machines = [
+        machine for machine in items(at(props, "instanceTypes")) if isinstance(machine, str)
+    ]
     return Pool(
         cloud="eks",
         name=_name(at(props, "nodeGroupName"), resource),
@@ -172,7 +174,7 @@ def _eks(resource: Resource) -> Pool:
 
 
 def _karpenter(resource: Resource) -> Pool:
-    found = Pool(
+    pool = Pool(
         cloud="eks",
         name=_name(at(resource.props, "metadata", "name"), resource),
         urn=resource.urn,
@@ -190,8 +192,8 @@ def _karpenter(resource: Resource) -> Pool:
         region=None,
         metadata_server=True,
     )
-    least = 1 if found.any_machine else found.gpus
-    return replace(found, most_nodes=karpenter.most_nodes(resource, gpus=least))
+    least = 1 if pool.any_machine else pool.gpus
+    return replace(pool, most_nodes=karpenter.most_nodes(resource, gpus=least))
 
 
 def _differ(scaling: Any) -> bool | None:
@@ -200,7 +202,7 @@ def _differ(scaling: Any) -> bool | None:
 
 
 def _taints(value: Any) -> frozenset[str] | None:
-    keys = {at(one, "key") for one in value} if isinstance(value, list | tuple) else {value}
+    keys = {at(taint, "key") for taint in value} if isinstance(value, list | tuple) else {value}
     return None if UNKNOWN in keys else frozenset(key for key in keys if isinstance(key, str))
 
 
@@ -213,7 +215,7 @@ def _text(value: Any) -> str | None:
 
 
 def _known_texts(values: list[Any]) -> tuple[str, ...]:
-    return tuple(one for one in values if isinstance(one, str))
+    return tuple(text for text in values if isinstance(text, str))
 
 
 def _times(per_zone: int | None, locations: Any) -> int | None:

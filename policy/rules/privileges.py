@@ -1,4 +1,4 @@
-"""Rules about what pods can do to their node, and to all nodes by Kubernetes' API."""
+"""Rules about the power of pods over their node, and over all nodes by the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _host_paths(resource: Resource, settings: Settings) -> Iterator[str]:
     workload = workloads.read(resource)
     if workload is None or _is_exempt(workload, settings):
         return
-    paths = [at(one, "hostPath", "path") for one in items(at(workload.pod, "volumes"))]
-    found = sorted(path for path in paths if isinstance(path, str))
-    if found:
+    paths = [at(volume, "hostPath", "path") for volume in items(at(workload.pod, "volumes"))]
+    mounted = sorted(path for path in paths if isinstance(path, str))
+    if mounted:
         yield (
-            f"{workload.kind} {workload.path} mounts files of its node: {', '.join(found)}; use a "
-            "volume of its own, or add it to exempt"
+            f"{workload.kind} {workload.path} mounts files of its node: {', '.join(mounted)}; use "
+            "a separate volume, or add it to exempt"
         )
 
 
@@ -33,20 +33,20 @@ def _capabilities(resource: Resource, settings: Settings) -> Iterator[str]:
     workload = workloads.read(resource)
     if workload is None or _is_exempt(workload, settings):
         return
-    kept = [
-        str(at(one, "name"))
-        for one in workload.containers
-        if not _drops_all(at(one, "securityContext", "capabilities"))
+    offenders = [
+        str(at(container, "name"))
+        for container in workload.containers
+        if not _drops_all(at(container, "securityContext", "capabilities"))
     ]
-    if kept:
+    if offenders:
         yield (
-            f"{workload.kind} {workload.path} has containers that keep or add capabilities of the "
-            f"kernel: {', '.join(kept)}; set securityContext.capabilities.drop to [ALL]"
+            f"{workload.kind} {workload.path} has containers that keep or add kernel "
+            f"capabilities: {', '.join(offenders)}; set securityContext.capabilities.drop to [ALL]"
         )
 
 
 def _drops_all(capabilities: Any) -> bool:
-    """What is not known yet may: `up` sees it."""
+    """Whether all capabilities are dropped. Unknown values count as dropped: `up` checks them."""
     dropped, added = at(capabilities, "drop"), at(capabilities, "add")
     if UNKNOWN in (capabilities, dropped, added):
         return True
@@ -59,7 +59,7 @@ def _nodes(resource: Resource, settings: Settings) -> Iterator[str]:
     name = at(resource.props, "metadata", "name") or resource.name
     if resource.type != f"kubernetes:rbac.authorization.k8s.io/v1:{kind}" or kind != "ClusterRole":
         return
-    if name is UNKNOWN or any(fnmatchcase(str(name), one) for one in settings["exempt"]):
+    if name is UNKNOWN or any(fnmatchcase(str(name), pattern) for pattern in settings["exempt"]):
         return
     for rule in items(at(resource.props, "rules")):
         touched = {"nodes", "nodes/status"} & {*_texts(at(rule, "resources"))}
@@ -67,7 +67,7 @@ def _nodes(resource: Resource, settings: Settings) -> Iterator[str]:
         if touched and verbs and "" in _texts(at(rule, "apiGroups")):
             yield (
                 f"ClusterRole {name!r} may {', '.join(verbs)} {', '.join(sorted(touched))}: it "
-                "decides which pods go where; give it read rights, or add it to exempt"
+                "can decide where pods run; give it read rights only, or add it to exempt"
             )
 
 
@@ -75,15 +75,15 @@ def _hops(resource: Resource, settings: Settings) -> Iterator[str]:
     match resource.type:
         case "aws:ec2/launchTemplate:LaunchTemplate":
             hops = at(resource.props, "metadataOptions", _HOPS)
-            what = "launch template"
+            source = "launch template"
         case karpenter.NODE_CLASS:
             hops = at(resource.props, "spec", "metadataOptions", _HOPS)
-            what = "EC2NodeClass"
+            source = "EC2NodeClass"
         case _:
             return
     if (whole(hops) or 1) > 1:
         yield (
-            f"tokens of the metadata service travel {whole(hops)} hops on instances of {what} "
+            f"tokens of the metadata service travel {whole(hops)} hops on instances of {source} "
             f"{resource.name!r}, so that pods can take their node's credentials; set "
             f"metadataOptions.{_HOPS} to 1"
         )
@@ -91,11 +91,11 @@ def _hops(resource: Resource, settings: Settings) -> Iterator[str]:
 
 def _is_exempt(workload: workloads.Workload, settings: Settings) -> bool:
     path = workload.path
-    return path is None or any(fnmatchcase(path, one) for one in settings["exempt"])
+    return path is None or any(fnmatchcase(path, pattern) for pattern in settings["exempt"])
 
 
 def _texts(value: Any) -> list[str]:
-    return [one for one in items(value) if isinstance(one, str)]
+    return [text for text in items(value) if isinstance(text, str)]
 
 
 RULES = (
@@ -103,25 +103,29 @@ RULES = (
         name="pod-host-path",
         description="Pods mount no files of their node.",
         level="mandatory",
-        settings=(names("exempt", "NAMESPACE/NAME of those that need it", (_AGENTS, _INSTALLER)),),
+        settings=(
+            names("exempt", "NAMESPACE/NAME of workloads that need it", (_AGENTS, _INSTALLER)),
+        ),
         check=_host_paths,
     ),
     ResourceRule(
         name="pod-capabilities",
-        description="Containers drop all capabilities of the kernel.",
+        description="Containers drop all kernel capabilities.",
         level="advisory",
-        settings=(names("exempt", "NAMESPACE/NAME of those that need it", (_AGENTS, _INSTALLER)),),
+        settings=(
+            names("exempt", "NAMESPACE/NAME of workloads that need it", (_AGENTS, _INSTALLER)),
+        ),
         check=_capabilities,
     ),
     ResourceRule(
         name="rbac-nodes",
-        description="Few may change nodes.",
+        description="Only exempt roles may change nodes.",
         level="mandatory",
         settings=(
             names(
                 "exempt",
-                "names of ClusterRoles that may",
-                # It sets and lifts the startup taint, and changes layouts by a label.
+                "names of ClusterRoles that may change nodes",
+                # The controller adds and removes the startup taint, and changes layouts by a label.
                 ("slicewright-fleet-controller*",),
             ),
         ),

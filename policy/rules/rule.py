@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from what a program declares to what is wrong with it."""
+"""Rules: pure functions from the declared resources of a program to their violations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal
 from policy.rules.declared import Resource
 
 Settings = Mapping[str, Any]
-"""Setting -> value, all of a rule's."""
+"""Setting -> value, for all settings of a rule."""
 Level = Literal["mandatory", "advisory"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a pack's config file may say about a rule."""
+    """A setting of a rule in the pack's config file."""
 
     name: str
     schema: Mapping[str, Any]
@@ -25,7 +25,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceRule:
-    """Judges each resource by itself, before the engine makes it."""
+    """Checks each resource alone, before the engine creates it."""
 
     name: str
     description: str
@@ -36,19 +36,19 @@ class ResourceRule:
 
 @dataclass(frozen=True, kw_only=True)
 class StackRule:
-    """Judges all resources together: in a preview before anything is made, in `up` afterwards."""
+    """Checks all resources together: before creation in a preview, afterwards in `up`."""
 
     name: str
     description: str
     level: Level
     settings: Sequence[Setting] = ()
     check: Callable[[Sequence[Resource], Settings], Iterable[tuple[str, str]]]
-    """Gives URNs and messages."""
+    """Yields pairs of URN and message."""
 
 
-def completed(rule: ResourceRule | StackRule, given: Mapping[str, Any]) -> Settings:
-    """What the config file says, and defaults for the rest."""
-    return {s.name: given.get(s.name, s.default) for s in rule.settings}
+def complete_settings(rule: ResourceRule | StackRule, config: Mapping[str, Any]) -> Settings:
+    """The settings of the config file, with defaults for missing settings."""
+    return {s.name: config.get(s.name, s.default) for s in rule.settings}
 
 
 def names(setting: str, description: str, default: Sequence[str] = ()) -> Setting:

@@ -10,31 +10,33 @@ from policy.rules.rule import ResourceRule, Settings, names
 
 STACK = "pulumi:pulumi:Stack"
 SECRETS_PROVIDER = "secretsProvider"
-"""The engine does not tell it: `policy.pack` adds what the stack file says."""
+"""A property that the engine does not pass: `policy.pack` adds it from the stack file."""
 
 
 def _secrets(resource: Resource, settings: Settings) -> Iterator[str]:
     allowed = settings["allowed"]
     if resource.type != STACK or "*" in allowed:
         return
-    found = at(resource.props, SECRETS_PROVIDER)
-    if found is UNKNOWN or (found and any(fnmatchcase(str(found), one) for one in allowed)):
+    provider = at(resource.props, SECRETS_PROVIDER)
+    if provider is UNKNOWN or (
+        provider and any(fnmatchcase(str(provider), pattern) for pattern in allowed)
+    ):
         return
-    what = (
-        f"its secrets are encrypted by {found}"
-        if found
-        else "it has no stack file in stacks/, so it is not known who encrypts its secrets"
+    problem = (
+        f"its secrets are encrypted by {provider}"
+        if provider
+        else "it has no stack file in stacks/, so its secrets provider is unknown"
     )
     yield (
-        f"stack {resource.name!r}: {what}; allowed: {', '.join(allowed) or 'none'}. Change it by "
-        "`pulumi stack change-secrets-provider`"
+        f"stack {resource.name!r}: {problem}; allowed: {', '.join(allowed) or 'none'}. "
+        "Change it with `pulumi stack change-secrets-provider`"
     )
 
 
 RULES = (
     ResourceRule(
         name="stack-secrets",
-        description="Secrets in state and stack file are encrypted by a key of a list only.",
+        description="Secrets in state and stack file are encrypted by an allowed provider.",
         level="mandatory",
         settings=(names("allowed", "secrets providers, such as awskms://*; *: any", ("*",)),),
         check=_secrets,

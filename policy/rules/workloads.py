@@ -1,4 +1,4 @@
-"""Rules about what runs in the cluster: images, privileges, rights, disruption, spot capacity."""
+"""Rules about workloads in the cluster: images, privileges, rights, disruption, spot capacity."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from policy.rules import pools
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import ResourceRule, Setting, Settings, StackRule, names
 
-_KEPT_UP = ("Deployment", "StatefulSet")
+_REPLICATED = ("Deployment", "StatefulSet")
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "Pod": ("spec",),
-    **dict.fromkeys((*_KEPT_UP, "DaemonSet", "Job"), ("spec", "template", "spec")),
+    **dict.fromkeys((*_REPLICATED, "DaemonSet", "Job"), ("spec", "template", "spec")),
     "ReplicaSet": ("spec", "template", "spec"),
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
 }
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
-# Google puts both on each node, and its own installer never pulls them: they have no digest.
+# Google preloads both on each node, and its installer never pulls them: they have no digest.
 # Source: GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer.
 _ON_NODES = ("cos-nvidia-installer:fixed", "gke-nvidia-installer:fixed")
 
@@ -33,12 +33,12 @@ class Workload:
     namespace: str | None
     """None: not known yet."""
     path: str | None
-    """NAMESPACE/NAME; None: not known yet."""
+    """NAMESPACE/NAME. None: not known yet."""
     urn: str
     pod: Mapping[str, Any]
     """The pod's spec."""
     labels: Any
-    """Of its pods; all of them or single ones may be UNKNOWN."""
+    """Labels of its pods. All labels, or some values, may be UNKNOWN."""
     replicas: int | None
     """None: not known yet."""
 
@@ -52,18 +52,18 @@ class Workload:
         return any(
             key.startswith("nvidia.com/") and value != "0"
             for container in self.containers
-            for key, value in _requested(container).items()
+            for key, value in _resource_amounts(container).items()
         )
 
     @property
     def pool(self) -> str | None:
-        """The pool that its pods ask for by label."""
-        found = at(self.pod, "nodeSelector", POOL_LABEL)
-        return found if isinstance(found, str) else None
+        """The pool that its pods select by label."""
+        selected = at(self.pod, "nodeSelector", POOL_LABEL)
+        return selected if isinstance(selected, str) else None
 
 
 def read(resource: Resource) -> Workload | None:
-    """None for what has no pods, or whose pods are not known yet."""
+    """The workload that a resource declares, None without pods or before they are known."""
     group, _, kind = resource.type.rpartition(":")
     path = _TEMPLATES.get(kind)
     if path is None or not group.startswith("kubernetes:"):
@@ -100,12 +100,13 @@ def _images(resource: Resource, settings: Settings) -> Iterator[str]:
 def _registries(resource: Resource, settings: Settings) -> Iterator[str]:
     for image in _images_of(read(resource)):
         if not _matches(image, settings["allowed"]):
-            yield f"{image} comes from elsewhere than {', '.join(settings['allowed']) or 'nowhere'}"
+            allowed = ", ".join(settings["allowed"]) or "none"
+            yield f"{image} is not from an allowed registry: {allowed}"
 
 
 def _images_of(workload: Workload | None) -> list[str]:
-    found = [at(one, "image") for one in workload.containers] if workload else []
-    return sorted({one for one in found if isinstance(one, str)})
+    images = [at(container, "image") for container in workload.containers] if workload else []
+    return sorted({image for image in images if isinstance(image, str)})
 
 
 def _privilege(resource: Resource, settings: Settings) -> Iterator[str]:
@@ -114,9 +115,9 @@ def _privilege(resource: Resource, settings: Settings) -> Iterator[str]:
         return
     shared = [key for key in ("hostNetwork", "hostPID", "hostIPC") if at(workload.pod, key) is True]
     privileged = [
-        str(at(one, "name"))
-        for one in workload.containers
-        if at(one, "securityContext", "privileged") is True
+        str(at(container, "name"))
+        for container in workload.containers
+        if at(container, "securityContext", "privileged") is True
     ]
     where = f"{workload.kind} {workload.path}"
     if shared:
@@ -135,19 +136,22 @@ def _rights(resource: Resource, settings: Settings) -> Iterator[str]:
                 key for key in ("apiGroups", "resources", "verbs") if "*" in [*items(at(rule, key))]
             ]
             if wild:
-                yield f"{kind} {resource.name!r} gives rights to any of: {', '.join(wild)}"
+                yield f"{kind} {resource.name!r} uses wildcards for: {', '.join(wild)}"
     if kind.endswith("RoleBinding") and at(resource.props, "roleRef", "name") == "cluster-admin":
-        yield f"{kind} {resource.name!r} gives all rights there are (cluster-admin)"
+        yield f"{kind} {resource.name!r} grants all rights (cluster-admin)"
 
 
 def _disruption(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
     budgets = [
-        (_namespace(one), at(one.props, "spec", "selector"))
-        for one in resources
-        if one.type.startswith("kubernetes:policy/") and one.type.endswith(":PodDisruptionBudget")
+        (_namespace(resource), at(resource.props, "spec", "selector"))
+        for resource in resources
+        if resource.type.startswith("kubernetes:policy/")
+        and resource.type.endswith(":PodDisruptionBudget")
     ]
     for workload in filter(None, map(read, resources)):
-        served = workload.kind in _KEPT_UP and workload.uses_gpus and (workload.replicas or 0) > 1
+        served = (
+            workload.kind in _REPLICATED and workload.uses_gpus and (workload.replicas or 0) > 1
+        )
         if served and not any(
             None in (namespace, workload.namespace)
             or (namespace == workload.namespace and _selects(selector, workload.labels))
@@ -157,58 +161,58 @@ def _disruption(resources: Sequence[Resource], settings: Settings) -> Iterator[t
                 workload.urn,
                 f"{workload.kind} {workload.path or workload.urn} has {workload.replicas} "
                 "replicas on GPUs and no PodDisruptionBudget: a rollout or an upgrade of nodes "
-                "may take all of them at once",
+                "may stop all of them at once",
             )
 
 
-def _lost(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
+def _spot_workloads(resources: Sequence[Resource], settings: Settings) -> Iterator[tuple[str, str]]:
     spot = {pool.name for pool in map(pools.read, resources) if pool is not None and pool.spot}
     for workload in filter(None, map(read, resources)):
-        if workload.kind not in _KEPT_UP or workload.pool not in spot:
+        if workload.kind not in _REPLICATED or workload.pool not in spot:
             continue
-        kept = workload.path is not None and _matches(workload.path, settings["may_not_be_lost"])
+        listed = workload.path is not None and _matches(workload.path, settings["may_not_be_lost"])
         single = settings["single_replicas"] and workload.replicas == 1
-        if kept or single:
-            why = "is listed as one that may not be lost" if kept else "has one replica"
+        if listed or single:
+            why = "is listed in may_not_be_lost" if listed else "has one replica"
             yield (
                 workload.urn,
                 f"{workload.kind} {workload.path or workload.urn} {why}, and pool "
-                f"{workload.pool!r} uses spot capacity, which the cloud takes back at any time",
+                f"{workload.pool!r} uses spot capacity, which the cloud may reclaim at any time",
             )
 
 
 def _selects(selector: Any, labels: Any) -> bool:
-    """As Kubernetes matches pods. What is not known yet is taken to match: `up` sees it."""
+    """Whether Kubernetes matches the pods. Unknown values count as a match: `up` checks them."""
     if selector is None:
         return False
     if labels is UNKNOWN:
         return True
-    wanted = texts(at(selector, "matchLabels"))
-    if any(at(labels, key) not in (value, UNKNOWN) for key, value in wanted.items()):
+    match_labels = texts(at(selector, "matchLabels"))
+    if any(at(labels, key) not in (value, UNKNOWN) for key, value in match_labels.items()):
         return False
-    return all(_meets(one, labels) for one in items(at(selector, "matchExpressions")))
+    return all(_meets(expression, labels) for expression in items(at(selector, "matchExpressions")))
 
 
 def _meets(expression: Any, labels: Any) -> bool:
-    """Unknown operators, such as those that a preview does not know, are taken to match."""
+    """Whether labels match an expression. Unknown operators and values count as a match."""
     key, values = at(expression, "key"), at(expression, "values")
-    found = at(labels, key) if isinstance(key, str) else UNKNOWN
-    if found is UNKNOWN or values is UNKNOWN or UNKNOWN in (values or ()):
+    actual = at(labels, key) if isinstance(key, str) else UNKNOWN
+    if actual is UNKNOWN or values is UNKNOWN or UNKNOWN in (values or ()):
         return True
     match at(expression, "operator"):
         case "In":
-            return found in (values or ())
+            return actual in (values or ())
         case "NotIn":
-            return found not in (values or ())
+            return actual not in (values or ())
         case "Exists":
-            return found is not None
+            return actual is not None
         case "DoesNotExist":
-            return found is None
+            return actual is None
         case _:
             return True
 
 
-def _requested(container: Any) -> Mapping[str, str]:
+def _resource_amounts(container: Any) -> Mapping[str, str]:
     resources = at(container, "resources")
     parts = [at(resources, part) for part in ("limits", "requests")]
     return {
@@ -220,8 +224,8 @@ def _requested(container: Any) -> Mapping[str, str]:
 
 
 def _namespace(resource: Resource) -> str | None:
-    found = at(resource.props, "metadata", "namespace")
-    return None if found is UNKNOWN else str(found or "default")
+    namespace = at(resource.props, "metadata", "namespace")
+    return None if namespace is UNKNOWN else str(namespace or "default")
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -238,7 +242,7 @@ RULES = (
     ),
     ResourceRule(
         name="image-registry",
-        description="Pods run images of registries of a list only.",
+        description="Pods run only images from allowed registries.",
         level="mandatory",
         settings=(names("allowed", "patterns of whole image names, such as nvcr.io/*", ("*",)),),
         check=_registries,
@@ -250,8 +254,8 @@ RULES = (
         settings=(
             names(
                 "exempt",
-                "NAMESPACE/NAME of those that need it",
-                # GKE gives device nodes to privileged pods only, if they ask for no GPU; and
+                "NAMESPACE/NAME of workloads that need it",
+                # GKE gives device nodes only to privileged pods, unless they request a GPU, and
                 # Google's driver installer loads kernel modules.
                 ("slicewright-system/node-agent-*", "*/nvidia-driver-installer*"),
             ),
@@ -260,28 +264,31 @@ RULES = (
     ),
     ResourceRule(
         name="rbac-wildcard",
-        description="Roles name what they give.",
+        description="Roles grant rights without wildcards.",
         level="mandatory",
         check=_rights,
     ),
     StackRule(
         name="disruption-budget",
-        description="What serves from several GPUs has a PodDisruptionBudget.",
+        description="Replicated workloads on GPUs have a PodDisruptionBudget.",
         level="mandatory",
         check=_disruption,
     ),
     StackRule(
         name="spot-workloads",
-        description="What may not be lost does not run on spot capacity.",
+        description="Workloads that must not be lost do not run on spot capacity.",
         level="mandatory",
         settings=(
             names("may_not_be_lost", "NAMESPACE/NAME patterns of workloads"),
             Setting(
                 name="single_replicas",
-                schema={"type": "boolean", "description": "whether those with one replica count"},
+                schema={
+                    "type": "boolean",
+                    "description": "whether workloads with one replica count",
+                },
                 default=True,
             ),
         ),
-        check=_lost,
+        check=_spot_workloads,
     ),
 )

@@ -13,7 +13,7 @@ import pytest
 from infra import plan, spec, values
 from infra.plan import ChangeEffect, change_rules
 from policy.rules import RULES, Resource, ResourceRule
-from policy.rules.rule import completed
+from policy.rules.rule import complete_settings
 from rehearsal.clouds.aws.policy_evaluation import evaluate
 from rehearsal.scenario.stack_check import unrehearsable
 
@@ -470,7 +470,7 @@ def test_the_policy_pack_reads_what_the_program_declares(record: Record) -> None
         if isinstance(rule, ResourceRule)
         for one in declared
         if one.name.startswith("karpenter-a-")
-        and any(rule.check(one, completed(rule, settings.get(rule.name, {}))))
+        and any(rule.check(one, complete_settings(rule, settings.get(rule.name, {}))))
     }
     assert broken == {"pool-size", "pool-spot", "pool-labelled", "pool-machine-types"}
 

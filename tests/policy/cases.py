@@ -11,7 +11,7 @@ from typing import Any
 
 from fleet_controller.api import STARTUP_TAINT_KEY
 from policy.rules import Resource, ResourceRule, StackRule, karpenter
-from policy.rules.rule import completed
+from policy.rules.rule import complete_settings
 
 GKE_POOL = "gcp:container/nodePool:NodePool"
 EKS_POOL = "aws:eks/nodeGroup:NodeGroup"
@@ -605,7 +605,7 @@ CASES = (
         "fleet-size",
         gke_pool(nodeLocations=["europe-north2-a"]),
         gke_pool(),
-        "not known",
+        "is unknown",
         usd_per_hour=100.0,
     ),
     case("image-digest", deployment(**container(image="a/b:1.2")), deployment(), "a/b:1.2"),
@@ -672,14 +672,14 @@ CASES = (
         "spot-workloads",
         [node_pool(requirements=[requirement("karpenter.sh/capacity-type", "spot")]), deployment()],
         [node_pool(), deployment()],
-        "may not be lost",
+        "is listed in may_not_be_lost",
         may_not_be_lost=["ai/*"],
     ),
     case(
         "spot-workloads",
         [eks_pool(capacityType="SPOT"), deployment()],
         [eks_pool(), deployment()],
-        "may not be lost",
+        "is listed in may_not_be_lost",
         may_not_be_lost=["ai/*"],
     ),
     case("layouts-fit", mig_layouts(devices="{3g.20gb: 3}"), mig_layouts(), "A100"),
@@ -740,7 +740,7 @@ CASES = (
         "sharing-resource-name",
         plugin_config("mps"),
         plugin_config("mps", renamed="true"),
-        "whole one",
+        "whole device",
     ),
     case(
         "driver-upgrade", operator(maxParallelUpgrades=0.0, maxUnavailable="50%"), operator(), "0"
@@ -785,7 +785,7 @@ CASES = (
         "by passphrase",
         allowed=["awskms://*", "gcpkms://*"],
     ),
-    case("stack-secrets", stack(None), stack("gcpkms://k"), "not known who", allowed=["gcp*"]),
+    case("stack-secrets", stack(None), stack("gcpkms://k"), "provider is unknown", allowed=["gcp*"]),
 )
 
 
@@ -793,7 +793,7 @@ def found(
     rule: ResourceRule | StackRule, resources: Sequence[Resource], given: Mapping[str, Any]
 ) -> list[str]:
     """What a rule says of these resources."""
-    settings = completed(rule, given)
+    settings = complete_settings(rule, given)
     match rule:
         case ResourceRule():
             return [message for one in resources for message in rule.check(one, settings)]

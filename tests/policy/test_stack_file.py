@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.stack_file import OF_THE_BACKEND, PASSPHRASE, secrets_provider
+from policy.stack_file import BACKEND_DEFAULT, PASSPHRASE, secrets_provider
 
 URN = "urn:pulumi:prod::slicewright::pulumi:pulumi:Stack::slicewright-prod"
 
@@ -16,8 +16,8 @@ URN = "urn:pulumi:prod::slicewright::pulumi:pulumi:Stack::slicewright-prod"
     [
         ("secretsprovider: gcpkms://projects/p\nencryptedkey: Cg==\n", "gcpkms://projects/p"),
         ("encryptionsalt: v1:abc=\nconfig: {}\n", PASSPHRASE),
-        ("config: {}\n", OF_THE_BACKEND),
-        ("", OF_THE_BACKEND),
+        ("config: {}\n", BACKEND_DEFAULT),
+        ("", BACKEND_DEFAULT),
     ],
 )
 def test_a_stack_file_tells_who_encrypts(tmp_path: Path, text: str, provider: str) -> None:
