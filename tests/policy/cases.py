@@ -785,7 +785,9 @@ CASES = (
         "by passphrase",
         allowed=["awskms://*", "gcpkms://*"],
     ),
-    case("stack-secrets", stack(None), stack("gcpkms://k"), "provider is unknown", allowed=["gcp*"]),
+    case(
+        "stack-secrets", stack(None), stack("gcpkms://k"), "provider is unknown", allowed=["gcp*"]
+    ),
 )
 
 
