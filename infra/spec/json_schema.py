@@ -18,7 +18,7 @@ from infra.spec.reading.annotations import FLEET_TYPE
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of `Pulumi.<stack>.yaml`."""
     adapter: TypeAdapter[Any] = TypeAdapter(FLEET_TYPE)
-    fleet = _cleaned(adapter.json_schema())
+    fleet = _clean(adapter.json_schema())
     definitions = fleet.pop("$defs")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,17 +37,21 @@ def text() -> str:
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _cleaned(node: Any) -> Any:
+def _clean(node: Any) -> Any:
     """Removes pydantic's titles, which repeat the keys, and line breaks in descriptions."""
     if isinstance(node, dict):
         if isinstance(node.get("description"), str):
             node = {**node, "description": " ".join(node["description"].split())}
-        kept = {
-            k: _cleaned(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
+        cleaned = {
+            k: _clean(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))
         }
         # pydantic allows keys that match no pattern; slicewright refuses them.
-        return {**kept, "additionalProperties": False} if "patternProperties" in kept else kept
-    return [_cleaned(v) for v in node] if isinstance(node, list) else node
+        return (
+            {**cleaned, "additionalProperties": False}
+            if "patternProperties" in cleaned
+            else cleaned
+        )
+    return [_clean(v) for v in node] if isinstance(node, list) else node
 
 
 if __name__ == "__main__":

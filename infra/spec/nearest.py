@@ -1,4 +1,4 @@
-"""Which known names a wrong one resembles."""
+"""The known names that a misspelled name resembles."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import difflib
 from functools import lru_cache
 
 _LONGEST = 200
-"""Characters; a longer text resembles no name."""
+"""In characters. A longer text resembles no name."""
 
 
-@lru_cache(maxsize=4096)  # a file that is wrong in one way in 5,000 pools asks 5,000 times
+@lru_cache(maxsize=4096)  # one mistake repeated in 5,000 pools causes 5,000 calls
 def nearest_names(
-    found: str, known: tuple[str, ...], *, count: int, similarity: float
+    text: str, names: tuple[str, ...], *, count: int, similarity: float
 ) -> tuple[str, ...]:
-    """At most `count` of the known names, the most similar first.
+    """At most `count` of `names`, the most similar first.
 
-    similarity: from 0 to 1, as difflib's ratio, that a name must have.
+    similarity: the lowest accepted ratio of difflib, from 0 to 1.
     """
-    if len(found) > _LONGEST:
+    if len(text) > _LONGEST:
         return ()
-    return tuple(difflib.get_close_matches(found, known, n=count, cutoff=similarity))
+    return tuple(difflib.get_close_matches(text, names, n=count, cutoff=similarity))

@@ -1,4 +1,4 @@
-"""One problem of a stack file, and where in the file it is."""
+"""A problem of a stack file, with its place in the file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ REFERENCE = "docs/reference/stack-file.md"
 class Problem:
     path: Path
     reason: str
-    """What is wrong, and why. Read after the path: `must be at least 1, but is 0`."""
+    """The mistake and its cause, to follow the path: `must be at least 1, but is 0`."""
     instead: str
-    """The remedy, an imperative: what to write, or what is allowed."""
+    """The remedy as an imperative: the text to write, or the allowed values."""
     source: str = REFERENCE
-    """Where the rule comes from; `REFERENCE` for rules of slicewright itself."""
+    """The source of the rule, `REFERENCE` for rules of slicewright itself."""
     in_key: bool = False
-    """Whether the key is wrong and not its value."""
+    """Whether the key is wrong, not its value."""

@@ -130,7 +130,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
         ),
         (
             f"{{entries: [{{principal: 'arn:aws:sts::111122223333:assumed-role/ml/me', {ALL}}}]}}",
-            "that of a session (sts, assumed-role) is of one login only",
+            "the ARN of a session (sts, assumed-role) is valid for a single login only",
         ),
         (
             "{entries: [{principal: 'arn:aws:iam::111122223333:role/aws-service-role/"
@@ -143,7 +143,7 @@ def test_nothing_in_the_cluster_is_made_before_the_entries_or_outlives_them(
         ),
         (
             f"{{entries: [{{principal: '{ML}', groups: ['system:masters']}}]}}",
-            "is not a group that EKS gives",
+            "is not a group that EKS accepts",
         ),
         (f"{{entries: [{{principal: '{ML}'}}]}}", "has neither policies nor groups"),
         (

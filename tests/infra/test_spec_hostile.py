@@ -70,7 +70,7 @@ def test_only_the_first_problems_are_shown_and_all_are_counted(tmp_path: Path) -
     assert first == f"x.yaml: {len(error.problems)} problems, nothing was created or changed"
     assert len(error.problems) > 1500
     assert len(lines) == 50
-    assert last == f"  and {len(error.problems) - 50} more; they are shown once these are mended"
+    assert last == f"  and {len(error.problems) - 50} more; they are shown once these are fixed"
 
 
 WRONG_POOL = (

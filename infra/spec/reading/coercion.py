@@ -1,4 +1,4 @@
-"""Values of the wrong type whose intention is clear: "3", 200GB, yes, one zone for a list."""
+"""Values of a wrong type but with a clear intention: "3", 200GB, yes, a zone for a list."""
 
 from __future__ import annotations
 
@@ -29,91 +29,93 @@ EXPECTED_TYPES: Mapping[str, str] = {
     "mapping_type": _MAPPING,
     "dict_type": _MAPPING,
 }
-"""pydantic's error type -> what the value is not."""
+"""pydantic's error type -> the expected type."""
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("yes", "on", "y", "true", "enabled"), True),
     **dict.fromkeys(("no", "off", "n", "false", "disabled"), False),
 }
 _Coerced = tuple[Any, str]
-"""The intended value, None if unclear; and the remedy."""
+"""The intended value, None if unclear, and the remedy."""
 
 
-def coerce(expected: str, found: Any, wanted: Any, as_written: str | None) -> _Coerced:
-    """The intended value, None if unclear; and the remedy.
+def coerce(expected: str, actual: Any, annotation: Any, as_written: str | None) -> _Coerced:
+    """The intended value, None if unclear, and the remedy.
 
-    expected: of `EXPECTED_TYPES`. wanted: the value's type annotation. as_written: a scalar's text
-    in the file.
+    expected: a value of `EXPECTED_TYPES`. as_written: a scalar's text in the file.
     """
     match expected:
         case "a string":
-            return _to_string(found, wanted, as_written)
+            return _coerce_to_string(actual, annotation, as_written)
         case "an integer":
-            return _to_integer(found, wanted)
+            return _coerce_to_integer(actual, annotation)
         case "true or false":
-            return _to_boolean(found)
+            return _coerce_to_boolean(actual)
         case "a list":
-            return _to_list(found, example(wanted))
+            return _coerce_to_list(actual, example(annotation))
         case _:
-            return _to_mapping(found, wanted)
+            return _coerce_to_mapping(actual, annotation)
 
 
-def _to_string(found: Any, wanted: Any, as_written: str | None) -> _Coerced:
-    # As it stands in the file: YAML reads 1.30 as 1.3.
-    text = as_written or json.dumps(found)
-    if isinstance(found, bool | int | float) and _is_valid(text, wanted):
+def _coerce_to_string(actual: Any, annotation: Any, as_written: str | None) -> _Coerced:
+    # The text in the file, because YAML reads 1.30 as 1.3.
+    text = as_written or json.dumps(actual)
+    if isinstance(actual, bool | int | float) and _is_valid(text, annotation):
         return text, f'write it in quotes: "{text}"'
-    if isinstance(found, list) and len(found) == 1:
-        item = found[0]
-        if isinstance(item, str) and _is_valid(item, wanted):
+    if isinstance(actual, list) and len(actual) == 1:
+        item = actual[0]
+        if isinstance(item, str) and _is_valid(item, annotation):
             return item, f"write it without brackets: {item}"
-    return None, f"write a string, for example {example(wanted)}"
+    return None, f"write a string, for example {example(annotation)}"
 
 
-def _to_integer(found: Any, wanted: Any) -> _Coerced:
+def _coerce_to_integer(actual: Any, annotation: Any) -> _Coerced:
     # "3", 3.0, and 200GB for a key in GB.
-    match = re.fullmatch(r"([0-9]{1,18})(?:\.0+)?(\s?[A-Za-z]+)?", str(found))
-    if match and not isinstance(found, bool) and _is_valid(int(match[1]), wanted):
+    match = re.fullmatch(r"([0-9]{1,18})(?:\.0+)?(\s?[A-Za-z]+)?", str(actual))
+    if match and not isinstance(actual, bool) and _is_valid(int(match[1]), annotation):
         number = int(match[1])
         if match[0] == match[1]:
             return number, f"write it without quotes: {number}"
         return number, f"write it without a unit: {number}" if match[2] else f"write {number}"
-    constraint = next(constraints_of(wanted, IntRange), None)
-    return None, constraint.instead if constraint else f"for example {flow_style(example(wanted))}"
+    constraint = next(constraints_of(annotation, IntRange), None)
+    return (
+        None,
+        constraint.instead if constraint else f"for example {flow_style(example(annotation))}",
+    )
 
 
-def _to_boolean(found: Any) -> _Coerced:
-    value = _BOOLEANS.get(found.casefold()) if isinstance(found, str) else None
+def _coerce_to_boolean(actual: Any) -> _Coerced:
+    value = _BOOLEANS.get(actual.casefold()) if isinstance(actual, str) else None
     return value, "write true or false" if value is None else f"write {json.dumps(value)}"
 
 
-def _to_list(found: Any, sample: Any) -> _Coerced:
-    if type(found) is not type(sample[0]):
+def _coerce_to_list(actual: Any, sample: Any) -> _Coerced:
+    if type(actual) is not type(sample[0]):
         return None, f"write a list, for example {flow_style(sample)}"
-    text = flow_style([found])
+    text = flow_style([actual])
     if len(text) <= 60:
-        return [found], f"write it as a list: {text}"
-    return [found], "write it as a list: '- ' before its first key"
+        return [actual], f"write it as a list: {text}"
+    return [actual], "write it as a list: '- ' before its first key"
 
 
-def _to_mapping(found: Any, wanted: Any) -> _Coerced:
-    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
-        return found[0], "write its keys without '-' before them"
-    keys, sample = keys_of(wanted), example(wanted)
+def _coerce_to_mapping(actual: Any, annotation: Any) -> _Coerced:
+    if isinstance(actual, list) and len(actual) == 1 and isinstance(actual[0], dict):
+        return actual[0], "write its keys without '-' before them"
+    keys, sample = keys_of(annotation), example(annotation)
     # {count: 3} for 3, if only one key has this type and no other is required.
     fitting = [
-        key for key in keys if type(found) is type(example(keys[key])) and sample.keys() <= {key}
+        key for key in keys if type(actual) is type(example(keys[key])) and sample.keys() <= {key}
     ]
     if len(fitting) == 1:
-        value = {fitting[0]: found}
+        value = {fitting[0]: actual}
         return value, f"write {flow_style(value)}"
     if sample:
         return None, f"write its keys below it, for example {flow_style(sample)}"
     return None, f"its keys are {', '.join(keys)}"
 
 
-def _is_valid(value: Any, wanted: Any) -> bool:
-    """Whether a value of the right type meets the constraints. A number is not taken for a name."""
-    for constraint in constraints_of(wanted, IntRange, Pattern, DnsLabel):
+def _is_valid(value: Any, annotation: Any) -> bool:
+    """Whether a value of the right type meets the constraints. A number is not a valid name."""
+    for constraint in constraints_of(annotation, IntRange, Pattern, DnsLabel):
         try:
             constraint.check(value)
         except ConstraintError:

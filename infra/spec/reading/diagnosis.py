@@ -1,4 +1,4 @@
-"""A problem found by validation, and the fix under which the rest of the file can still be read."""
+"""A problem found by validation, and a fix that lets the rest of the file be read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from infra.spec.problem import Path, Problem
 
 MISSING = "is missing"
-"""The reason of a problem with a required key."""
+"""The reason of a problem with a missing required key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class ReplaceValue:
 
 @dataclass(frozen=True, kw_only=True)
 class DropValue:
-    """The intended value is unclear, and so are those of `unknown`, which the key may be about."""
+    """The intended value is unclear, and so are the values at the paths in `unknown`."""
 
     unknown: tuple[Path, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Paths and values as messages show them."""
+"""Formats paths and values for messages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from infra.spec.problem import KEY, Path
 
 _KEY_LENGTH = 60
-"""Characters of a key or value that are shown: enough to find it."""
+"""Characters shown of a key or value: enough to find it."""
 
 
 def plain(text: str) -> str:
     """The text with characters that are not printable as escapes: `\\x1b`, `\\u202e`, `\\n`.
 
-    A terminal would obey them, and bidirectional overrides make text read as something else
+    A terminal would obey them, and bidirectional overrides make text look like other text
     (CVE-2021-42574).
     """
     if text.isprintable():
@@ -25,12 +25,12 @@ def plain(text: str) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """At most so many characters."""
+    """The text, cut to at most `length` characters."""
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def format_path(path: Path) -> str:
-    """`node_pools[0].partition.profile`; keys that are not plain words are quoted."""
+    """A path such as `node_pools[0].partition.profile`. Keys that are not words are quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -61,7 +61,7 @@ def comma_separated(names: Iterable[str]) -> str:
 
 
 def describe(value: Any) -> str:
-    """What kind of value it is, to follow `is`: `a list of 2 items`."""
+    """A description of the value to follow `is`: `a list of 2 items`."""
     match value:
         case None:
             return "empty"

@@ -1,7 +1,7 @@
-"""The YAML nodes of a fleet, found by path: where a value stands, and how it is written.
+"""The YAML nodes of a fleet by path: the position of a value, and its text in the file.
 
-Only a file with problems asks. To note the positions of all values while they are read took a third
-of the time of reading.
+They are looked up only for files with problems. Recording all positions while reading took a third
+of the reading time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infra.spec.reading.yaml_reader import PLAIN, has_own_tag
 
 
 class Entry(NamedTuple):
-    """A key and its value; an item of a list is both."""
+    """A key and its value. An item of a list is both."""
 
     key: yaml.Node
     value: yaml.Node
@@ -28,15 +28,15 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Of a fleet: of the key that it stands under in the file, and of its value."""
+    """The nodes of a fleet: of its key in the file, and of its value."""
 
     key: yaml.Node
     root: yaml.Node
     merges: Merges
 
     def position(self, path: Path, *, key: bool = False) -> tuple[int, int]:
-        """Line and column, counted from 1, of the key or value at `path`, or else of the key of
-        its closest parent in the file.
+        """Line and column, counted from 1, of the key or value at `path`. If the file lacks it, of
+        the key of its closest parent.
         """
         entries = list(self._entries(path))
         entry = entries[-1]
@@ -44,7 +44,7 @@ class Nodes:
         return mark.line + 1, mark.column + 1
 
     def as_written(self, path: Path) -> str | None:
-        """The text of a number, boolean or null; None where there is no such value."""
+        """The text of a number, boolean or null, None for every other value."""
         entries = list(self._entries(path))
         node = entries[-1].value
         if len(entries) <= len(path) or not isinstance(node, yaml.ScalarNode) or node.tag != PLAIN:
@@ -52,20 +52,20 @@ class Nodes:
         return node.value if scalars.resolve(node.value).kind is Kind.VALUE else None
 
     def _entries(self, path: Path) -> Iterator[Entry]:
-        """The fleet itself, and what is at each step of the path, as far as the file has it."""
+        """The entry of the fleet, then the entry at each step of the path that the file has."""
         entry = Entry(self.key, self.root)
         yield entry
         above: set[int] = set()
         for step in path:
             node = entry.value
-            # What is below such a node was refused with it.
+            # Values below such a node were refused with it.
             if has_own_tag(node) or id(node) in above:
                 return
             above.add(id(node))
-            found = self._child(node, step)
-            if found is None:
+            child = self._child(node, step)
+            if child is None:
                 return
-            entry = found
+            entry = child
             yield entry
 
     def _child(self, node: yaml.Node, step: str | int) -> Entry | None:
@@ -73,7 +73,7 @@ class Nodes:
             if isinstance(step, int) and 0 <= step < len(node.value):
                 return Entry(node.value[step], node.value[step])
         elif isinstance(node, yaml.MappingNode):
-            if step == MERGE:  # not among the entries; of several, the last
+            if step == MERGE:  # not among the entries, the last of several counts
                 keys = [key for key, _ in node.value if key.value == MERGE]
                 return Entry(keys[-1], keys[-1]) if keys else None
             entry = self.merges.resolve(node).get(str(step))

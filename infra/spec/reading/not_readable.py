@@ -1,4 +1,4 @@
-"""The error of a stack file of which nothing can be read."""
+"""The error for an unreadable stack file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of a fleet to a `Fleet`, or one SpecError with every problem."""
+"""Parses the text of a fleet, or raises a SpecError with every problem."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def unreadable(reason: str, name: str) -> SpecError:
 def parse(text: str, source: Source) -> Fleet:
     """The fleet in JSON text. Raises SpecError with every problem of structure and syntax.
 
-    text: as `pulumi.Config().require("fleet")` returns it; as text, because strict validation of
-    Python objects would refuse lists for tuples.
+    text: the result of `pulumi.Config().require("fleet")`. Strict validation of Python objects
+    would refuse lists for tuples.
     """
     if source.raw is None and text != "null":
         try:
@@ -51,10 +51,10 @@ def parse(text: str, source: Source) -> Fleet:
     recovered = recover(text, source)
     problems += recovered.problems
     fleet = recovered.fleet
-    known = not recovered.unknown & {("node_pools",), ("hosts",)}
+    pools_known = not recovered.unknown & {("node_pools",), ("hosts",)}
     if (
         fleet is not None
-        and known
+        and pools_known
         and not fleet.node_pools
         and not (isinstance(fleet, ByoFleet) and fleet.hosts)
     ):

@@ -1,4 +1,4 @@
-"""Error recovery: reads the rest of a broken file, so that one run finds all of its problems."""
+"""Error recovery: reads the rest of a broken file, so that a single run finds all problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from infra.spec.schema.fleet import Fleet
 
 _ADAPTER: TypeAdapter[Fleet] = TypeAdapter(FLEET_TYPE)
 _MAX_ROUNDS = 12
-"""Fixing a key can reveal a problem below it; no stack file is nested deeper."""
+"""A fix of a key can reveal a problem below it. No stack file is nested deeper."""
 ENCRYPTED = "is an encrypted secret, but the plan shows every value of a fleet"
 """The reason of a problem with a secret."""
 
@@ -31,21 +31,21 @@ class RecoveredFleet:
     """The fleet of a file with problems: fixed where the intention is clear, unknown elsewhere."""
 
     fleet: Fleet | None
-    """None where too much is unknown."""
+    """None if too much is unknown."""
     problems: tuple[Problem, ...]
-    """Empty if the fleet is exactly what the file says."""
+    """Empty if the fleet is exactly the content of the file."""
     unknown: frozenset[Path] = frozenset()
-    """Paths of `fleet` with a default or an example, from which nothing may be concluded."""
+    """Paths of `fleet` with a default or an example, not a value from the file."""
     renamed: Mapping[Path, Path] = field(default_factory=dict)
     """Path in `fleet` -> path of the misspelled key in the file."""
 
     def in_file(self, problem: Problem) -> Problem:
-        """A problem of the fleet, with its path in the file."""
-        return dataclasses.replace(problem, path=_in_file(problem.path, self.renamed))
+        """The problem of the fleet with its path in the file."""
+        return dataclasses.replace(problem, path=_file_path(problem.path, self.renamed))
 
 
 def recover(text: str, source: Source) -> RecoveredFleet:
-    """The fleet in JSON text; `source.raw` is the same as Python objects."""
+    """The fleet in JSON text. `source.raw` has the same content as Python objects."""
     if not source.unusable and '"secure"' not in text:
         with contextlib.suppress(ValidationError):
             return RecoveredFleet(fleet=_ADAPTER.validate_json(text), problems=())
@@ -102,7 +102,7 @@ class _Draft:
 
     def fixed(self, error: ValidationError) -> str:
         """Reports the problems, applies their fixes and returns the new text."""
-        # As before this round: a key and its value can both be wrong.
+        # The state before this round, as a key and its value can both be wrong.
         unknown = frozenset(self.unknown)
         for diagnosis in diagnose(error, self.source):
             path = diagnosis.problem.path
@@ -112,7 +112,7 @@ class _Draft:
         return json.dumps(self.raw)
 
     def _report(self, problem: Problem) -> None:
-        problem = dataclasses.replace(problem, path=_in_file(problem.path, self.renamed))
+        problem = dataclasses.replace(problem, path=_file_path(problem.path, self.renamed))
         self.problems.setdefault((problem.path, problem.reason), problem)
 
     def _apply(self, diagnosis: Diagnosis) -> None:
@@ -120,7 +120,7 @@ class _Draft:
         holder = self.source.value(path[:-1])
         match diagnosis.fix:
             case RenameKey(key=key):
-                self.renamed[(*path[:-1], key)] = _in_file(path, self.renamed)
+                self.renamed[(*path[:-1], key)] = _file_path(path, self.renamed)
                 holder[key] = holder.pop(path[-1])
             case ReplaceValue(value=value, unknown=unknown) if path:
                 self.unknown.update(unknown)
@@ -132,7 +132,7 @@ class _Draft:
                 self._drop(diagnosis.loc)
 
     def _drop(self, loc: tuple[str | int, ...]) -> None:
-        """Removes as little as possible; a required key gets an example. Marks the path unknown."""
+        """Removes as little as possible. A required key gets an example. Marks the path unknown."""
         for length in range(len(loc), 0, -1):
             path, parent = locate(loc[:length])
             holder = self.source.value(path[:-1]) if path else None
@@ -160,7 +160,7 @@ def _secrets(value: Any, path: Path) -> Iterator[Path]:
             yield from _secrets(inner, (*path, i))
 
 
-def _in_file(path: Path, renamed: Mapping[Path, Path]) -> Path:
+def _file_path(path: Path, renamed: Mapping[Path, Path]) -> Path:
     for length in range(len(path), 0, -1):
         if path[:length] in renamed:
             return (*renamed[path[:length]], *path[length:])

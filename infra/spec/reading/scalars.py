@@ -1,6 +1,6 @@
-"""What a plain scalar of a stack file is to the YAML library of the Pulumi engine.
+"""The meaning of a plain scalar of a stack file in the YAML library of the Pulumi engine.
 
-The engine reads stack files with go-yaml v3, and hands the values over as JSON. Source: go-yaml v3,
+The engine reads stack files with go-yaml v3, and passes the values on as JSON. Source: go-yaml v3,
 `resolve.go`; compared with the engine itself by tests/rehearsal/plugins/engine/test_stack_file.py.
 """
 
@@ -16,26 +16,26 @@ Value = str | int | float | bool | None
 
 
 class Kind(Enum):
-    """What the engine makes of the text."""
+    """The engine's interpretation of the text."""
 
     STRING = "string"
     VALUE = "value"
-    """A number, boolean or null whose meaning is plain."""
+    """A number, boolean or null with a clear meaning."""
     MERGE = "merge"
-    """`<<`, as a key."""
+    """The key `<<`."""
     NOTATION = "notation"
     """A number that is not written in decimal, or with underscores."""
     LEADING_ZERO = "leading zero"
     TIMESTAMP = "timestamp"
     NO_NUMBER = "no number"
-    """Infinity, not-a-number, or larger than the engine's JSON numbers are exact."""
+    """Infinity, not-a-number, or too large to be exact in the engine's JSON."""
 
 
 @dataclass(frozen=True)
 class Scalar:
     kind: Kind
     value: Value = None
-    """As the engine hands it over; None for a timestamp and for what it cannot hand over."""
+    """The value that the engine passes on, None for a timestamp or if it cannot pass it on."""
 
 
 _WORDS: dict[str, Scalar] = {
@@ -55,20 +55,20 @@ _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _OTHER_BASE = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)")
-# 0b-1, which the library reads as a sign within the number.
+# Matches 0b-1: the library accepts a sign within the number.
 _INNER_SIGN = re.compile(r"0(?:b[-+][01]+|o[-+][0-7]+)")
 _DOTTED = re.compile(r"\.[0-9]+(?:_[0-9]+)+(?:[eE][-+]?[0-9]+)?")
-# The day and the month are not checked: what looks like a date is better quoted in any case.
+# The day and the month are not checked: text like a date should be quoted in any case.
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
 _MAX_DIGITS = 4000
 """Python converts no more than 4,300 digits."""
 _EXACT = 2**53
-"""Up to here every integer is one of the 64-bit floats through which the engine passes numbers."""
+"""The largest exact integer of a 64-bit float, the engine's type for numbers."""
 
 
 @lru_cache(maxsize=16384)  # keys, names of machine types and zones are the same in every pool
 def resolve(text: str) -> Scalar:
-    """What a plain (unquoted, untagged) scalar with this text is."""
+    """The meaning of a plain (unquoted, untagged) scalar with this text."""
     word = _WORDS.get(text)
     if word is not None:
         return word
@@ -88,13 +88,13 @@ def resolve(text: str) -> Scalar:
     if _OTHER_BASE.fullmatch(plain) and len(plain) < _MAX_DIGITS:
         return Scalar(Kind.NOTATION, int(plain, 0))
     if _FLOAT.fullmatch(plain):
-        found = _number(plain)
-        return Scalar(Kind.NOTATION, found.value) if found.kind is Kind.VALUE else found
+        number = _number(plain)
+        return Scalar(Kind.NOTATION, number.value) if number.kind is Kind.VALUE else number
     return Scalar(Kind.STRING, text)
 
 
 def _number(text: str) -> Scalar:
-    """A decimal number as it is in the engine's JSON: 5 for `5.0`, 1e+21 for `1000…`."""
+    """A decimal number as in the engine's JSON: 5 for `5.0`, 1e+21 for `1000…`."""
     if len(text) > _MAX_DIGITS:
         return Scalar(Kind.NO_NUMBER)
     if _INTEGER.fullmatch(text):

@@ -47,35 +47,37 @@ class Source:
     """A fleet as written in a file, or without a file as JSON."""
 
     name: str
-    """The file's name as the user typed it, or a description of the text."""
+    """The file's name as typed by the user, or a description of the text."""
     raw: Any = None
     """The value as Python objects."""
     nodes: Nodes | None = None
-    """Of the file; None without one."""
+    """The nodes of the file, None without a file."""
     problems: tuple[Problem, ...] = ()
     """Problems of the YAML itself."""
     unusable: frozenset[Path] = frozenset()
-    """Paths whose value could not be read and is None."""
+    """Paths of unreadable values, which are None in `raw`."""
     config: yaml.Node | None = None
-    """All of the file's `config`; None without a file."""
+    """The file's `config` as a whole, None without a file."""
 
     def position(self, path: Path, *, key: bool = False) -> tuple[int, int] | None:
-        """Line and column, counted from 1, of the key or value at `path`, or else of its closest
-        parent in the file. An empty value is where its key is. None without a file.
+        """Line and column, counted from 1, of the key or value at `path`. If the file lacks it, of
+        its closest parent. An empty value has its key's position. None without a file.
         """
         return self.nodes.position(path, key=key) if self.nodes else None
 
     def as_written(self, path: Path) -> str | None:
-        """A number, boolean or null as it stands in the file: YAML reads 1.30 as 1.3."""
+        """The text of a number, boolean or null in the file: YAML reads 1.30 as 1.3."""
         return self.nodes.as_written(path) if self.nodes else None
 
     def setting(self, key: str) -> Any:
-        """Another value of the file's `config`, such as gcp:project; None if there is none."""
+        """Another value of the file's `config`, such as gcp:project, None if it is missing."""
         pairs = self.config.value if isinstance(self.config, yaml.MappingNode) else ()
-        return next((Reader().value(node) for found, node in pairs if found.value == key), None)
+        return next(
+            (Reader().value(node) for key_node, node in pairs if key_node.value == key), None
+        )
 
     def value(self, path: Path) -> Any:
-        """The value at `path`; None if there is none."""
+        """The value at `path`, None if it is missing."""
         at = self.raw
         for step in path:
             try:
@@ -97,9 +99,9 @@ def read(file: FilePath, *, name: str | None = None) -> Source:
     if root is None:
         raise NotReadable(f"{name}: is empty; it must have the key {KEY} under config")
     if not isinstance(root, yaml.MappingNode):
-        what = "a list" if isinstance(root, yaml.SequenceNode) else "a string"
+        kind = "a list" if isinstance(root, yaml.SequenceNode) else "a string"
         raise NotReadable(
-            f"{name}{at(root)}: is {what}, not a mapping; it must have the key {KEY} under config"
+            f"{name}{at(root)}: is {kind}, not a mapping; it must have the key {KEY} under config"
         )
     config = _child(root, "config", name)[1]
     for mapping in (root, config):
@@ -143,13 +145,13 @@ def _text(file: FilePath, name: str) -> str:
 
 
 def _file_type(mode: int) -> str:
-    for kind, what in (
+    for kind, description in (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a pipe"),
         (stat.S_ISSOCK, "a socket"),
     ):
         if kind(mode):
-            return what
+            return description
     return "a device"
 
 
@@ -169,7 +171,7 @@ def _syntax_error(error: yaml.YAMLError, text: str) -> str:
 
 
 def _refuse_duplicates(mapping: yaml.Node, name: str) -> None:
-    """Pulumi refuses a file with a key twice, also where the key is not the fleet's."""
+    """Refuses duplicate keys outside the fleet, which Pulumi refuses, too."""
     first: dict[str, int] = {}
     for key, _ in mapping.value if isinstance(mapping, yaml.MappingNode) else ():
         text = key.value if isinstance(key, yaml.ScalarNode) else None
@@ -184,15 +186,15 @@ def _refuse_duplicates(mapping: yaml.Node, name: str) -> None:
 
 
 def _child(holder: yaml.Node, key: str, name: str) -> tuple[yaml.Node, yaml.Node]:
-    """The key and value nodes of a key that must be there."""
-    found = (
+    """The key and value nodes of a required key."""
+    entries = (
         [e for e in holder.value if e[0].value == key]
         if isinstance(holder, yaml.MappingNode)
         else []
     )
-    if not found:
+    if not entries:
         under = "" if key == "config" else " under config"
         raise NotReadable(
             f"{name}: has no key {key}{under}; the fleet must be under config, then {KEY}"
         )
-    return found[0][0], found[0][1]
+    return entries[0][0], entries[0][1]

@@ -1,6 +1,6 @@
 """The error with all problems of a stack file.
 
-Names, keys and values of a file may be of any length and may hold control characters; the message
+Names, keys and values of a file may have any length and contain control characters, but the message
 is for a terminal.
 """
 
@@ -13,10 +13,10 @@ from infra.spec.reading.formatting import format_path, plain, shorten
 from infra.spec.reading.recovery import RecoveredFleet
 from infra.spec.reading.source import Source
 
-_SHOWN = 50
-"""Problems of one file that are shown. More would not be read before the first are fixed."""
+_MAX_PROBLEMS = 50
+"""Problems of a file that are shown. Nobody would read more before fixing the first."""
 _LENGTH = 700
-"""Characters of a reason or remedy; the longest of slicewright's own is shorter."""
+"""Characters of a reason or remedy. The longest text of slicewright itself is shorter."""
 
 
 class SpecError(Exception):
@@ -30,12 +30,12 @@ class SpecError(Exception):
         self.source = source
         self.problems = tuple(problems)
         self.recovered = recovered
-        """The fleet after error recovery, to look for more problems; never to be deployed."""
+        """The fleet after error recovery, used to find more problems. It is never deployed."""
         super().__init__(_message(source, self.problems))
 
 
 def _message(source: Source, problems: Sequence[Problem]) -> str:
-    # In the order of the file. A problem without a line of its own has that of its closest parent.
+    # In the order of the file. A problem without a line has the line of its closest parent.
     located = sorted(
         ((source.position(p.path, key=p.in_key), p) for p in problems),
         key=lambda at: (at[0] or (0, 0), tuple(map(str, at[1].path))),
@@ -44,13 +44,15 @@ def _message(source: Source, problems: Sequence[Problem]) -> str:
         f"{source.name}: {len(problems)} problem{'s' if len(problems) != 1 else ''}, "
         "nothing was created or changed"
     ]
-    for position, problem in located[:_SHOWN]:
+    for position, problem in located[:_MAX_PROBLEMS]:
         where = f"{source.name}:{position[0]}:{position[1]}: " if position else ""
         key = f"{format_path(problem.path)}{_pool(source, problem.path)}"
         reason, instead = shorten(problem.reason, _LENGTH), shorten(problem.instead, _LENGTH)
         lines.append(plain(f"  {where}{key}: {reason}; {instead} [source: {problem.source}]"))
-    if len(located) > _SHOWN:
-        lines.append(f"  and {len(located) - _SHOWN} more; they are shown once these are mended")
+    if len(located) > _MAX_PROBLEMS:
+        lines.append(
+            f"  and {len(located) - _MAX_PROBLEMS} more; they are shown once these are fixed"
+        )
     return "\n".join(lines)
 
 

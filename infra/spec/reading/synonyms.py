@@ -1,4 +1,4 @@
-"""Names that other tools give to keys and values of a stack file, to answer "did you mean"."""
+"""Other tools' names for keys and values of a stack file, used for "did you mean"."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ KEY_SYNONYMS: Mapping[str, str] = {
     "region": "location",
     "location": "region",
 }
-"""Key of another tool -> what to write here: a key, or a key with its value."""
+"""Key of another tool -> the text to write here: a key, or a key with its value."""
 
 NEEDLESS: Mapping[tuple[str, str], str] = {
-    ("GkeCluster", "autoscaler"): "leave it out: GKE scales its pools itself, by their nodes: "
+    ("GkeCluster", "autoscaler"): "remove it: GKE scales its pools itself, by their nodes: "
     "{min: …, max: …}",
-    ("ByoCluster", "autoscaler"): "leave it out: slicewright neither adds nor removes nodes of an "
+    ("ByoCluster", "autoscaler"): "remove it: slicewright neither adds nor removes nodes of an "
     "existing cluster",
-    ("PrometheusStack", "grafana"): "leave it out: Grafana is under the AGPL, so slicewright does "
+    ("PrometheusStack", "grafana"): "remove it: Grafana is under the AGPL, so slicewright does "
     "not deploy it; your own loads the dashboards from ConfigMaps, see docs/how-to/monitoring.md",
 }
-"""(Model, key of another cloud or of an earlier slicewright) -> why it is not needed there."""
+"""(Model, key of another cloud or of an earlier slicewright) -> why the model does not need it."""
 
 VALUE_SYNONYMS: Mapping[str, str] = {
     "gcp": "gke",
@@ -89,9 +89,9 @@ VALUE_SYNONYMS: Mapping[str, str] = {
 }
 
 
-def closest_word(found: Any, allowed: Sequence[str]) -> str:
-    """The allowed word that `found` most likely stands for; empty if none is similar."""
-    text = str(found).casefold()
+def closest_word(value: Any, allowed: Sequence[str]) -> str:
+    """The allowed word that `value` most likely means, empty if none is similar."""
+    text = str(value).casefold()
     if VALUE_SYNONYMS.get(text) in allowed:
         return VALUE_SYNONYMS[text]
     folded = {a.casefold().replace("_", "-"): a for a in allowed}

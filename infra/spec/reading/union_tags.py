@@ -1,4 +1,4 @@
-"""A mapping whose tag (`cloud`, `mode`) is missing or wrong, so that its type is unknown."""
+"""Mappings of unknown type, because the tag (`cloud`, `mode`) is missing or wrong."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MODES: Mapping[str, str] = {
 _CLOUDS = "gke, eks, or byo (an existing cluster or hosts)"
 _OTHER_PLACE: Mapping[str, str] = {
     "native": "only GKE, and Bottlerocket on EKS, partition GPUs themselves",
-    "bare": "it is for machines without Kubernetes, which are listed under hosts",
+    "bare": "it is for machines without Kubernetes, listed under hosts",
 }
-"""Partition mode of another kind of pool -> why it is not allowed here."""
+"""Partition mode of another kind of pool -> why this pool cannot have it."""
 
 
 def diagnose_tag(
@@ -38,35 +38,35 @@ def diagnose_tag(
     path: Path,
     parent: Any,
     context: Mapping[str, Any],
-    found: Any,
+    actual: Any,
     source: Source,
 ) -> Diagnosis:
-    """context: of pydantic's errors union_tag_invalid and union_tag_not_found."""
+    """Diagnoses pydantic's errors union_tag_invalid and union_tag_not_found."""
     tag_key = str(context["discriminator"]).strip("'")
-    if not isinstance(found, dict):
-        problem, fix = _no_mapping(path, tag_key, found)
+    if not isinstance(actual, dict):
+        problem, fix = _diagnose_non_mapping(path, tag_key, actual)
     elif "tag" not in context:
-        problem, fix = _missing(path, tag_key, found)
+        problem, fix = _diagnose_missing_tag(path, tag_key, actual)
     else:
         allowed = [t.strip().strip("'") for t in str(context["expected_tags"]).split(",")]
-        problem, fix = _wrong(path, tag_key, found, allowed, source.value(path))
-    if isinstance(fix, DropValue) and isinstance(found, dict):
-        # The other keys show which member is meant, and may have problems of their own.
+        problem, fix = _diagnose_wrong_tag(path, tag_key, actual, allowed, source.value(path))
+    if isinstance(fix, DropValue) and isinstance(actual, dict):
+        # The other keys show which member is meant, and may have further problems.
         annotation = type_at(parent, path[-1]) if path else None
-        tag = tag_for_keys(annotation, found.keys() - {tag_key}, tag_key)
+        tag = tag_for_keys(annotation, actual.keys() - {tag_key}, tag_key)
         if tag:
-            fix = ReplaceValue(value={**found, tag_key: tag}, unknown=((*path, tag_key),))
+            fix = ReplaceValue(value={**actual, tag_key: tag}, unknown=((*path, tag_key),))
     return Diagnosis(problem=problem, loc=loc, fix=fix)
 
 
-def _no_mapping(path: Path, tag_key: str, found: Any) -> tuple[Problem, Fix]:
-    reason = f"{format_value(found)} is not a mapping with the key {tag_key}"
-    instead = f"write {tag_key}: {_tags(path)}"
+def _diagnose_non_mapping(path: Path, tag_key: str, actual: Any) -> tuple[Problem, Fix]:
+    reason = f"{format_value(actual)} is not a mapping with the key {tag_key}"
+    instead = f"write {tag_key}: {_allowed_tags(path)}"
     return Problem(path=path, reason=reason, instead=instead), DropValue()
 
 
-def _missing(path: Path, tag_key: str, found: dict[str, Any]) -> tuple[Problem, Fix]:
-    misspelled = nearest_names(tag_key, tuple(map(str, found)), count=1, similarity=SIMILAR)
+def _diagnose_missing_tag(path: Path, tag_key: str, actual: dict[str, Any]) -> tuple[Problem, Fix]:
+    misspelled = nearest_names(tag_key, tuple(map(str, actual)), count=1, similarity=SIMILAR)
     if misspelled:
         problem = Problem(
             path=(*path, misspelled[0]),
@@ -74,19 +74,21 @@ def _missing(path: Path, tag_key: str, found: dict[str, Any]) -> tuple[Problem, 
             instead=f"did you mean {tag_key}?",
             in_key=True,
         )
-        value = {(tag_key if k == misspelled[0] else k): v for k, v in found.items()}
+        value = {(tag_key if k == misspelled[0] else k): v for k, v in actual.items()}
         return problem, ReplaceValue(value=value)
-    guess = _guess_cloud(path, found)
+    guess = _guess_cloud(path, actual)
     problem = Problem(
-        path=(*path, tag_key), reason=MISSING, instead=f"write {tag_key}: {guess or _tags(path)}"
+        path=(*path, tag_key),
+        reason=MISSING,
+        instead=f"write {tag_key}: {guess or _allowed_tags(path)}",
     )
-    return problem, ReplaceValue(value={**found, tag_key: guess}) if guess else DropValue()
+    return problem, ReplaceValue(value={**actual, tag_key: guess}) if guess else DropValue()
 
 
-def _wrong(
-    path: Path, tag_key: str, found: dict[str, Any], allowed: Sequence[str], as_written: Any
+def _diagnose_wrong_tag(
+    path: Path, tag_key: str, actual: dict[str, Any], allowed: Sequence[str], as_written: Any
 ) -> tuple[Problem, Fix]:
-    tag = found[tag_key]
+    tag = actual[tag_key]
     # `capacity: spot` has no key `mode` to point at.
     at = (*path, tag_key) if isinstance(as_written, dict) else path
     if path[-1:] == ("partition",) and isinstance(tag, str) and tag in _OTHER_PLACE:
@@ -97,11 +99,11 @@ def _wrong(
         )
         return problem, DropValue()
     closest = closest_word(tag, allowed) if isinstance(tag, str) else ""
-    guess = closest or _guess_cloud(path, found)
+    guess = closest or _guess_cloud(path, actual)
     problem = Problem(
         path=at,
         reason=f"{format_value(tag)} is not one of {comma_separated(allowed)}",
-        instead=f"did you mean {closest}?" if closest else f"write {guess or _tags(path)}",
+        instead=f"did you mean {closest}?" if closest else f"write {guess or _allowed_tags(path)}",
     )
     if not guess:
         return problem, DropValue()
@@ -109,14 +111,14 @@ def _wrong(
     return problem, ReplaceValue(value=value)
 
 
-def _tags(path: Path) -> str:
-    """Of an item of a list: by the list's key."""
+def _allowed_tags(path: Path) -> str:
+    """The allowed tags at a path. An item of a list has the tags of the list's key."""
     key = next((step for step in reversed(path) if isinstance(step, str)), "")
     return MODES.get(key, "") if path else _CLOUDS
 
 
 def _guess_cloud(path: Path, fleet: Mapping[str, Any]) -> str:
-    """The cloud that the other keys of a fleet belong to; empty if unclear, or not a fleet."""
+    """The cloud that the other keys of a fleet belong to, empty if unclear or not a fleet."""
     if path:
         return ""
     cluster = fleet.get("cluster")

@@ -1,4 +1,4 @@
-"""An unknown key: misspelled, another tool's name, a level too deep, or none of these."""
+"""Unknown keys: misspelled, another tool's name, a level too deep, or none of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def diagnose_unknown_key(
 
 
 def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
-    known, key = tuple(parent.model_fields), str(path[-1])
+    keys, key = tuple(parent.model_fields), str(path[-1])
     value = holder[key]
     # machineType and machine-type are machine_type.
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", key).casefold()
@@ -31,15 +31,15 @@ def _remedy(path: Path, parent: Any, holder: dict[str, Any]) -> tuple[str, Fix]:
         return needless, DropValue()
     synonym = KEY_SYNONYMS.get(snake, "")
     target = synonym.partition(":")[0].partition(",")[0]
-    if target in known and target != synonym:
+    if target in keys and target != synonym:
         return f"use {synonym}", DropValue(unknown=((*path[:-1], target),))
-    similar = nearest_names(snake, known, count=1, similarity=SIMILAR)
-    if target in known or similar:
-        closest = target if target in known else similar[0]
+    similar = nearest_names(snake, keys, count=1, similarity=SIMILAR)
+    if target in keys or similar:
+        closest = target if target in keys else similar[0]
         readable = similar or isinstance(value, type(example(type_at(parent, closest))))
         rename = closest not in holder and readable
         return f"did you mean {closest}?", RenameKey(key=closest) if rename else DropValue()
-    inner = [k for k in value if k in known] if isinstance(value, dict) else []
+    inner = [k for k in value if k in keys] if isinstance(value, dict) else []
     if inner:
         return f"write its keys ({comma_separated(inner)}) one level up", DropValue()
-    return f"known keys: {comma_separated(known)}", DropValue()
+    return f"known keys: {comma_separated(keys)}", DropValue()

@@ -1,4 +1,4 @@
-"""pydantic's validation errors as problems of the file, each with a fix for reading on."""
+"""Converts pydantic's validation errors into problems of the file, each with a fix."""
 
 from __future__ import annotations
 
@@ -27,47 +27,52 @@ from infra.spec.schema.constraints import ConstraintError
 
 
 def diagnose(error: ValidationError, source: Source) -> tuple[Diagnosis, ...]:
-    found = [_diagnose(e, source) for e in error.errors(include_url=False)]
-    # A missing key with a misspelling of it beside it is one problem, not two.
-    renamed = {(*d.problem.path[:-1], d.fix.key) for d in found if isinstance(d.fix, RenameKey)}
-    return tuple(d for d in found if d.problem.reason != MISSING or d.problem.path not in renamed)
+    diagnoses = [_diagnose(e, source) for e in error.errors(include_url=False)]
+    # A missing key and its misspelling next to it are a single problem.
+    renamed = {(*d.problem.path[:-1], d.fix.key) for d in diagnoses if isinstance(d.fix, RenameKey)}
+    return tuple(
+        d for d in diagnoses if d.problem.reason != MISSING or d.problem.path not in renamed
+    )
 
 
 def _diagnose(error: Any, source: Source) -> Diagnosis:
-    loc, kind, context, found = error["loc"], error["type"], error.get("ctx", {}), error["input"]
+    loc, kind, context, actual = error["loc"], error["type"], error.get("ctx", {}), error["input"]
     path, parent = locate(loc)
     if kind == "extra_forbidden":
         return diagnose_unknown_key(loc, path, parent, source)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return diagnose_tag(loc, path, parent, context, found, source)
-    problem, fix = _wrong_value(kind, context, found, path, parent, source)
+        return diagnose_tag(loc, path, parent, context, actual, source)
+    problem, fix = _value_problem(kind, context, actual, path, parent, source)
     return Diagnosis(problem=problem, loc=loc if loc[-1:] != ("[key]",) else loc[:-1], fix=fix)
 
 
-def _wrong_value(
-    kind: str, context: Mapping[str, Any], found: Any, path: Path, parent: Any, source: Source
+def _value_problem(
+    kind: str, context: Mapping[str, Any], actual: Any, path: Path, parent: Any, source: Source
 ) -> tuple[Problem, Fix]:
-    wanted = type_at(parent, path[-1]) if path else None
+    annotation = type_at(parent, path[-1]) if path else None
     if kind == "missing":
-        instead = f"write {path[-1]}: {flow_style(example(wanted))}"
+        instead = f"write {path[-1]}: {flow_style(example(annotation))}"
         return Problem(path=path, reason=MISSING, instead=instead), DropValue()
     if kind == "literal_error":
-        return _not_one_of(context["expected"], found, path)
+        return _literal_problem(context["expected"], actual, path)
     if kind == "value_error":
-        return _violated(context["error"], found, path), DropValue()
+        return _constraint_problem(context["error"], actual, path), DropValue()
     if kind in EXPECTED_TYPES:
-        return _wrong_type(EXPECTED_TYPES[kind], found, path, parent, source)
-    reason, instead = f"{format_value(found)}: {kind}", f"for example {flow_style(example(wanted))}"
+        return _type_problem(EXPECTED_TYPES[kind], actual, path, parent, source)
+    reason, instead = (
+        f"{format_value(actual)}: {kind}",
+        f"for example {flow_style(example(annotation))}",
+    )
     return Problem(path=path, reason=reason, instead=instead), DropValue()
 
 
-def _not_one_of(expected: str, found: Any, path: Path) -> tuple[Problem, Fix]:
-    """expected: as pydantic writes the values of a Literal: `'a', 'b' or 'c'`."""
+def _literal_problem(expected: str, actual: Any, path: Path) -> tuple[Problem, Fix]:
+    """The problem of a value outside a Literal. pydantic's `expected`: `'a', 'b' or 'c'`."""
     allowed = [a.strip("'\"") for a in expected.replace(" or ", ", ").split(", ")]
-    closest = closest_word(found, allowed) if isinstance(found, str) else ""
+    closest = closest_word(actual, allowed) if isinstance(actual, str) else ""
     problem = Problem(
         path=path,
-        reason=f"{format_value(found)} is not one of {comma_separated(allowed)}",
+        reason=f"{format_value(actual)} is not one of {comma_separated(allowed)}",
         instead=f"did you mean {closest}?"
         if closest
         else f"write {' or '.join(a or chr(34) * 2 for a in allowed)}",
@@ -75,26 +80,26 @@ def _not_one_of(expected: str, found: Any, path: Path) -> tuple[Problem, Fix]:
     return problem, ReplaceValue(value=closest) if closest else DropValue()
 
 
-def _violated(error: Any, found: Any, path: Path) -> Problem:
+def _constraint_problem(error: Any, actual: Any, path: Path) -> Problem:
     assert isinstance(error, ConstraintError), f"constraints raise ConstraintError: {error!r}"
     return Problem(
         path=path,
-        reason=str(error).replace("{value}", format_value(found)),
+        reason=str(error).replace("{value}", format_value(actual)),
         instead=error.instead,
         source=error.source,
-        in_key=path[-1:] == (found,) and isinstance(found, str),
+        in_key=path[-1:] == (actual,) and isinstance(actual, str),
     )
 
 
-def _wrong_type(
-    expected: str, found: Any, path: Path, parent: Any, source: Source
+def _type_problem(
+    expected: str, actual: Any, path: Path, parent: Any, source: Source
 ) -> tuple[Problem, Fix]:
-    wanted, as_written = type_at(parent, path[-1]) if path else None, source.as_written(path)
-    value, instead = coerce(expected, found, wanted, as_written)
+    annotation, as_written = type_at(parent, path[-1]) if path else None, source.as_written(path)
+    value, instead = coerce(expected, actual, annotation, as_written)
     if value is None and path[-1:] and path[-1] in MODES:
         instead = f"write {MODES[str(path[-1])]}"
-    if found is None and not is_required(parent, path):
+    if actual is None and not is_required(parent, path):
         instead = f"leave {path[-1] if isinstance(path[-1], str) else 'the item'} out, or {instead}"
-    reason = f"{as_written or format_value(found)} is not {expected}"
+    reason = f"{as_written or format_value(actual)} is not {expected}"
     problem = Problem(path=path, reason=reason, instead=instead)
     return problem, DropValue() if value is None else ReplaceValue(value=value)

@@ -1,4 +1,4 @@
-"""YAML to values as the Pulumi engine reads it, with positions, and problems of the YAML itself."""
+"""Reads YAML like the Pulumi engine, with positions, and reports problems of the YAML itself."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from infra.spec.reading.not_readable import NotReadable
 from infra.spec.reading.scalars import Kind
 
 _MAX_VALUES = 200_000
-"""Far more than 1,000 pools have; nested aliases can expand to billions."""
+"""Far more than the values of 1,000 pools. Nested aliases can expand to billions."""
 _MAX_DEPTH = 60
-"""Levels of nesting; a stack file has about ten."""
+"""Levels of nesting. A stack file has about ten."""
 _TOO_DEEP = f"is nested more than {_MAX_DEPTH} levels deep"
 _MAX_PARSER_DEPTH = 5000
-"""libyaml recurses without a limit; measured, it crashes the process beyond 20,000 levels."""
+"""libyaml recurses without a limit. In a measurement, it crashed beyond 20,000 levels."""
 NO_TEMPLATES = "variables and templates are not expanded in stack files; write the value"
-# After any of YAML 1.1's line breaks, which libyaml knows.
+# Indentation follows any line break of YAML 1.1, which libyaml supports.
 _INDENTATION = re.compile("(?<![^\n\r\x85\u2028\u2029])[ ?:-]+")
 _NO_TAG = "write the value without a tag"
 
-# libyaml takes a tenth of the time; PyYAML may be built without it.
+# libyaml needs a tenth of the time. PyYAML may be built without it.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 PLAIN = "plain"
-"""Tag of a scalar without quotes and without a tag, which `scalars.resolve` reads."""
+"""The tag of a scalar without quotes and tag. `scalars.resolve` interprets it."""
 _PREFIX = "tag:yaml.org,2002:"
 _STRING = f"{_PREFIX}str"
 _SCALAR = yaml.ScalarNode
@@ -43,23 +43,23 @@ _TAGS = {
 
 
 class Loader(_Base):  # type: ignore[misc]
-    """Composes nodes; what a plain scalar is, is decided later."""
+    """Composes nodes. Plain scalars are interpreted later."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: Any) -> Any:
-        """The tag of a node that has none in the file."""
+        """The tag of a node without a tag in the file."""
         if kind is _SCALAR and implicit[0]:
             return PLAIN
         return _TAGS[kind]
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        """Of PyYAML's resolvers by path, for every node: there are none."""
+        """Does nothing. PyYAML calls it for every node, but no resolver depends on the path."""
 
     def ascend_resolver(self) -> None:
-        """The same."""
+        """Does nothing, like `descend_resolver`."""
 
 
 def check_depth(text: str, name: str) -> None:
-    """Refuses nesting that would crash the parser; `Reader` refuses all beyond `_MAX_DEPTH`."""
+    """Refuses nesting that would crash the parser. `Reader` refuses more than `_MAX_DEPTH`."""
     if _deepest(text) < _MAX_PARSER_DEPTH:
         return
     depth = 0
@@ -75,11 +75,11 @@ def check_depth(text: str, name: str) -> None:
 
 
 def _deepest(text: str) -> int:
-    """An upper bound of the levels of nesting, in a fraction of the time of parsing.
+    """An upper bound of the levels of nesting, computed in a fraction of the parsing time.
 
-    A column of indentation is at most two levels, because a list may be on the column of its key. A
-    bracket is one; one that is closed on its line counts for that line only, unless what closes it
-    may be part of a quoted text or a comment. In most files there are too few brackets to matter.
+    A column of indentation is at most two levels, because a list may start in the column of its
+    key. A bracket is a level. If it is closed on its line, it counts for that line only, unless the
+    line may have quotes or a comment. Most files have too few brackets to matter.
     """
     brackets = text.count("[") + text.count("{")
     indentation = max(map(len, _INDENTATION.findall(text)), default=0)
@@ -109,16 +109,16 @@ class Reader:
         self.unusable: list[Path] = []
         self.merges = Merges()
         self._read = 0
-        """Values, those of an alias each time."""
+        """Number of values read. An alias counts each time."""
         self._at: list[str | int] = []
-        """The path of the value that is being read. One list: a path for each value takes time."""
+        """The path of the current value, in a single list: a path per value would take time."""
         self._inside: set[int] = set()
-        """Ids of the nodes whose values are being read."""
+        """Ids of the nodes that are being read."""
         self._strings: set[str] = set()
         """Keys that are strings without quotes."""
 
     def value(self, node: yaml.Node) -> Any:
-        """The node's value. Raises NotReadable, its message beginning with the position."""
+        """The node's value. Raises NotReadable with a message that starts with the position."""
         if self._read > _MAX_VALUES:
             raise NotReadable(
                 f": has more than {_MAX_VALUES} values when its aliases are expanded; "
@@ -149,12 +149,12 @@ class Reader:
         if node.tag != PLAIN:
             self._refuse(f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG)
             return None
-        found = scalars.resolve(text)
-        if found.kind is Kind.MERGE:
+        scalar = scalars.resolve(text)
+        if scalar.kind is Kind.MERGE:
             return text
-        if found.kind is not Kind.STRING and found.kind is not Kind.VALUE:
-            self._refuse(*_remedy(text, found))
-        return found.value
+        if scalar.kind is not Kind.STRING and scalar.kind is not Kind.VALUE:
+            self._refuse(*_remedy(text, scalar))
+        return scalar.value
 
     def _list(self, node: yaml.Node) -> list[Any]:
         values = []
@@ -175,7 +175,7 @@ class Reader:
                 )
             entries[key_node.value] = entry
         if len(entries) < len(node.value):
-            self._look_for_duplicates(node)
+            self._report_duplicates(node)
         if MERGE in entries:
             entries = dict(self.merges.resolve(node))
         mapping: dict[str, Any] = {}
@@ -188,7 +188,7 @@ class Reader:
         self._at.pop()
         return mapping
 
-    def _look_for_duplicates(self, node: yaml.MappingNode) -> None:
+    def _report_duplicates(self, node: yaml.MappingNode) -> None:
         first: dict[str, int] = {}
         duplicates: set[str] = set()
         for key_node, _ in node.value:
@@ -199,17 +199,17 @@ class Reader:
             self._duplicate((*self._at, key), first[key])
 
     def _check_key(self, node: yaml.ScalarNode) -> None:
-        """Refuses a key that the engine would hand over as another text."""
+        """Refuses a key that the engine would pass on as a different text."""
         text: str = node.value
         if node.tag != PLAIN:
             reason, instead = f"the YAML tag {_short(node.tag)} is not supported", _NO_TAG
         else:
-            found = scalars.resolve(text)
-            if found.kind is Kind.STRING:
+            scalar = scalars.resolve(text)
+            if scalar.kind is Kind.STRING:
                 self._strings.add(text)
                 return
-            if found.value is not None and json.dumps(found.value) == text:
-                return  # 8 and true: the engine writes them as they stand
+            if scalar.value is not None and json.dumps(scalar.value) == text:
+                return  # 8 and true: the engine writes them unchanged
             reason = "the key is not a string in YAML"
             instead = f"write {json.dumps(text, ensure_ascii=False)} in quotes"
         self.problems.append(
@@ -248,33 +248,33 @@ class Reader:
         self.unusable.append(path)
 
 
-def _remedy(text: str, found: scalars.Scalar) -> tuple[str, str, str]:
-    """Reason, remedy and source for a plain scalar that Pulumi would read as something else."""
-    shown = shorten(text, 30)
-    quoted = f"{json.dumps(text, ensure_ascii=False) if shown == text else 'it'} in quotes"
-    match found.kind:
+def _remedy(text: str, scalar: scalars.Scalar) -> tuple[str, str, str]:
+    """Reason, remedy and source for a plain scalar that Pulumi would read differently."""
+    short = shorten(text, 30)
+    quoted = f"{json.dumps(text, ensure_ascii=False) if short == text else 'it'} in quotes"
+    match scalar.kind:
         case Kind.LEADING_ZERO:
             return (
-                f"{shown} is ambiguous: YAML 1.1 reads a number with a leading 0 as octal, "
+                f"{short} is ambiguous: YAML 1.1 reads a number with a leading 0 as octal, "
                 "YAML 1.2 as decimal",
-                f"write {shown.lstrip('+-0') or 0}, or {quoted} for a string",
+                f"write {short.lstrip('+-0') or 0}, or {quoted} for a string",
                 "YAML 1.1 and 1.2 specifications",
             )
         case Kind.NOTATION:
             return (
-                f"{shown} is the number {found.value} in YAML 1.1",
-                f"write {found.value}, or {quoted} for a string",
+                f"{short} is the number {scalar.value} in YAML 1.1",
+                f"write {scalar.value}, or {quoted} for a string",
                 "YAML 1.1 specification, int and float",
             )
         case Kind.TIMESTAMP:
             return (
-                f"{shown} is a timestamp in YAML 1.1, which Pulumi writes in another way",
+                f"{short} is a timestamp in YAML 1.1, which Pulumi writes differently",
                 f"write {quoted}",
                 "YAML 1.1 specification, timestamp",
             )
         case _:
             return (
-                f"{shown} is too large or not finite: Pulumi does not hand it over exactly",
+                f"{short} is too large or not finite: Pulumi does not pass it on exactly",
                 f"write a smaller number, or {quoted} for a string",
                 "RFC 8259, numbers",
             )

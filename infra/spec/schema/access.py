@@ -1,5 +1,5 @@
-"""Who may do what slicewright keeps for itself: repartition nodes, read the metrics, and run on
-GPUs that are not verified or not requested.
+"""Exceptions for users and pods: who may repartition nodes, read the metrics, and run on GPUs that
+are not verified or not requested.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ AdminGroup = Annotated[
     str,
     Pattern(
         pattern=r"(?!system:(?:authenticated|unauthenticated|nodes|serviceaccounts)$)\S(?:.*\S)?",
-        is_not="a group of administrators: it is empty, starts or ends with a space, or is one of "
-        "the groups to which every user, node or service account belongs",
+        is_not="a group of administrators: it is empty, starts or ends with a space, or includes "
+        "every user, node or service account",
         examples=("system:masters", "gpu-admins"),
         source="Kubernetes docs, RBAC: default roles and subjects",
     ),
@@ -25,13 +25,13 @@ AdminGroup = Annotated[
 
 
 class PodGuard(SpecModel):
-    """An admission policy for pods: no pod of a tenant gets to GPUs before they are verified, or to
+    """An admission policy for pods: no pod of a tenant reaches GPUs before they are verified, or
     GPUs that it has not requested.
     """
 
     exempt_namespaces: tuple[NamespaceName, ...] = ()
-    """Namespaces whose pods may: of monitoring, of storage, of network plugins. Always exempt are
-    those of Kubernetes, of slicewright and of the GPU operator, on GKE also those of its agents.
+    """Exempt namespaces, such as for monitoring, storage and network plugins. The namespaces of
+    Kubernetes, slicewright and the GPU operator, and on GKE of its agents, are always exempt.
     """
 
 
@@ -40,7 +40,7 @@ class MetricsNamespace(SpecModel):
 
     namespace: NamespaceName
     pods: Labels = Field(default_factory=dict)
-    """Labels of those pods. By default all pods of the namespace."""
+    """Labels that select the pods. By default all pods of the namespace."""
 
 
 class MetricsRange(SpecModel):

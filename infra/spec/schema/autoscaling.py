@@ -1,4 +1,4 @@
-"""How many replicas a workload has, by what Prometheus knows of it; and who changes them."""
+"""Autoscaling of workloads by Prometheus metrics, and the controller that performs it."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ SomeReplicas = Annotated[int, IntRange(minimum=1, maximum=5000, unit="replica", 
 
 
 def microseconds(duration: str) -> int:
-    """`50ms` -> 50000."""
+    """The duration in microseconds: `50ms` -> 50000."""
     unit = duration.lstrip("0123456789")
     return int(duration.removesuffix(unit)) * _MICROSECONDS[unit]
 
 
 def seconds(pause: str) -> int:
-    """`5m` -> 300. Whole seconds: rounded down."""
+    """The pause in whole seconds, rounded down: `5m` -> 300."""
     return microseconds(pause) // 1_000_000
 
 
@@ -69,29 +69,29 @@ class Pace(SpecModel):
     """How fast replicas change in one direction."""
 
     stabilization: Pause | None = None
-    """How long it must have been wanted. By default 0s for more replicas and 5m for fewer."""
+    """How long the change must be due. By default 0s for more replicas and 5m for fewer."""
     replicas: SomeReplicas | None = None
-    """At most so many in the time of `per`. By default as many as it takes."""
+    """Maximum change within `per`. By default unlimited."""
     per: Window = "1m"
 
 
 class Fallback(SpecModel):
-    """What holds where Prometheus has no answer. KEDA's; an autoscaler without it changes nothing
-    then.
+    """The number of replicas if Prometheus does not answer. For KEDA. Without a fallback, nothing
+    changes then.
     """
 
     failures: Annotated[int, IntRange(minimum=1, maximum=100, unit="failure", source=_KEDA)] = 3
-    """Answers that fail in a row, before it holds."""
+    """Failed queries in a row before the fallback applies."""
     replicas: SomeReplicas | None = None
-    """By default `min`, or 1 where that is 0."""
+    """By default `min`, or 1 if `min` is 0."""
     behavior: Literal[
         "currentReplicasIfHigher", "currentReplicas", "currentReplicasIfLower", "static"
     ] = "currentReplicasIfHigher"
-    """By default as many as there are, if they are more than `replicas`."""
+    """By default the current number, if it is more than `replicas`."""
 
 
 class Autoscaling(SpecModel):
-    """Replicas between `min` and `max`, as a metric asks."""
+    """Replicas between `min` and `max`, by a metric."""
 
     min: Replicas = 1
     """0 needs `wake`."""
@@ -99,13 +99,13 @@ class Autoscaling(SpecModel):
         Annotated[SomeReplicas, Tag("number")] | Annotated[Literal["partitions"], Tag("word")],
         Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
     ] = "partitions"
-    """`partitions`: as many as find a partition on as many nodes as the pool may have, if all other
-    workloads have all of theirs.
+    """`partitions`: the number of partitions on the pool's maximum of nodes, less the partitions of
+    all other workloads.
     """
     metric: Literal["queue-time", "requests-waiting", "cache-usage", "query"]
-    """`queue-time` (Triton): mean time that a request waits. `requests-waiting` (vLLM): of all
-    replicas, for each of them. `cache-usage` (vLLM): percent of the memory for contexts, mean of
-    the replicas. `query`: one of your own.
+    """`queue-time` (Triton): mean waiting time of a request. `requests-waiting` (vLLM): waiting
+    requests per replica. `cache-usage` (vLLM): percent of the memory for contexts, mean of the
+    replicas. `query`: the result of `query`.
     """
     target: Annotated[
         Annotated[Duration, Tag("duration")]
@@ -115,7 +115,7 @@ class Autoscaling(SpecModel):
         ],
         Discriminator(lambda value: "duration" if isinstance(value, str) else "number"),
     ]
-    """What the metric should be: a duration for `queue-time`, else a number."""
+    """Target value of the metric: a duration for `queue-time`, else a number."""
     model: (
         Annotated[
             str,
@@ -127,17 +127,17 @@ class Autoscaling(SpecModel):
         ]
         | None
     ) = None
-    """With `queue-time`: only requests of this model. By default those of all."""
+    """For `queue-time`: only requests of this model. By default of all models."""
     query: Query | None = None
-    """With `metric: query`: PromQL with one value, the sum over all replicas."""
+    """For `metric: query`: PromQL with a single value, the sum over all replicas."""
     window: Window = "1m"
-    """Over which the metric is a mean."""
+    """Time over which the metric is averaged."""
     wake: Query | None = None
-    """With `min: 0`: PromQL with one value, of something outside the pods, such as a gateway's
-    requests. While it is above 0 there is at least one replica.
+    """For `min: 0`: PromQL with a single value from outside the pods, such as a gateway's requests.
+    While the value is above 0, at least one replica runs.
     """
     cooldown: Pause = "5m"
-    """With `min: 0`: how long nothing must be asked before the last replica goes."""
+    """For `min: 0`: idle time before the last replica is removed."""
     scale_up: Pace = Pace()
     scale_down: Pace = Pace()
     fallback: Fallback = Fallback()
@@ -155,7 +155,7 @@ PrometheusUrl = Annotated[
 
 
 class Keda(SpecModel):
-    """KEDA, by its chart: it makes a HorizontalPodAutoscaler and gives it its metrics."""
+    """KEDA, installed by its chart. It creates HorizontalPodAutoscalers with their metrics."""
 
     by: Literal["keda"] = "keda"
     existing: bool = False
@@ -176,23 +176,23 @@ class Keda(SpecModel):
         ),
     ] = "2.21.0"
     prometheus_url: PrometheusUrl | None = None
-    """Whom it asks. By default the Prometheus of `monitoring`."""
+    """The Prometheus to query. By default the Prometheus of `monitoring`."""
 
 
 class PrometheusAdapter(SpecModel):
-    """prometheus-adapter with a HorizontalPodAutoscaler for each workload. Its project has ended:
-    for clusters that may not have KEDA. It needs cert-manager, for its certificate.
+    """prometheus-adapter with a HorizontalPodAutoscaler for each workload. Its project has ended.
+    It is for clusters that may not have KEDA, and needs cert-manager for its certificate.
     """
 
     by: Literal["prometheus-adapter"]
     existing: bool = False
-    """The cluster has an adapter, whose owner adds the rules that `slicewright plan` shows: only
-    HorizontalPodAutoscalers are made.
+    """The cluster has an adapter, and its owner adds the rules from `slicewright plan`. Only
+    HorizontalPodAutoscalers are created.
     """
     namespace: NamespaceName = "prometheus-adapter"
     image: Image = "registry.k8s.io/prometheus-adapter/prometheus-adapter:v0.12.0"
     prometheus_url: PrometheusUrl | None = None
-    """Whom it asks. By default the Prometheus of `monitoring`."""
+    """The Prometheus to query. By default the Prometheus of `monitoring`."""
 
 
 def _by(value: object) -> str:

@@ -29,7 +29,7 @@ class OnDemand(SpecModel):
 
 
 class Spot(SpecModel):
-    """Cheaper; the cloud can take the machines back at any time."""
+    """Cheaper machines, which the cloud may reclaim at any time."""
 
     mode: Literal["spot"] = "spot"
 
@@ -39,7 +39,7 @@ class FlexStart(SpecModel):
 
     mode: Literal["flex-start"] = "flex-start"
     max_run_hours: _Hours | None = None
-    """1 to 168; by default GKE's maximum of seven days."""
+    """1 to 168. By default GKE's maximum of seven days."""
 
 
 class Queued(SpecModel):
@@ -64,7 +64,7 @@ class Reservation(SpecModel):
         ]
         | None
     ) = None
-    """ID `cr-…` or resource group ARN. By default any open one that matches."""
+    """ID `cr-…` or resource group ARN. By default any matching open reservation."""
 
 
 class CapacityBlock(SpecModel):

@@ -1,4 +1,4 @@
-"""Where a Helm chart and its images come from, as all charts' keys say it."""
+"""Keys that all charts share: the source of a Helm chart and its images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Registry = Annotated[
 
 
 def repository(publishers: str, oci: str = "oci://registry.example.com/charts") -> Pattern:
-    """publishers: the chart's own repository, and with `oci` an example of one."""
+    """The URL of a chart repository. publishers, oci: examples in messages."""
     return Pattern(
         pattern=r"(https?|oci)://.+",
         is_not="the URL of a chart repository",
@@ -28,5 +28,5 @@ def repository(publishers: str, oci: str = "oci://registry.example.com/charts") 
 
 
 def path(example: str) -> FreeText:
-    """Of the chart as a file or directory."""
+    """The path of a chart as a file or directory."""
     return FreeText("a path", "Helm docs, charts", example)

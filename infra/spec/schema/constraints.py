@@ -16,7 +16,7 @@ OWN_LIMIT = "slicewright's own limit"
 
 
 class ConstraintError(ValueError):
-    """A value that is not allowed. In the message, `{value}` stands for the value."""
+    """A value is not allowed. In the message, `{value}` stands for the value."""
 
     def __init__(self, reason: str, instead: str, source: str = "") -> None:
         super().__init__(reason)
@@ -37,19 +37,19 @@ class Constraint:
 
 @dataclass(frozen=True, kw_only=True)
 class IntRange(Constraint):
-    """An integer of at least `minimum` and, where there is one, at most `maximum`."""
+    """An integer of at least `minimum` and at most `maximum`, if given."""
 
     minimum: int
     maximum: int | None = None
-    """None where the bound depends on other keys; `infra.plan` checks it then."""
+    """None if the bound depends on other keys. `infra.plan` checks it then."""
     unit: str = ""
     """Singular, for messages: `minute`, `GB`."""
     why_minimum: str = ""
     why_maximum: str = ""
     source: str
-    """Where the bounds come from."""
+    """The source of the bounds."""
     alternative: str = ""
-    """Another way to write what a number out of range may have meant."""
+    """Another value that a number out of range may have meant."""
 
     @property
     def instead(self) -> str:
@@ -67,20 +67,20 @@ class IntRange(Constraint):
     def check(self, value: int) -> int:
         if value < self.minimum:
             bound = (
-                f"must be at least {self._with_unit(self.minimum)}"
+                f"must be at least {self._format(self.minimum)}"
                 if self.minimum
                 else "must not be negative"
             )
             self._refuse(bound, self.why_minimum)
         if self.maximum is not None and value > self.maximum:
-            self._refuse(f"must be at most {self._with_unit(self.maximum)}", self.why_maximum)
+            self._refuse(f"must be at most {self._format(self.maximum)}", self.why_maximum)
         return value
 
     def _refuse(self, bound: str, why: str) -> None:
         reason = f"{bound}, but is {{value}}" + (f": {why}" if why else "")
         raise ConstraintError(reason, self.instead, self.source)
 
-    def _with_unit(self, number: int) -> str:
+    def _format(self, number: int) -> str:
         plural = "" if number == 1 or self.unit in ("", "GB") else "s"
         return f"{number} {self.unit}{plural}".rstrip()
 
@@ -95,9 +95,9 @@ class Pattern(Constraint):
     """Text that matches a regular expression as a whole."""
 
     pattern: str
-    """In the JSON Schema too."""
+    """The regular expression, which the JSON Schema has, too."""
     is_not: str
-    """What other text is not, to follow `is not`: `a MIG profile: …`."""
+    """The noun that follows `is not` in the message: `a MIG profile: …`."""
     examples: tuple[str, ...]
     source: str
 
@@ -121,10 +121,10 @@ class Pattern(Constraint):
 class FreeText(Pattern):
     """Any name or path that is not empty and has no space at either end."""
 
-    def __init__(self, what: str, source: str, *examples: str) -> None:
+    def __init__(self, noun: str, source: str, *examples: str) -> None:
         super().__init__(
             pattern=r"\S(?:.*\S)?",
-            is_not=f"{what}: it is empty, or starts or ends with a space",
+            is_not=f"{noun}: it is empty, or starts or ends with a space",
             examples=examples,
             source=source,
         )

@@ -1,4 +1,4 @@
-"""Any server as a workload, by its image."""
+"""A workload that runs any server image."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ UrlPath = Annotated[
 
 
 class HttpCheck(SpecModel):
-    """A GET request, answered with 200 to 399 by a server that is well."""
+    """A GET request that a healthy server answers with 200 to 399."""
 
     port: PortName
     """One of `ports`."""
     path: UrlPath
     alive_path: UrlPath | None = None
-    """By which it is known whether the server must be started again. By default `path`."""
+    """Path that decides whether the server is restarted. By default `path`."""
 
 
 class ContainerWorkload(Served):
-    """Any server: an image, what it runs, and how it is known to serve."""
+    """Any server: an image, its command, and its health check."""
 
     kind: Literal["container"]
     command: tuple[Argument, ...] = ()
-    """By default the image's own."""
+    """By default the command of the image."""
     args: tuple[Argument, ...] = ()
     ports: Mapping[PortName, Port] = Field(default_factory=dict)
-    """Name -> number. Without any there is no Service."""
+    """Name -> number. Without ports there is no Service."""
     health: HttpCheck | None = None
-    """None: a pod is ready as soon as it runs, and started again when it ends."""
+    """None: a pod is ready as soon as it runs, and is restarted when it ends."""
     gpus: GpuCount = 1
-    """GPUs of one replica. More than 1 on whole GPUs only."""
+    """GPUs of a replica. More than 1 only on whole GPUs."""
     gpu_memory: Memory | None = None
-    """What one replica takes of each of its GPUs or of its partition. None: not compared."""
+    """Memory of a replica on each of its GPUs or its partition. None: not compared."""
     cache: Volume | None = None
     """A volume at /cache."""

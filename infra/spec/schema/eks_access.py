@@ -13,8 +13,8 @@ PrincipalArn = Annotated[
     str,
     Pattern(
         pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:(?:role|user)/[A-Za-z0-9_+=,.@/-]{1,576}",
-        is_not="the ARN of an IAM role or user; that of a session (sts, assumed-role) is of one "
-        "login only",
+        is_not="the ARN of an IAM role or user; the ARN of a session (sts, assumed-role) is valid "
+        "for a single login only",
         examples=("arn:aws:iam::111122223333:role/ml-engineers",),
         source=_GUIDE,
     ),
@@ -23,7 +23,7 @@ _Namespace = Annotated[
     str,
     Pattern(
         pattern=r"[a-z0-9*](?:[-a-z0-9*]{0,61}[a-z0-9*])?",
-        is_not="the name of a namespace, or a beginning of names with '*'",
+        is_not="the name of a namespace, or a prefix of names with '*'",
         examples=("training", "team-*"),
         source="EKS user guide, associate access policies with access entries",
     ),
@@ -32,7 +32,7 @@ _Group = Annotated[
     str,
     Pattern(
         pattern=r"(?!system:|eks:|aws:|amazon:|iam:)\S(?:.*\S)?",
-        is_not="a group that EKS gives: it is empty, starts or ends with a space, or starts with "
+        is_not="a group that EKS accepts: it is empty, starts or ends with a space, or starts with "
         "system:, eks:, aws:, amazon: or iam:",
         examples=("gpu-admins",),
         source="terraform-aws-modules/terraform-aws-eks #2915; EKS user guide, create access "
@@ -42,7 +42,7 @@ _Group = Annotated[
 
 
 class AccessPolicy(SpecModel):
-    """Rights in Kubernetes that EKS knows by name."""
+    """A named set of Kubernetes rights, defined by EKS."""
 
     name: Literal[
         "AmazonEKSAdminPolicy",
@@ -53,22 +53,21 @@ class AccessPolicy(SpecModel):
         "AmazonEKSViewPolicy",
     ]
     namespaces: tuple[_Namespace, ...] = ()
-    """Where it holds. By default in the whole cluster."""
+    """Namespaces of the policy. By default the whole cluster."""
 
 
 class AccessEntry(SpecModel):
     principal: PrincipalArn
-    """ARN of an IAM role, with its path, or of a user; of any account."""
+    """ARN of an IAM role, with its path, or of a user, in any account."""
     policies: tuple[AccessPolicy, ...] = ()
     groups: tuple[_Group, ...] = ()
-    """Kubernetes groups that it is in, for role bindings of yours and for `admin_groups`."""
+    """Kubernetes groups of the principal, for your role bindings and for `admin_groups`."""
 
 
 class EksAccess(SpecModel):
-    """Access entries: IAM's roles and users, and what they may do in Kubernetes."""
+    """Access entries: IAM roles and users, and their rights in Kubernetes."""
 
     creator_admin: bool = True
-    """Whether whoever creates the cluster administers it. Read when the cluster is made, and never
-    again.
+    """Whether the creator of the cluster administers it. Applied only when the cluster is created.
     """
     entries: tuple[AccessEntry, ...] = ()

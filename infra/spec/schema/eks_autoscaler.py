@@ -1,4 +1,4 @@
-"""`cluster.autoscaler` of an EKS fleet: what changes the number of nodes of its pools."""
+"""`cluster.autoscaler` of an EKS fleet: the controller that adds and removes nodes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _Minutes = Annotated[
 
 
 class ScaleDown(SpecModel):
-    """When nodes are removed, down to a pool's `min`."""
+    """Conditions to remove nodes, down to a pool's `min`."""
 
     enabled: bool = True
     unneeded_minutes: _Minutes = 10
-    """How long a node must have been unneeded."""
+    """How long a node must be unneeded before it is removed."""
     after_scale_up_minutes: _Minutes = 10
-    """How long no node is removed after one was added."""
+    """How long no node is removed after a node was added."""
     utilization_percent: Annotated[
         int,
         IntRange(
@@ -42,8 +42,8 @@ class ScaleDown(SpecModel):
             alternative="scale_down: {enabled: false}",
         ),
     ] = 50
-    """A node counts as unneeded when its pods request less than this of its CPUs and of its memory,
-    partitions do not count, and all of them fit on other nodes. Pods of DaemonSets do not count.
+    """A node is unneeded if its pods request less than this share of its CPUs and memory, and all
+    fit on other nodes. Partitions and pods of DaemonSets do not count.
     """
 
 
@@ -63,7 +63,7 @@ class ClusterAutoscaler(SpecModel):
         ]
         | None
     ) = None
-    """By default the one that the catalog has."""
+    """By default the catalog's version."""
     repository: Annotated[
         str,
         charts.repository("https://kubernetes.github.io/autoscaler"),
@@ -84,7 +84,7 @@ class ClusterAutoscaler(SpecModel):
     ) = None
     """A mirror or a digest. By default registry.k8s.io's release for the cluster's Kubernetes."""
     expander: Literal["least-waste", "least-nodes", "most-pods", "random"] = "least-waste"
-    """Which of several pools that would do is made larger."""
+    """How to choose among several suitable pools."""
     scale_down: ScaleDown = ScaleDown()
 
 
@@ -92,7 +92,7 @@ _DISRUPTION = "karpenter.sh docs, disruption"
 
 
 class Karpenter(SpecModel):
-    """Karpenter, on the system pool. It makes the nodes of the pools with `nodes: {min, max}`."""
+    """Karpenter, on the system pool. It creates the nodes of pools with `nodes: {min, max}`."""
 
     mode: Literal["karpenter"]
     chart_version: (
@@ -107,7 +107,7 @@ class Karpenter(SpecModel):
         ]
         | None
     ) = None
-    """Of both charts, `karpenter` and `karpenter-crd`. By default the one that the catalog has."""
+    """Version of both charts, `karpenter` and `karpenter-crd`. By default the catalog's version."""
     repository: Annotated[
         str,
         Pattern(
@@ -129,12 +129,12 @@ class Karpenter(SpecModel):
         ]
         | None
     ) = None
-    """Name of a queue that exists, in the cluster's account and region, for EventBridge's notices
-    of EC2: that spot instances are taken back, and that machines are retired. Spot needs it.
+    """Name of an existing queue, in the cluster's account and region, for EventBridge's notices
+    about reclaimed spot instances and retired machines. Spot needs it.
     """
     consolidation: Literal["empty", "underutilized"] = "empty"
-    """Which nodes it removes: those without pods, DaemonSets' aside, or also those whose pods fit
-    elsewhere or on a cheaper machine: it evicts them.
+    """`empty` removes nodes without pods, except pods of DaemonSets. `underutilized` also removes
+    nodes whose pods fit elsewhere or on a cheaper machine, and evicts these pods.
     """
     empty_minutes: Annotated[
         int,
@@ -146,7 +146,7 @@ class Karpenter(SpecModel):
             source=_DISRUPTION,
         ),
     ] = 10
-    """How long a node must have been so."""
+    """How long a node must be empty or underutilized before it is removed."""
     drain_minutes: (
         Annotated[
             int,
@@ -156,12 +156,12 @@ class Karpenter(SpecModel):
                 unit="minute",
                 why_maximum="a node that has not been drained in a week never is",
                 source=_DISRUPTION,
-                alternative="leave it out: then Karpenter waits for as long as it takes",
+                alternative="remove it: then Karpenter waits without a limit",
             ),
         ]
         | None
     ) = None
-    """After this, pods on a node that is to go end without regard to disruption budgets and
+    """After this time, pods on a node to be removed are ended despite disruption budgets and
     `karpenter.sh/do-not-disrupt`. By default Karpenter waits for them, and so does `destroy`.
     """
 

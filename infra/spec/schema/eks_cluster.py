@@ -38,21 +38,21 @@ class PrivateNetwork(SpecModel):
 
     mode: Literal["private"] = "private"
     nat_gateways: Literal["one", "per-zone"] = "one"
-    """`one` for all zones: nodes of all zones lose the internet with its zone. `per-zone`: each
-    zone has its own.
+    """`one` for all zones: if its zone fails, all nodes lose the internet. `per-zone`: one gateway
+    in each zone.
     """
 
 
 class ExistingNetwork(SpecModel):
-    """Subnets that exist, all of one VPC. They are used, and never changed or deleted."""
+    """Existing subnets of a single VPC, which are never changed or deleted."""
 
     mode: Literal["existing"] = "existing"
     subnets: Annotated[
         tuple[SubnetId, ...],
         NotEmpty(why="cluster and nodes need subnets", instead="name at least two subnets"),
     ]
-    """At least one in each zone of the cluster and of every pool. In a zone where some of them give
-    nodes public addresses and others do not, nodes go to the others.
+    """At least one in each zone of the cluster and of every pool. If a zone has subnets with and
+    without public addresses for nodes, nodes use the subnets without.
     """
 
 
@@ -64,14 +64,14 @@ EksNetwork = Annotated[
 
 
 class EksEndpoint(SpecModel):
-    """Who reaches the cluster's API server."""
+    """Access to the cluster's API server."""
 
     public: bool = True
-    """From the internet, with credentials."""
+    """Reachable from the internet, with credentials."""
     private: bool = False
-    """From the VPC, without leaving it."""
+    """Reachable from the VPC, without leaving it."""
     public_cidrs: tuple[Annotated[str, Cidr("EKS API, VpcConfigRequest")], ...] = ()
-    """Ranges of public addresses that reach a public endpoint. By default all."""
+    """Ranges of public addresses that may reach a public endpoint. By default all."""
 
 
 AddonName = Annotated[
@@ -100,17 +100,17 @@ class EksAddon(SpecModel):
         ]
         | None
     ) = None
-    """By default EKS's own choice when the add-on is installed."""
+    """By default the version that EKS chooses when the add-on is installed."""
     settings: Mapping[str, Any] | None = None
-    """EKS calls them configuration values; which there are, DescribeAddonConfiguration tells."""
+    """EKS's configuration values. DescribeAddonConfiguration lists them."""
 
 
 BoundaryArn = Annotated[
     str,
     Pattern(
         pattern=r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[A-Za-z0-9_+=,.@/-]{1,640}",
-        is_not="the ARN of an IAM policy of an account's own; AWS's policies allow more than the "
-        "roles of a stack need, and `slicewright rights --boundary` writes one that does not",
+        is_not="the ARN of a customer managed IAM policy; AWS's policies allow more than the roles "
+        "of a stack need, and `slicewright rights --boundary` writes a minimal policy",
         examples=("arn:aws:iam::111122223333:policy/slicewright-boundary",),
         source="IAM user guide, permissions boundaries for IAM entities",
     ),
@@ -144,31 +144,31 @@ class EksCluster(SpecModel):
         | None
     ) = None
     network: EksNetwork = PublicNetwork()
-    """Where the cluster and its nodes are."""
+    """Network of the cluster and its nodes."""
     endpoint: EksEndpoint = EksEndpoint()
     logs: tuple[LogType, ...] = ()
     """Logs of the control plane that are sent to CloudWatch, which bills for them."""
     secrets_key: KmsKeyArn | None = None
-    """ARN of a symmetric KMS key of yours that encrypts Kubernetes secrets. It can be given later,
-    and neither changed nor taken away without another cluster.
+    """ARN of your symmetric KMS key that encrypts Kubernetes secrets. It can be added later, but a
+    change or removal needs a new cluster.
     """
     addons: Mapping[AddonName, EksAddon] = Field(default_factory=dict)
-    """Versions and settings of vpc-cni, kube-proxy and coredns, which every new cluster has, and
+    """Versions and settings of vpc-cni, kube-proxy and coredns, which every new cluster has, and of
     further add-ons.
     """
     autoscaler: EksAutoscaler | None = None
-    """What scales pools with `nodes: {min, max}`. By default nothing that slicewright installs."""
+    """The autoscaler of pools with `nodes: {min, max}`. By default slicewright installs none."""
     pod_identities: tuple[PodIdentity, ...] = ()
-    """IAM roles that pods have, by their service account."""
+    """IAM roles of pods, by service account."""
     access: EksAccess = EksAccess()
-    """Who may use the Kubernetes API."""
+    """Access to the Kubernetes API by IAM."""
     tags: Tags = Field(default_factory=dict)
-    """Of all that the stack makes in the account and AWS can tag, but for instances and disks."""
+    """Tags of all taggable resources of the stack, except instances and disks."""
     permissions_boundary: BoundaryArn | None = None
-    """ARN of an IAM policy of yours that limits every role that the stack makes."""
+    """ARN of your IAM policy that limits every role of the stack."""
     instance_tags: Tags = Field(default_factory=dict)
-    """Of the instances and disks of all pools, the system pool's too, beside a pool's own. Each
-    node group then has a launch template.
+    """Tags of the instances and disks of all pools, including the system pool, in addition to a
+    pool's `instance_tags`. Each node group then has a launch template.
     """
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

@@ -11,7 +11,7 @@ _GUIDE = "EKS user guide, EKS Pod Identity"
 
 
 class PodIdentity(SpecModel):
-    """Pods of a service account have the rights of an IAM role of yours."""
+    """Gives pods of a service account the rights of your IAM role."""
 
     namespace: Annotated[
         str,
@@ -41,6 +41,6 @@ class PodIdentity(SpecModel):
             source=_GUIDE,
         ),
     ]
-    """Its ARN. The role exists, in the cluster's account, and its trust policy lets
+    """ARN of an existing role in the cluster's account. Its trust policy must let
     pods.eks.amazonaws.com assume it and tag the session.
     """

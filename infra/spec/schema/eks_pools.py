@@ -33,15 +33,15 @@ class EksDisk(SpecModel):
         ),
     ] = 100
     encrypted: bool | None = None
-    """By default true in a pool with a launch template, and elsewhere as the account encrypts new
-    volumes.
+    """By default true in a pool with a launch template, in other pools the account's default for
+    new volumes.
     """
     kms_key: KmsKeyArn | None = None
-    """ARN of the key that encrypts the disk, in place of EBS's own."""
+    """ARN of the key that encrypts the disk, instead of EBS's default key."""
 
 
 class InstanceMetadata(SpecModel):
-    """The instance metadata service; always version 2 (IMDSv2), which asks for a session token."""
+    """The instance metadata service, always version 2 (IMDSv2), which needs a session token."""
 
     hop_limit: Annotated[
         int,
@@ -52,8 +52,8 @@ class InstanceMetadata(SpecModel):
             source="EC2 API, LaunchTemplateInstanceMetadataOptionsRequest.HttpPutResponseHopLimit",
         ),
     ] = 1
-    """Network hops of a token: with 1, pods with a network of their own cannot get the node's
-    credentials; with 2 they can.
+    """Network hops of a token. With 1, pods without the host network cannot get the node's
+    credentials. With 2 they can.
     """
 
 
@@ -75,19 +75,19 @@ _RepairedPercent = Annotated[int, IntRange(minimum=1, maximum=100, unit="percent
 
 
 class EksUpdate(SpecModel):
-    """How EKS recreates nodes: for another version, release or launch template."""
+    """How EKS recreates nodes for a new version, release or launch template."""
 
     max_unavailable: _UpdatedNodes | None = None
-    """Nodes that are recreated at the same time; by default 1."""
+    """Nodes that are recreated at the same time. By default 1."""
     max_unavailable_percent: _UpdatedPercent | None = None
     """The same in percent of the pool's nodes."""
     strategy: Literal["minimal", "default"] = "minimal"
-    """`minimal` ends an old node first; `default` first starts new ones, beyond the pool's number.
+    """`minimal` removes an old node first. `default` first adds new nodes beyond the pool's number.
     """
 
 
 class RepairRule(SpecModel):
-    """What EKS does about one kind of fault of a node."""
+    """EKS's reaction to a kind of node fault."""
 
     condition: Annotated[str, FreeText("a condition", _REPAIR, "AcceleratedHardwareReady")]
     """The Node's condition, as eks-node-monitoring-agent sets it."""
@@ -107,11 +107,11 @@ class RepairRule(SpecModel):
 
 
 class EksRepair(SpecModel):
-    """EKS replaces or reboots nodes that are not healthy. Without limits, EKS's own hold."""
+    """EKS replaces or reboots unhealthy nodes. EKS's limits apply by default."""
 
     enabled: bool = True
     max_unhealthy: _RepairedNodes | None = None
-    """With more unhealthy nodes than these, EKS repairs none."""
+    """If more nodes are unhealthy, EKS repairs none."""
     max_unhealthy_percent: _RepairedPercent | None = None
     max_parallel: _RepairedNodes | None = None
     """Nodes that are repaired at the same time."""
@@ -125,14 +125,14 @@ class EksPool(CloudPool):
     machine_type: Annotated[
         str, FreeText("a machine type", "EC2 docs, accelerated computing", "p4d.24xlarge")
     ]
-    """The cloud's name; its GPUs follow from the catalog."""
+    """The cloud's name of the type. The catalog has its GPUs."""
     other_machine_types: tuple[
         Annotated[str, FreeText("a machine type", "EC2 docs, accelerated computing", "g6.2xlarge")],
         ...,
     ] = ()
-    """More types that nodes may have, with the same GPUs: the more, the more spot capacity."""
+    """Further types with the same GPUs. More types give access to more spot capacity."""
     zones: ZoneNames | None = None
-    """Some of the cluster's zones. By default its first, to keep the nodes close to each other."""
+    """Zones of the cluster. By default only its first zone, so that nodes are close together."""
     capacity: EksCapacity = OnDemand()
     partition: CloudPartition = Unpartitioned()
     ami_type: (
@@ -145,8 +145,8 @@ class EksPool(CloudPool):
         | None
     ) = None
     """The EKS AMI type with NVIDIA's driver. By default Amazon Linux 2023 for the machine's
-    architecture. Bottlerocket partitions its GPUs itself when it boots, by `mode: native`, and has
-    a device plugin of its own: the GPU operator leaves its nodes alone.
+    architecture. Bottlerocket partitions its GPUs itself when it boots, by `mode: native`, and
+    includes a device plugin: the GPU operator does not run on its nodes.
     """
     release_version: (
         Annotated[
@@ -165,22 +165,22 @@ class EksPool(CloudPool):
     """
     disk: EksDisk = EksDisk()
     instance_metadata: InstanceMetadata | None = None
-    """By default as EKS sets it up for AL2023: version 2, one hop."""
+    """By default EKS's settings for AL2023: version 2, one hop."""
     instance_store: Literal["raid0"] | None = None
-    """`raid0` makes one file system of the machine's local disks, for containers, images and the
+    """`raid0` combines the machine's local disks into a file system for containers, images and the
     kubelet. By default they are not used.
     """
     efa: bool = False
-    """Every Elastic Fabric Adapter that the machine type has, as network interfaces of each node.
+    """Attach all Elastic Fabric Adapters of the machine type to each node.
     """
     placement: Literal["cluster"] | None = None
-    """`cluster`: close to each other, in a placement group of the pool's own. By default where
-    there is room.
+    """`cluster`: nodes close together, in a placement group of the pool. By default anywhere with
+    capacity.
     """
     update: EksUpdate = EksUpdate()
     repair: EksRepair | None = None
-    """By default off; once on, only `enabled: false` turns it off."""
+    """By default off. Once on, only `enabled: false` turns it off."""
     instance_tags: Tags = Field(default_factory=dict)
-    """Of the instances and their disks."""
+    """Tags of the instances and their disks."""
     tags: Tags = Field(default_factory=dict)
-    """Of the node group; they do not reach its instances."""
+    """Tags of the node group, not of its instances."""

@@ -22,7 +22,7 @@ Labels = Mapping[LabelKey, LabelValue]
 NamespaceName = Annotated[
     str,
     Pattern(
-        # Not DnsLabel: a namespace may start with a digit.
+        # DnsLabel would be wrong: a namespace may start with a digit.
         pattern=r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?",
         is_not="the name of a namespace: at most 63 lowercase letters, digits and '-', not "
         "starting or ending with '-'",
@@ -33,7 +33,7 @@ NamespaceName = Annotated[
 Image = Annotated[
     str,
     Pattern(
-        # Some letter in the name: 3.13 alone is a forgotten `python:`.
+        # The name needs a letter: 3.13 alone is a forgotten `python:`.
         pattern=r"(?=[^:@]*[a-z])"
         r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"
         r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
@@ -169,5 +169,5 @@ GpuCount = Annotated[
 
 
 def mebibytes(memory: str) -> int:
-    """`18Gi` -> 18432."""
+    """The memory in MiB: `18Gi` -> 18432."""
     return int(memory[:-2]) * (1024 if memory.endswith("Gi") else 1)

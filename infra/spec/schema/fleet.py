@@ -1,7 +1,7 @@
-"""The value of `slicewright:fleet`: one schema for GKE, EKS, existing clusters and hosts.
+"""The value of `slicewright:fleet`: a schema for GKE, EKS, existing clusters and hosts.
 
-Structure and syntax only. Whether a machine type exists or a layout fits is checked by `infra.plan`
-against the catalog.
+It covers structure and syntax. `infra.plan` checks against the catalog whether a
+machine type exists or a layout fits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from infra.spec.schema.workloads import AnyWorkload
 
 
 class SystemPool(SpecModel):
-    """CPU nodes for the controller, the GPU operator and the cluster's own add-ons."""
+    """CPU nodes for the controller, the GPU operator and the cluster's add-ons."""
 
     machine_type: (
         Annotated[
@@ -56,14 +56,14 @@ class ByoCluster(SpecModel):
     ]
     """The kubeconfig context of the cluster."""
     kubeconfig: Annotated[str, FreeText("a path", "kubectl docs", "~/.kube/config")] | None = None
-    """Path of the kubeconfig. By default as for kubectl."""
+    """Path of the kubeconfig. By default kubectl's."""
 
 
 class NodeAgent(SpecModel):
-    """What node agents report besides whether the partitions match the layout."""
+    """Optional reports of the node agents, in addition to the verification of the layout."""
 
     attribution: bool = False
-    """Run a second container beside each agent that exports to Prometheus which pod uses which
+    """Run a second container in each agent's pod that exports to Prometheus which pod uses which
     partition. It runs as root, without capabilities: the kubelet's socket belongs to root.
     """
     utilization: bool = False
@@ -73,7 +73,7 @@ class NodeAgent(SpecModel):
 _PYTHON: Final = (
     "python:3.13-slim@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
 )
-"""Of Docker's official images: the digest is that of the index, which has amd64 and arm64."""
+"""A Docker official image, with the digest of the index for amd64 and arm64."""
 
 
 class _Fleet(SpecModel):
@@ -89,34 +89,34 @@ class _Fleet(SpecModel):
     ] = 30
     """How long `up` waits until all nodes are verified. An A100 node takes 15 minutes to reboot."""
     image: Image = f"docker.io/library/{_PYTHON}"
-    """Python image (3.11 or newer) for node agent and fleet controller. Pin it by digest: that of
-    the index, which has the image for every processor.
+    """Python image (3.11 or newer) for node agent and fleet controller. Pin it by the digest
+    of the index, which has the image for every processor.
     """
     image_pull_secrets: tuple[ObjectName, ...] = ()
-    """Secrets of namespace slicewright-system, of type kubernetes.io/dockerconfigjson, with which
-    `image` is pulled. Their contents are never in a stack file.
+    """Secrets of namespace slicewright-system, of type kubernetes.io/dockerconfigjson, to pull
+    `image`. Their contents are never in a stack file.
     """
     node_agent: NodeAgent = NodeAgent()
     admin_groups: tuple[AdminGroup, ...] = ("system:masters",)
-    """Kubernetes groups whose members may do by hand what is the fleet controller's: change the
-    label nvidia.com/mig.config and remove the startup taint.
+    """Kubernetes groups whose members may do the fleet controller's work by hand: change the label
+    nvidia.com/mig.config and remove the startup taint.
     """
     pod_guard: PodGuard | None = None
-    """What the API server refuses of pods. None: nothing."""
+    """Pods that the API server refuses. None: no pods."""
     metrics_from: tuple[MetricsSource, ...] = ()
-    """Who may read the metrics of agents and fleet controller, besides the Prometheus of
-    `monitoring`. By default nobody.
+    """Further readers of the metrics of agents and fleet controller, besides the Prometheus of
+    `monitoring`. By default none.
     """
     monitoring: Monitoring | None = None
-    """A Prometheus for the fleet: what it scrapes, alerts, dashboards. None: nothing is made."""
+    """A Prometheus for the fleet, with alerts and dashboards. None: nothing is created."""
     fractional: Fractional | None = None
     """The scheduler that allocates fractions of GPUs, for pools with `sharing: fractional`."""
     workloads: tuple[AnyWorkload, ...] = ()
-    """What runs on the pools: with `kind`, servers that the stack makes; with `gpu_share`, requests
-    for fractions of GPUs.
+    """Workloads of the pools: with `kind`, servers that the stack creates. With `gpu_share`,
+    requests for fractions of GPUs.
     """
     pod_autoscaling: PodAutoscaling = Keda()
-    """What changes the replicas of workloads with `autoscaling`; without any it is not made."""
+    """The controller for workloads with `autoscaling`, created only if there are any."""
 
 
 _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at least one pool")
@@ -125,8 +125,8 @@ _NO_POOLS: Final = NotEmpty(why="nothing would be partitioned", instead="list at
 class _CloudFleet(_Fleet):
     system_pool: SystemPool = SystemPool()
     allow_unlisted: bool = False
-    """Accept regions, zones, Kubernetes versions, and machine types in them, that the cloud did not
-    have when slicewright's record of them was made.
+    """Accept regions, zones, Kubernetes versions and machine types that are newer than
+    slicewright's record of the cloud.
     """
 
 
@@ -135,16 +135,16 @@ class GkeFleet(_CloudFleet):
     cluster: GkeCluster
     node_pools: Annotated[tuple[GkePool, ...], _NO_POOLS]
     gpu_operator: GpuOperator | None = None
-    """For pools with `partition: {mode: operator}`; GKE partitions the others itself."""
+    """For pools with `partition: {mode: operator}`. GKE partitions other pools itself."""
 
 
 class EksFleet(_CloudFleet):
     cloud: Literal["eks"]
     cluster: EksCluster
-    # Amazon's copy of the same index. Docker Hub limits what nodes behind one NAT gateway pull in
-    # six hours; Amazon how fast: 10 pulls a second from EC2, which back-off copes with. On GKE
-    # docker.io stays: its nodes ask Google's copy first, and Docker Hub for what that lacks, while
-    # a name in mirror.gcr.io itself fails for an image that was not in demand. Sources: Amazon ECR
+    # Amazon's copy of the same index. Docker Hub limits the pulls of nodes behind a NAT gateway in
+    # six hours. Amazon limits only the rate, to 10 pulls a second from EC2, and back-off copes with
+    # that. On GKE docker.io stays: its nodes try Google's copy first, then Docker Hub, while a name
+    # in mirror.gcr.io itself fails for an image without demand. Sources: Amazon ECR
     # docs, public service quotas; Artifact Registry docs, pulling cached Docker Hub images.
     image: Image = f"public.ecr.aws/docker/library/{_PYTHON}"
     node_pools: Annotated[tuple[EksPool, ...], _NO_POOLS]
@@ -152,13 +152,13 @@ class EksFleet(_CloudFleet):
 
 
 class OnDestroy(SpecModel):
-    """What becomes of a node that leaves its pool: the stack is destroyed, the pool is taken out of
-    the stack file, or selects the node no longer. Labels, taints and annotations that it was
-    brought are always taken back.
+    """What happens to a node that leaves its pool: the stack is destroyed, or the pool is removed
+    from the stack file, or it no longer selects the node. Labels, taints and annotations that
+    slicewright added are always removed.
     """
 
     mig_layout: Literal["keep", "disable"] = "keep"
-    """`keep` leaves the partitions and the label `nvidia.com/mig.config`; `disable` disables MIG
+    """`keep` leaves the partitions and the label `nvidia.com/mig.config`. `disable` disables MIG
     first, once no pod uses the node's GPUs.
     """
 
@@ -172,8 +172,8 @@ class ByoFleet(_Fleet):
     hosts: tuple[Host, ...] = ()
     startup_taint: Literal["admission-policy", "registered", "none"] = "none"
     """How new nodes get the startup taint. `admission-policy`: the API server adds it, from
-    Kubernetes 1.36. `registered`: the nodes register with it, by their own provisioner. `none`:
-    they do not, and may run pods before they are verified.
+    Kubernetes 1.36. `registered`: your provisioner registers the nodes with it. `none`: the nodes
+    do not get it, and may run pods before they are verified.
     """
     on_destroy: OnDestroy = OnDestroy()
     gpu_operator: GpuOperator = GpuOperator()

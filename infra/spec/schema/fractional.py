@@ -1,4 +1,4 @@
-"""Fractional GPUs: the scheduler that allocates them, and what workloads request."""
+"""Fractional GPUs: the scheduler that allocates them, and the requests of workloads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Fractional(SpecModel):
 
     provider: Literal["hami", "vke"]
     node_policy: Policy = "binpack"
-    """`binpack` fills one node first; `spread` distributes over nodes."""
+    """`binpack` fills one node first. `spread` distributes over nodes."""
     gpu_policy: Policy = "spread"
     """The same among the GPUs of a node."""
     compute_policy: (
         Literal["fixed-share", "guaranteed-burst-share", "native-burst-share"] | None
     ) = None
-    """VKE only: who may use compute that others leave idle. By default `native-burst-share` where a
-    workload uses several cards, because no other policy allows that, else `fixed-share`. One for
-    the fleet: VKE schedules a pod only on nodes with the same policy.
+    """VKE only: who may use idle compute of other pods. By default `native-burst-share` if a
+    workload uses several cards, because no other policy allows that, else `fixed-share`. It applies
+    to the whole fleet: VKE schedules a pod only on nodes with the same policy.
     """
     shares_per_gpu: (
         Annotated[
@@ -38,11 +38,11 @@ class Fractional(SpecModel):
         ]
         | None
     ) = None
-    """Maximum number of containers on one GPU. Default 10 (HAMi) or 16 (VKE, also its maximum)."""
+    """Maximum number of containers on a GPU. Default 10 (HAMi) or 16 (VKE, also its maximum)."""
 
 
 class FractionalRequest(SpecModel):
-    """What a workload requests in total; each card provides an equal part."""
+    """The total request of a workload. Each card provides an equal part."""
 
     memory: Memory
     compute_percent: Annotated[
@@ -52,7 +52,7 @@ class FractionalRequest(SpecModel):
             source="HAMi docs, gpucores; VKE docs 6460/182418",
         ),
     ]
-    """100 is the compute of one whole card."""
+    """100 is the compute of a whole card."""
     cards: Annotated[
         int,
         IntRange(

@@ -1,4 +1,4 @@
-"""How a GKE pool gets its machines: what Google Cloud has beyond the kinds of all clouds."""
+"""How a GKE pool gets its machines: Google Cloud's additions to the kinds of all clouds."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _RunHours = Annotated[
 
 class GkeOnDemand(OnDemand):
     max_run_hours: _RunHours | None = None
-    """The cloud ends each machine so long after its creation. By default never."""
+    """Time after its creation when the cloud ends each machine. By default never."""
 
 
 class GkeSpot(Spot):
     max_run_hours: _RunHours | None = None
-    """The cloud ends each machine so long after its creation. By default never."""
+    """Time after its creation when the cloud ends each machine. By default never."""
 
 
 class GkeReservation(Reservation):
@@ -55,20 +55,20 @@ class GkeReservation(Reservation):
             str,
             Pattern(
                 pattern=rf"(?:projects/{PROJECT}/reservations/)?{_NAME}(?:{_PART})?",
-                is_not="a reservation: its name, after projects/…/reservations/ where another "
-                "project shares it, and before /reservationBlocks/… where only a block of it is "
-                "meant",
+                is_not="a reservation: its name, after projects/…/reservations/ if another project "
+                "shares it, and before /reservationBlocks/… to use only a block of it",
                 examples=("h100-week", "projects/capacity/reservations/h100-week"),
                 source="GKE docs, consume reserved zonal resources",
             ),
         ]
         | None
     ) = None
-    """Name, or path from `projects/…/reservations/` on where another project shares it; with
-    `/reservationBlocks/…` a block of it. By default any that matches and may be used unnamed.
+    """Name, or path from `projects/…/reservations/` on if another project shares it, with
+    `/reservationBlocks/…` for a block of it. By default any matching reservation that can be used
+    without its name.
     """
     fallback: Literal["on-demand", "none"] | None = None
-    """Without a name: `on-demand` (the default) where no reservation matches, or `none`."""
+    """Without a name, if no reservation matches: `on-demand` (the default) or `none`."""
 
 
 GkeCapacity = Annotated[

@@ -1,4 +1,4 @@
-"""What a stack file may say of a GKE cluster and its network."""
+"""Keys of a GKE cluster and its network."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _KmsKey = Annotated[
 
 
 class GkeNetwork(SpecModel):
-    """A VPC and a subnet that exist. Nothing of them is created, changed or deleted."""
+    """An existing VPC and subnet, which are never changed or deleted."""
 
     vpc: Annotated[
         str,
         Pattern(
             pattern=rf"(?:projects/{PROJECT}/global/networks/)?{_COMPUTE_NAME}",
-            is_not="a VPC network: its name, or its path where it belongs to another project",
+            is_not="a VPC network: its name, or its path if it belongs to another project",
             examples=("main", "projects/host-project/global/networks/shared"),
             source="Compute Engine API, Network.selfLink",
         ),
     ]
-    """Its name; for a Shared VPC `projects/<host project>/global/networks/<name>`."""
+    """Its name, or for a Shared VPC `projects/<host project>/global/networks/<name>`."""
     subnet: Annotated[
         str,
         Pattern(
@@ -69,7 +69,7 @@ class GkeNetwork(SpecModel):
 
 
 class GpuNetwork(SpecModel):
-    """A VPC and a subnet that exist, for one network interface of each node."""
+    """An existing VPC and subnet for a network interface of each node."""
 
     vpc: Annotated[
         str,
@@ -81,7 +81,7 @@ class GpuNetwork(SpecModel):
             source="Compute Engine API, Network.name",
         ),
     ]
-    """In the project of the cluster."""
+    """A VPC in the project of the cluster."""
     subnet: Annotated[
         str,
         Pattern(
@@ -92,11 +92,11 @@ class GpuNetwork(SpecModel):
             source="Compute Engine API, Subnetwork.name",
         ),
     ]
-    """In the region of the cluster."""
+    """A subnet in the region of the cluster."""
 
 
 class AuthorizedNetwork(SpecModel):
-    """Addresses from which the control plane's IP address may be used."""
+    """Addresses that may use the control plane's IP address."""
 
     cidr: Annotated[str, Cidr()]
     name: (
@@ -105,14 +105,14 @@ class AuthorizedNetwork(SpecModel):
 
 
 class GkeControlPlane(SpecModel):
-    """How the control plane is reached. What is not stated keeps GKE's default."""
+    """Access to the control plane. Missing keys keep GKE's defaults."""
 
     dns_endpoint: bool = False
-    """Reach it by its DNS name, from anywhere, as IAM allows; the kubeconfig then has that name."""
+    """Reach it by its DNS name, from anywhere that IAM allows. The kubeconfig has that name."""
     private_endpoint: bool = False
     """Give it no public IP address."""
     authorized_networks: tuple[AuthorizedNetwork, ...] | None = None
-    """Its IP address may be used from there, and from its own nodes; `[]`: from those only."""
+    """Networks, besides its nodes, that may use its IP address. `[]`: only its nodes."""
 
 
 class GkeCluster(SpecModel):
@@ -141,13 +141,13 @@ class GkeCluster(SpecModel):
     ) = None
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = "REGULAR"
     network: GkeNetwork | None = None
-    """A VPC and a subnet that exist. By default the stack has a network of its own."""
+    """An existing VPC and subnet. By default the stack creates a network."""
     gpu_networks: tuple[GpuNetwork, ...] = ()
-    """Networks that exist, for pools with `gpu_network: tcpx` or `tcpxo`: one for each of their
-    interfaces, in this order. By default the stack makes them.
+    """Existing networks for pools with `gpu_network: tcpx` or `tcpxo`: one for each of their
+    interfaces, in this order. By default the stack creates them.
     """
     private_nodes: bool | None = None
-    """Nodes without external addresses. In a network of its own, the stack adds Cloud NAT."""
+    """Nodes without external addresses. If the stack creates the network, it adds Cloud NAT."""
     control_plane: GkeControlPlane | None = None
     maintenance: GkeMaintenance | None = None
     """When GKE may upgrade the cluster by itself. By default at any time."""
@@ -156,10 +156,10 @@ class GkeCluster(SpecModel):
     logging: GkeLogging | None = None
     """By default GKE's choice: system components and workloads."""
     kms_key: _KmsKey | None = None
-    """Encrypts the boot disks of all nodes. By default Google's own keys do."""
+    """Key that encrypts the boot disks of all nodes. By default Google's keys."""
     secrets_key: _KmsKey | None = None
-    """Encrypts Kubernetes Secrets in the control plane's store, besides Google's encryption."""
+    """Key that encrypts Kubernetes Secrets in the control plane's store, besides Google's keys."""
     resource_labels: CloudLabels = Field(default_factory=dict)
-    """Of the cluster, for billing; GKE gives them to its nodes and disks, too."""
+    """Labels of the cluster for billing. GKE adds them to its nodes and disks, too."""
     existing: bool = False
     """The cluster already exists: it is looked up by name and never deleted."""

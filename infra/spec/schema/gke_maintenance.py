@@ -14,7 +14,7 @@ _API = "GKE API, MaintenanceWindow"
 
 
 class _UtcTime(Pattern):
-    """A point in time. GKE answers in UTC: another time zone would differ on every `up`."""
+    """A point in time in UTC, as in GKE's answers: another zone would differ on every `up`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -31,11 +31,11 @@ class _UtcTime(Pattern):
     def check(self, value: Any) -> Any:
         super().check(value)
         try:
-            at = datetime.fromisoformat(value)
+            time = datetime.fromisoformat(value)
         except ValueError as e:
             reason = f"{{value}} is not a time: {e}"
             raise ConstraintError(reason, self.instead, self.source) from None
-        if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        if not _FIRST_YEAR <= time.year <= _LAST_YEAR:
             raise ConstraintError(
                 f"{{value}} is not a time between {_FIRST_YEAR} and {_LAST_YEAR}",
                 "write the year of the first window or of the exclusion",
@@ -45,14 +45,14 @@ class _UtcTime(Pattern):
 
 
 _FIRST_YEAR = 2014
-"""There was no GKE before."""
+"""The year of the first GKE release."""
 _LAST_YEAR = 2999
-"""Far enough, and what follows from it can still be counted."""
+"""A limit far in the future that still allows date arithmetic."""
 UtcTime = Annotated[str, _UtcTime()]
 
 
 class DailyMaintenance(SpecModel):
-    """The same four hours of every day."""
+    """The same four hours every day."""
 
     mode: Literal["daily"]
     start: Annotated[
@@ -64,17 +64,17 @@ class DailyMaintenance(SpecModel):
             source="GKE API, DailyMaintenanceWindow.startTime",
         ),
     ]
-    """In UTC."""
+    """Time of the day in UTC."""
 
 
 class RecurringMaintenance(SpecModel):
-    """A window that comes again."""
+    """A recurring window."""
 
     mode: Literal["recurring"]
     start: UtcTime
-    """Of the first window."""
+    """Start of the first window."""
     end: UtcTime
-    """Of the first window; the others are as long."""
+    """End of the first window. All windows have the same length."""
     recurrence: Annotated[
         str,
         Pattern(
@@ -85,11 +85,11 @@ class RecurringMaintenance(SpecModel):
             source="RFC 5545, RRULE; GKE API, RecurringTimeWindow.recurrence",
         ),
     ]
-    """An RRULE of RFC 5545; days are those of UTC."""
+    """An RRULE of RFC 5545, with days in UTC."""
 
 
 class MaintenanceExclusion(SpecModel):
-    """A time without upgrades, whatever the window."""
+    """A time without upgrades, even within the window."""
 
     name: Annotated[
         str, FreeText("a name", "GKE API, maintenanceExclusions", "year-end", "training-run")
@@ -97,7 +97,7 @@ class MaintenanceExclusion(SpecModel):
     start: UtcTime
     end: UtcTime
     scope: Literal["no-upgrades", "no-minor-upgrades", "no-minor-or-node-upgrades"] = "no-upgrades"
-    """What does not happen in it."""
+    """Upgrades that do not happen in this time."""
 
 
 class GkeMaintenance(SpecModel):

@@ -37,14 +37,14 @@ LogsComponent = Literal[
 
 
 class GkeMonitoring(SpecModel):
-    """Both are sent: GKE takes a component that a request leaves out for one that is off."""
+    """Requests have all components: GKE turns a missing component off."""
 
     components: tuple[MetricsComponent, ...]
-    """Whose metrics go to Cloud Monitoring; `[]`: none."""
+    """Components with metrics in Cloud Monitoring. `[]`: none."""
     managed_prometheus: bool = True
     """Managed collection of Google Cloud Managed Service for Prometheus."""
 
 
 class GkeLogging(SpecModel):
     components: tuple[LogsComponent, ...]
-    """Whose logs go to Cloud Logging; `[]`: none."""
+    """Components with logs in Cloud Logging. `[]`: none."""

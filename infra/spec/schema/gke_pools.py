@@ -44,12 +44,12 @@ _Ssds = Annotated[
 
 
 class LocalSsd(SpecModel):
-    """Local SSDs of 375 GB. All that come with a machine type must be used, in one of two ways."""
+    """Local SSDs of 375 GB. All disks of a machine type must be used, in one of two ways."""
 
     ephemeral: _Ssds = 0
-    """For the node's ephemeral storage."""
+    """Disks for the node's ephemeral storage."""
     raw: _Ssds = 0
-    """As raw NVMe block devices."""
+    """Disks as raw NVMe block devices."""
 
 
 class GkeFeatures(SpecModel):
@@ -69,15 +69,15 @@ class GkePool(CloudPool):
     machine_type: Annotated[
         str, FreeText("a machine type", "Compute Engine docs, GPU machine types", "a3-highgpu-8g")
     ]
-    """The cloud's name; its GPUs follow from the catalog."""
+    """The cloud's name of the type. The catalog has its GPUs."""
     zones: ZoneNames | None = None
-    """By default the zone of a zonal cluster; required for a regional cluster."""
+    """By default the zone of a zonal cluster. Required for a regional cluster."""
     capacity: GkeCapacity = GkeOnDemand()
     gpu: GpuChoice | None = None
-    """GPUs to attach to a machine type that comes without GPUs (N1)."""
+    """GPUs to attach to a machine type without GPUs (N1)."""
     partition: CloudPartition = Unpartitioned()
     driver: Literal["DEFAULT", "LATEST"] = "DEFAULT"
-    """Which of the drivers available for the node version GKE installs."""
+    """The driver that GKE installs, of those available for the node version."""
     image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = "COS_CONTAINERD"
     disk: GkeDisk = GkeDisk()
     local_ssd: LocalSsd | None = None
@@ -96,9 +96,9 @@ class GkePool(CloudPool):
     management: Management = Management()
     upgrade: Upgrade = Surge()
     location_policy: Literal["BALANCED", "ANY"] | None = None
-    """Of the autoscaler: zones evenly, or where capacity and reservations are. By default GKE's."""
+    """Zones for new nodes: evenly, or by capacity and reservations. By default GKE's choice."""
     placement: Literal["compact"] | None = None
-    """Nodes close to each other."""
+    """`compact`: nodes close together."""
     placement_policy: (
         Annotated[
             str,
@@ -111,9 +111,9 @@ class GkePool(CloudPool):
         ]
         | None
     ) = None
-    """A placement policy of the project, in place of one that GKE makes for the pool."""
+    """An existing placement policy of the project, instead of a new policy for the pool."""
     gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None = None
-    """Networks between the GPUs of nodes. `dranet`: made by GKE, and pods claim interfaces of them
+    """Networks between the GPUs of nodes. `dranet`: created by GKE, and pods claim their interfaces
     by Dynamic Resource Allocation. `tcpx` and `tcpxo`: a VPC for each interface, which pods name in
     an annotation. By default none.
     """

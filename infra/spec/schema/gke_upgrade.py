@@ -1,4 +1,4 @@
-"""How GKE replaces a pool's nodes when it upgrades them, or when a setting needs new ones."""
+"""How GKE replaces a pool's nodes for an upgrade or a setting that needs new nodes."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ _Minutes = Annotated[
 
 
 class Surge(SpecModel):
-    """A few nodes at a time."""
+    """Replaces a few nodes at a time."""
 
     mode: Literal["surge"] = "surge"
     max_surge: _Nodes = 0
-    """Nodes that are created beyond the pool's number. For GPUs, quota and capacity are rare."""
+    """Nodes created beyond the pool's number, which need scarce GPU quota and capacity."""
     max_unavailable: _Nodes = 1
     """Nodes that are missing at the same time."""
 
 
 class BlueGreen(SpecModel):
-    """All nodes twice: the old ones are drained in batches, and deleted at the end."""
+    """Creates all nodes anew, drains the old nodes in batches, and deletes them at the end."""
 
     mode: Literal["blue-green"] = "blue-green"
     batch_nodes: (
         Annotated[int, IntRange(minimum=1, maximum=1000, unit="node", source=_STRATEGIES)] | None
     ) = None
-    """Old nodes that are drained together; by default 1."""
+    """Old nodes that are drained together. By default 1."""
     batch_percent: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=_STRATEGIES)] | None
     ) = None
-    """The same, as a part of all."""
+    """The same in percent of all nodes."""
     batch_soak_minutes: _Minutes = 0
     """Wait after each batch."""
     soak_minutes: _Minutes = 60

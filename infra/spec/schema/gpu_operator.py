@@ -21,24 +21,24 @@ class ComponentSwitch(SpecModel):
 
 class Toolkit(SpecModel):
     enabled: bool | None = None
-    """By default where the nodes' images have none: on GKE."""
+    """By default true only if the nodes' images lack it: on GKE."""
     version: _Version | None = None
 
 
 class Component(SpecModel):
     version: _Version | None = None
-    """By default the chart's own."""
+    """By default the chart's version."""
 
 
 class Nfd(SpecModel):
-    """Node Feature Discovery, by whose labels the operator finds GPU nodes."""
+    """Node Feature Discovery. The operator finds GPU nodes by its labels."""
 
     enabled: bool = True
-    """False where the cluster has it already; its workers must tolerate the pools' taints."""
+    """False if the cluster has it already. Its workers must tolerate the pools' taints."""
 
 
 class ServiceMonitor(SpecModel):
-    """For the Prometheus operator, whose CRDs the cluster must have."""
+    """A ServiceMonitor. The cluster must have the Prometheus operator's CRDs."""
 
     enabled: bool = False
     interval_seconds: Annotated[
@@ -53,7 +53,7 @@ class ServiceMonitor(SpecModel):
         ),
     ] = 15
     labels: Labels = Field(default_factory=dict)
-    """By which the Prometheus operator selects it, such as `{release: kube-prom-stack}`."""
+    """Labels that the Prometheus operator selects, such as `{release: kube-prom-stack}`."""
 
 
 class DcgmExporter(SpecModel):
@@ -71,15 +71,15 @@ class DcgmExporter(SpecModel):
         ],
         ...,
     ] = ()
-    """Fields of DCGM to export, and no others; by default the exporter's own list."""
+    """Fields of DCGM to export, and no others. By default the exporter's list."""
     service_monitor: ServiceMonitor = ServiceMonitor()
 
 
 class MigManager(SpecModel):
     with_reboot: bool = True
-    """May reboot a node to change its MIG mode, which on A100 needs a reset that clouds refuse."""
+    """May reboot a node to change its MIG mode: A100 needs a reset, which clouds refuse."""
     default_config: Literal["all-disabled", ""] = "all-disabled"
-    """What the operator applies to nodes without a layout; the chart allows no other value."""
+    """Layout of nodes without a layout. The chart allows no other value."""
     version: _Version | None = None
     host_services: tuple[
         Annotated[
@@ -93,18 +93,18 @@ class MigManager(SpecModel):
         ],
         ...,
     ] = ()
-    """systemd services to stop while GPUs change, in place of the operator's own list."""
+    """systemd services to stop while GPUs change, instead of the operator's list."""
 
 
 class GpuOperator(SpecModel):
     existing: bool = False
-    """The cluster has the operator already: it is adopted and not installed, and its settings are
+    """The cluster has the operator already: it is adopted, not installed, and its settings are
     checked. For `cloud: byo`.
     """
     cluster_policy: Annotated[
         str, DnsLabel(253, "Kubernetes docs, object names", "cluster-policy")
     ] = "cluster-policy"
-    """Name of an existing operator's ClusterPolicy; the chart gives it this one."""
+    """Name of an existing operator's ClusterPolicy. The default is the chart's name."""
     namespace: Annotated[str, DnsLabel(63, "Kubernetes docs, namespaces", "gpu-operator")] = (
         "gpu-operator"
     )
@@ -131,15 +131,15 @@ class GpuOperator(SpecModel):
         ]
         | None
     ) = None
-    """The chart of that version as a file or directory, in place of `repository`."""
+    """The chart of that version as a file or directory, instead of `repository`."""
     registry: charts.Registry | None = None
-    """A mirror in place of nvcr.io and registry.k8s.io, with the same paths below it."""
+    """A mirror instead of nvcr.io and registry.k8s.io, with the same paths."""
     image_pull_secrets: tuple[
         Annotated[str, DnsLabel(253, "Kubernetes docs, secrets", "mirror")], ...
     ] = ()
     """Secrets of the operator's namespace."""
     upgrade_crds: bool = True
-    """A job of the chart updates the CRDs at each upgrade, which Helm itself never does."""
+    """A job of the chart updates the CRDs at each upgrade. Helm itself never does."""
     nfd: Nfd = Nfd()
     cdi: bool = True
     """Containers get their GPUs by the Container Device Interface."""

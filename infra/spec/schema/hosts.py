@@ -1,4 +1,4 @@
-"""Machines without Kubernetes, whose GPUs are partitioned in place."""
+"""Machines without Kubernetes. Their GPUs are partitioned in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.spec.schema.model import Shorthand, SpecModel
 
 
 class GpuChoice(SpecModel):
-    """The GPUs of a node or host where they do not follow from a machine type."""
+    """The GPUs of a node or host without a known machine type."""
 
     model: Annotated[str, FreeText("a GPU model", "slicewright's catalog", "A100-40", "T4")]
     """The catalog's name: A100-40, H100-80, T4."""
@@ -28,7 +28,7 @@ class Instance(SpecModel):
 
 
 class HostGpu(SpecModel):
-    """One GPU of the host. GPUs that are not listed are not changed."""
+    """A GPU of the host. Unlisted GPUs are not changed."""
 
     index: GpuIndex
     mig: bool = True
@@ -38,13 +38,13 @@ class HostGpu(SpecModel):
 
 
 class Refuse(SpecModel):
-    """Where processes use a GPU: stop, and name them."""
+    """Stop if processes use a GPU, and name them."""
 
     mode: Literal["refuse"] = "refuse"
 
 
 class Wait(SpecModel):
-    """Where processes use a GPU: wait until they end. No process is killed."""
+    """Wait until processes that use a GPU end. No process is killed."""
 
     mode: Literal["wait"]
     minutes: Annotated[
@@ -70,7 +70,7 @@ class Host(SpecModel):
             source="RFC 1123",
         ),
     ]
-    """Its host name."""
+    """Host name."""
     gpu: GpuChoice
     partition: Literal["bare"] = "bare"
     """The node agent itself creates the partitions."""

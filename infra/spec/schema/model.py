@@ -1,4 +1,4 @@
-"""The base model of every part of a stack file, and unions that may be written as one word."""
+"""The base model of every part of a stack file, and unions with a one-word form."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ class SpecModel(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """With the docstrings of the fields as their descriptions.
+        """Adds the docstrings of the fields as their descriptions.
 
-        pydantic's `use_attribute_docstrings` reads them from the source when a class is made: a
-        seventh of the time of each start, and only the JSON Schema shows them.
+        pydantic's `use_attribute_docstrings` reads them from the source when a class is created,
+        a seventh of the start time, but only the JSON Schema needs them.
         """
-        made = handler(core)
-        properties = handler.resolve_ref_schema(made).get("properties", {})
+        schema = handler(core)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _field_docstrings(cls).items():
             properties[name]["description"] = text
-        return made
+        return schema
 
 
 def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Of a model's fields and of those that it has from its bases."""
-    found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if one is not SpecModel and issubclass(one, SpecModel):
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+    """The docstrings of a model's fields, including inherited fields."""
+    docstrings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if base is not SpecModel and issubclass(base, SpecModel):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
             assert isinstance(tree, ast.ClassDef)
-            for stated, after in pairwise(tree.body):
+            for assignment, statement in pairwise(tree.body):
                 if (
-                    isinstance(stated, ast.AnnAssign)
-                    and isinstance(stated.target, ast.Name)
-                    and isinstance(after, ast.Expr)
-                    and isinstance(after.value, ast.Constant)
-                    and isinstance(after.value.value, str)
+                    isinstance(assignment, ast.AnnAssign)
+                    and isinstance(assignment.target, ast.Name)
+                    and isinstance(statement, ast.Expr)
+                    and isinstance(statement.value, ast.Constant)
+                    and isinstance(statement.value.value, str)
                 ):
-                    found[stated.target.id] = inspect.cleandoc(after.value.value)
-    return found
+                    docstrings[assignment.target.id] = inspect.cleandoc(statement.value.value)
+    return docstrings
 
 
 WORD_TAG, MAPPING_TAG = "<word>", "<mapping>"
-"""Steps that `Shorthand` adds to the location of a validation error; no file has them."""
+"""Steps that `Shorthand` adds to the location of a validation error. No file has them."""
 
 
 class Shorthand:
-    """A union that may be written as one word: `capacity: spot` is `capacity: {mode: spot}`.
+    """A union with a one-word form: `capacity: spot` is `capacity: {mode: spot}`.
 
-    words: the modes that the JSON Schema offers as one word. Any other mode written so is refused
-    for the keys that it lacks.
+    words: the modes that the JSON Schema offers as a word. Another mode as a word is refused,
+    because it lacks required keys.
     """
 
     def __init__(self, *words: str) -> None:
@@ -74,7 +74,7 @@ class Shorthand:
         # validation of those refuses lists for tuples.
         return core_schema.tagged_union_schema(
             {
-                WORD_TAG: core_schema.no_info_before_validator_function(_to_mapping, full),
+                WORD_TAG: core_schema.no_info_before_validator_function(_expand_word, full),
                 MAPPING_TAG: full,
             },
             _tag,
@@ -95,5 +95,5 @@ def _tag(value: Any) -> str:
     return WORD_TAG if isinstance(value, str) else MAPPING_TAG
 
 
-def _to_mapping(value: Any) -> Any:
+def _expand_word(value: Any) -> Any:
     return {"mode": value}

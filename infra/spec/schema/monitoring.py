@@ -1,4 +1,4 @@
-"""Where a fleet's metrics go: a Prometheus that the stack installs, one that is there, or GKE's."""
+"""The Prometheus of a fleet: installed by the stack, existing, or managed by GKE."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Url = Annotated[
 
 
 class Storage(SpecModel):
-    """A volume for what Prometheus keeps."""
+    """A volume for Prometheus' data."""
 
     size: Memory
     storage_class: ObjectName | None = None
@@ -37,8 +37,8 @@ class Alertmanager(SpecModel):
     """The chart's Alertmanager."""
 
     config_secret: ObjectName
-    """A Secret that exists in the namespace, with Alertmanager's configuration under the key
-    `alertmanager.yaml`: it has the passwords of those that it notifies.
+    """An existing Secret of the namespace, with Alertmanager's configuration under the key
+    `alertmanager.yaml`, which contains the passwords of the notified services.
     """
 
 
@@ -52,25 +52,24 @@ class _Monitoring(SpecModel):
             source="Prometheus docs, scrape_interval; samples are stale after 5 minutes",
         ),
     ] = "10s"
-    """Of agents, fleet controller and workloads. DCGM is asked every 30 seconds at most: its
-    exporter has new values no sooner.
+    """Interval for agents, fleet controller and workloads. DCGM is scraped every 30 seconds at
+    most, because its exporter has new values no sooner.
     """
     alerts: bool = True
-    """Alerts, and the rules that compute what they and the dashboards need."""
+    """Alerts, and the recording rules for alerts and dashboards."""
     runbooks: Url | None = None
-    """Where people of the cluster find slicewright's `docs`, for the links of alerts. By default
-    the links are paths below it.
+    """URL of slicewright's `docs` for the links of alerts. By default links are relative paths.
     """
 
 
 class _Operated(_Monitoring):
-    """By the Prometheus operator."""
+    """Monitoring with the Prometheus operator."""
 
     namespace: NamespaceName = "monitoring"
-    """Of Prometheus. Here are monitors, rules and dashboards made."""
+    """Namespace of Prometheus, monitors, rules and dashboards."""
     dashboards: bool = True
-    """Dashboards, as ConfigMaps with the label `grafana_dashboard`, by which the sidecar of
-    a Grafana finds them. The stack deploys no Grafana.
+    """Dashboards, as ConfigMaps with the label `grafana_dashboard`, selected by the sidecar of
+    a Grafana. The stack deploys no Grafana.
     """
 
 
@@ -79,7 +78,7 @@ class PrometheusStack(_Operated):
 
     prometheus: Literal["stack"]
     create_namespace: bool = True
-    """Whether the stack makes the namespace. Not where it holds Secrets that the chart needs."""
+    """Whether the stack creates the namespace. False if it has Secrets that the chart needs."""
     release: Annotated[str, DnsLabel(53, "Helm docs, release names", "kube-prom-stack")] = (
         "kube-prom-stack"
     )
@@ -106,9 +105,9 @@ class PrometheusStack(_Operated):
         ]
         | None
     ) = None
-    """The chart of that version as a file or directory, in place of `repository`."""
+    """The chart of that version as a file or directory, instead of `repository`."""
     registry: charts.Registry | None = None
-    """A mirror in place of quay.io and registry.k8s.io, with the same paths below it."""
+    """A mirror instead of quay.io and registry.k8s.io, with the same paths."""
     image_pull_secrets: tuple[ObjectName, ...] = ()
     """Secrets of the namespace."""
     retention_days: Annotated[
@@ -122,9 +121,9 @@ class PrometheusStack(_Operated):
         ),
     ] = 10
     storage: Storage | None = None
-    """None: what was measured goes with the pod."""
+    """None: the data is lost with the pod."""
     alertmanager: Alertmanager | None = None
-    """None: none is installed, and alerts are seen in Prometheus only."""
+    """None: Alertmanager is not installed, and only Prometheus shows alerts."""
 
 
 class ExistingPrometheus(_Operated):
@@ -132,12 +131,12 @@ class ExistingPrometheus(_Operated):
 
     prometheus: Literal["existing"]
     url: Url
-    """As pods of the cluster reach it."""
+    """URL for pods of the cluster."""
     selector_labels: Annotated[Mapping[LabelKey, LabelValue], Field()] = {
         "release": "kube-prom-stack"
     }
-    """By which it selects monitors and rules: its `podMonitorSelector`, `serviceMonitorSelector`
-    and `ruleSelector`.
+    """Labels that it selects: its `podMonitorSelector`, `serviceMonitorSelector` and
+    `ruleSelector`.
     """
 
 
@@ -146,7 +145,7 @@ class ManagedPrometheus(_Monitoring):
 
     prometheus: Literal["managed"]
     url: Url | None = None
-    """Of a frontend in the cluster that answers queries; None: nothing in the cluster can ask."""
+    """URL of a query frontend in the cluster. None: the cluster cannot query it."""
 
 
 Monitoring = Annotated[

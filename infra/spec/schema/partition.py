@@ -48,7 +48,7 @@ class GpuGroup(SpecModel):
         ),
     ]
     layout: Mapping[ProfileName, _Instances]
-    """MIG profile -> instances on each of these GPUs; `{}` leaves the GPUs whole."""
+    """MIG profile -> instances on each of these GPUs. `{}` leaves the GPUs whole."""
 
 
 _ByIndex = Annotated[
@@ -65,7 +65,7 @@ class Operator(SpecModel):
 
     model_config = ConfigDict(
         json_schema_extra={
-            # With their types: a key that is null counts as absent.
+            # Types are included: a key that is null counts as absent.
             "oneOf": [
                 {"required": [key], "properties": {key: {"type": kind}}}
                 for key, kind in (("layout", "object"), ("config", "string"), ("gpus", "array"))
@@ -99,7 +99,7 @@ class Operator(SpecModel):
     ) = None
     """NVIDIA's name of a layout, for every GPU: `all-balanced`, `all-1g.5gb`."""
     gpus: _ByIndex | None = None
-    """A layout per GPU; every GPU must be listed. The driver may renumber GPUs after a reboot."""
+    """A layout per GPU. Every GPU must be listed. The driver may renumber GPUs after a reboot."""
     previous: tuple[_ByIndex, ...] = ()
     """Earlier values of `gpus` that nodes may still have: kept for mig-manager."""
 
@@ -154,7 +154,7 @@ class _Replicated(SpecModel):
     replicas: ReplicaCounts
     """Pods per GPU or partition: one number for all, or one per resource (`gpu`, `mig-1g.5gb`)."""
     rename_by_default: bool = False
-    """Advertise nvidia.com/gpu.shared, so that no pod shares a GPU unasked. Not on GKE."""
+    """Advertise nvidia.com/gpu.shared, so that pods share a GPU only on request. Not on GKE."""
     fail_requests_greater_than_one: bool = True
     """Reject pods that request several replicas, which give no more GPU time. Always so on GKE."""
 

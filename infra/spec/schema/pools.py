@@ -1,4 +1,4 @@
-"""GPU pools: the keys that all clouds share, and those of existing clusters."""
+"""GPU pools: the keys that all clouds share, and the keys of existing clusters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Taint(SpecModel):
         "PREFER_NO_SCHEDULE",
         "NO_EXECUTE",
     ]
-    """In Kubernetes' spelling or the cloud APIs'."""
+    """The effect, spelled as in Kubernetes or in the cloud APIs."""
 
 
 class Fixed(SpecModel):
@@ -75,7 +75,7 @@ Nodes = Annotated[
 
 
 class Rollout(SpecModel):
-    """How a new layout is rolled out to the pool's nodes, where mig-manager partitions them."""
+    """How a new layout is rolled out to the pool's nodes if mig-manager partitions them."""
 
     max_unavailable: Annotated[
         int,
@@ -90,7 +90,7 @@ class Rollout(SpecModel):
     max_unavailable_percent: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
     ) = None
-    """The same in percent of the pool's nodes, rounded down; one node at least."""
+    """The same in percent of the pool's nodes, rounded down, but at least one node."""
     canary: Annotated[
         int,
         IntRange(
@@ -101,7 +101,7 @@ class Rollout(SpecModel):
             source=OWN_LIMIT,
         ),
     ] = 1
-    """Nodes that are changed and verified before all others; 0 for none."""
+    """Nodes that are changed and verified before all others. 0 for none."""
     drain_timeout_minutes: Annotated[
         int,
         IntRange(
@@ -113,36 +113,36 @@ class Rollout(SpecModel):
         ),
     ] = 60
     on_drain_timeout: Literal["stop", "force"] = "stop"
-    """`force`: pods without a controller and with local data are evicted then, too."""
+    """`force`: also evict pods without a controller and pods with local data."""
     evict: Literal["gpu", "all", "none"] = "gpu"
-    """Which pods leave a node by eviction: those with GPUs, all, or none, which waits for them."""
+    """Pods that are evicted from a node: pods with GPUs, all, or none (wait for their end)."""
     delete_local_data: bool = False
     """Whether pods with an emptyDir on disk are evicted."""
     one_zone_at_a_time: bool = False
     on_failure: Literal["pause", "continue"] = "pause"
-    """Whether the first failed node stops the rollout, or none does: between them, max_failures."""
+    """Whether the first failed node stops the rollout. See max_failures for other limits."""
     max_failures: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=OWN_LIMIT)] | None
     ) = None
-    """Failed nodes with which the rollout stops."""
+    """Number of failed nodes that stops the rollout."""
     max_failures_percent: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
     ) = None
-    """The same in percent of the pool's nodes, rounded down; one node at least."""
+    """The same in percent of the pool's nodes, rounded down, but at least one node."""
     max_failures_in_a_row: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="node", source=OWN_LIMIT)] | None
     ) = None
-    """It also stops when so many have failed since a node was last verified with the new layout."""
+    """Number of failures since the last node verified with the new layout that also stops it."""
     tolerate_unproven: Annotated[
         int, IntRange(minimum=0, maximum=100, unit="node", source=OWN_LIMIT)
     ] = 0
-    """Nodes that may stay unproven though `up` succeeds; they are held from pods."""
+    """Nodes that may stay unproven although `up` succeeds. They accept no pods."""
     tolerate_unproven_percent: (
         Annotated[int, IntRange(minimum=1, maximum=100, unit="percent", source=OWN_LIMIT)] | None
     ) = None
     """The same in percent of the pool's nodes, rounded down."""
     quarantine: bool = False
-    """Whether pods end on a node that is found wrong, whatever disruption budgets say."""
+    """Whether pods on a wrong node are ended even against disruption budgets."""
 
 
 class _Pool(SpecModel):

@@ -1,4 +1,4 @@
-"""What all workloads that serve models have in common: a Deployment on the devices of a pool."""
+"""Keys that all serving workloads share: a Deployment on the devices of a pool."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SecretKey(SpecModel):
 
 
 class HostResources(SpecModel):
-    """Processor and memory of the node; GPUs are asked for by `pool` and `resource`."""
+    """CPU and memory of the node. `pool` and `resource` request GPUs."""
 
     cpu: (
         Annotated[
@@ -84,7 +84,7 @@ class HostResources(SpecModel):
                 minimum=1,
                 maximum=1024,
                 unit="CPU",
-                why_maximum="no machine of the catalog has more",
+                why_maximum="no machine in the catalog has more",
                 source=OWN_LIMIT,
             ),
         ]
@@ -97,21 +97,21 @@ class Exposure(SpecModel):
     """The workload's Service."""
 
     type: Literal["ClusterIP", "LoadBalancer"] = "ClusterIP"
-    """`ClusterIP`: reached from inside the cluster. `LoadBalancer`: also from outside, by a load
+    """`ClusterIP`: reachable from inside the cluster. `LoadBalancer`: also from outside, by a load
     balancer of the cloud, which may have a public address.
     """
     annotations: Mapping[LabelKey, Line] = Field(default_factory=dict)
-    """What the cloud makes of it: networking.gke.io/load-balancer-type: Internal."""
+    """Settings for the cloud: networking.gke.io/load-balancer-type: Internal."""
 
 
 class ClaimedVolume(SpecModel):
-    """A PersistentVolumeClaim that exists."""
+    """An existing PersistentVolumeClaim."""
 
     claim: ObjectName
 
 
 class NewVolume(SpecModel):
-    """A PersistentVolumeClaim of the workload's own, deleted with it."""
+    """A new PersistentVolumeClaim, deleted with the workload."""
 
     size: Memory
     storage_class: ObjectName | None = None
@@ -141,29 +141,28 @@ GpuCount = Annotated[
 
 
 class Served(SpecModel):
-    """What all kinds have in common: a Deployment, each of whose pods gets a device of a pool."""
+    """Keys of all kinds: a Deployment whose pods each get a device of a pool."""
 
     name: Annotated[str, DnsLabel(52, "Kubernetes docs, labels: 63 with a suffix", "llm")]
-    """Of the Deployment, its Service and what else it needs."""
+    """Name of the Deployment, its Service and its other objects."""
     namespace: NamespaceName = "default"
     create_namespace: bool = True
-    """Whether the stack makes the namespace, for restricted pods only. Not `default`, which is
-    there.
+    """Whether the stack creates the namespace, for restricted pods only. `default` always exists.
     """
     pool: Annotated[str, DnsLabel(54, "Kubernetes docs, labels", "h100")]
     """A pool of `node_pools`: the pods run on its nodes only."""
     resource: ResourceName | None = None
-    """What a pod asks for, as `mig-1g.5gb`. By default the only resource of the pool's nodes."""
+    """Resource of a pod, such as `mig-1g.5gb`. By default the only resource of the pool's nodes."""
     replicas: Annotated[
         int, IntRange(minimum=0, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1
-    """Not together with `autoscaling`, which changes it."""
+    """Number of replicas. It excludes `autoscaling`, which changes the number."""
     autoscaling: Autoscaling | None = None
-    """None: there are `replicas`, whatever is asked of them."""
+    """None: the number of replicas is fixed."""
     image: Image
-    """With a tag or a digest."""
+    """Image with a tag or a digest."""
     image_pull_secrets: tuple[ObjectName, ...] = ()
-    """Secrets of the namespace, of type kubernetes.io/dockerconfigjson, to pull it with."""
+    """Secrets of the namespace, of type kubernetes.io/dockerconfigjson, to pull the image."""
     env: Mapping[VariableName, Line] = Field(default_factory=dict)
     """Environment variables. Secrets belong in `secrets`."""
     secrets: Mapping[VariableName, SecretKey] = Field(default_factory=dict)
@@ -171,7 +170,7 @@ class Served(SpecModel):
     requests: HostResources = HostResources()
     limits: HostResources = HostResources()
     shared_memory: Memory = "1Gi"
-    """At /dev/shm. It counts as memory of the pod."""
+    """Size of /dev/shm. It counts as memory of the pod."""
     startup_minutes: Annotated[
         int,
         IntRange(
@@ -182,7 +181,7 @@ class Served(SpecModel):
             source=OWN_LIMIT,
         ),
     ] = 30
-    """How long a container may take from its start until it serves: download and load the model."""
+    """How long a container may take to download and load the model until it serves."""
     grace_seconds: Annotated[
         int,
         IntRange(minimum=1, maximum=3600, unit="second", source=OWN_LIMIT),
@@ -191,7 +190,7 @@ class Served(SpecModel):
     max_unavailable: Annotated[
         int, IntRange(minimum=1, maximum=5000, unit="replica", source=OWN_LIMIT)
     ] = 1
-    """Replicas that may be away at the same time, for an update or while nodes are drained."""
+    """Replicas that may be unavailable at the same time, in an update or a drain of nodes."""
     run_as_user: Annotated[
         int,
         IntRange(

@@ -20,7 +20,7 @@ _TRITON = "triton-inference-server/server, docs/user_guide"
 
 
 class ModelShare(SpecModel):
-    """A directory of an NFS server, with the models in it."""
+    """A directory of models on an NFS server."""
 
     server: Annotated[
         str,
@@ -56,13 +56,13 @@ class TritonWorkload(Served):
     model_repository: Repository
     """A directory of models, at /models."""
     model_control: Literal["none", "explicit", "poll"] = "none"
-    """`none`: all models are loaded at the start. `explicit`: those of `load_models`, others on
-    request. `poll`: changes of the directory are followed.
+    """`none`: all models are loaded at the start. `explicit`: only `load_models`, and others on
+    request. `poll`: like `none`, and changes of the directory are applied.
     """
     load_models: tuple[
         Annotated[str, FreeText("the name of a model", _TRITON, "densenet_onnx")], ...
     ] = ()
     gpu_memory: Memory | None = None
-    """What one replica takes of a GPU or partition, with all of its models. None: not compared."""
+    """Memory of a replica on its GPU or partition, with all models. None: not compared."""
     extra_args: tuple[Argument, ...] = ()
-    """More arguments of tritonserver, none of those above."""
+    """Further arguments of tritonserver, except the arguments above."""

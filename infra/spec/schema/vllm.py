@@ -1,4 +1,4 @@
-"""vLLM as a workload: its model, and the arguments that decide its memory."""
+"""vLLM as a workload: its model, and the arguments that determine its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VLLM = "vLLM docs, engine arguments"
 
 
 class Attention(SpecModel):
-    """The model's shape, of its `config.json`: how much memory a token of context takes."""
+    """The model's shape from `config.json`, which determines the memory per token of context."""
 
     layers: Annotated[int, IntRange(minimum=1, maximum=1000, source=OWN_LIMIT)]
     """`num_hidden_layers`."""
@@ -28,7 +28,7 @@ class Attention(SpecModel):
 
 
 class LanguageModel(SpecModel):
-    """Which model, and how large it is. Exactly one of `name` and `path`."""
+    """The model and its size. Exactly one of `name` and `path`."""
 
     name: (
         Annotated[
@@ -42,7 +42,7 @@ class LanguageModel(SpecModel):
         ]
         | None
     ) = None
-    """On the Hugging Face Hub."""
+    """Name on the Hugging Face Hub."""
     revision: (
         Annotated[
             str,
@@ -50,7 +50,7 @@ class LanguageModel(SpecModel):
         ]
         | None
     ) = None
-    """Branch, tag or commit of `name`; a commit never changes."""
+    """Branch, tag or commit of `name`. A commit never changes."""
     path: (
         Annotated[
             str,
@@ -63,7 +63,7 @@ class LanguageModel(SpecModel):
         ]
         | None
     ) = None
-    """A directory in the volume `cache`, which has the model already."""
+    """A directory in the volume `cache` that already has the model."""
     parameters: Annotated[
         str,
         Pattern(
@@ -73,12 +73,12 @@ class LanguageModel(SpecModel):
             source=OWN_LIMIT,
         ),
     ]
-    """How many: `12.25B`."""
+    """Number of parameters: `12.25B`."""
     weight_bits: Literal[4, 8, 16, 32] | None = None
-    """Bits of a weight as stored on the GPU. By default those of `dtype`; 16 for `auto`."""
+    """Bits of a weight as stored on the GPU. By default as in `dtype`, 16 for `auto`."""
     attention: Attention | None = None
-    """With `max_model_len`, for the memory of the context; without it only the weights are
-    compared with the partition.
+    """Needed, with `max_model_len`, to compute the memory of the context. Without it only the
+    weights are compared with the partition.
     """
 
 
@@ -90,10 +90,10 @@ class VllmWorkload(Served):
     served_name: (
         Annotated[str, FreeText("a model's name for clients", _VLLM, "mistral-nemo")] | None
     ) = None
-    """The model's name for clients. By default that of `model`."""
+    """The model's name for clients. By default the name of `model`."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     kv_cache_dtype: Literal["auto", "fp8"] = "auto"
-    """Of the context's memory: `auto` is the same as `dtype`."""
+    """Data type of the context's memory: `auto` is the same as `dtype`."""
     max_model_len: (
         Annotated[
             int,
@@ -101,7 +101,7 @@ class VllmWorkload(Served):
         ]
         | None
     ) = None
-    """Longest context. By default the model's own."""
+    """Longest context. By default the model's limit."""
     max_num_seqs: (
         Annotated[int, IntRange(minimum=1, maximum=100_000, unit="sequence", source=_VLLM)] | None
     ) = None
@@ -111,8 +111,8 @@ class VllmWorkload(Served):
     ] = 90
     """vLLM's `--gpu-memory-utilization`: of the partition's memory, not of the whole GPU's."""
     tensor_parallel: GpuCount = 1
-    """GPUs of one replica. More than 1 on whole GPUs only: partitions cannot reach each other."""
+    """GPUs of a replica. More than 1 only on whole GPUs: partitions cannot reach each other."""
     cache: Volume | None = None
-    """Volume for downloaded models, at /cache. Without it every replica downloads its own copy."""
+    """Volume for downloaded models, at /cache. Without it every replica downloads the model."""
     extra_args: tuple[Argument, ...] = ()
-    """More arguments of vLLM, none of those above."""
+    """Further arguments of vLLM, except the arguments above."""

@@ -1,4 +1,4 @@
-"""Workloads: those that share a GPU by fractions, and those that serve models."""
+"""Workloads that share a GPU by fractions, and workloads that serve models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ServedWorkload = VllmWorkload | TritonWorkload | ContainerWorkload
 
 
 def _tag(value: Any) -> str:
-    """`kind` also where that key is misspelled: only servers have an image, or a pool."""
+    """The union's tag. `kind` may be misspelled, but only servers have an image or a pool."""
     if not isinstance(value, dict) or "gpu_share" in value:
         return "share"
     return "kind" if {"kind", "image", "pool"} & value.keys() else "share"
