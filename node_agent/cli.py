@@ -1,7 +1,7 @@
-"""The command `slicewright-agent`, which is also what the agent's pod runs.
+"""The command `slicewright-agent`, which the agent's pod runs, too.
 
-Exit codes, with wrong use 2 everywhere. `verify`: 0 match, 1 mismatch, 2 unknown. `show`: 0, or 2
-where the driver does not answer. `apply` and `clear`: 0 done, 1 refused or rolled back, 2 the
+Exit codes, with 2 for wrong use. `verify`: 0 match, 1 mismatch, 2 unknown. `show`: 0, or 2
+if the driver does not answer. `apply` and `clear`: 0 done, 1 refused or rolled back, 2 the
 driver does not answer, 4 a GPU reset or reboot is needed, 5 the rollback failed. `watch`: 0 stopped
 by SIGTERM or SIGINT, or (--desired) its container is outdated and the kubelet must create a new
 one, 2 cannot start, 3 its fork server ended and it must be restarted.
@@ -29,8 +29,8 @@ from node_agent.layout import WHOLE, LayoutError, parse_gpus
 from node_agent.nvml.prober import ForkServerEnded, Prober
 from telemetry.plain import plain_stream
 
-# Everything else is imported by the command that needs it: the fork server must be forked before
-# the process has threads, and while it is small.
+# Each command imports its other modules itself: the fork server must be forked before the process
+# has threads, and while it is small.
 if TYPE_CHECKING:
     from node_agent.cluster.node import NodeState
     from node_agent.desired import Desired
@@ -47,11 +47,11 @@ PORT, ATTRIBUTION_PORT = 9470, 9472
 _API_TIMEOUT_S = 10.0
 _LONGEST_WAIT_S = 24 * 3600
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
-"""There where the kernel module is loaded, in every container of the machine."""
+"""Exists in every container of the machine if the kernel module is loaded."""
 
 
 class _WrongUse(Exception):
-    """The command cannot be carried out as given; the message says why and what to do."""
+    """The command line is wrong. The message has the cause and the remedy."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,11 +82,11 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(f"slicewright-agent: {e}; restart the agent", file=sys.stderr)
         return RESTART_NEEDED
     except BrokenPipeError:
-        # `show | head`: the reader has closed the pipe; another flush at exit would fail again.
+        # `show | head`: the reader has closed the pipe, and another flush at exit would fail again.
         _discard_output()
         return 128 + signal.SIGPIPE
     except OSError as e:
-        # Above all a full disk behind `show > file`.
+        # For example a full disk with `show > file`.
         print(
             f"slicewright-agent: {e.filename or options.command}: {e.strerror or e}",
             file=sys.stderr,
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument(
         "--layout",
         action="store_true",
-        help="the present layout of the machine or these GPUs, by UUID, as `apply` reads it",
+        help="the current layout of the machine or these GPUs, by UUID, in the format of `apply`",
     )
 
     layout = argparse.ArgumentParser(add_help=False)
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     change.add_argument(
         "--wait",
-        type=_patience,
+        type=_wait_seconds,
         default=0.0,
         metavar="SECONDS",
         help="how long to wait for a GPU in use, up to a day (default 0: refuse at once)",
@@ -209,8 +209,8 @@ def _parser() -> argparse.ArgumentParser:
         "--mig-config",
         default="",
         metavar="NAME",
-        help="with --desired: the label nvidia.com/mig.config that belongs to it, so that a node "
-        "that waits for its change of layout says so",
+        help="with --desired: its value of the label nvidia.com/mig.config, to report a node that "
+        "waits for its layout change",
     )
     watch.add_argument(
         "--utilization",
@@ -219,7 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     attribution = commands.add_parser(
-        "attribution", help="export which pod holds which partition, for Prometheus (root)"
+        "attribution", help="export which pod uses which partition, for Prometheus (root)"
     )
     attribution.add_argument(
         "--interval",
@@ -247,8 +247,8 @@ def _seconds(text: str, least: float = 0.1, most: int = 3600) -> float:
     return seconds
 
 
-def _patience(text: str) -> float:
-    """Seconds to wait for other people's processes: as long as a stack file's `in_use` allows."""
+def _wait_seconds(text: str) -> float:
+    """Seconds to wait for other processes, with the limit of a stack file's `in_use`."""
     return _seconds(text, least=0, most=_LONGEST_WAIT_S)
 
 
@@ -268,12 +268,14 @@ def _show(options: argparse.Namespace) -> int:
         history.add(log.read(), old=True)
     observation = history.annotate(observation)
     if isinstance(address, addresses.Address):
-        found = addresses.find(address, observation)
-        if found is None:
+        match = addresses.find(address, observation)
+        if match is None:
             raise _WrongUse(f"show: {options.address} is not on this machine")
-        gpu, device = found
+        gpu, device = match
         if device and options.layout:
-            raise _WrongUse(f"show: --layout is of whole GPUs; write {gpu.index} or {gpu.uuid}")
+            raise _WrongUse(
+                f"show: --layout works on whole GPUs only; write {gpu.index} or {gpu.uuid}"
+            )
         if device and not options.profiles:
             print(observed.as_json(device) if options.json else show.device(gpu, device))
             return OK
@@ -301,7 +303,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _address(text: str) -> Address | Layout:
-    """One GPU or MIG device by UUID, or GPUs by number."""
+    """A GPU or MIG device by UUID, or GPUs by number."""
     from node_agent.nvml import addresses
 
     if (address := addresses.parse_or_none(text)) is not None:
@@ -335,17 +337,17 @@ def _verify(options: argparse.Namespace) -> int:
     if options.desired:
         desired = _read_desired(options.desired)
         observation = _probe(options.deadline)
-        node = None if options.silicon_only else _own_node()
+        node = None if options.silicon_only else _read_own_node()
         judged = verify.verify(desired, observation, node, silicon_only=options.silicon_only)
     else:
         layout = _read_layout(options)
         observation = _probe(options.deadline)
-        wanted = (
+        layouts = (
             {}
             if observation.failure
             else layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
         )
-        judged = verify.verify_layout(layout, wanted, observation)
+        judged = verify.verify_layout(layout, layouts, observation)
     print(show.verdict(judged))
     return {"Match": OK, "Mismatch": MISMATCH, "Unknown": UNKNOWN}[judged.verdict]
 
@@ -387,7 +389,7 @@ def _read_layout(options: argparse.Namespace) -> Layout:
     if options.layout:
         return parse(options.layout)
     try:
-        return parse([_text_of(options.file)], source=str(options.file))
+        return parse([_read_text(options.file)], source=str(options.file))
     except OSError as e:
         raise _WrongUse(f"--file {options.file}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:
@@ -399,7 +401,7 @@ def _watch(options: argparse.Namespace) -> int:
         raise _WrongUse(
             "watch: give either --desired FILE (in a cluster) or a layout (LAYOUT or --file FILE)"
         )
-    # Modules are loaded from here on, of which nothing becomes garbage before the loop begins.
+    # The modules loaded from here on create no garbage before the loop begins.
     gc.disable()
     try:
         return _watch_node(options) if options.desired else _watch_host(options)
@@ -415,8 +417,8 @@ def _watch_node(options: argparse.Namespace) -> int:
             "watch: NODE_NAME is not set; set it to the name of this machine's Node (in a pod: "
             "fieldRef spec.nodeName)"
         )
-    # Before anything else: the fork server must be forked before there are threads, and before
-    # the API client fills the memory that every fork copies.
+    # Comes first: the fork server must be forked before the process has threads, and before the
+    # API client fills the memory that every fork copies.
     prober = Prober.start(deadline_s=options.deadline, utilization=options.utilization)
     from kubeapi import Client, Unreachable
     from node_agent.cluster.restart_memory import RestartMemory
@@ -426,7 +428,7 @@ def _watch_node(options: argparse.Namespace) -> int:
     from node_agent.watch import NodeWatch, Pace, run
     from telemetry import log
 
-    stop = _stopped_by_signals()
+    stop = _stop_on_signals()
     log.start()
     try:
         client = Client.in_cluster(timeout_s=_API_TIMEOUT_S, user_agent="slicewright-node-agent")
@@ -479,11 +481,11 @@ def _watch_host(options: argparse.Namespace) -> int:
     from node_agent.watch import HostWatch, Pace, run
     from telemetry import log
 
-    stop = _stopped_by_signals()
+    stop = _stop_on_signals()
     log.start()
     first = prober.probe()
     if not first.failure:
-        # A GPU that was never there is wrong use; one that goes later is a finding.
+        # A GPU that never existed is wrong use. A GPU that disappears later is a finding.
         layout.of({gpu.index: gpu.uuid or "" for gpu in first.gpus})
     health = Health(
         stall_after_s=2 * options.deadline + options.interval,
@@ -505,7 +507,7 @@ def _watch_host(options: argparse.Namespace) -> int:
 def _serve(
     options: argparse.Namespace, health: Health, metrics: Metrics, judged: threading.Event
 ) -> Endpoints:
-    """judged: set when there is a first verdict, which would else come later."""
+    """Starts the endpoints. judged: set after the first verdict, which they would delay."""
     from telemetry.endpoints import serve
 
     address = os.environ.get("POD_IP", "127.0.0.1")
@@ -528,7 +530,7 @@ def _attribution(options: argparse.Namespace) -> int:
     from node_agent.attribution import exporter, pod_resources
     from telemetry import log
 
-    stop = _stopped_by_signals()
+    stop = _stop_on_signals()
     log.start()
     address = os.environ.get("POD_IP", "127.0.0.1")
     try:
@@ -546,7 +548,7 @@ def _attribution(options: argparse.Namespace) -> int:
     return OK
 
 
-def _stopped_by_signals() -> threading.Event:
+def _stop_on_signals() -> threading.Event:
     from telemetry.signals import at_signal
 
     stop = threading.Event()
@@ -562,7 +564,7 @@ def _probe(deadline_s: float, *, thorough: bool = False) -> Observation:
         prober.close()
 
 
-def _own_node() -> NodeState:
+def _read_own_node() -> NodeState:
     from kubeapi import ApiError, Client, Unreachable
     from kubeapi.client import path_of
     from node_agent.cluster.node import read
@@ -580,12 +582,12 @@ def _own_node() -> NodeState:
     except (ApiError, Unreachable) as e:
         raise _WrongUse(f"verify: Node {name!r} cannot be read: {e}") from None
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _WrongUse(f"verify: Node {name!r} is not as the API server writes a Node") from None
+        raise _WrongUse(f"verify: the answer for Node {name!r} is not a valid Node") from None
 
 
-def _text_of(path: Path) -> str:
-    """The text of a file that somebody has written. Raises OSError, also for a file that is larger
-    than any of them, and UnicodeDecodeError.
+def _read_text(path: Path) -> str:
+    """The text of a user's file. Raises OSError, also for a file that is too large, and
+    UnicodeDecodeError.
     """
     with path.open("rb") as file:
         text = file.read(desired_file.LARGEST + 1)
@@ -596,7 +598,7 @@ def _text_of(path: Path) -> str:
 
 def _read_desired(path: Path) -> Desired:
     try:
-        return desired_file.parse(_text_of(path), source=str(path))
+        return desired_file.parse(_read_text(path), source=str(path))
     except OSError as e:
         raise _WrongUse(f"--desired {path}: {e.strerror or e}") from None
     except UnicodeDecodeError as e:

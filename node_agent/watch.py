@@ -1,4 +1,4 @@
-"""The agent's loops: probe the GPUs, judge what was found, report it.
+"""The agent's loops: probe the GPUs, judge the observation, report the verdict.
 
 `NodeWatch` runs on a Kubernetes node, `HostWatch` on a host without a cluster.
 """
@@ -38,8 +38,8 @@ from node_agent.xids.kernel_log import KMSG
 from node_agent.xids.xid_watch import XidWatch
 from telemetry import log
 
-_NODE_KEPT: Final = 5
-"""Periods of `Pace.node_every_s` for which a matching agent goes on with the Node it last read."""
+_NODE_REUSES: Final = 5
+"""Periods of `Pace.node_every_s` during which a matching agent reuses the last Node it read."""
 _SHORTEST_PAUSE_S: Final = 0.05
 
 
@@ -49,11 +49,11 @@ class Pace:
 
     interval_s: float = 10.0
     quick_s: float = 1.0
-    """Between turns while the node does not match and its verdict changed lately."""
+    """Pause between turns while the node does not match and its verdict changed recently."""
     quick_for_s: float = 600.0
     """How long after its last change a verdict other than Match is checked every `quick_s`."""
     node_every_s: float = 60.0
-    """How often a matching agent reads its own Node: 2,000 agents share the API server. Also the
+    """How often a matching agent reads its Node: 2,000 agents share the API server. It is also the
     longest pause after an error.
     """
     thorough_every_s: float = 60.0
@@ -62,18 +62,18 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """The loop's two clocks, in seconds; tests replace them."""
+    """The loop's two clocks, in seconds. Tests replace them."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    """Since the epoch."""
+    """Seconds since the epoch."""
 
 
 class Turning(Protocol):
     """A loop that does one turn at a time."""
 
     def turn(self) -> float:
-        """One turn; returns the seconds until the next. Raises ForkServerEnded."""
+        """Does a turn and returns the seconds until the next turn. Raises ForkServerEnded."""
 
     def close(self) -> None: ...
 
@@ -83,7 +83,7 @@ def run(loop: Turning, stop: threading.Event, judged: threading.Event) -> None:
 
     judged: set after the first turn.
     """
-    # What is loaded so far stays: later collections of garbage need not look through it.
+    # Objects loaded so far stay for ever: later garbage collections need not scan them.
     gc.freeze()
     gc.enable()  # the command line has disabled it
     try:
@@ -113,8 +113,8 @@ class NodeWatch:
         clock: Clock | None = None,
         kernel_log: Path = KMSG,
     ) -> None:
-        """renewal: None keeps a container for ever, whatever it does not see. mig_config: the
-        value of the label nvidia.com/mig.config that belongs to `desired`; empty: unknown.
+        """renewal: None keeps a container for ever, even if it misses GPUs. mig_config: the value
+        of the label nvidia.com/mig.config for `desired`, empty if unknown.
         """
         self._declared = desired
         self._assigned = ""
@@ -130,9 +130,9 @@ class NodeWatch:
         self._reporter = report.Reporter(client, node_name)
         self._own_node = OwnNode(client, node_name, Backoff(longest_s=pace.node_every_s))
         self._node: NodeState | None = None
-        """What to judge by; None where the API server has not answered for too long."""
+        """The Node to judge by, None if the API server has not answered for too long."""
         self._identity: NodeState | None = None
-        """The last answer, however old: whose report it is."""
+        """The last answer, however old, as the owner of the report."""
         self._node_read = float("-inf")
         self._damper = Damper()
         self._verdicts = _VerdictLog()
@@ -140,43 +140,43 @@ class NodeWatch:
         self._driver_hung_since: float | None = None
 
     def turn(self) -> float:
-        """One turn: read the own Node, probe, judge, report. Returns seconds until the next."""
+        """Does a turn: read the Node, probe, judge, report. Returns seconds until the next."""
         started = self._health.turned = self._clock.monotonic()
         self._read_node(started)
         waiting = partitioning_in_progress(self._desired, self._node)
         # The first verdict must not wait for a thorough probe.
-        found = (
+        probe = (
             self._gpus.skip()
             if waiting
             else self._gpus.probe(allow_thorough=self._verdicts.last is not None)
         )
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed = probed
-        judged = waiting or verify(self._desired, found.observation, self._node)
+        judged = waiting or verify(self._desired, probe.observation, self._node)
         if judged.verdict != "Match" and self._own_node.asked_at != started:
-            # The Node of the last match is older than what has just been found.
+            # The Node of the last match is older than this observation.
             self._ask_for_node(started)
             waiting = partitioning_in_progress(self._desired, self._node)
             if waiting:
-                found = replace(found, observation=Observation())
-            judged = waiting or verify(self._desired, found.observation, self._node)
+                probe = replace(probe, observation=Observation())
+            judged = waiting or verify(self._desired, probe.observation, self._node)
         if self._renewal and self._node and self._node_read == started:
-            judged = self._renewal.consider(judged, found.observation, self._node, probed)
+            judged = self._renewal.consider(judged, probe.observation, self._node, probed)
         if self._node:
             judged = layout_change.or_pending(judged, self._desired, self._node, self._mig_config)
-        verdict = self._with_hung_since(self._damper.damp(judged, probed), probed_at)
+        verdict = self._add_hung_since(self._damper.damp(judged, probed), probed_at)
         if self._verdicts.record(verdict):
             self._verdict_changed = probed
         self._metrics.update(
-            found.observation,
+            probe.observation,
             verdict,
             self._node,
-            took_s=found.took_s,
+            took_s=probe.took_s,
             at=probed_at,
-            thorough=found.thorough,
+            thorough=probe.thorough,
             xid_log_up=self._gpus.xid_log_up,
         )
-        self._report(verdict, found.observation, started=started, at=probed_at)
+        self._report(verdict, probe.observation, started=started, at=probed_at)
         quick = (
             verdict.verdict != "Match" and probed - self._verdict_changed < self._pace.quick_for_s
         )
@@ -187,9 +187,9 @@ class NodeWatch:
         self._gpus.close()
 
     def _read_node(self, now: float) -> None:
-        """A match is given on a fresh answer only; once given, it outlives an API server's restart.
+        """A new match needs a fresh answer. An existing match survives an API server's restart.
 
-        `_NODE_KEPT` bounds for how long.
+        `_NODE_REUSES` limits how long.
         """
         if self._verdicts.last != "Match" or now - self._node_read >= self._pace.node_every_s:
             self._ask_for_node(now)
@@ -203,15 +203,15 @@ class NodeWatch:
             self._assign(fresh.assigned)
         elif (
             self._verdicts.last != "Match"
-            or now - self._node_read >= _NODE_KEPT * self._pace.node_every_s
+            or now - self._node_read >= _NODE_REUSES * self._pace.node_every_s
         ):
             self._node = None
 
     def _assign(self, assigned: str) -> None:
-        """From now on judges by what the controller assigned to the node, or by the file.
+        """Sets the desired state: the controller's assignment to the node, or else the file.
 
-        This gives the agent no choice: the controller compares the hash in the report with the one
-        that it wants.
+        The agent cannot choose: the controller compares the hash in the report with the hash that
+        it expects.
         """
         if assigned == self._assigned:
             return
@@ -223,8 +223,8 @@ class NodeWatch:
             self._renewal.desired = self._desired
         log.info("layout to prove", assigned=bool(assigned), layout=self._layout_hash[:8])
 
-    def _with_hung_since(self, verdict: Verdict, at: float) -> Verdict:
-        """With the time since when the driver hangs; an age would change at every probe."""
+    def _add_hung_since(self, verdict: Verdict, at: float) -> Verdict:
+        """Adds when the driver stopped answering. An age would change on every probe."""
         if verdict.reason != "DriverHung":
             self._driver_hung_since = None
             return verdict
@@ -238,11 +238,13 @@ class NodeWatch:
         self, verdict: Verdict, observation: Observation, *, started: float, at: float
     ) -> None:
         if self._identity is None:
-            self._health.report_error = f"the own Node could not be read: {self._own_node.error}"
+            self._health.report_error = (
+                f"this agent's Node could not be read: {self._own_node.error}"
+            )
             return
         if verdict.reason == "NodeUnreadable" and self._own_node.asked_at != started:
-            # An outage is reported only in a turn that met it: when it is over, the Node is read
-            # before anything is written.
+            # An outage is reported only in a turn that meets it: after it, the Node is read
+            # before a report is written.
             return
         body = report.body(
             verdict,
@@ -262,7 +264,7 @@ class NodeWatch:
 
 
 class HostWatch:
-    """Compares the GPUs of a host with a layout; the verdict goes to the log and the metrics."""
+    """Compares the GPUs of a host with a layout. The verdict goes to the log and the metrics."""
 
     def __init__(
         self,
@@ -283,32 +285,32 @@ class HostWatch:
         self._gpus = _Gpus(prober, kernel_log, pace, self._clock)
         self._damper = Damper()
         self._verdicts = _VerdictLog()
-        self._wanted: dict[int, GpuLayout] = {}
+        self._layouts: dict[int, GpuLayout] = {}
         self._layout_problem: str | None = None
 
     def turn(self) -> float:
-        """One turn: probe, judge, log, export. Returns seconds until the next."""
+        """Does a turn: probe, judge, log, export. Returns seconds until the next turn."""
         started = self._health.turned = self._clock.monotonic()
         # The first verdict must not wait for a thorough probe.
-        found = self._gpus.probe(allow_thorough=self._verdicts.last is not None)
-        observation = found.observation
+        probe = self._gpus.probe(allow_thorough=self._verdicts.last is not None)
+        observation = probe.observation
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed, self._health.report_error = probed, None
         if not observation.failure:
             self._resolve_layout(observation)
-            self._metrics.desired = desired_of(self._wanted, observation)
-        verdict = self._damper.damp(verify_layout(self._layout, self._wanted, observation), probed)
+            self._metrics.desired = desired_of(self._layouts, observation)
+        verdict = self._damper.damp(verify_layout(self._layout, self._layouts, observation), probed)
         self._verdicts.record(verdict)
         self._metrics.update(
             replace(
                 observation,
-                gpus=tuple(gpu for gpu in observation.gpus if gpu.index in self._wanted),
+                gpus=tuple(gpu for gpu in observation.gpus if gpu.index in self._layouts),
             ),
             verdict,
             None,
-            took_s=found.took_s,
+            took_s=probe.took_s,
             at=probed_at,
-            thorough=found.thorough,
+            thorough=probe.thorough,
             xid_log_up=self._gpus.xid_log_up,
         )
         return max(_SHORTEST_PAUSE_S, self._pace.interval_s - (self._clock.monotonic() - started))
@@ -317,9 +319,9 @@ class HostWatch:
         self._gpus.close()
 
     def _resolve_layout(self, observation: Observation) -> None:
-        """Finds the GPUs that the layout names; the last answer stands when one has gone."""
+        """Finds the GPUs that the layout names. If a GPU has gone, the last result is kept."""
         try:
-            self._wanted = self._layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
+            self._layouts = self._layout.of({gpu.index: gpu.uuid or "" for gpu in observation.gpus})
             self._layout_problem = None
         except LayoutError as e:
             if str(e) != self._layout_problem:
@@ -336,7 +338,7 @@ class _Probe:
 
 
 class _Gpus:
-    """Probes, with the Xids of the kernel log; every `Pace.thorough_every_s` a thorough one."""
+    """Probes the GPUs and reads Xids, thoroughly every `Pace.thorough_every_s`."""
 
     def __init__(self, prober: Prober, kernel_log: Path, pace: Pace, clock: Clock) -> None:
         self._prober = prober
@@ -364,7 +366,7 @@ class _Gpus:
         return _Probe(observation=observation, thorough=thorough, took_s=took_s)
 
     def skip(self) -> _Probe:
-        """Leaves the driver alone; Xids are read all the same."""
+        """Does not call the driver, but reads Xids."""
         self._xids.read()
         return _Probe(observation=Observation())
 
@@ -372,7 +374,7 @@ class _Gpus:
         self._xids.close()
 
     def _log_unmeasured(self, observation: Observation) -> None:
-        """Logs each reason once: it will be the same every minute."""
+        """Logs each reason once, as it repeats every minute."""
         for gpu in observation.gpus:
             failure = gpu.utilization_failure
             why = f"{failure.call}: {failure.text}" if failure else None
@@ -387,10 +389,10 @@ class _VerdictLog:
     def __init__(self) -> None:
         self._message: str | None = None
         self.last: str | None = None
-        """The last verdict; None before the first."""
+        """The last verdict, None before the first."""
 
     def record(self, verdict: Verdict) -> bool:
-        """Whether the verdict or its message is another than before."""
+        """Records a verdict. True if it or its message has changed."""
         if (self.last, self._message) == (verdict.verdict, verdict.message):
             return False
         self.last, self._message = verdict.verdict, verdict.message

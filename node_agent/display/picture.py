@@ -1,4 +1,4 @@
-"""A GPU drawn to scale: one column per memory slice, one box per GPU instance."""
+"""A GPU drawn to scale: a column per memory slice, a box per GPU instance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from node_agent.nvml import profiles
 from node_agent.nvml.observed import ObservedGpu
 
 _WIDTH = 9
-"""Characters per memory slice: `1g.10gb` and a border; eight of them fit 80 columns."""
+"""Characters per memory slice: `1g.10gb` and a border. Eight fit in 80 columns."""
 _ASSUMED_SLOTS = 8
 
 
@@ -21,12 +21,12 @@ class _Box:
     below: str = ""
 
 
-def drawn(gpu: ObservedGpu) -> Iterator[str]:
-    """Lines, or none. Without placements (root only) sizes are right and the order is a guess."""
-    boxes, slots, placed = _placed(gpu)
+def draw(gpu: ObservedGpu) -> Iterator[str]:
+    """The lines, if any. Without placements (root only) the order is a guess."""
+    boxes, slots, placed = _boxes(gpu)
     if not boxes:
         return
-    columns = list(_with_gaps(boxes, slots))
+    columns = list(_fill_gaps(boxes, slots))
     if placed:
         yield "".join(str(slot).ljust(_WIDTH) for slot in range(slots)).rstrip()
     yield _rule("┌┬┐", columns)
@@ -34,18 +34,18 @@ def drawn(gpu: ObservedGpu) -> Iterator[str]:
     yield _row([box.below for box in columns], columns)
     yield _rule("└┴┘", columns)
     if not placed:
-        yield "sizes are to scale; placements are shown to root only"
+        yield "sizes are to scale; only root can read placements"
 
 
-def _placed(gpu: ObservedGpu) -> tuple[list[_Box], int, bool]:
+def _boxes(gpu: ObservedGpu) -> tuple[list[_Box], int, bool]:
     computes: dict[int, int] = {}
     names: dict[int, str] = {}
     sizes: dict[int, int] = {}
     whole = max((p.memory_mib for p in gpu.offered), default=0) or gpu.memory_mib or 0
     for device in gpu.devices:
-        own = profiles.name_of(device, gpu) or "unknown"
+        name = profiles.name_of(device, gpu) or "unknown"
         names[device.gpu_instance] = (
-            own.partition("c.")[2] if device.compute_slices != device.gpu_slices else own
+            name.partition("c.")[2] if device.compute_slices != device.gpu_slices else name
         )
         computes[device.gpu_instance] = computes.get(device.gpu_instance, 0) + 1
         if whole:
@@ -85,7 +85,7 @@ def _below(instance: int, computes: dict[int, int]) -> str:
     return f"GI {instance}" if count == 1 else f"GI {instance}, {count} CI"
 
 
-def _with_gaps(boxes: Sequence[_Box], slots: int) -> Iterator[_Box]:
+def _fill_gaps(boxes: Sequence[_Box], slots: int) -> Iterator[_Box]:
     at = 0
     for box in sorted(boxes, key=lambda b: b.start):
         if box.start > at:

@@ -26,7 +26,7 @@ def gpus(observation: Observation) -> str:
 
 
 def blocks(gpus: Sequence[ObservedGpu]) -> str:
-    """One block per GPU, but one for all that have the same model, mode and layout."""
+    """A block per GPU. GPUs with the same model, mode and layout share a block."""
     alike: dict[object, list[ObservedGpu]] = {}
     for gpu in gpus:
         alike.setdefault(_layout_key(gpu), []).append(gpu)
@@ -45,21 +45,23 @@ def verdict(judged: Verdict) -> str:
     return f"{judged.verdict}: {judged.message}\n\n{table(rows)}"
 
 
-def device(gpu: ObservedGpu, found: MigDevice) -> str:
-    """One MIG device in one line."""
-    name = profiles.name_of(found, gpu) or "unknown"
-    where = f"GPU instance {found.gpu_instance}, compute instance {found.compute_instance}"
+def device(gpu: ObservedGpu, mig_device: MigDevice) -> str:
+    """A MIG device in a line."""
+    name = profiles.name_of(mig_device, gpu) or "unknown"
+    where = (
+        f"GPU instance {mig_device.gpu_instance}, compute instance {mig_device.compute_instance}"
+    )
     return (
-        f"{found.uuid}  {name} on GPU {gpu.index} ({gpu.model}), {where}, "
-        f"{found.multiprocessors} SMs, {found.memory_mib} MiB"
+        f"{mig_device.uuid}  {name} on GPU {gpu.index} ({gpu.model}), {where}, "
+        f"{mig_device.multiprocessors} SMs, {mig_device.memory_mib} MiB"
     )
 
 
 def layout(gpus: Sequence[ObservedGpu]) -> str:
-    """The layout of these GPUs as `apply` reads it: by UUID, with known placements.
+    """The layout of these GPUs in the format of `apply`: by UUID, with known placements.
 
-    GPUs without MIG are left out. A change of MIG mode that waits for a reset counts as done.
-    Raises LayoutError where a GPU's layout is not clear or no GPU supports MIG: a file without it
+    GPUs without MIG are omitted. A change of MIG mode that waits for a reset counts as done.
+    Raises LayoutError if a GPU's layout is not clear or no GPU supports MIG: an incomplete file
     would look complete.
     """
     problems = [f"show --layout: GPU {gpu.index}: {why}" for gpu in gpus if (why := _unclear(gpu))]
@@ -94,7 +96,7 @@ def _parts(gpu: ObservedGpu) -> str:
             key=lambda d: (starts.get(d.gpu_instance, 0), d.gpu_instance, d.compute_instance),
         )
     )
-    # Equal compute instances of one GPU instance are one part: 1c.3g.20gb@0*3.
+    # Equal compute instances of a GPU instance are a single part: 1c.3g.20gb@0*3.
     return (
         ",".join(
             f"{name}{at}{f'*{count}' if count > 1 else ''}"
@@ -105,7 +107,7 @@ def _parts(gpu: ObservedGpu) -> str:
 
 
 def _layout_key(gpu: ObservedGpu) -> object:
-    """Equal for GPUs that share a block; a GPU that could not be read stands alone."""
+    """A key that is equal for GPUs that share a block. Unreadable GPUs have separate blocks."""
     if gpu.failure:
         return gpu.index
     starts = {i.id: (i.start, i.size) for i in gpu.gpu_instances or ()}
@@ -146,7 +148,7 @@ def _block(gpus: Sequence[ObservedGpu]) -> Iterator[str]:
         for gpu in gpus:
             yield f"  GPU {gpu.index}  {gpu.uuid or '?'}"
             yield from (f"    {line}" for line in _state(gpu))
-    yield from (f"  {line}" for line in picture.drawn(first))
+    yield from (f"  {line}" for line in picture.draw(first))
     if first.devices:
         yield table(list(_partition_rows(gpus)))
     elif first.mig == "enabled" and not first.failure:
@@ -203,7 +205,7 @@ def _health(vitals: Vitals) -> Iterator[str]:
         # A GPU without NVLink neighbours has all its links down.
         "NVLinks down": vitals.nvlinks_down if vitals.nvlinks_up else None,
     }
-    yield from (f"! {count} {what}" for what, count in problems.items() if count)
+    yield from (f"! {count} {problem}" for problem, count in problems.items() if count)
     if vitals.remap_failed:
         yield "! a bad memory row could not be remapped: replace the GPU"
     if vitals.remap_pending or vitals.retired_pending:
@@ -228,7 +230,7 @@ def _xids(gpu: ObservedGpu) -> Iterator[str]:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Left-aligned columns."""
+    """A table with left-aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

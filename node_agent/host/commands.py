@@ -37,7 +37,7 @@ from node_agent.nvml.observed import ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 
 DONE, UNCHANGED, WRONG_USE, RESET_NEEDED, ROLLBACK_FAILED = 0, 1, 2, 4, 5
-# /tmp is the last resort, and holds only a lock.
+# /tmp is the last resort, used only for a lock.
 _LOCKS = (Path("/run/lock"), Path("/run"), Path("/tmp"))  # noqa: S108
 _NO_PERMISSION = 4
 _READ_EVERY_S = 1.0
@@ -46,17 +46,17 @@ _READ_EVERY_S = 1.0
 def apply(layout: Layout, *, deadline_s: float, dry_run: bool = False, wait_s: float = 0.0) -> int:
     """Partitions GPUs and returns the exit code.
 
-    0 as wanted; 1 refused or rolled back; 2 the layout is wrong or the driver does not answer; 4 a
-    GPU needs a reset or a reboot; 5 the rollback failed. wait_s: how long to wait for a GPU in use.
-    deadline_s: for each reading of the GPUs before anything is changed.
+    0: done, 1: refused or rolled back, 2: the layout is wrong or the driver does not answer, 4: a
+    GPU needs a reset or a reboot, 5: the rollback failed. wait_s: how long to wait for a GPU in
+    use. deadline_s: time limit of each reading of the GPUs before anything is changed.
     """
     from node_agent.host.reader import Reader
 
     try:
-        with _locked(), _stop_between_steps() as stop:
+        with _exclusive(), _stop_between_steps() as stop:
             return _apply(Reader(deadline_s=deadline_s, stop=stop), layout, dry_run, wait_s, stop)
     except NvmlCallFailed as e:
-        return _problem(_with_advice(str(e), e), WRONG_USE)
+        return _problem(_add_advice(str(e), e), WRONG_USE)
     except StopRequested as e:
         return _problem(f"{e}; nothing was changed", UNCHANGED)
 
@@ -67,18 +67,20 @@ def _apply(
     from node_agent.host import partition
 
     try:
-        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
+        planned = transaction.plan(reader, lambda gpus: _select(layout, gpus))
     except LayoutError as e:
         return _problem(str(e), WRONG_USE)
     except placement.LayoutImpossible as e:
         return _problem(str(e), UNCHANGED)
     for gpu in planned.before:
-        if gpu.index in planned.wanted and planned.wanted[gpu.index].mig and not gpu.persistent:
+        if gpu.index in planned.layouts and planned.layouts[gpu.index].mig and not gpu.persistent:
             _say(_PERSISTENCE_OFF.format(gpu=gpu.index), sys.stderr)
     if not planned.changes:
         _say(
             "nothing to do: "
-            + "; ".join(f"GPU {index} {wanted}" for index, wanted in planned.wanted.items())
+            + "; ".join(
+                f"GPU {index} {gpu_layout}" for index, gpu_layout in planned.layouts.items()
+            )
         )
         return DONE
     names = {gpu.index: {p.id: p.name for p in gpu.offered} for gpu in planned.before}
@@ -88,33 +90,33 @@ def _apply(
     try:
         with partition.opened() as silicon:
             done = transaction.execute(
-                silicon, planned, lambda step: _say(shown(step, names)), stop
+                silicon, planned, lambda step: _say(describe(step, names)), stop
             )
     except GpusInUse as e:
-        return _problem(_in_use(e.gpus), UNCHANGED)
+        return _problem(_in_use_message(e.gpus), UNCHANGED)
     except RolledBack as e:
         return _problem(
-            f"{_with_advice(str(e), e.__cause__)}\nrolled back: every GPU is as before", UNCHANGED
+            f"{_add_advice(str(e), e.__cause__)}\nrolled back: every GPU is as before", UNCHANGED
         )
     except RollbackFailed as e:
         return _problem(
             f"{e}\ncheck with `slicewright-agent show`, then apply again", ROLLBACK_FAILED
         )
     for index in done.waiting:
-        _say(_NEEDS_RESET.format(gpu=index, mode="on" if planned.wanted[index].mig else "off"))
+        _say(_NEEDS_RESET.format(gpu=index, mode="on" if planned.layouts[index].mig else "off"))
     if done.waiting:
         return RESET_NEEDED
     _say(
         "done and checked: "
-        + "; ".join(f"GPU {index} {planned.wanted[index]}" for index in done.changed)
+        + "; ".join(f"GPU {index} {planned.layouts[index]}" for index in done.changed)
     )
     return DONE
 
 
 def profiles(gpus: Sequence[ObservedGpu], *, deadline_s: float) -> str:
-    """A table of the profiles that the driver offers, one for all GPUs that offer the same.
+    """Tables of the profiles that the driver offers. GPUs with equal profiles share a table.
 
-    Placements are shown to root only. Raises NvmlCallFailed.
+    Only root sees placements. Raises NvmlCallFailed.
     """
     starts = _starts(deadline_s)
     by_table: dict[str, list[ObservedGpu]] = {}
@@ -143,7 +145,7 @@ def _profile_table(gpu: ObservedGpu, starts: Mapping[tuple[int, int], str]) -> s
 
 
 def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
-    """(GPU, profile) -> placements; empty without privileges."""
+    """(GPU, profile) -> placements, empty without privileges."""
     from node_agent.host.reader import Reader
 
     gpus = Reader(deadline_s=deadline_s).read()
@@ -154,8 +156,8 @@ def _starts(deadline_s: float) -> Mapping[tuple[int, int], str]:
     }
 
 
-def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
-    """A step in one line."""
+def describe(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
+    """A step in a line."""
 
     def name(gpu: int, profile: int) -> str:
         return names.get(gpu, {}).get(profile, f"profile {profile}")
@@ -167,38 +169,40 @@ def shown(step: Step, names: Mapping[int, Mapping[int, str]]) -> str:
             where = f"of GPU instance {step.instance.id} ({name(step.gpu, step.instance.profile)})"
             return f"GPU {step.gpu}: destroy compute instance {step.compute.id} {where}"
         case DestroyGpuInstance():
-            what = f"{name(step.gpu, step.instance.profile)} at {step.instance.start}"
-            return f"GPU {step.gpu}: destroy GPU instance {step.instance.id}, {what}"
+            text = f"{name(step.gpu, step.instance.profile)} at {step.instance.start}"
+            return f"GPU {step.gpu}: destroy GPU instance {step.instance.id}, {text}"
         case CreateGpuInstance():
             inside = [c.slices for c in step.instance.compute_instances]
-            what = f"create {name(step.gpu, step.instance.profile)} at {step.instance.start}"
-            return f"GPU {step.gpu}: {what} with {_counted(inside)}"
+            text = f"create {name(step.gpu, step.instance.profile)} at {step.instance.start}"
+            return f"GPU {step.gpu}: {text} with {_describe_sizes(inside)}"
         case CreateComputeInstance():
             where = f"in GPU instance {step.instance.id}"
-            return f"GPU {step.gpu}: create {_counted([step.compute.slices])} {where}"
+            return f"GPU {step.gpu}: create {_describe_sizes([step.compute.slices])} {where}"
 
 
-def _chosen(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
-    wanted = layout.of({gpu.index: gpu.uuid for gpu in gpus})
+def _select(layout: Layout, gpus: Sequence[Gpu]) -> Mapping[int, GpuLayout]:
+    layouts = layout.of({gpu.index: gpu.uuid for gpu in gpus})
     by_index = {gpu.index: gpu for gpu in gpus}
-    # A GPU without MIG has it off already; `all:off` must not fail for it.
+    # A GPU without MIG has it off already, so `all:off` must not fail for it.
     return {
-        index: one for index, one in wanted.items() if one.mig or by_index[index].mig is not None
+        index: gpu_layout
+        for index, gpu_layout in layouts.items()
+        if gpu_layout.mig or by_index[index].mig is not None
     }
 
 
 def _when_free(
     reader: GpuReader, layout: Layout, planned: Plan, wait_s: float, stop: Callable[[], bool]
 ) -> Plan:
-    """The plan once no process is in the way, or the last one when the wait is over."""
+    """The plan once no process uses the GPUs, or the last plan after the wait."""
     until = time.monotonic() + wait_s
     announced = False
     while (busy := transaction.gpus_in_use(planned)) and time.monotonic() < until and not stop():
         if not announced:
-            _say(f"waiting up to {wait_s:g} s: {_in_use(busy)}", sys.stderr)
+            _say(f"waiting up to {wait_s:g} s: {_in_use_message(busy)}", sys.stderr)
             announced = True
         time.sleep(min(_READ_EVERY_S, wait_s))
-        planned = transaction.plan(reader, lambda gpus: _chosen(layout, gpus))
+        planned = transaction.plan(reader, lambda gpus: _select(layout, gpus))
     return planned
 
 
@@ -207,33 +211,33 @@ def _print_plan(planned: Plan, names: Mapping[int, Mapping[int, str]]) -> int:
         if not todo:
             print(f"GPU {index}: no change")
         for step in todo:
-            print(shown(step, names))
+            print(describe(step, names))
             if isinstance(step, SetMigMode):
                 print(_MAY_NEED_RESET.format(gpu=index, code=RESET_NEEDED))
         if index in planned.deferred:
             print(
-                f"GPU {index}: then search placements for {planned.wanted[index]}; this driver "
+                f"GPU {index}: then search placements for {planned.layouts[index]}; this driver "
                 "lists profiles with MIG on only"
             )
     print("dry run: nothing was changed")
     if busy := transaction.gpus_in_use(planned):
-        return _problem(_in_use(busy), UNCHANGED)
+        return _problem(_in_use_message(busy), UNCHANGED)
     return DONE
 
 
-def _in_use(gpus: Mapping[int, Sequence[Process]]) -> str:
+def _in_use_message(gpus: Mapping[int, Sequence[Process]]) -> str:
     lines = [
-        f"GPU {index} is in use by {', '.join(map(gpu_processes.shown, processes))}"
+        f"GPU {index} is in use by {', '.join(map(gpu_processes.describe, processes))}"
         for index, processes in gpus.items()
     ]
     return "\n".join([*lines, "stop them, or choose another GPU; nothing was changed"])
 
 
 _PERSISTENCE_OFF = (
-    "GPU {gpu}: persistence mode is off; the driver may lose partitions when no program runs. "
+    "GPU {gpu}: persistence mode is off; the driver may lose partitions while no program runs. "
     "Turn it on: nvidia-smi -i {gpu} -pm 1"
 )
-# NVML does not say beforehand: A100 and A30 need a reset, H100 and later change at once.
+# NVML does not predict it: A100 and A30 need a reset, H100 and later change at once.
 _MAY_NEED_RESET = (
     "GPU {gpu}: this may need a reset of the GPU or a reboot (A100 and A30 do): then apply ends "
     "here with exit code {code}; run it again after the reset"
@@ -245,7 +249,7 @@ _NEEDS_RESET = (
 _ROOT = "partitioning GPUs, and reading placements, needs root: run it with sudo"
 
 
-def _with_advice(text: str, cause: BaseException | None) -> str:
+def _add_advice(text: str, cause: BaseException | None) -> str:
     return (
         f"{text}\n{_ROOT}"
         if isinstance(cause, NvmlCallFailed) and cause.code == _NO_PERMISSION
@@ -253,7 +257,7 @@ def _with_advice(text: str, cause: BaseException | None) -> str:
     )
 
 
-def _counted(sizes: Sequence[int]) -> str:
+def _describe_sizes(sizes: Sequence[int]) -> str:
     if len(sizes) == 1:
         return f"a compute instance of {sizes[0]} slice{'s' if sizes[0] > 1 else ''}"
     return (
@@ -270,25 +274,25 @@ def _problem(text: str, code: int) -> int:
 
 
 def _say(text: str, to: TextIO | None = None) -> None:
-    """Prints; never fails: a closed pipe or a full disk must not stop a change half way."""
+    """Prints and never fails: a closed pipe or a full disk must not interrupt a change."""
     stream = to or sys.stdout
     try:
         print(text, file=stream, flush=True)
     except OSError:
-        # What is left in the buffer would fail again at exit.
+        # The rest of the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
-    """One change at a time: two would each see the other's intermediate state."""
+def _exclusive() -> Iterator[None]:
+    """Allows a single change at a time: two would see each other's intermediate states."""
     path = next((d for d in _LOCKS if os.access(d, os.W_OK)), _LOCKS[-1]) / "slicewright-agent.lock"
     # O_NOFOLLOW: in a world-writable directory the name could be a link to another file.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError:
-        # The file is root's and this is not root: the driver will refuse every change.
+        # The file belongs to root, and this is not root: the driver will refuse every change.
         yield
         return
     try:
@@ -308,11 +312,11 @@ def _locked() -> Iterator[None]:
 
 @contextmanager
 def _stop_between_steps() -> Iterator[Callable[[], bool]]:
-    """Defers Ctrl-C, SIGTERM and SIGHUP to the end of the current step; then it is rolled back."""
+    """Defers Ctrl-C, SIGTERM and SIGHUP to the end of the current step, before a rollback."""
     from node_agent.host.reader import STOPPING
 
     received: list[int] = []
-    # A signal that is ignored stays ignored: `nohup` relies on it.
+    # An ignored signal stays ignored: `nohup` relies on it.
     handled = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
     before = {
         number: signal.signal(number, lambda got, _: received.append(got)) for number in handled

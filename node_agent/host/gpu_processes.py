@@ -1,4 +1,4 @@
-"""Processes that use a GPU, described from /proc, so that a refusal names what must be stopped."""
+"""Processes that use a GPU, described from /proc, so that a refusal names the processes to stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def name_of(pid: int) -> str:
 
 
 def user_of(pid: int) -> str | None:
-    """The process's user; None where /proc does not show the process."""
+    """The process's user, None if /proc does not show the process."""
     try:
         number = (_PROC / str(pid)).stat().st_uid
     except OSError:
@@ -34,8 +34,8 @@ def user_of(pid: int) -> str | None:
         return str(number)
 
 
-def shown(process: Process) -> str:
-    """`process 4711 (python, user ann, GPU instance 1)`"""
+def describe(process: Process) -> str:
+    """Describes a process: `process 4711 (python, user ann, GPU instance 1)`."""
     user = user_of(process.pid)
     facts = [process.name, *([f"user {user}"] if user else [])]
     if process.gpu_instance is not None:
@@ -43,11 +43,11 @@ def shown(process: Process) -> str:
     return f"process {process.pid} ({', '.join(facts)})"
 
 
-def of_file(path: str) -> list[Process]:
-    """Other processes that have a file open, as `fuser` finds them.
+def file_holders(path: str) -> list[Process]:
+    """Other processes that have a file open, as in `fuser`.
 
-    Among them are monitors such as dcgm and nvidia-persistenced: the driver does not list them as
-    running on the GPU, but they keep MIG mode from changing.
+    They include monitors such as dcgm and nvidia-persistenced: the driver does not list them as
+    running on the GPU, but they prevent changes of MIG mode.
     """
     return [
         Process(pid=pid, name=name_of(pid), gpu_instance=None, compute_instance=None)
@@ -60,7 +60,7 @@ def _holders(path: str) -> Iterator[int]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            # The text of the link, not its target.
+            # readlink gives the text of the link.
             if any(os.readlink(link) == path for link in (entry / "fd").iterdir()):  # noqa: PTH115
                 yield int(entry.name)
         except OSError:

@@ -1,4 +1,4 @@
-"""MIG state of GPUs as plain values: what the driver offers, what exists, what is wanted.
+"""MIG state of GPUs as plain values: offered profiles, existing instances, and targets.
 
 Reading it needs root.
 """
@@ -23,9 +23,9 @@ class Profile:
     size: int
     """Memory slices."""
     starts: tuple[int, ...]
-    """Memory slices at which an instance of it can start."""
+    """Memory slices where an instance can start."""
     most: int
-    """How many a GPU can have at once."""
+    """How many instances a GPU can have at once."""
     engines: Engines
 
 
@@ -36,23 +36,23 @@ class ComputeProfile:
     id: int
     slices: int
     starts: tuple[int, ...] | None
-    """None where the driver does not report placements."""
+    """None if the driver does not report placements."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeInstance:
-    """A compute instance, existing or wanted."""
+    """A compute instance, existing or planned."""
 
     slices: int
     start: int | None = None
-    """In compute slices of its GPU instance. None: any start will do."""
+    """Start in compute slices of its GPU instance. None: any start is acceptable."""
     id: int | None = None
     """None: not created yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInstance:
-    """A GPU instance with its compute instances, existing or wanted."""
+    """A GPU instance with its compute instances, existing or planned."""
 
     profile: int
     start: int
@@ -75,38 +75,38 @@ class Process:
     pid: int
     name: str
     gpu_instance: int | None
-    """None: the whole GPU, or the driver does not say."""
+    """None: the whole GPU, or unknown to the driver."""
     compute_instance: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU as root sees it."""
+    """A GPU as root sees it."""
 
     index: int
     uuid: str
     model: str
     minor: int | None
-    """Of /dev/nvidia<minor>."""
+    """Minor number, as in /dev/nvidia<minor>."""
     mig: bool | None
     """Current MIG mode. None: this GPU does not support MIG."""
     pending: bool
     """MIG mode after the next reset."""
     offered: tuple[Profile, ...]
-    """Empty where MIG is off and the driver lists profiles in MIG mode only."""
+    """Empty if MIG is off and the driver lists profiles in MIG mode only."""
     instances: tuple[GpuInstance, ...]
     processes: tuple[Process, ...]
     persistent: bool = True
     """Whether the driver keeps the GPU initialised while no program uses it (persistence mode)."""
     failure: str | None = None
-    """Why the GPU could not be read; the other fields are then meaningless."""
+    """Why the GPU could not be read. Other fields are then meaningless."""
     code: int = 0
     """The NVML return code behind `failure`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """MIG mode and every instance, each at its placement, that one GPU must have."""
+    """The MIG mode and all instances, with placements, that a GPU must have."""
 
     mig: bool
     instances: tuple[GpuInstance, ...] = ()
@@ -118,21 +118,21 @@ def target_to_restore(gpu: Gpu) -> Target:
 
 
 def is_reached(gpu: Gpu, target: Target) -> bool:
-    """Whether MIG mode, now and after a reset, and all instances are as in the target."""
+    """Whether MIG mode, now and after a reset, and all instances match the target."""
     if bool(gpu.mig) != target.mig or gpu.pending != target.mig:
         return False
-    there = {instance.position: instance for instance in gpu.instances}
-    return len(there) == len(gpu.instances) == len(target.instances) and all(
-        wanted.position in there
+    existing = {instance.position: instance for instance in gpu.instances}
+    return len(existing) == len(gpu.instances) == len(target.instances) and all(
+        target_instance.position in existing
         and same_compute_instances(
-            there[wanted.position].compute_instances, wanted.compute_instances
+            existing[target_instance.position].compute_instances, target_instance.compute_instances
         )
-        for wanted in target.instances
+        for target_instance in target.instances
     )
 
 
 def same_layout(gpu: Gpu, other: Gpu) -> bool:
-    """Whether two states of a GPU differ in nothing but instance ids and UUIDs."""
+    """Whether two states of a GPU differ only in instance ids and UUIDs."""
 
     def layout(g: Gpu) -> object:
         instances = sorted(
@@ -150,15 +150,20 @@ def same_layout(gpu: Gpu, other: Gpu) -> bool:
 
 
 def same_compute_instances(
-    there: Sequence[ComputeInstance], wanted: Sequence[ComputeInstance]
+    existing: Sequence[ComputeInstance], target: Sequence[ComputeInstance]
 ) -> bool:
-    """Whether the existing compute instances are the wanted ones; without a start, any will do."""
-    left = sorted(there, key=lambda c: (c.slices, c.start or 0))
-    for one in sorted(wanted, key=lambda c: (c.start is None, c.slices)):
+    """Whether existing compute instances match the target. Without a start, any start matches."""
+    unmatched = sorted(existing, key=lambda c: (c.slices, c.start or 0))
+    for instance in sorted(target, key=lambda c: (c.start is None, c.slices)):
         match = next(
-            (c for c in left if c.slices == one.slices and one.start in (None, c.start)), None
+            (
+                c
+                for c in unmatched
+                if c.slices == instance.slices and instance.start in (None, c.start)
+            ),
+            None,
         )
         if match is None:
             return False
-        left.remove(match)
-    return not left
+        unmatched.remove(match)
+    return not unmatched

@@ -1,6 +1,6 @@
 """The NVML calls that read and change the MIG state of GPUs, for `apply` and `clear`. Needs root.
 
-Not used in a cluster, where mig-manager or the cloud partitions GPUs. Source: nvml.h, "Multi
+Clusters do not use it: mig-manager or the cloud partitions their GPUs. Source: nvml.h, "Multi
 Instance GPU Management".
 """
 
@@ -29,7 +29,7 @@ from node_agent.nvml.probe import mig_mode, offered_profiles
 from node_agent.nvml.profiles import name_of_profile
 
 _NOWHERE = 0xFFFFFFFF
-"""NVML's instance id of a process in no GPU instance, or in one that it does not reveal."""
+"""NVML's instance id of a process in no GPU instance, or in a hidden GPU instance."""
 _MOST_INSTANCES = 16
 _COMPUTE_PROFILES = 16
 _PROCESS_CALLS = tuple(
@@ -46,14 +46,14 @@ _SHARED_ENGINES = 0
 
 @contextmanager
 def opened() -> Iterator[NvmlPartitioner]:
-    """Opens NVML. Raises NvmlCallFailed where the driver cannot be reached."""
-    with _failing(), binding.opened() as nvml:
+    """Opens NVML. Raises NvmlCallFailed if the driver cannot be reached."""
+    with _nvml_errors(), binding.opened() as nvml:
         yield NvmlPartitioner(nvml)
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    """Raises NvmlCallFailed for NvmlError."""
+def _nvml_errors() -> Iterator[None]:
+    """Converts NvmlError into NvmlCallFailed."""
     try:
         yield
     except NvmlError as e:
@@ -69,11 +69,11 @@ class NvmlPartitioner:
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
 
-    @_failing()
+    @_nvml_errors()
     def read(self) -> tuple[Gpu, ...]:
         return tuple(self._gpu(index) for index in range(self._nvml.number(_COUNT)))
 
-    @_failing()
+    @_nvml_errors()
     def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
         device = self._nvml.device(gpu)
         activation = self._nvml.number("nvmlDeviceSetMigMode", device, int(on))
@@ -82,28 +82,28 @@ class NvmlPartitioner:
         why = self._nvml.text_of(activation)
         if activation == binding.RESET_REQUIRED:
             return why
-        # Not left pending: a later reset would then change the mode unexpectedly.
+        # A pending mode would be changed unexpectedly by a later reset.
         raise NvmlCallFailed(
             "nvmlDeviceSetMigMode", activation, f"GPU {gpu}: {why}{self._holders(gpu)}"
         )
 
-    @_failing()
+    @_nvml_errors()
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int:
         placement = binding.Placement(instance.start, instance.size)
-        made = self._nvml.read(
+        handle = self._nvml.read(
             "nvmlDeviceCreateGpuInstanceWithPlacement",
             Handle,
             self._nvml.device(gpu),
             instance.profile,
             byref(placement),
         )
-        return int(_instance_info(self._nvml, made).id)
+        return int(_instance_info(self._nvml, handle).id)
 
-    @_failing()
+    @_nvml_errors()
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]:
         return _compute_profiles(self._nvml, self._instance(gpu, instance))
 
-    @_failing()
+    @_nvml_errors()
     def create_compute_instance(
         self, gpu: int, instance: int, profile: int, compute: ComputeInstance
     ) -> None:
@@ -119,14 +119,14 @@ class NvmlPartitioner:
                     raise
         self._nvml.read("nvmlGpuInstanceCreateComputeInstance", Handle, handle, profile)
 
-    @_failing()
+    @_nvml_errors()
     def destroy_compute_instance(self, gpu: int, instance: int, compute: int) -> None:
         handle = self._nvml.read(
             "nvmlGpuInstanceGetComputeInstanceById", Handle, self._instance(gpu, instance), compute
         )
         self._nvml.call("nvmlComputeInstanceDestroy", handle)
 
-    @_failing()
+    @_nvml_errors()
     def destroy_gpu_instance(self, gpu: int, instance: int) -> None:
         self._nvml.call("nvmlGpuInstanceDestroy", self._instance(gpu, instance))
 
@@ -137,7 +137,7 @@ class NvmlPartitioner:
         return handle
 
     def _gpu(self, index: int) -> Gpu:
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "index": index,
             "uuid": "",
             "model": "?",
@@ -148,22 +148,22 @@ class NvmlPartitioner:
         nvml = self._nvml
         try:
             device = nvml.device(index)
-            found["uuid"] = nvml.text("nvmlDeviceGetUUID", device)
-            found["model"] = nvml.text("nvmlDeviceGetName", device)
-            found["minor"] = _if_supported(nvml, "nvmlDeviceGetMinorNumber", device)
+            facts["uuid"] = nvml.text("nvmlDeviceGetUUID", device)
+            facts["model"] = nvml.text("nvmlDeviceGetName", device)
+            facts["minor"] = _if_supported(nvml, "nvmlDeviceGetMinorNumber", device)
             persistence = _if_supported(nvml, "nvmlDeviceGetPersistenceMode", device)
-            found["persistent"] = persistence != 0
+            facts["persistent"] = persistence != 0
             mig, pending = mig_mode(nvml, device)
             if mig != "unsupported":
-                found["mig"], found["pending"] = mig == "enabled", pending == "enabled"
-                found["offered"] = _profiles(nvml, device)
-                found["instances"] = (
-                    _instances(nvml, device, found["offered"]) if found["mig"] else ()
+                facts["mig"], facts["pending"] = mig == "enabled", pending == "enabled"
+                facts["offered"] = _profiles(nvml, device)
+                facts["instances"] = (
+                    _instances(nvml, device, facts["offered"]) if facts["mig"] else ()
                 )
-            found["processes"] = _processes(nvml, device)
+            facts["processes"] = _processes(nvml, device)
         except NvmlError as e:
-            found["failure"], found["code"] = f"{e.call}: {e}", e.code
-        return Gpu(**{"offered": (), "instances": (), "processes": (), **found})
+            facts["failure"], facts["code"] = f"{e.call}: {e}", e.code
+        return Gpu(**{"offered": (), "instances": (), "processes": (), **facts})
 
     def _holders(self, gpu: int) -> str:
         try:
@@ -171,8 +171,8 @@ class NvmlPartitioner:
             minor = _if_supported(self._nvml, "nvmlDeviceGetMinorNumber", device)
         except NvmlError:
             return ""
-        holders = [] if minor is None else gpu_processes.of_file(f"/dev/nvidia{minor}")
-        return f", held by {', '.join(map(gpu_processes.shown, holders))}" if holders else ""
+        holders = [] if minor is None else gpu_processes.file_holders(f"/dev/nvidia{minor}")
+        return f", held by {', '.join(map(gpu_processes.describe, holders))}" if holders else ""
 
 
 def _profiles(nvml: Nvml, device: Handle) -> tuple[Profile, ...]:
@@ -190,7 +190,7 @@ def _profiles(nvml: Nvml, device: Handle) -> tuple[Profile, ...]:
 
 def _profile(nvml: Nvml, device: Handle, offered: OfferedProfile, total_mib: int | None) -> Profile:
     try:
-        found = _placements(nvml, _POSSIBLE_PLACEMENTS, device, offered.id)
+        placements = _placements(nvml, _POSSIBLE_PLACEMENTS, device, offered.id)
     except NvmlError as e:
         if e.code != binding.FUNCTION_NOT_FOUND:
             raise
@@ -200,15 +200,15 @@ def _profile(nvml: Nvml, device: Handle, offered: OfferedProfile, total_mib: int
         id=offered.id,
         name=name_of_profile(offered, total_mib) or f"profile {offered.id}",
         slices=offered.slices,
-        size=found[0].size if found else 0,
-        starts=tuple(sorted(placement.start for placement in found)),
+        size=placements[0].size if placements else 0,
+        starts=tuple(sorted(placement.start for placement in placements)),
         most=offered.most,
         engines=offered.engines,
     )
 
 
 def _placements(nvml: Nvml, symbol: str, parent: Handle, profile: int) -> list[binding.Placement]:
-    """Where an instance of a profile can be. Raises NvmlError."""
+    """The possible placements of an instance of a profile. Raises NvmlError."""
     count = ctypes.c_uint(0)
     nvml.call(symbol, parent, profile, None, byref(count))
     placements = (binding.Placement * max(count.value, 1))()
@@ -230,13 +230,13 @@ def _instance_info(nvml: Nvml, instance: Handle) -> Any:
 def _instances(
     nvml: Nvml, device: Handle, profiles: tuple[Profile, ...]
 ) -> tuple[GpuInstance, ...]:
-    found = []
+    instances = []
     for profile in profiles:
         most = max(profile.most, _MOST_INSTANCES)
         for handle in _handles(nvml, "nvmlDeviceGetGpuInstances", device, profile.id, most):
             info = _instance_info(nvml, handle)
             offered = _compute_profiles(nvml, handle)
-            found.append(
+            instances.append(
                 GpuInstance(
                     id=info.id,
                     profile=info.profileId,
@@ -246,11 +246,11 @@ def _instances(
                     offered=offered,
                 )
             )
-    return tuple(sorted(found, key=lambda i: (i.start, i.profile)))
+    return tuple(sorted(instances, key=lambda i: (i.start, i.profile)))
 
 
 def _compute_profiles(nvml: Nvml, instance: Handle) -> tuple[ComputeProfile, ...]:
-    found: dict[int, ComputeProfile] = {}
+    by_slices: dict[int, ComputeProfile] = {}
     for number in range(_COMPUTE_PROFILES):
         try:
             info = _compute_profile_info(nvml, instance, number)
@@ -260,27 +260,27 @@ def _compute_profiles(nvml: Nvml, instance: Handle) -> tuple[ComputeProfile, ...
             if e.code == binding.INVALID_ARGUMENT:
                 break
             raise
-        # Of two profiles of the same size the first is the one without media extensions.
-        found.setdefault(
+        # The first of two profiles with the same size has no media extensions.
+        by_slices.setdefault(
             info.sliceCount,
             ComputeProfile(
                 id=info.id, slices=info.sliceCount, starts=_compute_starts(nvml, instance, info.id)
             ),
         )
-    return tuple(found.values())
+    return tuple(by_slices.values())
 
 
 def _compute_profile_info(nvml: Nvml, instance: Handle, number: int) -> Any:
-    asked = (instance, number, _SHARED_ENGINES)
+    arguments = (instance, number, _SHARED_ENGINES)
     info = binding.ComputeInstanceProfileInfoV2()
     try:
-        nvml.call("nvmlGpuInstanceGetComputeInstanceProfileInfoV", *asked, byref(info))
+        nvml.call("nvmlGpuInstanceGetComputeInstanceProfileInfoV", *arguments, byref(info))
         return info
     except NvmlError as e:
         if e.code not in (binding.FUNCTION_NOT_FOUND, binding.ARGUMENT_VERSION_MISMATCH):
             raise
     older = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
-    return nvml.read(older, binding.ComputeInstanceProfileInfo, *asked)
+    return nvml.read(older, binding.ComputeInstanceProfileInfo, *arguments)
 
 
 def _compute_starts(nvml: Nvml, instance: Handle, profile: int) -> tuple[int, ...] | None:
@@ -296,29 +296,29 @@ def _compute_starts(nvml: Nvml, instance: Handle, profile: int) -> tuple[int, ..
 def _computes(
     nvml: Nvml, instance: Handle, offered: tuple[ComputeProfile, ...]
 ) -> tuple[ComputeInstance, ...]:
-    found = []
+    computes = []
     symbol = "nvmlGpuInstanceGetComputeInstances"
     for profile in offered:
         for handle in _handles(nvml, symbol, instance, profile.id, _MOST_INSTANCES):
             info = nvml.read("nvmlComputeInstanceGetInfo_v2", binding.ComputeInstanceInfo, handle)
-            found.append(
+            computes.append(
                 ComputeInstance(id=info.id, slices=profile.slices, start=info.placement.start)
             )
-    return tuple(sorted(found, key=lambda c: (c.start or 0, c.id or 0)))
+    return tuple(sorted(computes, key=lambda c: (c.start or 0, c.id or 0)))
 
 
 def _processes(nvml: Nvml, device: Handle) -> tuple[Process, ...]:
-    found = {}
+    processes = {}
     for newest, before in _PROCESS_CALLS:
         for process in _running(nvml, newest, before, device):
             instance, compute = process.gpuInstanceId, process.computeInstanceId
-            found[process.pid, instance, compute] = Process(
+            processes[process.pid, instance, compute] = Process(
                 pid=process.pid,
                 name=_name_of(nvml, process.pid),
                 gpu_instance=None if instance == _NOWHERE else instance,
                 compute_instance=None if compute == _NOWHERE else compute,
             )
-    return tuple(found[key] for key in sorted(found))
+    return tuple(processes[key] for key in sorted(processes))
 
 
 def _running(nvml: Nvml, newest: str, before: str, device: Handle) -> list[binding.ProcessInfo]:
@@ -340,7 +340,7 @@ def _name_of(nvml: Nvml, pid: int) -> str:
 
 
 def _if_supported(nvml: Nvml, symbol: str, *arguments: Any) -> int | None:
-    """None where the driver lacks the call or the GPU the feature; raises other errors."""
+    """The number, None if the driver lacks the call or the GPU the feature. Raises other errors."""
     try:
         return nvml.number(symbol, *arguments)
     except NvmlError as e:

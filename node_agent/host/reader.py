@@ -35,14 +35,14 @@ class Reader:
     def read(self) -> tuple[Gpu, ...]:
         """Reads every GPU. Raises NvmlCallFailed, also on a timeout, and StopRequested."""
         answer, answer_write = os.pipe()
-        # Ctrl-C may come before the fork has returned here, when the child already hangs in the
-        # driver: it is raised only once something below ends the child.
+        # Ctrl-C may arrive before the fork returns here, while the child already hangs in the
+        # driver: it is raised only once the code below can end the child.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                # The parent decides when this ends.
+                # The parent decides when the child ends.
                 for number in STOPPING:
                     signal.signal(number, signal.SIG_IGN)
                 os.close(answer)
@@ -53,11 +53,11 @@ class Reader:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             os.close(answer_write)
-            data = self._awaited(answer)
+            data = self._await_answer(answer)
         finally:
             os.close(answer)
             os.kill(pid, signal.SIGKILL)
-            # A child stuck in the kernel stays behind; it holds none of our descriptors.
+            # A child stuck in the kernel stays behind, but holds no descriptors of this process.
             reap(pid, wait_s=_KILL_WAIT_S)
         if not data:
             raise NvmlCallFailed(
@@ -68,7 +68,7 @@ class Reader:
             raise NvmlCallFailed(*refused)
         return tuple(gpus)
 
-    def _awaited(self, answer: int) -> bytes:
+    def _await_answer(self, answer: int) -> bytes:
         deadline = time.monotonic() + self.deadline_s
         data = b""
         while not self.stop():
@@ -84,7 +84,7 @@ class Reader:
                 if not chunk:
                     return data
                 data += chunk
-        raise StopRequested("asked to stop")
+        raise StopRequested("stop requested")
 
 
 def _answer() -> bytes:

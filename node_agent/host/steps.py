@@ -1,8 +1,9 @@
 """The steps that turn a GPU's MIG state into a target, in an order that always works. Pure.
 
 Everything is destroyed before anything is created, compute instances before their GPU instance, and
-each new GPU instance has its own placement: with the driver's first-fit placement, an unlucky order
-of creation can leave no room for the last one (NVIDIA MIG User Guide, "Creating GPU Instances").
+each new GPU instance has an explicit placement: with the driver's first-fit placement, an unlucky
+order of creation can leave no room for the last instance (NVIDIA MIG User Guide, "Creating GPU
+Instances").
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DestroyGpuInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateGpuInstance:
-    """Creates a GPU instance and its compute instances, without which it cannot be used."""
+    """Creates a GPU instance and its compute instances, which it needs to be usable."""
 
     gpu: int
     instance: GpuInstance
@@ -67,7 +68,7 @@ Step = (
 
 
 def steps(gpu: Gpu, target: Target) -> tuple[Step, ...]:
-    """The steps in order; none where the target is reached. Raises LayoutImpossible."""
+    """The steps in order, none if the target is reached. Raises LayoutImpossible."""
     return tuple(_steps(gpu, target))
 
 
@@ -77,7 +78,7 @@ def changes_mig_mode(gpu: Gpu, target: Target) -> bool:
 
 
 def affected_processes(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
-    """The processes that run on what the steps destroy; adding instances affects none."""
+    """The processes on instances that the steps destroy. New instances affect none."""
     if any(isinstance(step, SetMigMode) for step in todo):
         return gpu.processes
     gone = {
@@ -87,7 +88,7 @@ def affected_processes(gpu: Gpu, todo: Sequence[Step]) -> tuple[Process, ...]:
     }
     if not gone:
         return ()
-    # A process without a known instance may be in any.
+    # A process without a known instance may be in any instance.
     return tuple(
         p
         for p in gpu.processes
@@ -102,42 +103,48 @@ def _steps(gpu: Gpu, target: Target) -> Iterator[Step]:
             for instance in target.instances:
                 yield CreateGpuInstance(gpu=gpu.index, instance=instance)
             return
-    wanted = {instance.position: instance for instance in target.instances}
+    targets = {instance.position: instance for instance in target.instances}
     created: list[Step] = []
     for instance in gpu.instances:
-        if instance.position in wanted:
-            destroyed, made = _change(gpu.index, instance, wanted.pop(instance.position))
+        if instance.position in targets:
+            destroyed, additions = _change(gpu.index, instance, targets.pop(instance.position))
             yield from destroyed
-            created += made
+            created += additions
         else:
             yield from _destroy(gpu.index, instance, instance.compute_instances)
             yield DestroyGpuInstance(gpu=gpu.index, instance=instance)
     yield from created
-    for instance in wanted.values():
+    for instance in targets.values():
         yield CreateGpuInstance(gpu=gpu.index, instance=instance)
     if not target.mig and changes_mig_mode(gpu, target):
         yield SetMigMode(gpu=gpu.index, on=False)
 
 
-def _change(gpu: int, there: GpuInstance, wanted: GpuInstance) -> tuple[list[Step], list[Step]]:
-    """What to destroy and what to create inside a GPU instance that is kept."""
-    if same_compute_instances(there.compute_instances, wanted.compute_instances):
+def _change(gpu: int, existing: GpuInstance, target: GpuInstance) -> tuple[list[Step], list[Step]]:
+    """The steps to destroy and to create compute instances inside a GPU instance that is kept."""
+    if same_compute_instances(existing.compute_instances, target.compute_instances):
         return [], []
     placed = place_compute_instances(
-        wanted.compute_instances, there.offered, there.compute_instances
+        target.compute_instances, existing.offered, existing.compute_instances
     )
     if placed is None:
-        sizes = ", ".join(f"{c.slices}c" for c in wanted.compute_instances)
-        raise LayoutImpossible(f"GPU instance {there.id} cannot hold compute instances of {sizes}")
-    kept = [
+        sizes = ", ".join(f"{c.slices}c" for c in target.compute_instances)
+        raise LayoutImpossible(
+            f"GPU instance {existing.id} cannot hold compute instances of {sizes}"
+        )
+    unchanged = [
         c
-        for c in there.compute_instances
+        for c in existing.compute_instances
         if any((c.slices, c.start) == (p.slices, p.start) for p in placed)
     ]
-    new = [p for p in placed if not any((c.slices, c.start) == (p.slices, p.start) for c in kept)]
-    gone = [c for c in there.compute_instances if c not in kept]
-    made: list[Step] = [CreateComputeInstance(gpu=gpu, instance=there, compute=c) for c in new]
-    return list(_destroy(gpu, there, gone)), made
+    new = [
+        p for p in placed if not any((c.slices, c.start) == (p.slices, p.start) for c in unchanged)
+    ]
+    gone = [c for c in existing.compute_instances if c not in unchanged]
+    additions: list[Step] = [
+        CreateComputeInstance(gpu=gpu, instance=existing, compute=c) for c in new
+    ]
+    return list(_destroy(gpu, existing, gone)), additions
 
 
 def _destroy(

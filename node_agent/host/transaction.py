@@ -1,8 +1,7 @@
-"""All or nothing: GPUs are partitioned as wanted, or rolled back to what they were.
+"""All or nothing: GPUs get the requested layout, or are rolled back to their earlier state.
 
-The rollback replays no journal: it reads the present state and takes the steps from there to the
-former one, so that a call that failed half way, or that failed and worked all the same, is undone
-too.
+The rollback replays no journal: it reads the current state and takes the steps from there to the
+earlier state. So it also undoes a call that failed half way, or that worked despite its error.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ROLLBACK_TRIES = 3
 
 
 class NvmlCallFailed(Exception):
-    """An NVML call that failed, with its return code and what that means."""
+    """An NVML call failed. The error has its return code and the meaning."""
 
     def __init__(self, call: str, code: int, text: str) -> None:
         super().__init__(f"{call}: {text}")
@@ -47,15 +46,15 @@ class NvmlCallFailed(Exception):
 
 
 class StopRequested(Exception):
-    """A signal asked to stop half way."""
+    """A signal requested a stop between two steps."""
 
 
 class NotConfirmed(Exception):
-    """Every call succeeded, but the GPUs are not as wanted."""
+    """Every call succeeded, but the GPUs do not have the requested layout."""
 
 
 class GpusInUse(Exception):
-    """Processes use what would be destroyed. Nothing was changed."""
+    """Processes use instances that would be destroyed. Nothing was changed."""
 
     def __init__(self, gpus: Mapping[int, Sequence[Process]]) -> None:
         super().__init__(", ".join(f"GPU {index}" for index in gpus))
@@ -63,11 +62,11 @@ class GpusInUse(Exception):
 
 
 class RolledBack(Exception):
-    """It failed, and every GPU is as before, except for UUIDs of instances created again."""
+    """The change failed, and every GPU is as before, except for UUIDs of recreated instances."""
 
 
 class RollbackFailed(Exception):
-    """It failed, and the rollback failed too; the message says what is left."""
+    """The change failed, and so did the rollback. The message has the remaining differences."""
 
 
 class GpuReader(Protocol):
@@ -80,7 +79,7 @@ class GpuPartitioner(GpuReader, Protocol):
     """Reads and changes the GPUs of a machine. Every method raises NvmlCallFailed."""
 
     def set_mig_mode(self, gpu: int, *, on: bool) -> str | None:
-        """None where the mode has changed; else why it changes later."""
+        """None if the mode has changed, else why it changes later."""
 
     def create_gpu_instance(self, gpu: int, instance: GpuInstance) -> int: ...
     def compute_profiles(self, gpu: int, instance: int) -> tuple[ComputeProfile, ...]: ...
@@ -93,14 +92,14 @@ class GpuPartitioner(GpuReader, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The steps to a wanted layout."""
+    """The steps to a layout."""
 
     before: tuple[Gpu, ...]
-    wanted: Mapping[int, GpuLayout]
+    layouts: Mapping[int, GpuLayout]
     todo: Mapping[int, tuple[Step, ...]]
-    """By GPU that the layout names; empty where it is as wanted."""
+    """GPU in the layout -> its steps, empty if it has its layout already."""
     deferred: tuple[int, ...] = ()
-    """GPUs whose profiles the driver lists only once MIG is on; placements are searched then."""
+    """GPUs whose profiles the driver lists only with MIG on: placements are searched later."""
 
     @property
     def changes(self) -> bool:
@@ -114,10 +113,10 @@ class Done:
     """GPUs whose MIG mode changes with the next reset, and the driver's message."""
 
 
-def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
+def plan(silicon: GpuReader, select: Callable[[Sequence[Gpu]], Mapping[int, GpuLayout]]) -> Plan:
     """Plans the steps to a layout. Raises LayoutImpossible, naming the GPU, and NvmlCallFailed."""
     before = silicon.read()
-    layouts = wanted(before)
+    layouts = select(before)
     todo: dict[int, tuple[Step, ...]] = {}
     deferred = []
     problems = []
@@ -144,16 +143,16 @@ def plan(silicon: GpuReader, wanted: Callable[[Sequence[Gpu]], Mapping[int, GpuL
                 problems.append(f"GPU {gpu.index} ({gpu.model}): {e}")
     if problems:
         raise LayoutImpossible("\n".join(problems))
-    return Plan(before=before, wanted=layouts, todo=todo, deferred=tuple(deferred))
+    return Plan(before=before, layouts=layouts, todo=todo, deferred=tuple(deferred))
 
 
 def gpus_in_use(planned: Plan) -> Mapping[int, Sequence[Process]]:
-    """GPU -> the processes that run on what would be destroyed."""
-    found = {
+    """GPU -> the processes on instances that would be destroyed."""
+    affected = {
         gpu.index: affected_processes(gpu, planned.todo.get(gpu.index, ()))
         for gpu in planned.before
     }
-    return {index: processes for index, processes in found.items() if processes}
+    return {index: processes for index, processes in affected.items() if processes}
 
 
 def execute(
@@ -162,7 +161,7 @@ def execute(
     say: Callable[[Step], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> Done:
-    """Carries out a plan and checks the result; on any failure rolls back.
+    """Carries out a plan and checks the result. Rolls back on any failure.
 
     say: called with each step before it is done. stop: whether to stop before the next step.
     Raises GpusInUse, RolledBack and RollbackFailed.
@@ -175,11 +174,11 @@ def execute(
         waiting = _do_all(silicon, planned, say, stop)
         _confirm(silicon, planned, waiting)
     except BaseException as e:
-        # Whatever it was, a bug included: nothing else would repair a half-partitioned GPU.
-        left = _roll_back(silicon, planned)
-        if left:
+        # Catches every error, even bugs: nothing else would repair a half-partitioned GPU.
+        differences = _roll_back(silicon, planned)
+        if differences:
             raise RollbackFailed(
-                f"{_text(e)}; and it could not be rolled back: {'; '.join(left)}"
+                f"{_text(e)}; the rollback failed: {'; '.join(differences)}"
             ) from e
         raise RolledBack(_text(e)) from e
     return Done(
@@ -188,7 +187,7 @@ def execute(
 
 
 def target_of(gpu: Gpu, layout: GpuLayout) -> Target:
-    """Raises LayoutImpossible."""
+    """The target of a layout, with placements. Raises LayoutImpossible."""
     return Target(mig=layout.mig, instances=place(layout, gpu.offered, gpu.instances))
 
 
@@ -203,7 +202,7 @@ def _do_all(
     late = [index for index in planned.deferred if index not in waiting]
     for gpu in silicon.read() if late else ():
         if gpu.index in late:
-            for step in steps(gpu, target_of(gpu, planned.wanted[gpu.index])):
+            for step in steps(gpu, target_of(gpu, planned.layouts[gpu.index])):
                 _do(silicon, step, waiting, say, stop)
     return waiting
 
@@ -216,7 +215,7 @@ def _do(
     stop: Callable[[], bool],
 ) -> None:
     if stop():
-        raise StopRequested("asked to stop")
+        raise StopRequested("stop requested")
     say(step)
     match step:
         case SetMigMode():
@@ -228,12 +227,12 @@ def _do(
         case DestroyGpuInstance():
             silicon.destroy_gpu_instance(step.gpu, _id(step.instance))
         case CreateGpuInstance():
-            made = silicon.create_gpu_instance(step.gpu, step.instance)
+            created = silicon.create_gpu_instance(step.gpu, step.instance)
             if step.instance.compute_instances:
-                offered = silicon.compute_profiles(step.gpu, made)
-                for compute in _placed(step.instance.compute_instances, offered, made):
+                offered = silicon.compute_profiles(step.gpu, created)
+                for compute in _place(step.instance.compute_instances, offered, created):
                     silicon.create_compute_instance(
-                        step.gpu, made, _profile_of(compute, offered), compute
+                        step.gpu, created, _profile_of(compute, offered), compute
                     )
         case CreateComputeInstance():
             offered = step.instance.offered
@@ -242,12 +241,12 @@ def _do(
             )
 
 
-def _placed(
-    wanted: Sequence[ComputeInstance], offered: Sequence[ComputeProfile], instance: int
+def _place(
+    requested: Sequence[ComputeInstance], offered: Sequence[ComputeProfile], instance: int
 ) -> Sequence[ComputeInstance]:
-    placed = place_compute_instances(wanted, offered)
+    placed = place_compute_instances(requested, offered)
     if placed is None:
-        sizes = ", ".join(f"{c.slices}c" for c in wanted)
+        sizes = ", ".join(f"{c.slices}c" for c in requested)
         raise LayoutImpossible(f"GPU instance {instance} cannot hold compute instances of {sizes}")
     return placed
 
@@ -262,10 +261,10 @@ def _id(thing: GpuInstance | ComputeInstance) -> int:
 
 
 def _confirm(silicon: GpuPartitioner, planned: Plan, waiting: Mapping[int, str]) -> None:
-    """Reads the result: a call that returned success may still have made no partition."""
+    """Checks the result: a successful call may still have created no partition."""
     before = {gpu.index: gpu for gpu in planned.before}
     for gpu in silicon.read():
-        layout = planned.wanted.get(gpu.index)
+        layout = planned.layouts.get(gpu.index)
         if layout is None or not planned.todo[gpu.index]:
             continue
         if gpu.failure:
@@ -277,14 +276,14 @@ def _confirm(silicon: GpuPartitioner, planned: Plan, waiting: Mapping[int, str])
                 )
         elif not is_reached(gpu, target_of(gpu, layout)):
             raise NotConfirmed(
-                f"GPU {gpu.index}: every call succeeded, but the GPU is not as wanted"
+                f"GPU {gpu.index}: every call succeeded, but the GPU does not have the layout"
             )
         elif gpu.uuid != before[gpu.index].uuid:
-            raise NotConfirmed(f"GPU {gpu.index}: this number is now another GPU's")
+            raise NotConfirmed(f"GPU {gpu.index}: this index now belongs to another GPU")
 
 
 def _roll_back(silicon: GpuPartitioner, planned: Plan) -> list[str]:
-    """What is not as before; empty on success. Tries several times: the failure may be brief."""
+    """Rolls back and returns the remaining differences. Retries, as a failure may be brief."""
     problems: list[str] = []
     for _ in range(_ROLLBACK_TRIES):
         problems = list(_roll_back_once(silicon, planned))
@@ -298,14 +297,14 @@ def _roll_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
     try:
         now = silicon.read()
     except Exception as e:  # noqa: BLE001 - as below
-        yield f"{_gpus(touched)}: the present state cannot be read: {_text(e)}"
+        yield f"{_gpus(touched)}: the current state cannot be read: {_text(e)}"
         return
     for gpu in now:
         was = touched.get(gpu.index)
         if was is None or (not gpu.failure and same_layout(gpu, was)):
             continue
         if gpu.failure:
-            yield f"GPU {gpu.index}: the present state cannot be read: {gpu.failure}"
+            yield f"GPU {gpu.index}: the current state cannot be read: {gpu.failure}"
             continue
         try:
             waiting: dict[int, str] = {}
@@ -322,7 +321,7 @@ def _roll_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
             if was is not None and (gpu.failure or not same_layout(gpu, was)):
                 yield f"GPU {gpu.index} is not as before"
     except Exception as e:  # noqa: BLE001 - as below
-        yield f"{_gpus(touched)}: the present state cannot be read: {_text(e)}"
+        yield f"{_gpus(touched)}: the current state cannot be read: {_text(e)}"
 
 
 def _text(error: BaseException) -> str:

@@ -375,7 +375,7 @@ def test_the_layout_of_chosen_gpus_only_can_be_written(command: Run, mig_on: Any
     assert command(mig_on, "show", "2-3", "--layout").returncode == 2
     part = command(mig_on, "show", compute.uuid, "--layout")
     assert (part.returncode, part.stdout) == (2, "")
-    assert f"--layout is of whole GPUs; write 2 or {gpus[2].uuid}" in part.stderr
+    assert f"--layout works on whole GPUs only; write 2 or {gpus[2].uuid}" in part.stderr
 
 
 def test_gpus_without_mig_have_no_layout_to_write(

@@ -121,7 +121,7 @@ def test_a_signal_half_way_undoes_what_was_done(
     state.heal(cut.path)
     _, said = process.communicate(timeout=180)
     assert process.returncode == 1
-    assert "asked to stop" in said
+    assert "stop requested" in said
     assert "rolled back: every GPU is as before" in said
     assert _devices(cut) == ["3g.40gb"] * 2
 
@@ -184,7 +184,7 @@ def test_while_the_driver_hangs_a_signal_ends_apply(
     _, said = process.communicate(timeout=180)
     assert (process.returncode, said) == (
         1,
-        "slicewright-agent: asked to stop; nothing was changed\n",
+        "slicewright-agent: stop requested; nothing was changed\n",
     )
 
 

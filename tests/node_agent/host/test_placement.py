@@ -136,7 +136,7 @@ def test_what_the_drivers_own_order_cannot_place_is_placed() -> None:
         ("7g.40gb,1g.5gb", "need 8 compute slices, the GPU has 7"),
         ("2g.10gb*3,1g.5gb*2", "need 8 compute slices, the GPU has 7"),
         ("1g.5gb+me*2", "1g.5gb+me x2: the driver allows 1"),
-        ("3g.20gb@2", "3g.20gb cannot start at memory slice 2; it can at 0, 4"),
+        ("3g.20gb@2", "3g.20gb cannot start at memory slice 2; it can start at 0, 4"),
         ("3g.40gb", "does not offer 3g.40gb; it offers 1g.5gb (19), 2g.10gb (14), 3g.20gb (9)"),
         ("3g.20gb@0,3g.20gb@0", "their placements overlap"),
         ("4c.3g.20gb", "3g.20gb has 3 compute slices, not 4"),

@@ -284,7 +284,7 @@ def test_to_stop_is_to_undo(in_this_process: OnSilicon, tmp_path: Path) -> None:
     was = layouts(path)
     in_this_process(path)
     asked = iter([False] * 4 + [True] * 100)
-    with partition.opened() as silicon, pytest.raises(RolledBack, match="asked to stop"):
+    with partition.opened() as silicon, pytest.raises(RolledBack, match="stop requested"):
         apply(silicon, parse(["all:1g.10gb*7"]), stop=lambda: next(asked))
     assert layouts(path) == was
 
