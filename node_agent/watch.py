@@ -153,7 +153,7 @@ class NodeWatch:
         probed, probed_at = self._clock.monotonic(), self._clock.wall()
         self._health.probed = probed
         judged = waiting or verify(self._desired, probe.observation, self._node)
-        if judged.verdict != "Match" and self._own_node.asked_at != started:
+        if judged.verdict != "Match" and self._own_node.requested_at != started:
             # The Node of the last match is older than this observation.
             self._ask_for_node(started)
             waiting = partitioning_in_progress(self._desired, self._node)
@@ -242,7 +242,7 @@ class NodeWatch:
                 f"this agent's Node could not be read: {self._own_node.error}"
             )
             return
-        if verdict.reason == "NodeUnreadable" and self._own_node.asked_at != started:
+        if verdict.reason == "NodeUnreadable" and self._own_node.requested_at != started:
             # An outage is reported only in a turn that meets it: after it, the Node is read
             # before a report is written.
             return

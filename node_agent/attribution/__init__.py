@@ -1,3 +1,3 @@
-"""Which container holds which device, from the kubelet's pod-resources API. A program beside the
-agent.
+"""Which container uses which device, from the kubelet's pod-resources API. It is a program separate
+from the agent.
 """

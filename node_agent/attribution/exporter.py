@@ -1,7 +1,7 @@
-"""`slicewright-agent attribution`: exports which pod holds which partition, for Prometheus.
+"""`slicewright-agent attribution`: exports which pod uses which partition, for Prometheus.
 
-A container of its own beside the agent's: the kubelet's socket belongs to root, so this runs as
-root, without capabilities, NVML or access to the API server. The agent, which uses both, runs as an
+It has a separate container: the kubelet's socket belongs to root, so this program runs as root,
+without capabilities, NVML or access to the API server. The agent, which uses both, runs as an
 ordinary user.
 """
 
@@ -25,9 +25,10 @@ _DEADLINE_S: Final = 5.0
 _STALL_AFTER_S: Final = 60.0
 _PREFIX: Final = "nvidia.com/"
 _GKE_ID: Final = re.compile(r"nvidia(\d+)(?:/gi(\d+))?(?:/vgpu\d+)?")
-"""`nvidia0`, `nvidia0/gi3`, and with sharing `nvidia0/vgpu1`, `nvidia0/gi3/vgpu1`; the number is
-that of /dev/nvidia<minor>. Source: GoogleCloudPlatform/container-engine-accelerators,
-pkg/gpu/nvidia (manager.go, mig/mig.go, gpusharing/gpusharing.go).
+"""`nvidia0`, `nvidia0/gi3`, and with sharing `nvidia0/vgpu1`, `nvidia0/gi3/vgpu1`. The
+number is the minor number of /dev/nvidia<minor>. Source:
+GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia (manager.go, mig/mig.go,
+gpusharing/gpusharing.go).
 """
 _NOT_ASKED: Final = "the kubelet has not been asked yet"
 
@@ -38,7 +39,7 @@ class Exporter:
 
     text: str = ""
     error: str | None = _NOT_ASKED
-    """Why the kubelet did not answer; None where it did."""
+    """Why the kubelet did not answer, None after an answer."""
     turned: float = field(default_factory=time.monotonic)
 
     def alive(self) -> str | None:
@@ -50,7 +51,7 @@ class Exporter:
         return self.error
 
     def update(self, path: str) -> None:
-        """Reads the kubelet once; logs when its error changes."""
+        """Queries the kubelet once, and logs when its error changes."""
         held: tuple[ContainerDevices, ...] = ()
         error = None
         try:
@@ -70,7 +71,7 @@ class Exporter:
 
 
 def run(path: str, *, address: str, port: int, interval_s: float, stop: threading.Event) -> None:
-    """Runs until `stop` is set. Raises OSError where it cannot listen."""
+    """Runs until `stop` is set. Raises OSError if it cannot listen."""
     exporter = Exporter()
     server = serve(
         address, port, alive=exporter.alive, ready=exporter.ready, metrics=lambda: exporter.text
@@ -85,15 +86,15 @@ def run(path: str, *, address: str, port: int, interval_s: float, stop: threadin
 
 
 def families(held: Iterable[ContainerDevices], error: str | None) -> Iterator[Family]:
-    """Metrics; without an answer no partition's, because its pod may be gone."""
+    """The metrics. Without an answer there are none of partitions, as their pods may be gone."""
     up = (Sample("", int(error is None)),)
     yield Family(
         "slicewright_attribution_up",
         "gauge",
-        "1 where the kubelet answers which pod holds which device.",
+        "1 if the kubelet answers which pod uses which device.",
         up,
     )
-    # A set: several replicas of one device in a container are one partition.
+    # A set, because several replicas of a device in a container are a single partition.
     series = {
         labels(
             **device_labels(device),

@@ -28,7 +28,7 @@ from h2.exceptions import H2Error
 from telemetry.plain import shortened
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of an answer, as in the kubelet's own client. Source: defaultPodResourcesMaxSize in
+"""Limit of an answer, as in the kubelet's client. Source: defaultPodResourcesMaxSize in
 pkg/kubelet/apis/podresources of Kubernetes 1.36.
 """
 _LONGEST_MESSAGE: Final = 300
@@ -45,7 +45,7 @@ _STATUS: Final = (
 
 
 class CallFailed(Exception):
-    """The call failed; the message names the socket and the cause."""
+    """The call failed. The message names the socket and the cause."""
 
 
 def call(path: str, method: str, *, deadline_s: float) -> bytes:
@@ -67,7 +67,7 @@ def call(path: str, method: str, *, deadline_s: float) -> bytes:
 
 
 class _BadAnswer(Exception):
-    """What is wrong with the answer, without the socket's name."""
+    """The answer is invalid. The message does not name the socket."""
 
 
 class _Exchange:
@@ -99,19 +99,19 @@ class _Exchange:
         ended = False
         while not ended:
             self._send(http.data_to_send())
-            self._connection.settimeout(self._left())
-            for event in http.receive_data(self._received()):
+            self._connection.settimeout(self._remaining_s())
+            for event in http.receive_data(self._receive()):
                 ended |= self._take(event, stream)
         return self._message()
 
     def _send(self, data: bytes) -> None:
-        self._connection.settimeout(self._left())
+        self._connection.settimeout(self._remaining_s())
         try:
             self._connection.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the peer has closed; what it sent before is still to be read
+            pass  # the peer has closed, but its earlier data can still be read
 
-    def _received(self) -> bytes:
+    def _receive(self) -> bytes:
         try:
             received = self._connection.recv(_CHUNK)
         except ConnectionResetError:
@@ -120,16 +120,16 @@ class _Exchange:
             raise _BadAnswer("closed in the middle of the answer")
         return received
 
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        # 0 would mean "do not block". Per read: a peer that sends single bytes must not extend the
-        # deadline.
-        if left <= 0:
+    def _remaining_s(self) -> float:
+        remaining_s = self._deadline - time.monotonic()
+        # 0 would mean "do not block". The timeout is set for each read: a peer that sends single
+        # bytes must not extend the deadline.
+        if remaining_s <= 0:
             raise TimeoutError
-        return left
+        return remaining_s
 
     def _take(self, event: Event, stream: int) -> bool:
-        """Whether the answer has ended."""
+        """Processes an event. True at the end of the answer."""
         match event:
             case ResponseReceived() | TrailersReceived():
                 self._headers.update(
@@ -160,8 +160,8 @@ class _Exchange:
             name = (
                 _STATUS[int(status)] if len(status) < 3 and int(status) < len(_STATUS) else status
             )
-            said = shortened(unquote(self._header(b"grpc-message")), _LONGEST_MESSAGE)
-            raise _BadAnswer(f"gRPC status {name[:_LONGEST_MESSAGE]}: {said}")
+            message = shortened(unquote(self._header(b"grpc-message")), _LONGEST_MESSAGE)
+            raise _BadAnswer(f"gRPC status {name[:_LONGEST_MESSAGE]}: {message}")
         size = int.from_bytes(self._body[1:_HEAD], "big")
         if len(self._body) < _HEAD or self._body[0] or len(self._body) != _HEAD + size:
             # One uncompressed message; compression was not offered.

@@ -1,4 +1,4 @@
-"""Reads from the kubelet which container holds which device.
+"""Reads from the kubelet which container uses which device.
 
 The API is v1.PodResourcesLister, stable since Kubernetes 1.20, on a unix socket that belongs to
 root. Its messages (numbers of their fields): k8s.io/kubelet v0.36.2,
@@ -46,10 +46,10 @@ def read(path: str, *, deadline_s: float) -> tuple[ContainerDevices, ...]:
 
 def parse(answer: bytes) -> tuple[ContainerDevices, ...]:
     """Reads a ListPodResourcesResponse. Raises NotProtobuf."""
-    found = tuple(islice(_devices(answer), _MOST + 1))
-    if len(found) > _MOST:
+    allocations = tuple(islice(_devices(answer), _MOST + 1))
+    if len(allocations) > _MOST:
         raise NotProtobuf(f"more than {_MOST} allocations on one node")
-    return found
+    return allocations
 
 
 def _devices(answer: bytes) -> Iterator[ContainerDevices]:

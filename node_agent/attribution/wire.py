@@ -1,4 +1,4 @@
-"""Reads as much of protobuf's wire format as the kubelet's answer needs.
+"""Reads the part of protobuf's wire format that the kubelet's answer needs.
 
 Written by hand, because protobuf's runtime is megabytes of compiled code and the agent is pure
 Python of a few hundred kilobytes. Stricter than the runtime: it refuses obsolete forms (groups).
@@ -17,26 +17,26 @@ _VARINT_BYTES: Final = 10
 
 
 class NotProtobuf(ValueError):
-    """The bytes are not a message; the exception says what is wrong and at which byte."""
+    """The bytes are not a message. The exception has the cause and the byte."""
 
 
 def messages(data: bytes, number: int) -> Iterator[bytes]:
-    """The values of a length-delimited field (message, string) in order; skips other fields.
+    """The values of a length-delimited field (message, string) in order. Skips other fields.
 
-    Raises NotProtobuf, also for errors in the other fields.
+    Raises NotProtobuf, even for errors in other fields.
     """
     at = 0
     while at < len(data):
         tag, value_at = _varint(data, at)
-        found, kind = tag >> 3, tag & 7
-        if not 0 < found <= _MOST_NUMBER or value_at - at > 5:
+        field, kind = tag >> 3, tag & 7
+        if not 0 < field <= _MOST_NUMBER or value_at - at > 5:
             raise NotProtobuf(f"no field number at byte {at}")
         if kind == _VARINT:
             _, at = _varint(data, value_at)
         elif kind == _BYTES:
             size, begin = _varint(data, value_at)
             at = begin + size
-            if found == number and at <= len(data):
+            if field == number and at <= len(data):
                 yield data[begin:at]
         elif kind in _FIXED:
             at = value_at + _FIXED[kind]
@@ -47,7 +47,7 @@ def messages(data: bytes, number: int) -> Iterator[bytes]:
 
 
 def text(data: bytes, number: int) -> str:
-    """A string field: empty where absent, the last where repeated. Raises NotProtobuf."""
+    """A string field: empty if absent, the last if repeated. Raises NotProtobuf."""
     return (texts(data, number) or ("",))[-1]
 
 

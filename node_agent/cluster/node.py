@@ -1,4 +1,4 @@
-"""What the agent needs of its Node: advertised resources, boot id, mig-manager's state."""
+"""The agent's view of its Node: advertised resources, boot id, mig-manager's state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUFFIXES = {
     "Ti": 2**40,
 }
 _MOST_TEXT = 2**20
-"""Characters; etcd holds objects of one and a half megabytes."""
+"""In characters. etcd accepts objects of one and a half megabytes."""
 _LONGEST_QUANTITY = 40
 _FEATURE = re.compile(r"nvidia\.com/(gpu|mig-.+)\.(product|count|replicas)")
 
@@ -35,31 +35,31 @@ class NodeState:
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
     mig_state: str = ""
-    """Label nvidia.com/mig.config.state, set by mig-manager; empty without it."""
+    """Label nvidia.com/mig.config.state, set by mig-manager. Empty without it."""
     mig_config: str = ""
-    """Label nvidia.com/mig.config, which mig-manager applies; empty without it."""
+    """Label nvidia.com/mig.config, which mig-manager applies. Empty without it."""
     assigned: str = ""
-    """What the node must look like instead of as the agent's file says, as the controller assigns
-    it after an undo (annotation slicewright.io/desired-state); empty: as the file says.
+    """The desired state that the controller assigns after an undo (annotation
+    slicewright.io/desired-state), instead of the agent's file. Empty: the file applies.
     """
     reports_after: str = ""
-    """A report of this time, or of an earlier one, does not count (annotation
-    slicewright.io/reports-after); empty: all count.
+    """Reports of this time and earlier do not count (annotation slicewright.io/reports-after).
+    Empty: all count.
     """
     layout_change: str = ""
-    """What the controller notes while it changes the node's layout (annotation
-    slicewright.io/layout-change); empty: it does not.
+    """The controller's note during a change of the node's layout (annotation
+    slicewright.io/layout-change). Empty: no change.
     """
     verified_layout: str = ""
-    """The label nvidia.com/mig.config with which the node was last found verified (annotation
-    slicewright.io/verified-layout); empty: never.
+    """The label nvidia.com/mig.config at the node's last verification (annotation
+    slicewright.io/verified-layout). Empty: never verified.
     """
     feature_labels: Mapping[str, str] = field(default_factory=dict)
     """Product, count and replicas of GPUs and partitions, by GPU feature discovery."""
 
 
 def read(node: Mapping[str, Any]) -> NodeState:
-    """Reads a Node object. A new one without status has no resources and an empty boot id.
+    """Reads a Node object. A new Node without status has no resources and an empty boot id.
 
     Raises KeyError, TypeError or ValueError for anything else.
     """
@@ -84,19 +84,19 @@ def read(node: Mapping[str, Any]) -> NodeState:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Null stands for an empty one. Raises TypeError."""
+    """An object. Null counts as an empty object. Raises TypeError."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise TypeError("a part of the Node is no object")
+        raise TypeError("a part of the Node is not an object")
     return value
 
 
 def _texts(value: Any) -> Mapping[str, str]:
-    """Raises TypeError, and ValueError for more text than an object of the API server can hold."""
+    """A mapping of texts. Raises TypeError, or ValueError if it is too large for the API server."""
     texts = _object(value)
     if not all(isinstance(text, str) for text in texts.values()):
-        raise TypeError("a label, an annotation or a name of the Node is no text")
+        raise TypeError("a label, an annotation or a name of the Node is not text")
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise ValueError(f"the Node has labels or annotations of more than {_MOST_TEXT} characters")
     return texts
@@ -109,7 +109,7 @@ def _extended(quantities: Any) -> dict[str, int]:
 
 
 def quantity(text: str) -> int:
-    """A whole Kubernetes quantity. Raises ValueError for any other."""
+    """A whole Kubernetes quantity. Raises ValueError for other quantities."""
     if len(text) > _LONGEST_QUANTITY:
         raise ValueError("a quantity is too long for a number")
     digits = text.rstrip("kKMGTi")

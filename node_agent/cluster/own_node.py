@@ -17,26 +17,26 @@ _LONGEST_ERROR = 500
 
 @dataclass
 class OwnNode:
-    """The agent's own Node, read no more often than the API server's errors allow."""
+    """The agent's Node, read no more often than the API server's errors allow."""
 
     client: Client
     name: str
     backoff: Backoff
-    asked_at: float = float("-inf")
+    requested_at: float = float("-inf")
     error: str | None = None
-    """Why the last request failed; None where it did not."""
+    """Why the last request failed, None after a success."""
 
     def read(self, now: float) -> NodeState | None:
-        """None where there is no answer, or too early to ask again; logs each error once."""
+        """The Node, None without an answer or before the next attempt. Logs each error once."""
         if self.backoff.waits(now):
             return None
-        self.asked_at = now
-        asked_s: float | None = None
+        self.requested_at = now
+        retry_after_s: float | None = None
         try:
             # resourceVersion=0: answered from the API server's cache, without etcd.
             node = parse(self.client.get(path_of("v1", "nodes", self.name), resourceVersion="0"))
         except ApiError as e:
-            error, asked_s = f"HTTP {e.status}: {e.message}", e.retry_after_s
+            error, retry_after_s = f"HTTP {e.status}: {e.message}", e.retry_after_s
         except Unreachable as e:
             error = str(e)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
@@ -46,7 +46,7 @@ class OwnNode:
             self.backoff.succeeded()
             return node
         error = shortened(error, _LONGEST_ERROR)
-        self.backoff.failed(now, asked_s)
+        self.backoff.failed(now, retry_after_s)
         if error != self.error:
             log.warning("own Node not read", node=self.name, error=error)
         self.error = error

@@ -1,6 +1,6 @@
-"""What the agent's containers on this node remember of each other: when and why they ended.
+"""The shared memory of the agent's containers on this node: when and why they ended.
 
-Kept in a small file on a volume of the pod (an emptyDir), which outlives a container.
+It is a small file on a volume of the pod (an emptyDir), which outlives a container.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from telemetry import log
 
 DIRECTORY: Final = Path("/run/slicewright")
-"""Where the pod mounts the volume."""
+"""The mount path of the volume in the pod."""
 _FILE: Final = "restarts.json"
 _MOST_ENDS, _MOST_SIGNS = 16, 64
 _MOST_TIMES: Final = 64
@@ -23,18 +23,18 @@ _LARGEST: Final = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """The agent's own ends in one boot of the node, by all containers of its pod."""
+    """The intended ends of the agent in a boot of the node, in all containers of its pod."""
 
     boot_id: str = ""
     ends: tuple[float, ...] = ()
-    """When, in seconds on the machine's monotonic clock, oldest first."""
+    """Times in seconds on the machine's monotonic clock, oldest first."""
     in_vain: tuple[tuple[str, int], ...] = ()
-    """Digest of the signs that led to an end -> how often, since a container last saw enough."""
+    """Digest of the signs -> number of ends since a container last saw enough."""
 
     def times_in_vain(self, digest: str) -> int:
         return dict(self.in_vain).get(digest, 0)
 
-    def with_end(self, digest: str, at: float) -> Past:
+    def add_end(self, digest: str, at: float) -> Past:
         times = {**dict(self.in_vain), digest: self.times_in_vain(digest) + 1}
         return replace(
             self,
@@ -44,14 +44,14 @@ class Past:
 
 
 class RestartMemory:
-    """Keeps a `Past`; without a directory, as on an old pod, only as long as the process runs."""
+    """Stores a `Past`. Without a directory, as in an old pod, it lasts only for the process."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._path = directory / _FILE
         self._past: Past | None = None
 
-    def of_boot(self, boot_id: str, now: float) -> Past:
-        """The past of this boot; empty in a new one. now: on the machine's monotonic clock."""
+    def for_boot(self, boot_id: str, now: float) -> Past:
+        """The past of this boot, empty after a reboot. now: on the machine's monotonic clock."""
         past = self._past or self._load()
         if past.boot_id != boot_id or any(end > now for end in past.ends):
             # The clock restarts with each boot, before the Node shows its new boot id.
@@ -60,7 +60,7 @@ class RestartMemory:
         return past
 
     def save(self, past: Past) -> None:
-        """Never raises: without the file, the next container knows nothing of this one."""
+        """Saves the past. Never raises: without the file, the next container starts without it."""
         if past == self._past:
             return
         self._past = past
@@ -83,7 +83,7 @@ class RestartMemory:
             return Past(
                 boot_id=str(raw["boot_id"]),
                 ends=tuple(_finite(end) for end in raw["ends"])[-_MOST_ENDS:],
-                in_vain=tuple((str(digest), _few(times)) for digest, times in raw["in_vain"])[
+                in_vain=tuple((str(digest), _limit(times)) for digest, times in raw["in_vain"])[
                     -_MOST_SIGNS:
                 ],
             )
@@ -103,13 +103,13 @@ class RestartMemory:
 
 
 def _finite(value: Any) -> float:
-    """Raises ValueError, TypeError or OverflowError."""
+    """A finite number. Raises ValueError, TypeError or OverflowError."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError("a time is not finite")
     return number
 
 
-def _few(value: Any) -> int:
-    """How often a container has ended in vain: it is an exponent of a pause."""
+def _limit(value: Any) -> int:
+    """A limited number of ends in vain, because it is the exponent of a pause."""
     return max(0, min(int(value), _MOST_TIMES))

@@ -11,7 +11,7 @@ from node_agent.nvml import profiles
 from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
 from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
-from node_agent.xids.meanings import shown
+from node_agent.xids.meanings import describe as describe_xid
 
 
 def gpus(observation: Observation) -> str:
@@ -40,7 +40,13 @@ def verdict(judged: Verdict) -> str:
     for check in judged.checks:
         reason = "" if check.reason == MATCH else check.reason
         rows.append(
-            (marks[REASONS[check.reason].verdict], check.where, check.wanted, check.found, reason)
+            (
+                marks[REASONS[check.reason].verdict],
+                check.where,
+                check.expected,
+                check.observed,
+                reason,
+            )
         )
     return f"{judged.verdict}: {judged.message}\n\n{table(rows)}"
 
@@ -224,7 +230,7 @@ def _xids(gpu: ObservedGpu) -> Iterator[str]:
         mark = "! " if gpu.stands and gpu.stands.number == number else ""
         times = f", {counts[number]} times" if counts.get(number, 1) > 1 else ""
         yield (
-            f"{mark}{shown(number)}{times}, last {xid.at_s:.0f} s after "
+            f"{mark}{describe_xid(number)}{times}, last {xid.at_s:.0f} s after "
             f"boot{f': {xid.text}' if xid.text else ''}"
         )
 

@@ -1,4 +1,4 @@
-"""Metrics of a thorough probe: health per GPU, memory per partition; only what was reported."""
+"""Metrics of a thorough probe: health per GPU, memory per partition, if reported."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _GAUGES = (
         0.01,
         "Fraction of time in which a kernel ran; not measured in MIG mode.",
     ),
-    ("ecc_enabled", "ecc", 1.0, "1 where ECC is on."),
+    ("ecc_enabled", "ecc", 1.0, "1 if ECC is on."),
     (
         "row_remap_pending",
         "remap_pending",
         1.0,
-        "1 where a bad memory row stays in use until a reset.",
+        "1 if a bad memory row stays in use until a reset.",
     ),
     (
         "row_remap_failed",
         "remap_failed",
         1.0,
-        "1 where a bad memory row has no spare row left: replace the GPU.",
+        "1 if a bad memory row has no spare row left: replace the GPU.",
     ),
     (
         "page_retirement_pending",
         "retired_pending",
         1.0,
-        "1 where bad memory pages stay in use until a reset.",
+        "1 if bad memory pages stay in use until a reset.",
     ),
 )
 # (metric, type, label, {label value: field}, help). The driver's totals restart when it is loaded.
@@ -73,7 +73,7 @@ def families(observation: Observation) -> Iterator[Family]:
 
 
 def xids(gpus: tuple[ObservedGpu, ...]) -> Family:
-    """Xids of GPUs that a thorough probe has found."""
+    """Xids of the GPUs of a thorough probe."""
     counted = tuple(
         Sample(_gpu(gpu, xid=str(xid)), count) for gpu in gpus for xid, count in gpu.xid_counts
     )
@@ -120,7 +120,7 @@ def _health(gpus: list[tuple[ObservedGpu, Vitals]]) -> Iterator[Family]:
     yield Family(
         "slicewright_gpu_recovery_action",
         "gauge",
-        "1 for the recovery action that the driver asks for after an error.",
+        "1 for the recovery action that the driver requests after an error.",
         actions,
     )
 
@@ -163,7 +163,7 @@ def _utilization(gpus: tuple[ObservedGpu, ...]) -> Iterator[Family]:
             for engine in ("graphics", "sm", "dram") if measured else ():
                 if (ratio := getattr(measured, engine)) is not None:
                     samples.append(Sample(_gpu(gpu, **pairs, engine=engine), ratio))
-    text = "1 where utilization was measured, 0 where GPU or driver do not allow it."
+    text = "1 if utilization was measured, 0 if GPU or driver do not allow it."
     yield Family("slicewright_utilization_source_up", "gauge", text, tuple(sources))
     text = "Utilization of a whole GPU's engine in the last sample (Hopper and later, MIG off)."
     yield Family("slicewright_gpu_engine_utilization_ratio", "gauge", text, tuple(whole))
@@ -181,7 +181,7 @@ def _partition_labels(gpu: ObservedGpu, device: MigDevice) -> dict[str, str]:
 
 
 def _gpu(gpu: ObservedGpu, **more: str | None) -> str:
-    """Labels of a GPU; `uuid`, on GKE `minor`, join with `slicewright_partition_pod_info`."""
+    """Labels of a GPU. `uuid`, on GKE `minor`, join with `slicewright_partition_pod_info`."""
     minor = gpu.vitals.minor if gpu.vitals else None
     pairs = {
         "gpu": str(gpu.index),

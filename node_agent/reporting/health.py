@@ -1,4 +1,4 @@
-"""What the loop last did, on the monotonic clock; behind /healthz and /readyz."""
+"""The loop's last actions, on the monotonic clock, for /healthz and /readyz."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Health:
     probed: float | None = None
     report_error: str | None = "nothing reported yet"
     node_error: str | None = None
-    """Why the own Node could not be read when it was last asked for."""
+    """Why the last request for this agent's Node failed."""
 
     def __post_init__(self) -> None:
         self.turned = self.clock()
@@ -33,7 +33,7 @@ class Health:
         return None if age < self.stall_after_s else f"the loop's last turn began {age:.0f} s ago"
 
     def ready(self) -> str | None:
-        """None where the agent's report is current and can be kept current, or why not."""
+        """None if the agent's report is current and can be kept current, or why not."""
         if self.probed is None:
             return "the GPUs have not been probed yet"
         age = self.clock() - self.probed
@@ -41,4 +41,4 @@ class Health:
             return f"the last probe of the GPUs is {age:.0f} s old"
         if self.report_error:
             return f"the report is not written: {self.report_error}"
-        return f"the own Node is not read: {self.node_error}" if self.node_error else None
+        return f"this agent's Node is not read: {self.node_error}" if self.node_error else None

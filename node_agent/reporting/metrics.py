@@ -1,4 +1,4 @@
-"""The agent's metrics, in base units; an enumeration is one 0/1 series per state."""
+"""The agent's metrics, in base units. An enumeration is a 0/1 series per state."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Metrics:
     _reports: dict[str, int] = field(default_factory=lambda: {"written": 0, "failed": 0})
     _last_success: float | None = None
     _health: tuple[Family, ...] = ()
-    """Of the last thorough probe."""
+    """Metrics of the last thorough probe."""
     _gpus: tuple[ObservedGpu, ...] = ()
-    """Of the last thorough probe, with the Xids of the last probe of any kind."""
+    """GPUs of the last thorough probe, with the Xids of the latest probe."""
 
     def count_report(self, *, written: bool) -> None:
         self._reports["written" if written else "failed"] += 1
@@ -50,9 +50,9 @@ class Metrics:
         thorough: bool = False,
         xid_log_up: bool = False,
     ) -> None:
-        """To be called after every turn.
+        """Updates the metrics. Call it after every turn.
 
-        took_s: of the probe alone; None where there was none. at: seconds since the epoch.
+        took_s: duration of the probe alone, None without a probe. at: seconds since the epoch.
         xid_log_up: whether the kernel log can be read.
         """
         if took_s is not None:
@@ -74,7 +74,7 @@ class Metrics:
         up = Family(
             "slicewright_xid_source_up",
             "gauge",
-            "1 where the kernel log can be read for Xids.",
+            "1 if the kernel log can be read for Xids.",
             (source,),
         )
         always = self._families(observation, verdict, node)
@@ -159,18 +159,18 @@ class Metrics:
             )
 
     def _partitions(self, observation: Observation, verdict: Verdict) -> Iterator[Family]:
-        wanted = [
+        desired = [
             (index, profile, count)
             for entry in self.desired.gpus
             for index in (range(self.desired.gpu_count) if entry.index == "all" else (entry.index,))
             for profile, count in sorted(entry.instances.items())
         ]
-        found = [
+        observed = [
             (gpu.index, profile, count)
             for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
             for profile, count in sorted(instances.items())
         ]
-        for name, rows, text in (("desired", wanted, "wanted"), ("observed", found, "found")):
+        for name, rows, text in (("desired", desired, "wanted"), ("observed", observed, "found")):
             samples = tuple(
                 Sample(labels(gpu=str(index), profile=profile), count)
                 for index, profile, count in rows

@@ -1,6 +1,6 @@
 """The node's `GPUNodeReport`: written on a change, else as a slow heartbeat.
 
-2,000 agents share one API server. So an unchanged report is not written again, heartbeats have
+2,000 agents share an API server. So an unchanged report is not written again, heartbeats have
 jitter, a restarted agent first reads its last report, and errors back off.
 """
 
@@ -28,23 +28,23 @@ PLURAL = "gpunodereports"
 FIELD_MANAGER = "slicewright-node-agent"
 
 HEARTBEAT_S = 300.0
-"""Shortest time between two equal reports; up to `_JITTER` of it is added."""
+"""Shortest time between two equal reports. Up to `_JITTER` of it is added."""
 _JITTER = 0.2
 _SETTLE_S = 5.0
 """Shortest time between two reports with the same reason, whose details change while a node is
 being partitioned.
 """
 _BURST = 20
-"""So many changed reports are written at once, more than a node's set-up needs; then one per
-`_REFILL_S` (a token bucket).
+"""Number of changed reports that are written at once, more than a node's set-up needs. Later ones
+need `_REFILL_S` each (a token bucket).
 """
 _REFILL_S = 60.0
 _BACKOFF_MAX_S = 120.0
 MAX_BYTES = 2048
-"""Limit of the whole object as sent: etcd and every watcher hold one for each node."""
+"""Limit of the whole object as sent: etcd and every watcher store one for each node."""
 _MAX_MODEL, _MAX_DRIVER, _MAX_ERROR = 96, 80, 256
 _MAX_ANSWER = 500
-"""Characters that the resource's schema allows."""
+"""The limit of the resource's schema, in characters."""
 
 
 def body(
@@ -58,7 +58,7 @@ def body(
 ) -> dict[str, Any]:
     """The whole object, at most `MAX_BYTES` long. at: time of the probe, seconds since the epoch.
 
-    Equal GPUs share an entry. UUIDs are left to the metrics and `show`. All text is plain.
+    Equal GPUs share an entry. Only the metrics and `show` have UUIDs. All text is plain.
     """
     models = sorted({_cut(gpu.model, _MAX_MODEL) for gpu in observation.gpus if gpu.model})
     report: dict[str, Any] = {
@@ -85,18 +85,18 @@ def body(
         },
         "report": report,
     }
-    entries = _grouped(
+    entries = _group(
         [
             (gpu.index, _entry(gpu, instances, several_models=len(models) > 1))
             for gpu, instances in zip(observation.gpus, verdict.instances, strict=True)
         ]
     )
-    for kept in range(len(entries), -1, -1):
-        rest = sorted(index for entry in entries[kept:] for index in entry["indexes"])
-        report["gpus"] = entries[:kept] + ([{"indexes": rest}] if rest else [])
+    for shown_entries in range(len(entries), -1, -1):
+        rest = sorted(index for entry in entries[shown_entries:] for index in entry["indexes"])
+        report["gpus"] = entries[:shown_entries] + ([{"indexes": rest}] if rest else [])
         if len(json.dumps(whole)) <= MAX_BYTES:
             break
-    # What a broken driver says can be long in every field; the message is what counts.
+    # Every text of a broken driver can be long. The message is the most important.
     if len(json.dumps(whole)) > MAX_BYTES:
         report.pop("models", None)
     while len(json.dumps(whole)) > MAX_BYTES:
@@ -105,7 +105,7 @@ def body(
 
 
 def content(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report object without its time and what the API server adds, to compare two of them."""
+    """A report object without its time and the API server's fields, to compare two reports."""
     owners = [owner.get("uid") for owner in report.get("metadata", {}).get("ownerReferences", [])]
     return {
         "owners": owners,
@@ -126,23 +126,23 @@ def _entry(
     gpu: ObservedGpu, instances: Mapping[str, int], *, several_models: bool
 ) -> dict[str, Any]:
     """A GPU's entry without its index."""
-    shown: dict[str, Any] = {"mig": gpu.mig}
+    entry: dict[str, Any] = {"mig": gpu.mig}
     if gpu.model and several_models:
-        shown["model"] = _cut(gpu.model, _MAX_MODEL)
+        entry["model"] = _cut(gpu.model, _MAX_MODEL)
     if gpu.mig_pending != gpu.mig:
-        shown["pending"] = gpu.mig_pending
+        entry["pending"] = gpu.mig_pending
     if instances:
-        shown["instances"] = {plain(profile): count for profile, count in instances.items()}
+        entry["instances"] = {plain(profile): count for profile, count in instances.items()}
     if gpu.failure:
-        shown["error"] = _cut(f"{gpu.failure.call}: {gpu.failure.text}", _MAX_ERROR)
-    return shown
+        entry["error"] = _cut(f"{gpu.failure.call}: {gpu.failure.text}", _MAX_ERROR)
+    return entry
 
 
 def _cut(text: str, most: int) -> str:
     return plain(text)[:most]
 
 
-def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _group(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     groups: list[dict[str, Any]] = []
     for index, entry in entries:
         for group in groups:
@@ -156,9 +156,9 @@ def _grouped(entries: Sequence[tuple[int, dict[str, Any]]]) -> list[dict[str, An
 
 @dataclass
 class Reporter:
-    """Writes reports. Call `write` after every probe; it decides whether a write is due.
+    """Writes reports. Call `write` after every probe: it decides whether a write is due.
 
-    Times are seconds since the epoch, as in the reports; a jump of the clock costs at most one
+    Times are seconds since the epoch, as in the reports. A jump of the clock causes at most one
     early or late heartbeat.
     """
 
@@ -168,29 +168,29 @@ class Reporter:
     _written: dict[str, Any] | None = None
     _written_at: float = float("-inf")
     _time: str = ""
-    """Of the last report, as it stands there: such times sort as text."""
+    """The time in the last report, as text. Such times sort as text."""
     _tokens: float = _BURST
     """Changed reports that may be written now."""
     _counted_at: float = 0.0
     _next_heartbeat: float = 0.0
-    _known: bool = False
+    _recalled: bool = False
     _backoff: Backoff = field(init=False)
     last_error: str | None = field(default=None)
-    """Why the newest report is not written; None where it is."""
+    """Why the newest report is not written, None after a success."""
 
     def __post_init__(self) -> None:
         self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
 
     def write(self, new: dict[str, Any], *, now: float, after: str = "") -> bool:
-        """Whether a report was written. On an error sets `last_error`; later calls try again.
+        """Whether a report was written. On an error sets `last_error`, and later calls try again.
 
-        after: a report of this time (as in reports), or an earlier one, does not count for the
-        controller, so that an equal one is written.
+        after: the controller ignores reports of this time (as in reports) and earlier, so a newer
+        report is written even if it is equal.
         """
         if self._backoff.waits(now):
             return False
         try:
-            if not self._known:
+            if not self._recalled:
                 self._recall(now)
             outdated = bool(after) and self._time <= after < new["report"]["time"]
             if not outdated and not self._is_due(content(new), now):
@@ -220,7 +220,7 @@ class Reporter:
             self.last_error = None
             return not now < self._next_heartbeat <= now + HEARTBEAT_S * (1 + _JITTER)
         if old.get("verdict") == "Match" and new["verdict"] != "Match":
-            # The match must not be relied on any longer. Damping limits how often this happens.
+            # Nobody may rely on the match any longer. Damping limits how often this happens.
             return True
         same_reason = (old.get("verdict"), old.get("reason")) == (new["verdict"], new["reason"])
         settling = same_reason and self._written_at <= now < self._written_at + _SETTLE_S
@@ -233,27 +233,27 @@ class Reporter:
         return self._tokens >= 1
 
     def _recall(self, now: float) -> None:
-        """Reads the last agent's report: after a restart the same is not written again."""
+        """Reads the previous agent's report, so that a restart does not write the same again."""
         try:
             old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
             written_at = seconds(old["report"]["time"])
-            known = content(old)
+            last_content = content(old)
         except ApiError as e:
             if e.status != 404:
                 raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            pass  # not one of ours: overwrite it
+            pass  # not a report of ours: overwrite it
         else:
-            self._written, self._time = known, old["report"]["time"]
+            self._written, self._time = last_content, old["report"]["time"]
             self._next_heartbeat = min(written_at, now) + self._interval()
-        self._known = True
+        self._recalled = True
 
     def _interval(self) -> float:
         return HEARTBEAT_S * (1 + _JITTER * self.random())
 
     def _failed(self, error: ApiError | Unreachable, now: float) -> None:
         self._backoff.failed(now, error.retry_after_s if isinstance(error, ApiError) else None)
-        said = (
+        message = (
             f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)
         )
-        self.last_error = _cut(said, _MAX_ANSWER)
+        self.last_error = _cut(message, _MAX_ANSWER)

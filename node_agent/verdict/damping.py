@@ -1,6 +1,6 @@
-"""Damps flapping: after several losses of a match, a new match counts only when it has lasted.
+"""Damps flapping: after several lost matches, a new match counts only after it has lasted.
 
-A verdict other than Match always counts at once, and a node's first match is not delayed.
+Every other verdict counts at once, and a node's first match is not delayed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from node_agent.verdict.verify import Verdict
 
 _INTENDED = frozenset({"LayoutChangePending", "PartitioningUnderWay", "DeviceNodesOutdated"})
-"""Reasons for which a node loses its match on purpose."""
+"""Reasons of intended losses of a match."""
 
 
 @dataclass
@@ -19,10 +19,10 @@ class Damper:
     """Takes every verdict in turn. Seconds on the monotonic clock."""
 
     falls: int = 4
-    """So many losses of a match within `window_s` are flapping."""
+    """Number of lost matches within `window_s` that counts as flapping."""
     window_s: float = 600.0
     hold_s: float = 60.0
-    """How long a match must then last."""
+    """How long a match must last while the node flaps."""
     _lost_at: deque[float] = field(default_factory=deque)
     _match_since: float | None = None
     _last_problem: Verdict | None = None
@@ -48,6 +48,6 @@ class Damper:
         return replace(self._flapping(self._last_problem), instances=verdict.instances)
 
     def _flapping(self, problem: Verdict) -> Verdict:
-        """The same message whether the problem is there or not, so that it causes no reports."""
-        until = f"It comes and goes; a match counts when it has lasted {self.hold_s:g} s."
+        """A message that is the same with and without the problem, so that it causes no reports."""
+        until = f"It is flapping; a match counts after it has lasted {self.hold_s:g} s."
         return replace(problem, message=f"{problem.message} {until}")

@@ -1,8 +1,8 @@
 """Decides when the agent ends its process so that the kubelet creates a new container.
 
-The kubelet restarts a container at once the first time, then 10 s after its end, then 20, 40 …
-300 s after it; it forgets this when the container has run for 10 minutes, and when the node reboots
-(pkg/kubelet, doBackOff; client-go, flowcontrol.Backoff). So the process ends only where a new
+The kubelet restarts a container at once the first time, then 10 s after its end, then after 20, 40
+… 300 s. It resets this after the container has run for 10 minutes, and when the node reboots
+(pkg/kubelet, doBackOff; client-go, flowcontrol.Backoff). So the process ends only if a new
 container will see more, normally once per boot or change of layout.
 """
 
@@ -21,17 +21,17 @@ from node_agent.verdict.verify import Verdict
 from telemetry import log
 
 CONFIRM_S = 2.0
-"""How long a change that the device plugin confirms must be seen before the process ends."""
+"""How long a change that the device plugin confirms must last before the process ends."""
 PATIENCE_S = 60.0
-"""The same without a change in this container's life, or without the device plugin's confirmation.
+"""The same time for a change before this container, or without the device plugin's confirmation.
 """
 FORGOTTEN_S = 600.0
-"""The kubelet forgets earlier restarts of a container that has run for so long."""
+"""The kubelet forgets earlier restarts of a container after this run time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
 
 
 def kubelet_backoff(ends: Sequence[float]) -> tuple[float, float]:
-    """When the container started that follows `ends`, and the pause that its end will meet.
+    """The start of the container after `ends`, and the kubelet's pause after its end.
 
     The pause is forgotten `FORGOTTEN_S` after the start. Without ends: (-inf, 0).
     """
@@ -44,10 +44,10 @@ def kubelet_backoff(ends: Sequence[float]) -> tuple[float, float]:
 
 
 def wait_s(past: Past, digest: str, now: float) -> float:
-    """Seconds until the process may end for signs of that digest; 0: at once.
+    """Seconds until the process may end for signs with that digest, 0 for at once.
 
-    For signs for which it has ended in vain it never meets the kubelet's pause, and waits twice as
-    long each time; else only where the pause is shorter than the time until it is forgotten.
+    After an end in vain for the same signs it avoids the kubelet's pause, and waits twice as long
+    each time. Else it accepts the pause only if it is shorter than the time until it is forgotten.
     """
     started, pause = kubelet_backoff(past.ends)
     until_forgotten = max(0.0, started + FORGOTTEN_S - now)
@@ -58,7 +58,7 @@ def wait_s(past: Past, digest: str, now: float) -> float:
 
 @dataclass
 class Renewal:
-    """Fed with every turn of the agent's loop in which the Node was read.
+    """Considers every turn of the agent's loop that has read the Node.
 
     Seconds on the machine's monotonic clock.
     """
@@ -68,25 +68,25 @@ class Renewal:
     """Ends the loop after this turn."""
     memory: RestartMemory
     driver_loaded: Callable[[], bool]
-    """Whether the machine has a driver, as every container can see it."""
+    """Whether the machine has a driver, as seen by every container."""
     _first: Signs | None = None
     _changes: str = ""
-    """What changed on the node in this container's life, the last of it."""
+    """The latest changes of the node in this container's life."""
     _most_gpus: int = 0
     _due: tuple[str, Evidence] | None = None
-    """Digest of the signs, and the evidence, that the process would end for."""
+    """Digest of the signs and the evidence that would end the process."""
     _due_since: float = 0.0
-    _said: object = None
+    _logged_wait: object = None
     """The last wait that was logged."""
 
     def consider(
         self, verdict: Verdict, observation: Observation, node: NodeState, now: float
     ) -> Verdict:
-        """The verdict itself, or that the container is outdated. Calls `end` when it is time.
+        """The verdict, or a verdict that the container is outdated. Calls `end` when it is time.
 
-        node: as read in this turn; an older one may contradict what has just been observed.
+        node: read in this turn, as an older Node may contradict the observation.
         """
-        past = self.memory.of_boot(node.boot_id, now)
+        past = self.memory.for_boot(node.boot_id, now)
         loaded = self.driver_loaded()
         signs = stale_devices.signs_of(node, observation, driver_loaded=loaded)
         self._first = self._first or signs
@@ -102,7 +102,7 @@ class Renewal:
         if self._due != (signs.digest, evidence):
             self._due, self._due_since = (signs.digest, evidence), now
         self._end_if_due(signs.digest, evidence, past, now)
-        # After an end in vain, what this container sees is the truth as far as anybody knows.
+        # After an end in vain, this container's view is the best available.
         if in_vain:
             return verdict
         return stale_devices.outdated(self.desired, verdict, observation, node)
@@ -111,13 +111,13 @@ class Renewal:
         self, verdict: Verdict, observation: Observation, node: NodeState, *, loaded: bool
     ) -> Evidence | None:
         if 0 < len(observation.gpus) < self._most_gpus:
-            return None  # no container loses a device node in its life: a GPU has gone
-        found = stale_devices.evidence(
+            return None  # a container never loses a device node: a GPU has gone
+        evidence = stale_devices.evidence(
             self.desired, verdict, observation, node, driver_loaded=loaded
         )
-        if found == "finished" and verdict.reason == "WrongGpuCount" and not self._changes:
-            return None  # nothing says that there are more
-        return found
+        if evidence == "finished" and verdict.reason == "WrongGpuCount" and not self._changes:
+            return None  # no sign of more GPUs
+        return evidence
 
     def _end_if_due(self, digest: str, evidence: Evidence, past: Past, now: float) -> None:
         confirmed = evidence == "advertised" and self._changes
@@ -125,10 +125,10 @@ class Renewal:
             return
         facts = {"evidence": evidence, "changes": self._changes or "none seen"}
         if waits := wait_s(past, digest, now):
-            if self._said != (said := (digest, len(past.ends))):
+            if self._logged_wait != (wait := (digest, len(past.ends))):
                 log.info("restart of the container waits", seconds=round(waits), **facts)
-                self._said = said
+                self._logged_wait = wait
             return
         log.info("container outdated: ending, so that the kubelet creates a new one", **facts)
-        self.memory.save(past.with_end(digest, now))
+        self.memory.save(past.add_end(digest, now))
         self.end()

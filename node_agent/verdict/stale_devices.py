@@ -1,9 +1,9 @@
 """Whether the agent's container sees less of the GPUs than the node has. Pure functions.
 
-A container has the device nodes of the moment it was created: those of a driver that is loaded
-later, or of partitions that are made later, do not appear in it, privileged or not. NVML then lists
-no such GPU or MIG device, and only a new container sees it. The same is true of the driver's
-library, which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473,
+A container has the device nodes from its creation. Device nodes of a driver that is loaded later,
+or of partitions that are created later, do not appear in it, privileged or not. NVML then lists no
+such GPU or MIG device, and only a new container sees it. The same applies to the driver's library,
+which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473,
 NVIDIA/gpu-operator #117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
 """
 
@@ -21,7 +21,7 @@ from node_agent.desired import Desired
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.reasons import REASONS
-from node_agent.verdict.verify import Check, Verdict, found_instances, is_gpu_resource
+from node_agent.verdict.verify import Check, Verdict, is_gpu_resource, observed_instances
 
 REASON = "DeviceNodesOutdated"
 _NO_DRIVER = frozenset(
@@ -33,33 +33,33 @@ _LOOKS_STALE = _NO_DRIVER | {
     "NotPartitioned",
     "LayoutIncomplete",
 }
-"""Reasons that outdated device nodes can give a node on which nothing is wrong."""
+"""Reasons that outdated device nodes can cause on a healthy node."""
 _MIG_MANAGER_DONE = frozenset({"success", "failed"})
 
 Evidence = Literal["advertised", "finished"]
 """Why a new container should see more. `advertised`: the kubelet advertises more devices than this
-container sees, so the device plugin, in its own newer container, sees them. `finished`: the driver
-is loaded, or mig-manager is done, or GPU instances are listed that have no device here; but no
-device plugin confirms it (yet).
+container sees, so the device plugin, in a newer container, sees them. `finished`: the driver is
+loaded, or mig-manager is done, or GPU instances are listed without a device here, but no device
+plugin confirms it (yet).
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signs:
-    """What changes on a node when its device nodes change, as far as any container can see it."""
+    """Facts of a node that change with its device nodes and are visible in every container."""
 
     boot_id: str
     mig_config: str
     mig_state: str
     driver_loaded: bool
     mig_modes: tuple[tuple[str, str], ...]
-    """Of each GPU that is seen: current and pending MIG mode."""
+    """Current and pending MIG mode of each visible GPU."""
     allocatable: tuple[tuple[str, int], ...]
     """GPU resources with more than 0, by name."""
 
     @property
     def digest(self) -> str:
-        """Equal for equal signs in another container too, which may see more GPUs than this one."""
+        """A hash of the signs without MIG modes, as another container may see more GPUs."""
         signs = {**vars(self), "mig_modes": None}
         return hashlib.sha256(json.dumps(signs).encode()).hexdigest()[:16]
 
@@ -76,7 +76,7 @@ def signs_of(node: NodeState, observation: Observation, *, driver_loaded: bool) 
 
 
 def changes(before: Signs, now: Signs) -> str:
-    """What differs, for the log; empty where nothing does."""
+    """The differences for the log, empty if there are none."""
     old, new = vars(before), vars(now)
     return ", ".join(
         f"{name} {old[name]!r} -> {new[name]!r}" for name in old if old[name] != new[name]
@@ -84,9 +84,9 @@ def changes(before: Signs, now: Signs) -> str:
 
 
 def sees_too_little(desired: Desired, observation: Observation) -> bool:
-    """No driver that answers, fewer GPUs than desired, or fewer MIG devices on a GPU in MIG mode.
+    """Whether no driver answers, or GPUs, or MIG devices of a GPU in MIG mode, are missing.
 
-    A GPU in another state than that (MIG mode off, other partitions, lost) is seen as it is.
+    Every other state of a GPU (MIG mode off, other partitions, lost) is seen correctly.
     """
     if observation.failure:
         return REASON_OF.get(observation.failure.code) in _NO_DRIVER
@@ -103,13 +103,13 @@ def evidence(
     *,
     driver_loaded: bool,
 ) -> Evidence | None:
-    """Why a new container should see more than this one; None where nothing says so.
+    """Why a new container should see more than this container, None without evidence.
 
-    verdict: of `verify`; one whose reason is visible in any container is left alone.
+    verdict: the result of `verify`. Reasons that every container sees need no new container.
     """
     if verdict.reason not in _LOOKS_STALE or not sees_too_little(desired, observation):
         return None
-    if _advertised(desired, node) > _seen(observation):
+    if _count_advertised(desired, node) > _count_observed(observation):
         return "advertised"
     if observation.failure:
         return "finished" if driver_loaded else None
@@ -125,20 +125,20 @@ def outdated(
 ) -> Verdict:
     """The verdict while the container is about to be replaced."""
     reason = REASONS[REASON]
-    advertised = _advertised(desired, node)
+    advertised = _count_advertised(desired, node)
     why_none = f" ({observation.failure.text.removesuffix('.')})" if observation.failure else ""
-    seen = f"{_seen(observation)}{why_none}"
+    devices = f"{_count_observed(observation)}{why_none}"
     check = Check(
         reason=REASON,
         where="node",
-        wanted=f"{_wanted(desired)} devices",
-        found=f"{seen} in this container and {advertised} advertised by the kubelet",
+        expected=f"{_count_expected(desired)} devices",
+        observed=f"{devices} in this container and {advertised} advertised by the kubelet",
     )
     return replace(
         verdict,
         verdict=reason.verdict,
         reason=reason.code,
-        message=f"{check.where} wanted {check.wanted}, found {check.found}: "
+        message=f"{check.where} wanted {check.expected}, found {check.observed}: "
         f"{reason.cause}; {reason.advice}.",
         checks=(check,),
     )
@@ -147,25 +147,25 @@ def outdated(
 def _lacks_devices(desired: Desired, gpu: ObservedGpu) -> bool:
     if gpu.failure or gpu.mig != "enabled":
         return False
-    wanted = Counter(dict(desired.gpu(gpu.index).instances))
-    found = Counter(dict(found_instances(gpu, desired)))
-    unclear = found.pop("unknown", 0)
-    # Something has made a device that is not wanted: the layout is wrong, not the view of it.
-    return not found - wanted and (wanted - found).total() > unclear
+    expected = Counter(dict(desired.gpu(gpu.index).instances))
+    observed = Counter(dict(observed_instances(gpu, desired)))
+    unclear = observed.pop("unknown", 0)
+    # An unexpected device exists: the layout itself is wrong, not only this view.
+    return not observed - expected and (expected - observed).total() > unclear
 
 
-def _wanted(desired: Desired) -> int:
+def _count_expected(desired: Desired) -> int:
     gpus = [desired.gpu(index) for index in range(desired.gpu_count)]
     return sum(sum(gpu.instances.values()) if gpu.mig else 1 for gpu in gpus)
 
 
-def _seen(observation: Observation) -> int:
+def _count_observed(observation: Observation) -> int:
     """Devices that a device plugin in this container could advertise."""
     return sum(len(gpu.devices) if gpu.mig == "enabled" else 1 for gpu in observation.gpus)
 
 
-def _advertised(desired: Desired, node: NodeState) -> int:
-    """Devices behind the allocatable resources; replicas of a shared one count once."""
+def _count_advertised(desired: Desired, node: NodeState) -> int:
+    """Devices behind the allocatable resources. Replicas of a shared device count once."""
     replicas = {sharing.resource: sharing.replicas for sharing in desired.sharing}
     return sum(count // replicas.get(name, 1) for name, count in _gpu_resources(node).items())
 

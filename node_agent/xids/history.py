@@ -1,7 +1,8 @@
 """Xids from the kernel log, and which of them are outstanding. Pure: no input or output.
 
-NVML reports Xids only to a client that keeps waiting, and nothing is held between probes, so they
-are read from the log. Source of the format: kernel_rc.c in NVIDIA's open kernel modules (580, 595).
+NVML reports Xids only to a client that keeps waiting, but the agent has no client between probes.
+So they are read from the log. Source of the format: kernel_rc.c in NVIDIA's open kernel modules
+(580, 595).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from node_agent.nvml.observed import Observation, ObservedGpu, Xid
 from node_agent.xids.kernel_log import Record
 from node_agent.xids.meanings import MEANINGS, RECOVERY_CHANGED, Consequence
 
-_KEPT = 8
-"""Xids shown per GPU, the newest."""
+_MAX_NEWEST = 8
+"""Number of the newest Xids that are shown per GPU."""
 _PLACE = r"(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
 _LINE = re.compile(
     rf"NVRM: Xid \({_PLACE}(?: GPU-I:(?P<instance>[0-9]{{1,9}}))?[^)]*\): "
@@ -26,7 +27,7 @@ _PROCESS = re.compile(r"pid=(?P<pid>[0-9]{1,10})\b")
 _LOADED = "NVRM: loading NVIDIA UNIX"
 """The driver's line when its kernel module is loaded, which initializes every GPU."""
 _RECOVERY = re.compile(r"\bto 0x[0-9a-fA-F]+ \((?P<action>[^)]*)\)")
-# As NVIDIA's Xid catalog lists them.
+# Source: NVIDIA's Xid catalog.
 _RECOVERIES: dict[str, Consequence] = {
     "drain and reset": "reset",
     "gpu reset required": "reset",
@@ -36,38 +37,38 @@ _RECOVERIES: dict[str, Consequence] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One Xid, and its GPU."""
+    """An Xid and its GPU."""
 
     pci: str
-    """`0000:3b:00`, as `pci_address` writes it."""
+    """The result of `pci_address`: `0000:3b:00`."""
     xid: Xid
 
 
 def event(record: Record) -> Event | None:
-    """The Xid in a line of the kernel log; None for every other line."""
-    found = _LINE.search(record.text)
-    if found is None:
+    """The Xid in a line of the kernel log, None for every other line."""
+    match = _LINE.search(record.text)
+    if match is None:
         return None
-    rest = found["rest"] or ""
+    rest = match["rest"] or ""
     process = _PROCESS.match(rest)
     xid = Xid(
-        number=int(found["number"]),
+        number=int(match["number"]),
         at_s=record.at_s,
         text=rest,
         process=int(process["pid"]) if process else None,
-        gpu_instance=int(found["instance"]) if found["instance"] else None,
+        gpu_instance=int(match["instance"]) if match["instance"] else None,
     )
-    return Event(pci=pci_address(found["pci"]), xid=xid)
+    return Event(pci=pci_address(match["pci"]), xid=xid)
 
 
 def pci_address(pci: str) -> str:
-    """One form for NVML's `00000000:3B:00.0` and the kernel's `0000:3b:00`."""
+    """The same form for NVML's `00000000:3B:00.0` and the kernel's `0000:3b:00`."""
     domain, bus, slot = pci.partition(".")[0].split(":")
     return f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}"
 
 
 def consequence(xid: Xid) -> Consequence:
-    """What an Xid means for its GPU while it is outstanding."""
+    """The consequence of an Xid for its GPU while it is outstanding."""
     if (recovery := _recovery(xid)) is not None:
         return _RECOVERIES.get(recovery, "none")
     meaning = MEANINGS.get(xid.number)
@@ -75,70 +76,70 @@ def consequence(xid: Xid) -> Consequence:
 
 
 def _recovery(xid: Xid) -> str | None:
-    """The recovery action in an Xid 154; None in others."""
-    asked = _RECOVERY.search(xid.text) if xid.number == RECOVERY_CHANGED else None
-    return asked["action"].lower() if asked else None
+    """The recovery action in an Xid 154, None in other Xids."""
+    match = _RECOVERY.search(xid.text) if xid.number == RECOVERY_CHANGED else None
+    return match["action"].lower() if match else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Outstanding:
     xid: Xid
     confirmed: bool
-    """False for an Xid from before the agent's start, since when the GPU may have been reset; then
-    the driver's recovery action decides.
+    """False for an Xid from before the agent's start: the GPU may have been reset since, so the
+    driver's recovery action decides.
     """
 
 
 @dataclass
 class XidHistory:
-    """Xids by GPU; a serious one is outstanding until a reset, a reboot or a reload of the driver.
+    """Xids by GPU. A serious Xid is outstanding until a reset, a reboot or a reload of the driver.
 
-    Where the driver reports a recovery action (`Vitals.recovery_action`), that decides. Where it
-    does not, only Xids since the agent's start are outstanding.
+    If the driver reports a recovery action (`Vitals.recovery_action`), it decides. Otherwise only
+    Xids since the agent's start are outstanding.
     """
 
     _counts: dict[str, Counter[int]] = field(default_factory=dict)
     _newest: dict[str, deque[Xid]] = field(default_factory=dict)
     _outstanding: dict[str, _Outstanding] = field(default_factory=dict)
     _addresses: dict[int, str] = field(default_factory=dict)
-    """NVML index -> PCI address, kept because a lost GPU no longer reports it."""
+    """NVML index -> PCI address, stored because a lost GPU no longer reports it."""
 
     def add(self, records: Iterable[Record], *, old: bool = False) -> tuple[Event, ...]:
         """Adds records and returns their Xids. old: from before the agent's start."""
-        found = []
+        events = []
         for record in records:
             if record.text.startswith(_LOADED):
                 self._outstanding.clear()
-            elif (seen := event(record)) is not None:
-                found.append(seen)
-                self._take(seen, old)
-        return tuple(found)
+            elif (xid_event := event(record)) is not None:
+                events.append(xid_event)
+                self._take(xid_event, old)
+        return tuple(events)
 
     def annotate(self, observation: Observation) -> Observation:
         """The observation with every GPU's Xids."""
         return replace(observation, gpus=tuple(map(self._annotate, observation.gpus)))
 
     def where(self, pci: str) -> int | None:
-        """The NVML index of the GPU at a PCI address; None where no probe has found one."""
-        return next((index for index, known in self._addresses.items() if known == pci), None)
+        """The NVML index of the GPU at a PCI address, None before a probe has found it."""
+        return next((index for index, address in self._addresses.items() if address == pci), None)
 
-    def _take(self, seen: Event, old: bool) -> None:
-        xid = seen.xid
-        self._counts.setdefault(seen.pci, Counter())[xid.number] += 1
-        self._newest.setdefault(seen.pci, deque(maxlen=_KEPT)).append(xid)
+    def _take(self, xid_event: Event, old: bool) -> None:
+        xid = xid_event.xid
+        self._counts.setdefault(xid_event.pci, Counter())[xid.number] += 1
+        self._newest.setdefault(xid_event.pci, deque(maxlen=_MAX_NEWEST)).append(xid)
         meant = consequence(xid)
-        before = self._outstanding.get(seen.pci)
+        before = self._outstanding.get(xid_event.pci)
         if _recovery(xid) == "none":
-            self._outstanding.pop(seen.pci, None)
+            self._outstanding.pop(xid_event.pci, None)
         elif meant == "none":
             pass
-        # The first names the cause; only a lost GPU is worse than one that needs a reset.
+        # The first Xid names the cause. Only a lost GPU is worse than a GPU that needs a reset.
         elif (
             before is None
             or not before.confirmed
             or (meant == "lost" and consequence(before.xid) != "lost")
         ):
-            self._outstanding[seen.pci] = _Outstanding(xid=xid, confirmed=not old)
+            self._outstanding[xid_event.pci] = _Outstanding(xid=xid, confirmed=not old)
 
     def _annotate(self, gpu: ObservedGpu) -> ObservedGpu:
         if gpu.pci_bus_id:

@@ -1,7 +1,7 @@
-"""Reads the kernel log from where the last reading ended. Does not touch the driver.
+"""Reads the kernel log from the end of the last reading. Does not touch the driver.
 
 The file stays open between readings: opened again, it would start at the oldest record. It needs no
-capability of its own: where the log may not be read, `unreadable` says so. Source:
+capability: if the log may not be read, `unreadable` has the reason. Source:
 Documentation/ABI/testing/dev-kmsg in the Linux kernel.
 """
 
@@ -15,9 +15,9 @@ from types import TracebackType
 
 KMSG = Path("/dev/kmsg")
 _RECORD_MAX = 8192
-"""The kernel's own limit (CONSOLE_EXT_LOG_MAX); a smaller buffer is an error."""
+"""The kernel's limit (CONSOLE_EXT_LOG_MAX). A smaller buffer is an error."""
 _MAX_RECORDS = 50_000
-"""Per reading: a kernel that writes faster than this reads must not block the agent."""
+"""Limit per reading: a kernel that writes faster than the agent reads must not block it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,21 +33,21 @@ class KernelLog:
 
     path: Path = KMSG
     unreadable: str | None = None
-    """Why the log cannot be read; None where it can."""
+    """Why the log cannot be read, None if it can."""
     _file: int | None = None
 
     def read(self) -> tuple[Record, ...]:
-        """Records since the last reading; those that the kernel has overwritten are lost."""
+        """Records since the last reading, except records that the kernel has overwritten."""
         try:
             if self._file is None:
                 self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            found = tuple(self._records(self._file))
+            records = tuple(self._records(self._file))
         except OSError as e:
             self.close()
             self.unreadable = f"{self.path}: {e.strerror or e}"
             return ()
         self.unreadable = None
-        return found
+        return records
 
     def close(self) -> None:
         if self._file is not None:
@@ -66,7 +66,7 @@ class KernelLog:
         self.close()
 
     def _records(self, file: int) -> list[Record]:
-        found = []
+        records = []
         for _ in range(_MAX_RECORDS):
             try:
                 raw = os.read(file, _RECORD_MAX)
@@ -75,17 +75,17 @@ class KernelLog:
             except OSError as e:
                 if e.errno != errno.EPIPE:
                     raise
-                # records were overwritten; the next read continues with the oldest left
+                # records were overwritten, and the next read continues with the oldest
                 continue
             if not raw:
                 break
             if (record := parse(raw)) is not None:
-                found.append(record)
-        return found
+                records.append(record)
+        return records
 
 
 def parse(raw: bytes) -> Record | None:
-    """A record, `6,339,5140900,-;text` and continuation lines; None for anything else."""
+    """A record, `6,339,5140900,-;text` and continuation lines, None for anything else."""
     head, semicolon, rest = raw.partition(b";")
     fields = head.split(b",")
     if not semicolon or len(fields) < 3 or not fields[2].isdigit():

@@ -1,10 +1,10 @@
-"""NVIDIA's Xids: what each means, what NVIDIA advises, and its consequence for a verdict.
+"""NVIDIA's Xids: meaning, recommended action, and consequence for a verdict.
 
 Meaning and action: NVIDIA's Xid catalog,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (column "Resolution Bucket
 (Immediate Action)"), read 2026-11-21. The consequence is ours: only an Xid that leaves the GPU
-unusable until a reset or a reboot has one; application errors (13, 31, 43, 45, 68, 94) and those
-that NVIDIA says to ignore (63, 92) have none.
+unusable until a reset or a reboot has one; application errors (13, 31, 43, 45, 68, 94) and
+Xids that NVIDIA says to ignore (63, 92) have none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Consequence = Literal["none", "reset", "lost"]
 class XidMeaning:
     text: str
     action: str
-    """NVIDIA's, as the catalog names it."""
+    """NVIDIA's action, as named in the catalog."""
     consequence: Consequence = "none"
 
 
@@ -29,7 +29,7 @@ def _xid(text: str, action: str, consequence: Consequence = "none") -> XidMeanin
 
 
 RECOVERY_CHANGED = 154
-"""Its text names the recovery action that the driver now asks for; `None` after a reset."""
+"""Its text names the recovery action that the driver now requests, `None` after a reset."""
 
 MEANINGS: Mapping[int, XidMeaning] = {
     8: _xid("GPU stopped processing", "RESTART_APP"),
@@ -48,13 +48,13 @@ MEANINGS: Mapping[int, XidMeaning] = {
     64: _xid("GPU memory remapping failure", "RESET_GPU", "reset"),
     68: _xid("NVDEC0 exception", "RESTART_APP"),
     69: _xid("graphics engine class error", "RESTART_APP"),
-    # Costs a link at most; MIG mode turns NVLinks off.
+    # It costs at most a link. MIG mode turns NVLinks off.
     74: _xid("NVLink error", "WORKFLOW_NVLINK_ERR"),
     79: _xid("GPU has fallen off the bus", "RESTART_BM", "lost"),
     92: _xid("high single-bit ECC error rate", "IGNORE"),
     94: _xid("contained memory error", "RESTART_APP"),
     95: _xid("uncontained memory error", "RESET_GPU", "reset"),
-    # NVIDIA's action is a reset, but an application can cause it; Xid 154 follows where the GPU is
+    # NVIDIA's action is a reset, but an application can cause it. Xid 154 follows if the GPU is
     # stuck.
     109: _xid("context switch timeout", "RESET_GPU"),
     110: _xid("security fault", "RESET_GPU", "reset"),
@@ -72,7 +72,7 @@ MEANINGS: Mapping[int, XidMeaning] = {
 }
 
 
-def shown(number: int) -> str:
-    """`Xid 79 (GPU has fallen off the bus)`"""
+def describe(number: int) -> str:
+    """Describes an Xid: `Xid 79 (GPU has fallen off the bus)`."""
     meaning = MEANINGS.get(number)
     return f"Xid {number} ({meaning.text})" if meaning else f"Xid {number}"

@@ -16,7 +16,7 @@ _MAX_LOGGED = 10
 
 
 class XidWatch:
-    """Use from one thread, and close."""
+    """Watches Xids. Use it from a single thread, and close it."""
 
     def __init__(self, path: Path = KMSG) -> None:
         self._log = KernelLog(path)
@@ -31,13 +31,13 @@ class XidWatch:
         return self._log.unreadable is None
 
     def read(self) -> bool:
-        """Reads and logs new Xids. True where one of them calls for a thorough probe."""
+        """Reads and logs new Xids. True if any of them needs a thorough probe."""
         was_up = self.up
-        found = self._history.add(self._log.read())
+        events = self._history.add(self._log.read())
         if was_up and not self.up:
             log.warning("xids not watched", why=self._log.unreadable)
-        self._log_events(found)
-        return any(consequence(seen.xid) != "none" for seen in found)
+        self._log_events(events)
+        return any(consequence(event.xid) != "none" for event in events)
 
     def annotate(self, observation: Observation) -> Observation:
         """The observation with every GPU's Xids."""
@@ -46,17 +46,17 @@ class XidWatch:
     def close(self) -> None:
         self._log.close()
 
-    def _log_events(self, found: Iterable[Event]) -> None:
-        events = list(found)
-        for seen in events[:_MAX_LOGGED]:
-            gpu = self._history.where(seen.pci)
-            which = f"GPU {gpu}" if gpu is not None else seen.pci
+    def _log_events(self, new_events: Iterable[Event]) -> None:
+        events = list(new_events)
+        for event in events[:_MAX_LOGGED]:
+            gpu = self._history.where(event.pci)
+            which = f"GPU {gpu}" if gpu is not None else event.pci
             log.warning(
                 "xid",
                 where=which,
-                xid=seen.xid.number,
-                says=xid_meanings.shown(seen.xid.number),
-                text=seen.xid.text[:200],
+                xid=event.xid.number,
+                says=xid_meanings.describe(event.xid.number),
+                text=event.xid.text[:200],
             )
         if len(events) > _MAX_LOGGED:
             log.warning("more xids", count=len(events) - _MAX_LOGGED)

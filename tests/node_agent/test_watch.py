@@ -290,7 +290,7 @@ def test_an_agent_whose_credentials_cannot_be_read_is_not_ready(start: Any, halv
         assert agent.health.ready() is None
         api.error = Unreachable("/var/run/secrets/token: No such file or directory")
         agent.until(lambda: agent.health.ready() is not None, within_s=2 * PACE.node_every_s)
-        assert "the own Node is not read: /var/run/secrets/token: No such" in str(
+        assert "this agent's Node is not read: /var/run/secrets/token: No such" in str(
             agent.health.ready()
         )
         api.error = None

@@ -16,7 +16,7 @@ import pytest
 from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml import binding, observed, utilization
 from node_agent.nvml import probe as nvml
-from node_agent.verdict.verify import found_instances, verify
+from node_agent.verdict.verify import observed_instances, verify
 from rehearsal.cluster.silicon import models, state
 
 MakeSilicon = Callable[..., Any]
@@ -48,7 +48,7 @@ def test_every_profile_of_every_model_is_named_right(
     observation = node.observe(user=user)
     assert observation.failure is None
     empty = _desired(model, len(profiles), {})
-    assert [dict(found_instances(gpu, empty)) for gpu in observation.gpus] == [
+    assert [dict(observed_instances(gpu, empty)) for gpu in observation.gpus] == [
         {name: 1} for name in profiles
     ]
 
@@ -75,7 +75,10 @@ def test_smaller_compute_instances_differ_from_whole_ones(silicon: MakeSilicon) 
     state.repartition(node.path, 0, ["1c.3g.40gb", "2c.3g.40gb"])
     desired = _desired("H100-80", 1, {"3g.40gb": 1})
     observation = node.observe()
-    assert dict(found_instances(observation.gpus[0], desired)) == {"1c.3g.40gb": 1, "2c.3g.40gb": 1}
+    assert dict(observed_instances(observation.gpus[0], desired)) == {
+        "1c.3g.40gb": 1,
+        "2c.3g.40gb": 1,
+    }
     assert verify(desired, observation, None, silicon_only=True).reason == "WrongLayout"
 
 
@@ -171,8 +174,8 @@ def test_without_offered_profiles_the_size_names_the_partition(silicon: MakeSili
         memory_mib=None,
     )
     desired = _desired("H200", 1, {"3g.71gb": 2})
-    assert dict(found_instances(bare, desired)) == {"unknown": 2}
-    assert dict(found_instances(bare, replace(desired, gpu_memory_mib=143771))) == {"3g.71gb": 2}
+    assert dict(observed_instances(bare, desired)) == {"unknown": 2}
+    assert dict(observed_instances(bare, replace(desired, gpu_memory_mib=143771))) == {"3g.71gb": 2}
 
 
 def test_a_hung_call_ends_at_the_deadline_and_the_next_probe_succeeds(silicon: MakeSilicon) -> None:

@@ -7,7 +7,7 @@ from node_agent.verdict.verify import Check, Verdict
 
 
 def _verdict(outcome: str, reason: str) -> Verdict:
-    check = Check(reason=reason, where="node", wanted="a", found="b")
+    check = Check(reason=reason, where="node", expected="a", observed="b")
     return Verdict(verdict=outcome, reason=reason, message=f"{reason}.", checks=(check,))  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def test_a_flapping_problem_has_one_message_while_present_and_while_absent() -> 
     there, away, there_again = damper.damp(BAD, 7), damper.damp(WELL, 9), damper.damp(BAD, 30)
     assert there == away == there_again
     assert (there.verdict, there.reason) == ("Mismatch", "GpuLost")
-    assert there.message == "GpuLost. It comes and goes; a match counts when it has lasted 60 s."
+    assert there.message == "GpuLost. It is flapping; a match counts after it has lasted 60 s."
 
 
 def test_a_problem_that_stays_is_no_longer_called_flapping() -> None:

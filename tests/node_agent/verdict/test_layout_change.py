@@ -90,8 +90,8 @@ def test_what_else_is_wrong_with_the_node_keeps_its_own_reason(
         "ResourcesNotAdvertised",
     ]
     said = layout_change.or_pending(both, wanted, in_phase(none, "Draining"), "")
-    assert [(c.reason, c.where, c.found) for c in said.checks] == [
-        ("LayoutChangePending" if c.reason == "NotPartitioned" else c.reason, c.where, c.found)
+    assert [(c.reason, c.where, c.observed) for c in said.checks] == [
+        ("LayoutChangePending" if c.reason == "NotPartitioned" else c.reason, c.where, c.observed)
         for c in both.checks
     ]
     assert said.message == (
@@ -106,7 +106,7 @@ def test_a_pending_verdict_fits_into_a_report_and_is_plain_text(
     wrong: Verdict, wanted: Desired, held: NodeState
 ) -> None:
     found = "1g.10gb\x1b[2J" + 1000 * "x"
-    long = replace(wrong, checks=tuple(replace(c, found=found) for c in wrong.checks))
+    long = replace(wrong, checks=tuple(replace(c, observed=found) for c in wrong.checks))
     said = layout_change.or_pending(long, wanted, in_phase(held, "Draining"), "")
     assert (said.reason, len(said.message)) == ("LayoutChangePending", 700)
     assert "1g.10gb\\x1b[2Jx" in said.message

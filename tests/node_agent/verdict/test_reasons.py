@@ -376,7 +376,7 @@ def test_wrong_labels_are_said_by_name_and_an_empty_one_is_called_so(scene: Scen
     found = _labelled({"nvidia.com/gpu.replicas": ""})(scene)
     judged = replace(found, desired=replace(found.desired, labels=wanted)).judged()
     assert judged.reason == "WrongLabels"
-    assert [(c.where, c.found) for c in judged.checks if c.reason == "WrongLabels"] == [
+    assert [(c.where, c.observed) for c in judged.checks if c.reason == "WrongLabels"] == [
         ("nvidia.com/gpu.product", "no label"),
         ("nvidia.com/gpu.replicas", "an empty label"),
     ]

@@ -433,7 +433,7 @@ def test_the_kubelets_pause_is_foreseen(runs: list[float]) -> None:
 
 
 def test_the_pause_is_met_only_where_it_is_shorter_than_waiting() -> None:
-    past = Past(boot_id="b").with_end("a", 1_000.0)
+    past = Past(boot_id="b").add_end("a", 1_000.0)
     assert wait_s(past, "b", 1_100.0) == 0, "10 s of the kubelet's, or 500 s of ours"
     assert wait_s(past, "b", 1_589.0) == 0
     assert wait_s(past, "b", 1_590.0) == 10, "the same: it waits where the kubelet need not"
@@ -496,19 +496,19 @@ def test_whatever_happens_ends_are_far_apart(
 
 
 def test_containers_remember_by_the_file_and_a_new_boot_forgets(tmp_path: Path) -> None:
-    past = Past(boot_id="b1").with_end("a", 10.0)
+    past = Past(boot_id="b1").add_end("a", 10.0)
     first = RestartMemory(tmp_path)
-    assert first.of_boot("b1", 10.0) == Past(boot_id="b1")
+    assert first.for_boot("b1", 10.0) == Past(boot_id="b1")
     first.save(past)
-    assert RestartMemory(tmp_path).of_boot("b1", 11.0) == past
-    assert RestartMemory(tmp_path).of_boot("b2", 11.0) == Past(boot_id="b2")
-    assert RestartMemory(tmp_path).of_boot("b1", 9.0).ends == (), "the clock began anew"
+    assert RestartMemory(tmp_path).for_boot("b1", 11.0) == past
+    assert RestartMemory(tmp_path).for_boot("b2", 11.0) == Past(boot_id="b2")
+    assert RestartMemory(tmp_path).for_boot("b1", 9.0).ends == (), "the clock began anew"
 
 
 def test_without_a_volume_it_remembers_as_long_as_it_runs(tmp_path: Path) -> None:
     memory = RestartMemory(tmp_path / "absent")
-    memory.save(Past(boot_id="b1").with_end("a", 10.0))
-    assert memory.of_boot("b1", 11.0).ends == (10.0,)
+    memory.save(Past(boot_id="b1").add_end("a", 10.0))
+    assert memory.for_boot("b1", 11.0).ends == (10.0,)
     assert not list(tmp_path.iterdir())
 
 
@@ -526,14 +526,14 @@ def test_without_a_volume_it_remembers_as_long_as_it_runs(tmp_path: Path) -> Non
 def test_a_file_that_is_nonsense_is_no_past(text: str, tmp_path: Path) -> None:
     (tmp_path / "restarts.json").write_text(text)
     memory = RestartMemory(tmp_path)
-    assert memory.of_boot("b1", 1.0) == Past(boot_id="b1")
-    memory.save(Past(boot_id="b1").with_end("a", 1.0))
-    assert RestartMemory(tmp_path).of_boot("b1", 1.0).ends == (1.0,)
+    assert memory.for_boot("b1", 1.0) == Past(boot_id="b1")
+    memory.save(Past(boot_id="b1").add_end("a", 1.0))
+    assert RestartMemory(tmp_path).for_boot("b1", 1.0).ends == (1.0,)
 
 
 def test_the_file_stays_small(tmp_path: Path) -> None:
     past = Past(boot_id="b1")
     for number in range(10_000):
-        past = past.with_end(f"{number:016x}", float(number))
+        past = past.add_end(f"{number:016x}", float(number))
     RestartMemory(tmp_path).save(past)
     assert (tmp_path / "restarts.json").stat().st_size < 4096

@@ -300,7 +300,7 @@ def test_the_verdict_of_an_outdated_container(
             verdict="Unknown",
             reason="DeviceNodesOutdated",
             message=f"node wanted {number}, found {found}: {reason.cause}; {reason.advice}.",
-            checks=(Check(reason=reason.code, where="node", wanted=number, found=found),),
+            checks=(Check(reason=reason.code, where="node", expected=number, observed=found),),
             instances=before.instances,
         )
 

@@ -25,9 +25,9 @@ from node_agent.verdict.reasons import REASONS
 from node_agent.verdict.verify import (
     Check,
     Verdict,
+    describe_instances,
     desired_of,
     partitioning_in_progress,
-    shown,
     verify,
     verify_layout,
     with_reason,
@@ -44,7 +44,7 @@ def _with(observation: Observation, index: int, **facts: object) -> Observation:
 
 def _problems(verdict: Verdict) -> list[tuple[str, str, str, str]]:
     return [
-        (c.reason, c.where, c.wanted, c.found)
+        (c.reason, c.where, c.expected, c.observed)
         for c in verdict.checks
         if c.reason != "PartitionsMatch"
     ]
@@ -359,10 +359,10 @@ class TestGpu:
         verdict = verify(desired, _with(right, 0, gpu_instances=instances), node)
         assert verdict.verdict == "Match"
         wanted = "a compute instance in every GPU instance"
-        assert [c.found for c in verdict.checks if c.wanted == wanted] == ["all"]
+        assert [c.observed for c in verdict.checks if c.expected == wanted] == ["all"]
         whole = replace(desired, gpus=(DesiredGpu(index="all", mig=False),))
         checks = verify(whole, _with(right, 0, gpu_instances=instances), node).checks
-        assert wanted not in {c.wanted for c in checks}
+        assert wanted not in {c.expected for c in checks}
 
 
 class TestMessage:
@@ -422,8 +422,8 @@ class TestMessage:
         assert verdict.message.startswith(f"{where} wanted ")
 
     def test_partitions_are_in_the_order_of_their_names(self) -> None:
-        assert shown({"3g.40gb": 1, "1g.10gb": 2}) == "1g.10gb x2, 3g.40gb x1"
-        assert shown({}) == "no partition"
+        assert describe_instances({"3g.40gb": 1, "1g.10gb": 2}) == "1g.10gb x2, 3g.40gb x1"
+        assert describe_instances({}) == "no partition"
 
 
 def _offered(number: int, slices: int, memory_mib: int) -> OfferedProfile:
@@ -493,7 +493,7 @@ class TestLayout:
     def test_a_free_placement_is_compared_by_count_alone(self, seen: Observation) -> None:
         verdict = self._verdict("0:3g.40gb,3g.40gb@4", seen)
         assert _problems(verdict) == []
-        assert [c.found for c in verdict.checks if c.wanted == "3g.40gb at 4"] == ["at 0, 4"]
+        assert [c.observed for c in verdict.checks if c.expected == "3g.40gb at 4"] == ["at 0, 4"]
 
     def test_without_privileges_placements_are_not_compared(self, seen: Observation) -> None:
         hidden = _with(seen, 0, gpu_instances=None)
@@ -568,7 +568,7 @@ class TestLayout:
 
 
 def test_a_check_has_the_verdict_of_its_reason() -> None:
-    check = Check(reason="ProfileUnclear", where="GPU 0", wanted="a", found="b")
+    check = Check(reason="ProfileUnclear", where="GPU 0", expected="a", observed="b")
     assert check.verdict == "Unknown"
 
 
