@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """At most `longest` characters of the text as `plain` shows it. `…` replaces the rest."""
+    """The text as `plain` shows it, in at most `longest` characters. `…` replaces the rest."""
     escaped = plain(text[: longest + 1])
     return escaped if len(escaped) <= longest else f"{escaped[: longest - 1]}…"
 

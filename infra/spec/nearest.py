@@ -6,14 +6,14 @@ import difflib
 from functools import lru_cache
 
 _LONGEST = 200
-"""In characters. A longer text resembles no name."""
+"""Characters. A longer text resembles no name."""
 
 
 @lru_cache(maxsize=4096)  # one mistake repeated in 5,000 pools causes 5,000 calls
 def nearest_names(
     text: str, names: tuple[str, ...], *, count: int, similarity: float
 ) -> tuple[str, ...]:
-    """At most `count` of `names`, the most similar first.
+    """The `count` most similar of `names`, at most, in order of similarity.
 
     similarity: the lowest accepted ratio of difflib, from 0 to 1.
     """

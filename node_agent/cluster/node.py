@@ -20,7 +20,7 @@ _SUFFIXES = {
     "Ti": 2**40,
 }
 _MOST_TEXT = 2**20
-"""In characters. etcd accepts objects of one and a half megabytes."""
+"""Characters. etcd accepts objects of one and a half megabytes."""
 _LONGEST_QUANTITY = 40
 _FEATURE = re.compile(r"nvidia\.com/(gpu|mig-.+)\.(product|count|replicas)")
 

@@ -1,1 +1,1 @@
-"""What the driver says, read through `binding` and kept as plain values; nothing here judges it."""
+"""Facts from the driver, read through `binding` as plain values, without judging them."""

@@ -1,4 +1,4 @@
-"""Addresses of GPUs and MIG devices, as in CUDA_VISIBLE_DEVICES; both forms of MIG addresses."""
+"""Addresses of GPUs and MIG devices, as in CUDA_VISIBLE_DEVICES, with both MIG forms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OLD = re.compile(
 
 
 class InvalidAddress(ValueError):
-    """The text is not an address; the message says what would be."""
+    """The text is not an address. The message lists the valid forms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def parse(text: str) -> Address:
 
 
 def find(address: Address, observation: Observation) -> tuple[ObservedGpu, MigDevice | None] | None:
-    """The GPU, or GPU and MIG device, at an address; None where this machine does not have it."""
+    """The GPU, or GPU and MIG device, at an address, None if this machine lacks it."""
     for gpu in observation.gpus:
         if address.gpu and _plain(gpu.uuid or "") == address.gpu and address.gpu_instance is None:
             return gpu, None
@@ -77,5 +77,5 @@ def parse_or_none(text: str) -> Address | None:
 
 
 def _plain(uuid: str) -> str:
-    # Hexadecimal digits may be of either case; the prefix is always upper case.
+    # Hexadecimal digits may have either case, but the prefix is always upper case.
     return uuid[:4].upper() + uuid[4:].lower()

@@ -1,9 +1,9 @@
 """NVML through ctypes: loading the driver's library, and calling it.
 
-Structures and numbers are those of NVIDIA's nvidia-ml-py (`pynvml`). Its functions are not used,
-because that module keeps the library that it has loaded for good, and the agent unloads it after
-each look; and because a look makes hundreds of calls, of which each costs several times as much
-there (a lock, a search for the symbol, a new handle).
+Structures and numbers come from NVIDIA's nvidia-ml-py (`pynvml`). Its functions are not used,
+because that module never unloads the library, but the agent unloads it after each look. Also, a
+look makes hundreds of calls, and each call of that module costs several times as much (a lock, a
+search for the symbol, a new handle).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ RESET_REQUIRED = pynvml.NVML_ERROR_RESET_REQUIRED
 ARGUMENT_VERSION_MISMATCH = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 ABSENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
-"""What a GPU or a driver answers that lacks the feature."""
+"""Return codes of a GPU or a driver that lacks the feature."""
 
 TEXT_BYTES = pynvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE
 """Enough for every text but a process's name."""
 
 _Function = ctypes.PYFUNCTYPE(ctypes.c_int)
-"""Of no declared arguments: it takes what it is given. Keeps Python's lock, because no process that
-calls NVML has a second thread.
+"""A function without declared arguments: it accepts any. It keeps Python's lock, because no process
+that calls NVML has a second thread.
 """
 Handle = ctypes.c_void_p
-"""Of a GPU, a MIG device, an instance or a sample. An instance, never its number: without declared
-argument types, ctypes passes a number as an int of 32 bits.
+"""Handle of a GPU, a MIG device, an instance or a sample. Pass the handle, never a number: without
+declared argument types, ctypes passes a number as an int of 32 bits.
 """
 
 
@@ -51,14 +51,14 @@ Memory = pynvml.c_nvmlMemory_t
 PciInfo = pynvml.nvmlPciInfo_t
 UtilizationRates = pynvml.c_nvmlUtilization_t
 ProcessInfo = pynvml.c_nvmlProcessInfo_v3_t
-"""As the functions that end in _v2 and _v3 fill it."""
+"""The structure for functions that end in _v2 and _v3."""
 DeviceAttributes = pynvml.c_nvmlDeviceAttributes
 GpuInstanceProfileInfo = pynvml.c_nvmlGpuInstanceProfileInfo_t
 GpuInstanceProfileInfoV2 = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t
 ComputeInstanceProfileInfo = pynvml.c_nvmlComputeInstanceProfileInfo_t
 ComputeInstanceProfileInfoV2 = pynvml.c_nvmlComputeInstanceProfileInfo_v2_t
 Placement = pynvml.c_nvmlGpuInstancePlacement_t
-"""Of GPU instances, and of compute instances, whose structure is the same; in slices."""
+"""Placement of GPU instances and compute instances, in slices. Their structures are equal."""
 GpuInstanceInfo = pynvml.c_nvmlGpuInstanceInfo_t
 ComputeInstanceInfo = pynvml.c_nvmlComputeInstanceInfo_t
 FieldValue = pynvml.c_nvmlFieldValue_t
@@ -68,13 +68,13 @@ class NvmlError(Exception):
     """A call of NVML failed."""
 
     def __init__(self, call: str, code: int, text: str) -> None:
-        """text: what the driver says about the code."""
+        """text: the driver's text for the code."""
         super().__init__(text)
         self.call, self.code = call, code
 
 
 class _Library:
-    """As ctypes.CDLL, which makes a class for every library that it loads."""
+    """Replaces ctypes.CDLL, which creates a class for every library that it loads."""
 
     def __init__(self, path: str) -> None:
         """Raises OSError."""
@@ -82,11 +82,11 @@ class _Library:
 
     def __getattr__(self, symbol: str) -> Any:
         try:
-            found = _Function(_ctypes.dlsym(self._handle, symbol))
+            function = _Function(_ctypes.dlsym(self._handle, symbol))
         except OSError as e:
             raise AttributeError(str(e)) from None
-        setattr(self, symbol, found)
-        return found
+        setattr(self, symbol, function)
+        return function
 
 
 class Nvml:
@@ -96,23 +96,23 @@ class Nvml:
         self._library = library
 
     def function(self, symbol: str) -> Callable[..., int]:
-        """A function; one that this driver does not have answers FUNCTION_NOT_FOUND."""
+        """A function of the library. A missing function returns FUNCTION_NOT_FOUND."""
         try:
-            found: Callable[..., int] = getattr(self._library, symbol)
+            function: Callable[..., int] = getattr(self._library, symbol)
         except AttributeError:
             return lambda *_: FUNCTION_NOT_FOUND
-        return found
+        return function
 
     def call(self, symbol: str, *arguments: Any) -> None:
-        """Raises NvmlError."""
+        """Calls a function. Raises NvmlError."""
         if code := self.function(symbol)(*arguments):
             raise self.error(symbol, code)
 
     def read(self, symbol: str, kind: type[Any], *arguments: Any) -> Any:
-        """What the function writes where its last argument points. Raises NvmlError."""
-        found = kind()
-        self.call(symbol, *arguments, byref(found))
-        return found
+        """The value that the function writes to its last argument. Raises NvmlError."""
+        value = kind()
+        self.call(symbol, *arguments, byref(value))
+        return value
 
     def number(self, symbol: str, *arguments: Any) -> int:
         """An unsigned int that it writes. Raises NvmlError."""
@@ -130,12 +130,12 @@ class Nvml:
         return handle
 
     def error(self, symbol: str, code: int) -> NvmlError:
-        """With the function's name as NVML documents it, without its version."""
+        """The error of a call, with NVML's documented function name, without its version."""
         name = symbol[:-3] if symbol[-3:] in ("_v2", "_v3") else symbol
         return NvmlError(name, code, self.text_of(code))
 
     def text_of(self, code: int) -> str:
-        """What the driver says about a code."""
+        """The driver's text for a code."""
         if code == FUNCTION_NOT_FOUND:
             return "Function Not Found"
         try:
@@ -146,12 +146,12 @@ class Nvml:
         return plain(describe(code))
 
     def unload(self) -> None:
-        """Nothing of it may be used afterwards."""
+        """Unloads the library. It cannot be used afterwards."""
         _ctypes.dlclose(self._library._handle)
 
 
 def plain(raw: bytes | str) -> str:
-    """nvidia-ml-py decodes the texts of most structures itself."""
+    """The text as a string. nvidia-ml-py decodes the texts of most structures itself."""
     return raw if isinstance(raw, str) else raw.decode(errors="replace")
 
 
@@ -159,8 +159,8 @@ def plain(raw: bytes | str) -> str:
 def opened() -> Iterator[Nvml]:
     """The library, loaded and initialized. Raises NvmlError.
 
-    At the end it is shut down and unloaded, so that the next use loads the one installed by then.
-    Where the shutdown fails it stays loaded, and what was read stays true.
+    At the end it is shut down and unloaded, so that the next use loads the library installed then.
+    If the shutdown fails, it stays loaded, and the facts remain valid.
     """
     nvml = load()
     nvml.call("nvmlInit_v2")
@@ -175,13 +175,13 @@ def load() -> Nvml:
     """Loads the driver's library. Raises NvmlError.
 
     Directories of LD_LIBRARY_PATH are searched here, because the dynamic loader remembers which of
-    them did not exist when the process (or the one it was forked from) started, and never looks
-    there again: on GKE the directory comes with the driver, minutes after the agent.
+    them did not exist when the process (or its parent before the fork) started, and never checks
+    them again: on GKE the directory comes with the driver, minutes after the agent.
     """
     directories = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     for path in (*(f"{directory}/{LIBRARY}" for directory in directories if directory), LIBRARY):
         try:
             return Nvml(_Library(path))
         except OSError:
-            pass  # not there, or for another architecture
+            pass  # missing, or for another architecture
     raise NvmlError("nvmlInit", LIBRARY_NOT_FOUND, "NVML Shared Library Not Found")

@@ -8,20 +8,20 @@ import time
 
 
 def reap(pid: int, *, wait_s: float = 0.0) -> bool:
-    """Reaps a child if it ends within so many seconds; whether it did."""
+    """Reaps a child. True if it has ended within `wait_s`."""
     return exit_status(pid, wait_s=wait_s) is not None
 
 
 def exit_status(pid: int, *, wait_s: float) -> int | None:
-    """A child's wait status, as os.waitpid gives it; None where it does not end in so many seconds.
+    """A child's wait status from os.waitpid, None if it does not end within `wait_s`.
 
     The child is reaped.
     """
     deadline = time.monotonic() + wait_s
     pause = 0.0005
     while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        reaped_pid, status = os.waitpid(pid, os.WNOHANG)
+        if reaped_pid:
             return status
         if time.monotonic() >= deadline:
             return None
@@ -33,12 +33,12 @@ _LENGTH = 8
 
 
 def write_message(fd: int, kind: bytes, body: bytes = b"") -> None:
-    """kind: one byte. For `read_message` at the other end."""
+    """Writes a message for `read_message` at the other end. kind: one byte."""
     write(fd, b"%c%*d%b" % (kind, _LENGTH, len(body), body))
 
 
 def read_message(fd: int, deadline: float) -> tuple[bytes, bytes] | None:
-    """Kind and body; None where the end of the stream or the deadline comes before its end."""
+    """Kind and body, None if the stream or the deadline ends before the message."""
     head = read(fd, 1 + _LENGTH, deadline)
     if head is None:
         return None
@@ -47,7 +47,7 @@ def read_message(fd: int, deadline: float) -> tuple[bytes, bytes] | None:
 
 
 def read(fd: int, size: int, deadline: float) -> bytes | None:
-    """Exactly `size` bytes; None at the end of the stream or the deadline."""
+    """Exactly `size` bytes, None at the end of the stream or the deadline."""
     data = b""
     while len(data) < size:
         if not readable(fd, deadline):
@@ -61,14 +61,14 @@ def read(fd: int, size: int, deadline: float) -> bytes | None:
 
 def readable(fd: int, deadline: float) -> bool:
     """Whether data or the end of the stream comes before the deadline."""
-    left = deadline - time.monotonic()
-    # Not select, which fails for descriptors above 1023.
+    remaining_s = deadline - time.monotonic()
+    # select would fail for descriptors above 1023.
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    return bool(poller.poll(max(0.0, left) * 1000))
+    return bool(poller.poll(max(0.0, remaining_s) * 1000))
 
 
 def write(fd: int, data: bytes) -> None:
-    """Writes all of it."""
+    """Writes all data."""
     while data:
         data = data[os.write(fd, data) :]

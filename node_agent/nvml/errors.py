@@ -1,6 +1,6 @@
-"""Every NVML error: what it means for a partitioned node, and the reason that a verdict gets.
+"""Every NVML error: its meaning for a partitioned node, and the reason of the verdict.
 
-Codes: nvmlReturn_t in nvml.h. Two codes below zero are the agent's own (`observed`).
+Codes: nvmlReturn_t in nvml.h. Two codes below zero belong to the agent (`observed`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from node_agent.nvml.observed import BROKEN, TIMED_OUT
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
     name: str
-    """NVIDIA's, without NVML_ERROR_."""
+    """NVIDIA's name, without NVML_ERROR_."""
     text: str
     reason: str = "DriverError"
-    """Of the verdict where the call was needed; optional calls only leave their fact out."""
+    """Reason of the verdict if the call was needed. Optional calls only omit a fact."""
 
 
 MEANINGS: Mapping[int, Meaning] = {
@@ -115,4 +115,4 @@ MEANINGS: Mapping[int, Meaning] = {
 REASON_OF: Mapping[int, str] = {
     code: meaning.reason for code, meaning in MEANINGS.items() if meaning.reason != "DriverError"
 }
-"""NVML return code -> reason; every other code is DriverError."""
+"""NVML return code -> reason. Every other code is DriverError."""

@@ -1,9 +1,9 @@
-"""The fork server: forks the workers that ask the driver, and ends those that hang.
+"""The fork server: forks the workers that call the driver, and ends hanging workers.
 
-It holds the calls of NVML but never the driver's library, has one thread, and is small, so a
-fork costs little and its child is safe to run in. A worker is forked ahead of its first request,
-answers several (`worker`), and is killed when it is past its deadline. One that even SIGKILL cannot
-end (stuck in the kernel) is remembered: no second one is started beside it.
+It has the code of NVML calls but never the driver's library, has one thread, and is small, so a
+fork is cheap and its child safe to run in. A worker is forked before its first request, answers
+several (`worker`), and is killed after its deadline. If even SIGKILL cannot end a worker (stuck in
+the kernel), no second worker is started.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from node_agent.nvml.child_process import exit_status, read, read_message, reap,
 from node_agent.nvml.observed import BROKEN, TIMED_OUT
 from node_agent.nvml.worker import FAILED, READY, Probes, failure, work
 
-# For a worker that has answered; shorter than the grace that the agent adds to the deadline, which
-# the next request may spend on it.
+# For a worker that has answered. It is shorter than the grace that the agent adds to the deadline,
+# which the next request may spend on it.
 _END_WAIT_S = 2.0
 _KILL_WAIT_S = 0.5
 
 _Answer = tuple[bytes, bytes]
-"""Kind and body, as `read_message` gives them."""
+"""Kind and body, the result of `read_message`."""
 
 
 def run(request: int, answer: int, deadline_s: float, probes: Probes) -> None:
-    """Answers requests until the agent closes the pipe. deadline_s: for one answer."""
-    # Ctrl-C reaches the whole foreground process group, but the agent decides when this ends.
+    """Answers requests until the agent closes the pipe. deadline_s: time limit of an answer."""
+    # Ctrl-C reaches the whole foreground process group, but the agent decides when the server ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Nothing here is garbage; a collection would only write to pages shared with the workers.
+    # There is no garbage here. A collection would only write to pages shared with the workers.
     gc.freeze()
     gc.disable()
     workers = _Workers(probes, close=(request, answer))
@@ -46,10 +46,10 @@ def run(request: int, answer: int, deadline_s: float, probes: Probes) -> None:
 
 
 class _Workers:
-    """At most one worker at a time."""
+    """Manages at most one worker at a time."""
 
     def __init__(self, probes: Probes, close: Sequence[int]) -> None:
-        """close: the fork server's descriptors, which must not stay open in a worker."""
+        """close: descriptors of the fork server, which must not stay open in a worker."""
         self._probes = probes
         self._close = close
         self._worker: _Worker | None = None
@@ -57,7 +57,7 @@ class _Workers:
         """The worker that cannot be killed."""
 
     def fork_ahead(self) -> None:
-        """Sees to it that a worker waits, unless one is stuck."""
+        """Ensures that a worker waits for requests, unless a worker is stuck."""
         if self._worker and not self._worker.is_ready():
             self.end()
         if self._stuck is not None and reap(self._stuck):
@@ -66,18 +66,18 @@ class _Workers:
             self._worker = _Worker.fork(self._probes, self._close)
 
     def answer(self, kind: bytes, deadline: float, deadline_s: float) -> _Answer:
-        """One look. deadline: on the monotonic clock; deadline_s: what it was at the request."""
-        # A worker that died while it waited (out of memory, for example) says nothing about the
-        # driver: another one takes its place.
+        """Does a look. deadline: on the monotonic clock. deadline_s: the limit for messages."""
+        # A worker that died while it waited (out of memory, for example) is no sign of a driver
+        # problem: another worker replaces it.
         self.fork_ahead()
-        kept = self._worker is not None and self._worker.answers > 0
-        found = self._ask(kind, deadline, deadline_s)
-        if found[0] == FAILED and kept and time.monotonic() < deadline:
-            # Only what a new process finds is reported as a failure.
+        reused = self._worker is not None and self._worker.answers > 0
+        result = self._ask(kind, deadline, deadline_s)
+        if result[0] == FAILED and reused and time.monotonic() < deadline:
+            # A failure is reported only if a new process confirms it.
             self.end()
             self.fork_ahead()
-            found = self._ask(kind, deadline, deadline_s)
-        return found
+            result = self._ask(kind, deadline, deadline_s)
+        return result
 
     def end(self) -> None:
         if self._worker:
@@ -93,16 +93,16 @@ class _Workers:
 
 @dataclass
 class _Worker:
-    """A worker, as the fork server sees it."""
+    """The fork server's view of a worker."""
 
     pid: int
     _request: int
-    """Takes requests, one byte each; closed, the worker ends."""
+    """The pipe for requests of one byte each. The worker ends when it is closed."""
     _answer: int
     answers: int = 0
-    """How many it was asked for."""
+    """Number of requested answers."""
     _ready: bool = True
-    """Waits for a request, as far as it has said."""
+    """Whether the worker has announced that it waits for a request."""
     _killed: bool = False
     _reaped: bool = False
 
@@ -125,7 +125,7 @@ class _Worker:
         return cls(pid=pid, _request=request_write, _answer=answer_read)
 
     def is_ready(self) -> bool:
-        """Whether it waits for a request; waits for what it does after an answer."""
+        """Whether it waits for a request. Blocks while it works after an answer."""
         if self._killed or self._reaped:
             return False
         if not self._ready:
@@ -134,10 +134,10 @@ class _Worker:
         return self._ready and not self._reaped
 
     def look(self, kind: bytes, deadline: float, deadline_s: float) -> _Answer:
-        """Its answer; a failure where it gave none."""
+        """Its answer, or a failure without an answer."""
         self.answers += 1
         self._ready = False
-        # A worker that has just died gives no answer.
+        # A worker that has just died does not answer.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._request, kind)
         if answer := read_message(self._answer, deadline):
@@ -148,7 +148,7 @@ class _Worker:
         return FAILED, self._exit_failure()
 
     def end(self) -> int | None:
-        """Ends it. Returns its pid where even SIGKILL cannot."""
+        """Ends the worker. Returns its pid if even SIGKILL cannot."""
         for descriptor in (self._request, self._answer):
             os.close(descriptor)
         self._reaped = self._reaped or reap(self.pid, wait_s=0.0 if self._killed else _END_WAIT_S)

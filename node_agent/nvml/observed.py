@@ -1,4 +1,4 @@
-"""What one probe of a machine's GPUs found: plain frozen values as the driver reports them."""
+"""The result of a probe of a machine's GPUs: plain frozen values as the driver reports them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MigMode = Literal["enabled", "disabled", "unsupported", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A failed call, with what NVML (or the probe itself) says about it."""
+    """A failed call, with the message of NVML or of the probe itself."""
 
     call: str
-    """The NVML function, or `probe` where the probe as a whole failed."""
+    """The NVML function, or `probe` if the probe as a whole failed."""
     code: int
     """NVML return code, TIMED_OUT or BROKEN."""
     text: str
@@ -30,7 +30,7 @@ BROKEN = -2
 
 @dataclass(frozen=True, kw_only=True)
 class Engines:
-    """Media engines of an instance or a profile; `+me` and `-me` profiles differ in them."""
+    """Media engines of an instance or a profile. `+me` and `-me` profiles differ in them."""
 
     decoders: int
     encoders: int
@@ -40,22 +40,22 @@ class Engines:
 
 @dataclass(frozen=True, kw_only=True)
 class Vitals:
-    """Health of one GPU. None: not provided by driver, GPU or privileges.
+    """Health of a GPU. None: not provided by driver, GPU or privileges.
 
-    Of these only what `ObservedGpu.repairs` repeats decides a verdict.
+    Only the facts in `ObservedGpu.repairs` influence a verdict.
     """
 
     minor: int | None = None
-    """Of /dev/nvidia<minor>."""
+    """Minor number, as in /dev/nvidia<minor>."""
     temperature_c: int | None = None
     memory_temperature_c: int | None = None
     power_mw: int | None = None
     power_limit_mw: int | None = None
     sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] | None = None
-    """What keeps the clocks down, idling aside."""
+    """Reasons that keep the clocks down, except idling."""
     utilization_percent: int | None = None
-    """None also in MIG mode, where the driver does not measure it."""
+    """None in MIG mode, too, because the driver does not measure it."""
     ecc: bool | None = None
     ecc_corrected: int | None = None
     """Memory errors since the driver was loaded."""
@@ -72,15 +72,15 @@ class Vitals:
     retired_double: int | None = None
     retired_pending: bool | None = None
     recovery_action: str | None = None
-    """What the driver asks for after an error: `none`, `reset the GPU`, `reboot the node`, ..."""
+    """The driver's request after an error: `none`, `reset the GPU`, `reboot the node`, ..."""
     nvlinks_up: int | None = None
-    """None also in MIG mode, which turns them off."""
+    """None in MIG mode, too, which turns them off."""
     nvlinks_down: int | None = None
     pcie_replays: int | None = None
 
 
 Repair = str
-"""What the driver asks for: `reset the GPU`, `reboot the node`, `drain and reset`, `action <n>`, as
+"""The driver's request: `reset the GPU`, `reboot the node`, `drain and reset`, `action <n>`, as
 in `Vitals.recovery_action`; or REMAP_PENDING, REMAP_FAILED, RETIREMENT_PENDING.
 """
 REMAP_PENDING: Repair = "remap pending"
@@ -93,9 +93,9 @@ class Utilization:
     """Utilization over `utilization.WINDOW_S` of a thorough probe, 0 to 1. None: not measured."""
 
     gpu_instance: int | None
-    """None: the whole GPU, where MIG is off."""
+    """None: the whole GPU, with MIG off."""
     graphics: float | None
-    """Fraction of time in which a compute kernel or graphics ran."""
+    """Fraction of the time with a compute kernel or graphics running."""
     sm: float | None
     """Fraction of the multiprocessors that had work."""
     dram: float | None
@@ -124,7 +124,7 @@ class OfferedProfile:
 
     id: int
     name: str | None
-    """The driver's name without `MIG `; None where the driver does not report it."""
+    """The driver's name without `MIG `, None if the driver does not report it."""
     suffix: str
     """`+me`, `+gfx`, `-me`, `+me.all` or empty, from the number under which the driver lists the
     profile.
@@ -134,34 +134,34 @@ class OfferedProfile:
     multiprocessors: int
     engines: Engines
     most: int = 0
-    """How many of it the GPU can have at once; 0: not read."""
+    """How many instances the GPU can have at once. 0: not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigDevice:
-    """One compute instance, which CUDA sees as a device."""
+    """A compute instance, which CUDA sees as a device."""
 
     uuid: str
     gpu_instance: int
     compute_instance: int
     gpu_slices: int
-    """Compute slices of the GPU instance around it."""
+    """Compute slices of its GPU instance."""
     compute_slices: int
-    """Compute slices of its own; fewer than gpu_slices where several share one GPU instance."""
+    """Compute slices of this instance: fewer than gpu_slices if several share a GPU instance."""
     memory_mib: int
     multiprocessors: int
     engines: Engines
     name: str
-    """The device's name as NVML gives it; ends in `MIG <profile>` on recent drivers."""
+    """The device's name from NVML, with `MIG <profile>` at its end on recent drivers."""
     memory_used_mib: int | None = None
-    """From thorough probes, as are the processes."""
+    """Used memory from thorough probes, like the processes."""
     processes: tuple[int, ...] | None = None
     """Process ids in the driver's namespace, which need not be a container's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuInstance:
-    """One GPU instance, from privileged calls."""
+    """A GPU instance, from privileged calls."""
 
     id: int
     profile: int
@@ -173,45 +173,45 @@ class GpuInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedGpu:
-    """One GPU. What could not be read is None, and `failure` says why where it matters."""
+    """A GPU. Unreadable facts are None, and `failure` has the reason if it matters."""
 
     index: int
     uuid: str | None = None
     model: str | None = None
     pci_bus_id: str | None = None
     memory_mib: int | None = None
-    """None also in MIG mode, where reading it needs privileges."""
+    """None in MIG mode without privileges, too."""
     mig: MigMode = "unknown"
     mig_pending: MigMode = "unknown"
     devices: tuple[MigDevice, ...] = ()
     offered: tuple[OfferedProfile, ...] = ()
     gpu_instances: tuple[GpuInstance, ...] | None = None
-    """None without privileges; a GPU instance without compute instance then stays unseen."""
+    """None without privileges: GPU instances without compute instance are then invisible."""
     memory_slices: int | None = None
-    """Of the whole GPU, mostly eight. None without privileges."""
+    """Memory slices of the whole GPU, mostly eight. None without privileges."""
     processes: tuple[int, ...] | None = None
-    """On the whole GPU; from thorough probes."""
+    """Processes on the whole GPU, from thorough probes."""
     repairs: tuple[Repair, ...] = ()
-    """From every probe."""
+    """Requested repairs, from every probe."""
     vitals: Vitals | None = None
-    """From thorough probes."""
+    """Health, from thorough probes."""
     utilization: tuple[Utilization, ...] = ()
-    """From thorough probes that measure it."""
+    """Utilization, from thorough probes that measure it."""
     utilization_failure: Failure | None = None
-    """Why it was not measured."""
+    """Why utilization was not measured."""
     xids: tuple[Xid, ...] = ()
-    """The newest in the kernel log, oldest first; NVML does not report them."""
+    """The newest Xids in the kernel log, oldest first. NVML does not report them."""
     xid_counts: tuple[tuple[int, int], ...] = ()
     """(Xid, count) since boot, or as far back as the kernel log goes."""
     stands: Xid | None = None
-    """The outstanding Xid, for which this GPU needs a reset or a reboot; None: none is known."""
+    """The outstanding Xid: this GPU needs a reset or a reboot. None: no known Xid."""
     failure: Failure | None = None
-    """The first failed call without which this GPU cannot be judged."""
+    """The first failed call that is required to judge this GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """A whole machine. With `failure` set nothing else is known."""
+    """A whole machine. If `failure` is set, no other fact is known."""
 
     driver: str | None = None
     cuda: str | None = None
@@ -221,14 +221,14 @@ class Observation:
 
 
 def packed(observation: Observation) -> bytes:
-    """For the pipe from the worker: read in a sixth of the time that JSON takes."""
+    """The bytes for the pipe from the worker. They are read in a sixth of JSON's time."""
     return pickle.dumps(observation, pickle.HIGHEST_PROTOCOL)
 
 
 def unpacked(data: bytes) -> Observation:
-    """The inverse of `packed`; only for what a process of our own wrote."""
-    found: Observation = pickle.loads(data)  # noqa: S301 - written by our own child
-    return found
+    """The inverse of `packed`. Only for data from a process of ours."""
+    observation: Observation = pickle.loads(data)  # noqa: S301 - written by our own child
+    return observation
 
 
 def dump(observation: Observation) -> str:
@@ -237,7 +237,7 @@ def dump(observation: Observation) -> str:
 
 
 def as_json(part: ObservedGpu | MigDevice) -> str:
-    """JSON of one GPU or MIG device, as `dump` has it."""
+    """JSON of a GPU or MIG device, in the format of `dump`."""
     return json.dumps(part, default=vars, separators=(",", ":"))
 
 

@@ -1,12 +1,12 @@
 """Reads every GPU, from loading the driver's library to unloading it.
 
-Only calls that change nothing. What an unprivileged process may ask is enough for a verdict;
-privileged facts (placements, GPU instances without a compute instance) are added where the driver
-gives them. Source: nvml.h, "Multi Instance GPU Management".
+It uses only read calls. The facts that an unprivileged process may read are enough for a verdict.
+Privileged facts (placements, GPU instances without a compute instance) are added if the driver
+provides them. Source: nvml.h, "Multi Instance GPU Management".
 
-A call costs microseconds, and a machine with 16 GPUs cut in seven needs a thousand to read
-everything. So a look after others asks only for what can change while driver, GPU and MIG device
-stay the same; `Known` says what does not.
+A call costs microseconds, and a machine with 16 GPUs of seven partitions needs a thousand calls for
+everything. So a later look reads only facts that can change while driver, GPU and MIG device stay
+the same. `Cache` stores the other facts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from node_agent.nvml.observed import (
 )
 from node_agent.nvml.profiles import needs_device_names
 
-# By the number under which the driver lists a GPU instance profile (nvml.h,
+# Keyed by the number under which the driver lists a GPU instance profile (nvml.h,
 # NVML_GPU_INSTANCE_PROFILE_*).
 _SUFFIXES = {
     7: "+me",
@@ -45,7 +45,7 @@ _SUFFIXES = {
     16: "+me.all",
     17: "+gfx",
 }
-# Newer drivers may list more profiles than are named here; the loop ends at the first number that
+# Newer drivers may list more profiles than are named here. The loop ends at the first number that
 # the driver refuses.
 _MOST_PROFILES = 32
 # The driver writes as many GPU instances as a profile allows: at most eight on today's GPUs.
@@ -55,21 +55,21 @@ _HOLE = (binding.NOT_FOUND, binding.INVALID_ARGUMENT)
 
 @dataclass(frozen=True)
 class _Board:
-    """What equal boards in equal mode have in common: of eight GPUs one is asked."""
+    """Common facts of equal boards in equal mode: only one of eight GPUs is queried."""
 
     offered: tuple[OfferedProfile, ...]
     asks_names: bool
-    """Whether only their names tell some MIG devices' profiles apart."""
+    """Whether only the names of MIG devices distinguish some profiles."""
     most_devices: int
     """How many MIG devices it can have."""
     memory_slices: int | None
     slices: int | None
-    """Compute slices of the whole GPU; None where the driver did not list every profile."""
+    """Compute slices of the whole GPU, None if the driver did not list every profile."""
 
 
 @dataclass(frozen=True)
 class _Fixed:
-    """What a GPU keeps for as long as its UUID is there and the driver is the same."""
+    """Facts of a GPU that are fixed for its UUID and the same driver."""
 
     model: str
     pci_bus_id: str | None
@@ -82,33 +82,33 @@ _MigFacts = tuple[bytes, bytes, int, int, bytes]
 
 
 _MigDevices = tuple[tuple[_MigFacts, ...], tuple[MigDevice, ...]]
-"""Of one GPU: what was read of each, and what a quick look makes of it."""
+"""The facts of all MIG devices of a GPU, and the devices of a quick look."""
 
 
 @dataclass
-class Known:
-    """What earlier looks of this process found and later ones need not ask again.
+class Cache:
+    """Facts from earlier looks of this process that later looks need not read again.
 
-    Plain values; nothing of the driver. Another driver version forgets it, and it ends with the
-    process (after `worker.LOOKS` looks).
+    It has plain values, no driver resources. It is cleared for another driver version, and ends
+    with the process (after `worker.LOOKS` looks).
     """
 
     driver: str | None = None
     gpus: dict[str, _Fixed] = field(default_factory=dict)
-    """By UUID."""
+    """UUID -> fixed facts."""
     memory_mib: dict[tuple[str, MigMode], int] = field(default_factory=dict)
     boards: dict[Any, _Board] = field(default_factory=dict)
     devices: dict[bytes, _MigDevices] = field(default_factory=dict)
-    """By the UUIDs and attributes and, where they matter, names of all devices of a GPU, as each
-    look reads them. A UUID is new with each instance, or made of the ids of GPU and instances:
-    either way an equal one has equal ids.
+    """UUIDs, attributes and, if they matter, names of all devices of a GPU -> devices. Each look
+    reads these keys. A UUID is new with each instance, or consists of the ids of GPU and instances:
+    in both cases equal UUIDs have equal ids.
     """
     instances: dict[bytes, tuple[GpuInstance, ...]] = field(default_factory=dict)
-    """By what the driver writes about all GPU instances of a GPU, as each look reads it."""
+    """The driver's data about all GPU instances of a GPU, read by each look -> GPU instances."""
     profiles: dict[str, tuple[OfferedProfile, ...]] = field(default_factory=dict)
-    """By the GPU's UUID: those offered, with those first that had instances at the last look."""
+    """UUID of a GPU -> offered profiles, beginning with profiles in use at the last look."""
     observed: dict[int, tuple[dict[str, Any], ObservedGpu]] = field(default_factory=dict)
-    """By index: what the last look found, and the value made of it."""
+    """Index -> facts of the last look, and the GPU with these facts."""
 
     def forget(self) -> None:
         for facts in (
@@ -124,27 +124,27 @@ class Known:
 
 
 def probe(
-    *, thorough: bool = False, with_utilization: bool = False, known: Known | None = None
+    *, thorough: bool = False, with_utilization: bool = False, cache: Cache | None = None
 ) -> Observation:
     """Reads every GPU once.
 
-    thorough: with all of health, memory in use and processes, which a verdict does not need. known:
-    None asks for everything. Never raises for what the driver answers, but hangs as long as the
-    driver does: call it in a child process.
+    thorough: reads all of health, memory in use and processes, which a verdict does not need.
+    cache: None reads everything. Never raises for any answer of the driver, but hangs as long as
+    the driver: call it in a child process.
     """
     try:
         with binding.opened() as nvml:
-            gpus = _Gpus(nvml, known or Known(), thorough=thorough)
+            gpus = _Gpus(nvml, cache or Cache(), thorough=thorough)
             return gpus.read(with_utilization=with_utilization)
     except NvmlError as e:
         return Observation(failure=_failure(e))
 
 
 class _MigBuffers:
-    """Where the driver writes what is read of each MIG device of a GPU; used for every GPU."""
+    """Buffers for the driver's data about each MIG device of a GPU, reused for every GPU."""
 
     def __init__(self, most: int) -> None:
-        """most: MIG devices of a GPU."""
+        """most: maximum number of MIG devices of a GPU."""
         self._attributes = (binding.DeviceAttributes * most)()
         self._uuids = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
         self._names = ((ctypes.c_char * binding.TEXT_BYTES) * most)()
@@ -159,22 +159,22 @@ class _MigBuffers:
                 strict=True,
             )
         )
-        """Per device: its handle, and where to write handle, attributes, UUID and name."""
+        """Per device: its handle, and the buffers for handle, attributes, UUID and name."""
 
     def written(self, count: int, *, with_names: bool) -> bytes:
-        """All that was written for so many devices, the same for the same facts."""
+        """All data written for `count` devices. Equal facts give equal bytes."""
         texts = count * binding.TEXT_BYTES
         attributes = bytes(self._attributes)[: count * ctypes.sizeof(binding.DeviceAttributes)]
         names = bytes(self._names)[:texts] if with_names else b""
         return attributes + bytes(self._uuids)[:texts] + names
 
     def device(self, index: int) -> tuple[bytes, bytes]:
-        """UUID and attributes."""
+        """UUID and attributes of a device."""
         return self._uuids[index].value, bytes(self._attributes[index])
 
 
 class _InstanceBuffers:
-    """Where the driver writes what is read of the GPU instances of a profile."""
+    """Buffers for the driver's data about the GPU instances of a profile."""
 
     def __init__(self) -> None:
         self.handles = (Handle * _MOST_INSTANCES)()
@@ -184,23 +184,23 @@ class _InstanceBuffers:
             (Handle.from_buffer(self.handles, i * ctypes.sizeof(Handle)), byref(self._infos[i]))
             for i in range(_MOST_INSTANCES)
         ]
-        """Per instance: its handle, and where to write what it is."""
+        """Per instance: its handle, and the buffer for its data."""
 
     def written(self, count: int) -> bytes:
-        """All that was written for so many instances, the same for the same facts."""
+        """All data written for `count` instances. Equal facts give equal bytes."""
         return bytes(self._infos)[: count * ctypes.sizeof(binding.GpuInstanceInfo)]
 
 
-# Memory of this process, which each look overwrites: kept, as making it takes time.
+# Memory of this process that each look overwrites. It is reused, as its creation takes time.
 _mig_buffers = lru_cache(maxsize=4)(_MigBuffers)
 _instance_buffers = lru_cache(maxsize=1)(_InstanceBuffers)
 
 
 class _Gpus:
-    """One look. The functions and buffers of calls made for every MIG device are kept for it."""
+    """A look. It stores the functions and buffers of calls for every MIG device."""
 
-    def __init__(self, nvml: Nvml, known: Known, *, thorough: bool) -> None:
-        self._nvml, self._known, self._thorough = nvml, known, thorough
+    def __init__(self, nvml: Nvml, cache: Cache, *, thorough: bool) -> None:
+        self._nvml, self._cache, self._thorough = nvml, cache, thorough
         self._buffers = _mig_buffers(0)
         self._instances = _instance_buffers()
         self._text = ctypes.create_string_buffer(binding.TEXT_BYTES)
@@ -215,11 +215,11 @@ class _Gpus:
         self._count_at = byref(self._count)
 
     def read(self, *, with_utilization: bool) -> Observation:
-        nvml, known = self._nvml, self._known
+        nvml, cache = self._nvml, self._cache
         driver = nvml.text("nvmlSystemGetDriverVersion")
-        if driver != known.driver:
-            known.forget()
-            known.driver = driver
+        if driver != cache.driver:
+            cache.forget()
+            cache.driver = driver
         count = nvml.number("nvmlDeviceGetCount_v2")
         cuda = _optional(nvml, "nvmlSystemGetCudaDriverVersion", ctypes.c_int)
         gpus = tuple(self._gpu(index) for index in range(count))
@@ -230,38 +230,38 @@ class _Gpus:
         )
 
     def _gpu(self, index: int) -> ObservedGpu:
-        found: dict[str, Any] = {"index": index}
+        facts: dict[str, Any] = {"index": index}
         try:
             device = Handle()
             if code := self._device(index, byref(device)):
                 raise self._nvml.error("nvmlDeviceGetHandleByIndex_v2", code)
             if code := self._uuid(device, self._text, binding.TEXT_BYTES):
                 raise self._nvml.error("nvmlDeviceGetUUID", code)
-            uuid = found["uuid"] = plain(self._text.value)
-            fixed = self._known.gpus.get(uuid) or self._fixed(uuid, device)
-            found["model"], found["pci_bus_id"] = fixed.model, fixed.pci_bus_id
-            mig, found["mig_pending"] = mig_mode(self._nvml, device)
-            found["mig"] = mig
-            found["memory_mib"] = self._memory_mib(uuid, mig, device)
+            uuid = facts["uuid"] = plain(self._text.value)
+            fixed = self._cache.gpus.get(uuid) or self._fixed(uuid, device)
+            facts["model"], facts["pci_bus_id"] = fixed.model, fixed.pci_bus_id
+            mig, facts["mig_pending"] = mig_mode(self._nvml, device)
+            facts["mig"] = mig
+            facts["memory_mib"] = self._memory_mib(uuid, mig, device)
             if mig != "unsupported":
                 board = self._board(fixed.board or uuid, mig, device)
-                found["offered"] = board.offered
+                facts["offered"] = board.offered
                 if mig == "enabled":
-                    found["devices"] = self._mig_devices(device, board)
-                    found["gpu_instances"] = self._gpu_instances(uuid, device, board)
-                    if found["gpu_instances"] is not None:
-                        found["memory_slices"] = board.memory_slices
+                    facts["devices"] = self._mig_devices(device, board)
+                    facts["gpu_instances"] = self._gpu_instances(uuid, device, board)
+                    if facts["gpu_instances"] is not None:
+                        facts["memory_slices"] = board.memory_slices
             if self._thorough:
-                found["processes"] = vitals.processes(self._nvml, device)
-                health = found["vitals"] = vitals.read(self._nvml, device, mig=mig == "enabled")
-                found["repairs"] = vitals.repairs(health)
+                facts["processes"] = vitals.processes(self._nvml, device)
+                health = facts["vitals"] = vitals.read(self._nvml, device, mig=mig == "enabled")
+                facts["repairs"] = vitals.repairs(health)
             else:
-                found["repairs"] = vitals.read_repairs(self._nvml, device)
+                facts["repairs"] = vitals.read_repairs(self._nvml, device)
         except NvmlError as e:
-            found["failure"] = _failure(e)
-        last = self._known.observed.get(index)
-        if last is None or last[0] != found:
-            last = self._known.observed[index] = found, ObservedGpu(**found)
+            facts["failure"] = _failure(e)
+        last = self._cache.observed.get(index)
+        if last is None or last[0] != facts:
+            last = self._cache.observed[index] = facts, ObservedGpu(**facts)
         return last[1]
 
     def _fixed(self, uuid: str, device: Handle) -> _Fixed:
@@ -270,23 +270,23 @@ class _Gpus:
         if pci is None:
             return _Fixed(model, None, None)
         fixed = _Fixed(model, plain(pci.busId), (pci.pciDeviceId, pci.pciSubSystemId))
-        self._known.gpus[uuid] = fixed
+        self._cache.gpus[uuid] = fixed
         return fixed
 
     def _memory_mib(self, uuid: str, mig: MigMode, device: Handle) -> int | None:
-        known = self._known.memory_mib.get((uuid, mig))
-        if known is not None:
-            return known
+        cached = self._cache.memory_mib.get((uuid, mig))
+        if cached is not None:
+            return cached
         memory = _optional(self._nvml, "nvmlDeviceGetMemoryInfo", binding.Memory, device)
         if memory is None or not memory.total:
             return None
-        mib = self._known.memory_mib[uuid, mig] = int(memory.total) // 2**20
+        mib = self._cache.memory_mib[uuid, mig] = int(memory.total) // 2**20
         return mib
 
     def _board(self, kind: object, mig: MigMode, device: Handle) -> _Board:
-        known = self._known.boards.get((kind, mig))
-        if known is not None:
-            return known
+        cached = self._cache.boards.get((kind, mig))
+        if cached is not None:
+            return cached
         offered, complete = _listed_profiles(self._nvml, device)
         enabled = mig == "enabled"
         board = _Board(
@@ -299,7 +299,7 @@ class _Gpus:
             slices=max((p.slices for p in offered), default=None) if complete else None,
         )
         if complete:
-            self._known.boards[kind, mig] = board
+            self._cache.boards[kind, mig] = board
         return board
 
     def _mig_devices(self, device: Handle, board: _Board) -> tuple[MigDevice, ...]:
@@ -320,19 +320,22 @@ class _Gpus:
                 self._read_name(mig, name)
             count += 1
         key = buffers.written(count, with_names=board.asks_names)
-        known = self._known.devices.get(key)
-        if known is None:
+        cached = self._cache.devices.get(key)
+        if cached is None:
             facts = tuple(self._mig_facts(index, board) for index in range(count))
-            known = self._known.devices[key] = facts, tuple(_mig_device(*one) for one in facts)
+            cached = self._cache.devices[key] = (
+                facts,
+                tuple(_mig_device(*device_facts) for device_facts in facts),
+            )
         if not self._thorough:
-            return known[1]
+            return cached[1]
         return tuple(
             _mig_device(
                 *facts,
                 vitals.memory_used_mib(self._nvml, mig),
                 vitals.processes(self._nvml, mig),
             )
-            for facts, mig in zip(known[0], buffers.handles, strict=False)
+            for facts, mig in zip(cached[0], buffers.handles, strict=False)
         )
 
     def _mig_facts(self, index: int, board: _Board) -> _MigFacts:
@@ -347,16 +350,16 @@ class _Gpus:
         )
 
     def _read_name(self, mig: Handle, name: ctypes.Array[ctypes.c_char]) -> None:
-        """Empty where the driver does not give it."""
+        """Reads a name, empty if the driver does not provide it."""
         if self._name(mig, name, binding.TEXT_BYTES):
             name.value = b""
 
     def _gpu_instances(
         self, uuid: str, device: Handle, board: _Board
     ) -> tuple[GpuInstance, ...] | None:
-        """None without privileges."""
-        known = self._known
-        order = known.profiles.get(uuid, board.offered)
+        """The GPU instances, None without privileges."""
+        cache = self._cache
+        order = cache.profiles.get(uuid, board.offered)
         used: list[OfferedProfile] = []
         slices, written = 0, b""
         for profile in order:
@@ -373,18 +376,18 @@ class _Gpus:
                 written += self._instances.written(count)
                 used.append(profile)
                 slices += count * profile.slices
-                # Each instance has slices of its own: none of another profile is left to be found.
+                # Slices are exclusive to an instance, so there are no instances of other profiles.
                 if slices == board.slices:
                     break
         if board.slices is not None and order[: len(used)] != tuple(used):
-            known.profiles[uuid] = (*used, *(p for p in board.offered if p not in used))
-        found = known.instances.get(written)
-        if found is None:
-            found = known.instances[written] = _gpu_instances_of(written)
-        return found
+            cache.profiles[uuid] = (*used, *(p for p in board.offered if p not in used))
+        instances = cache.instances.get(written)
+        if instances is None:
+            instances = cache.instances[written] = _gpu_instances_of(written)
+        return instances
 
 
-# Remembered: the same facts are the same value, and making 112 of them costs a third of a look.
+# Cached: equal facts give the same object, and creating 112 of them takes a third of a look.
 @lru_cache(maxsize=512)
 def _mig_device(
     uuid: bytes,
@@ -423,7 +426,7 @@ def _place(instance: GpuInstance) -> tuple[int, int]:
 def _gpu_instances_of(written: bytes) -> tuple[GpuInstance, ...]:
     count = len(written) // ctypes.sizeof(binding.GpuInstanceInfo)
     infos = (binding.GpuInstanceInfo * count).from_buffer_copy(written)
-    found = [
+    instances = [
         GpuInstance(
             id=info.id,
             profile=info.profileId,
@@ -432,11 +435,11 @@ def _gpu_instances_of(written: bytes) -> tuple[GpuInstance, ...]:
         )
         for info in infos
     ]
-    return tuple(sorted(found, key=_place))
+    return tuple(sorted(instances, key=_place))
 
 
 def mig_mode(nvml: Nvml, device: Handle) -> tuple[MigMode, MigMode]:
-    """Current and pending. Raises NvmlError."""
+    """Current and pending MIG mode. Raises NvmlError."""
     current, pending = ctypes.c_uint(), ctypes.c_uint()
     code = nvml.function("nvmlDeviceGetMigMode")(device, byref(current), byref(pending))
     if code in binding.ABSENT:  # a GPU without MIG, or a driver older than MIG
@@ -454,8 +457,8 @@ def offered_profiles(nvml: Nvml, device: Handle) -> tuple[OfferedProfile, ...]:
 
 
 def _listed_profiles(nvml: Nvml, device: Handle) -> tuple[tuple[OfferedProfile, ...], bool]:
-    """The profiles, and whether these are all."""
-    found: list[OfferedProfile] = []
+    """The profiles, and whether the list is complete."""
+    profiles: list[OfferedProfile] = []
     for number in range(_MOST_PROFILES):
         info, code = _profile_info(nvml, device, number)
         if code == binding.NOT_SUPPORTED:
@@ -464,9 +467,9 @@ def _listed_profiles(nvml: Nvml, device: Handle) -> tuple[tuple[OfferedProfile, 
             # INVALID_ARGUMENT ends the list. After any other error it stays incomplete (old drivers
             # list profiles in MIG mode only): names then come from the attributes, or the profile
             # stays unknown.
-            return tuple(found), code == binding.INVALID_ARGUMENT
+            return tuple(profiles), code == binding.INVALID_ARGUMENT
         name = plain(info.name).removeprefix("MIG ") if hasattr(info, "name") else ""
-        found.append(
+        profiles.append(
             OfferedProfile(
                 id=info.id,
                 name=name or None,
@@ -483,7 +486,7 @@ def _listed_profiles(nvml: Nvml, device: Handle) -> tuple[tuple[OfferedProfile, 
                 ),
             )
         )
-    return tuple(found), True
+    return tuple(profiles), True
 
 
 def _profile_info(nvml: Nvml, device: Handle, number: int) -> tuple[Any, int]:
@@ -497,7 +500,7 @@ def _profile_info(nvml: Nvml, device: Handle, number: int) -> tuple[Any, int]:
 
 
 def _memory_slices(nvml: Nvml, device: Handle, offered: tuple[OfferedProfile, ...]) -> int | None:
-    """The end of the largest profile's last placement; None without privileges."""
+    """The end of the largest profile's last placement, None without privileges."""
     if not offered:
         return None
     largest = max(offered, key=lambda p: (p.slices, p.memory_mib))
@@ -510,9 +513,9 @@ def _memory_slices(nvml: Nvml, device: Handle, offered: tuple[OfferedProfile, ..
 
 
 def _optional(nvml: Nvml, symbol: str, kind: type[Any], *arguments: Any) -> Any | None:
-    """None where the driver does not answer: for facts that a verdict can do without."""
-    found = kind()
-    return None if nvml.function(symbol)(*arguments, byref(found)) else found
+    """The value, None without an answer. Only for facts that a verdict does not need."""
+    value = kind()
+    return None if nvml.function(symbol)(*arguments, byref(value)) else value
 
 
 def _failure(error: NvmlError) -> Failure:

@@ -1,8 +1,8 @@
-"""Probes the GPUs from a process of its own, with a deadline: a hung driver cannot hang the agent.
+"""Probes the GPUs from a separate process with a deadline: a hung driver cannot hang the agent.
 
-Two processes stand behind a `Prober`: the *fork server* (`fork_server`), forked once, before the
-agent has threads and before it loads the API client; and the *worker* (`worker`) that it forks,
-which asks the driver and is replaced when it hangs, fails, or still holds something of the driver.
+A `Prober` has two processes: the *fork server* (`fork_server`), forked once, before the agent has
+threads and before it loads the API client, and the *worker* (`worker`) that it forks. The worker
+calls the driver and is replaced if it hangs, fails, or still has resources of the driver.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ class Prober:
 
 def _nvml(utilization: bool) -> Probes:
     try:
-        # Not at the top: only the fork server should carry ctypes.
-        from node_agent.nvml.probe import Known, probe
+        # Imported here, because only the fork server should load ctypes.
+        from node_agent.nvml.probe import Cache, probe
     except ImportError as e:
         text = f"this Python cannot call NVML: {e}"
         broken = Observation(failure=Failure(call="probe", code=BROKEN, text=text))
         return {_QUICK: lambda: broken, _THOROUGH: lambda: broken}
-    # Empty when a worker is forked, so each of them begins with a look at everything.
-    known = Known()
+    # It is empty when a worker is forked, so each worker begins with a complete look.
+    cache = Cache()
     return {
-        _QUICK: lambda: probe(known=known),
-        _THOROUGH: lambda: probe(thorough=True, with_utilization=utilization, known=known),
+        _QUICK: lambda: probe(cache=cache),
+        _THOROUGH: lambda: probe(thorough=True, with_utilization=utilization, cache=cache),
     }

@@ -11,7 +11,7 @@ from node_agent.nvml.observed import GpuInstance, MigDevice, ObservedGpu, Offere
 
 # A device's name on recent drivers: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "... MIG 1c.3g.40gb".
 _NAMED = re.compile(r"\bMIG (?:(?P<c>\d+)c\.)?(?P<profile>(?P<g>\d+)g\.\d+gb(?:[+-][a-z0-9.,]+)?)$")
-# An instance's memory differs from its profile's by what the driver reserves; the memory of
+# An instance's memory differs from its profile's by the driver's reserve. The memory of
 # neighbouring profiles differs by a factor of two.
 _MEMORY_TOLERANCE = 0.15
 
@@ -19,7 +19,7 @@ _MEMORY_TOLERANCE = 0.15
 def name_of(
     device: MigDevice, gpu: ObservedGpu, *, gpu_memory_mib: int | None = None
 ) -> str | None:
-    """The profile in NVIDIA's spelling (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`); None: not clear.
+    """The profile in NVIDIA's spelling (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`). None: not clear.
 
     gpu_memory_mib: total memory of the GPU, for drivers that report neither it nor profile names.
     """
@@ -35,16 +35,16 @@ def name_of(
 def memory_gb(instance_mib: int, total_mib: int) -> int:
     """The memory in a profile's name: eighths of the GPU, with halves rounded up.
 
-    Not round(), which rounds halves to even: 3g.70gb where the driver has 3g.71gb. Source: NVIDIA
-    go-nvlib, pkg/nvlib/device/mig_profile.go.
+    round() would be wrong, as it rounds halves to even: 3g.70gb for the driver's 3g.71gb. Source:
+    NVIDIA go-nvlib, pkg/nvlib/device/mig_profile.go.
     """
     eighths = math.ceil(instance_mib / total_mib * 8) / 8
     return math.floor(eighths * math.ceil(total_mib / 1024) + 0.5)
 
 
 def needs_device_names(offered: Sequence[OfferedProfile]) -> bool:
-    """Whether `name_of` needs the names of devices: where profiles are alike in what else it reads,
-    or where the driver lists none.
+    """Whether `name_of` needs the names of devices: if profiles are equal in the other facts that
+    it uses, or if the driver lists no profiles.
     """
     return not offered or any(
         first.slices == second.slices
@@ -61,7 +61,7 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
         if p.slices == device.gpu_slices and _same_memory(p.memory_mib, device.memory_mib)
     ]
     candidates = (
-        _of_instance(alike, device, gpu.gpu_instances)
+        _reported_profile(alike, device, gpu.gpu_instances)
         or [p for p in alike if p.engines == device.engines]
         # Some drivers report shared decoders and encoders differently; JPEG and OFA suffice to
         # recognise +me.
@@ -88,7 +88,7 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
     return None
 
 
-def _of_instance(
+def _reported_profile(
     alike: Sequence[OfferedProfile], device: MigDevice, instances: Sequence[GpuInstance] | None
 ) -> list[OfferedProfile]:
     """The profile that the GPU instance reports, which needs privileges."""
@@ -97,7 +97,7 @@ def _of_instance(
 
 
 def name_of_profile(profile: OfferedProfile, total_mib: int | None) -> str | None:
-    """NVIDIA's spelling; None where the driver reports neither the name nor the GPU's memory."""
+    """NVIDIA's spelling, None if the driver reports neither the name nor the GPU's memory."""
     if profile.name:
         return profile.name
     return (

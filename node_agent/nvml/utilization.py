@@ -1,8 +1,8 @@
 """Utilization of GPUs and GPU instances, from NVML's GPM (Hopper and later, where permitted).
 
-Two samples within one thorough probe, so that nothing is held between probes. In MIG mode there is
-a value per GPU instance, else one of the whole GPU. Source: nvml.h, nvmlGpmMetricsGet (samples must
-be more than 100 ms apart).
+It takes two samples within a thorough probe, so that no resource is needed between probes. In MIG
+mode there is a value per GPU instance, else a value of the whole GPU. Source: nvml.h,
+nvmlGpmMetricsGet (samples must be more than 100 ms apart).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from node_agent.nvml.binding import NOT_SUPPORTED, SUCCESS, Handle, Nvml, NvmlEr
 from node_agent.nvml.observed import Failure, ObservedGpu, Utilization
 
 WINDOW_S = 0.12
-# Each a percentage.
+# Each value is a percentage.
 _METRICS = {
     "graphics": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
     "sm": pynvml.NVML_GPM_METRIC_SM_UTIL,
@@ -28,11 +28,11 @@ _METRICS = {
 }
 _Sample = pynvml.c_nvmlGpmSample_t
 _Samples = dict[int | None, Any]
-"""By GPU instance; None: the whole GPU."""
+"""GPU instance -> sample. None: the whole GPU."""
 
 
 def measure(nvml: Nvml, gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
-    """The same GPUs with their utilization, or with why it was not measured. Takes WINDOW_S.
+    """The GPUs with their utilization, or the reason why it was not measured. Takes WINDOW_S.
 
     Raises no NvmlError.
     """
@@ -50,7 +50,7 @@ def measure(nvml: Nvml, gpus: Sequence[ObservedGpu]) -> tuple[ObservedGpu, ...]:
 def _started(nvml: Nvml, gpu: ObservedGpu) -> _Samples | Failure:
     samples: _Samples = {}
     if gpu.failure:
-        return samples  # the GPU itself did not answer, which its `failure` says
+        return samples  # the GPU itself did not answer, and has a `failure`
     support = pynvml.c_nvmlGpmSupport_t(version=pynvml.NVML_GPM_SUPPORT_VERSION)
     try:
         device = nvml.device(gpu.index)
@@ -87,7 +87,7 @@ def _sample(nvml: Nvml, device: Handle, instance: int | None) -> Any:
 
 
 def _free(nvml: Nvml, sample: Any) -> None:
-    nvml.function("nvmlGpmSampleFree")(sample)  # where that fails, the process ends anyway
+    nvml.function("nvmlGpmSampleFree")(sample)  # if it fails, the process ends anyway
 
 
 def _finished(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization]:
@@ -105,16 +105,16 @@ def _finished(nvml: Nvml, index: int, samples: _Samples) -> Iterator[Utilization
 
 def _ratios(nvml: Nvml, first: Any, second: Any) -> dict[str, float | None]:
     # The driver touches only the first `numMetrics` metrics.
-    asked = pynvml.c_nvmlGpmMetricsGet_t(
+    metrics = pynvml.c_nvmlGpmMetricsGet_t(
         version=pynvml.NVML_GPM_METRICS_GET_VERSION,
         numMetrics=len(_METRICS),
         sample1=first,
         sample2=second,
     )
     for position, number in enumerate(_METRICS.values()):
-        asked.metrics[position].metricId = number
-    nvml.call("nvmlGpmMetricsGet", byref(asked))
-    return {name: _ratio(asked.metrics[position]) for position, name in enumerate(_METRICS)}
+        metrics.metrics[position].metricId = number
+    nvml.call("nvmlGpmMetricsGet", byref(metrics))
+    return {name: _ratio(metrics.metrics[position]) for position, name in enumerate(_METRICS)}
 
 
 def _ratio(metric: Any) -> float | None:

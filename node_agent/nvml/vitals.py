@@ -1,8 +1,8 @@
-"""Health of a GPU from NVML; it never makes a probe fail.
+"""Health of a GPU from NVML. It never makes a probe fail.
 
-What a driver, a GPU or the privileges do not provide is None. Xid errors are not here: NVML
+Facts that a driver, a GPU or the privileges do not provide are None. Xid errors are missing: NVML
 delivers them only to a client that keeps waiting, and such a client makes changes of MIG mode fail.
-What they leave behind is: counted memory errors, rows to remap, the driver's recovery action.
+Their traces are included: counted memory errors, rows to remap, the driver's recovery action.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from node_agent.nvml.observed import (
     Vitals,
 )
 
-# One call answers all, each with a return code of its own.
+# A single call answers all fields, each with a separate return code.
 _FIELDS = {
     "ecc_corrected": pynvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
     "ecc_uncorrected": pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
@@ -53,9 +53,9 @@ _FLAGS = ("retired_pending", "remap_pending", "remap_failed")
 _REPAIR_FIELDS = (*_FLAGS, "recovery_action")
 # nvmlDeviceGpuRecoveryAction_t, from driver R565 on.
 _ACTIONS = ("none", "reset the GPU", "reboot the node", "drain peer-to-peer", "drain and reset")
-# The driver asks for neither a reset nor a reboot.
+# The driver requests neither a reset nor a reboot.
 _NO_REPAIR = (None, "none", "drain peer-to-peer")
-# nvmlClocksEventReasons; idle, application clocks, sync boost and display are left out: they are
+# nvmlClocksEventReasons; idle, application clocks, sync boost and display are omitted: they are
 # settings, not problems.
 _SLOWDOWNS = {
     0x4: "power cap",
@@ -65,8 +65,8 @@ _SLOWDOWNS = {
     0x80: "power brake",
 }
 _ENABLED = 1
-# Of nvmlFieldValue_t: valueType, nvmlReturn and value, which on these (little-endian) machines
-# begins with its low 32 bits. Reading them as attributes takes five times as long.
+# The members valueType, nvmlReturn and value of nvmlFieldValue_t. On these (little-endian) machines
+# value begins with its low 32 bits. Reading them as attributes takes five times as long.
 _FIELD = struct.Struct(f"<{FieldValue.valueType.offset}xIIQ")
 _Mask = ctypes.c_ulonglong
 # Newest first. The plain name has another structure.
@@ -75,39 +75,39 @@ _PROCESS_CALLS = (
     "nvmlDeviceGetComputeRunningProcesses_v2",
 )
 _PROCESSES, _ATTEMPTS = 32, 3
-"""Room at first, and how often it is enlarged for a list that grew meanwhile."""
+"""Initial size of the list, and how often it is enlarged if the list grew meanwhile."""
 
 
 def read_repairs(nvml: Nvml, device: Handle) -> tuple[Repair, ...]:
-    """Only `repairs`, in one call of the driver. Raises no NvmlError."""
+    """Reads only `repairs`, in a single call of the driver. Raises no NvmlError."""
     fields = _fields(nvml, device, _REPAIR_FIELDS)
     return _repairs(tuple(map(fields.get, _REPAIR_FIELDS)))
 
 
 @lru_cache(maxsize=64)
 def _repairs(values: tuple[int | None, ...]) -> tuple[Repair, ...]:
-    """values: of `_REPAIR_FIELDS`."""
+    """The repairs for the values of `_REPAIR_FIELDS`."""
     *flags, action = values
-    asked: dict[str, Any] = dict(zip(_FLAGS, map(bool, flags), strict=True))
-    return repairs(Vitals(**asked, recovery_action=_action(action)))
+    requested: dict[str, Any] = dict(zip(_FLAGS, map(bool, flags), strict=True))
+    return repairs(Vitals(**requested, recovery_action=_action(action)))
 
 
 def repairs(health: Vitals) -> tuple[Repair, ...]:
-    """What the driver asks for before the GPU is as good as it should be; empty: nothing known."""
-    asked = health.recovery_action
-    found = {
-        asked or "": asked not in _NO_REPAIR,
+    """The repairs that the driver requests for a GPU, empty if none is known."""
+    action = health.recovery_action
+    conditions = {
+        action or "": action not in _NO_REPAIR,
         REMAP_FAILED: health.remap_failed,
         REMAP_PENDING: health.remap_pending,
         RETIREMENT_PENDING: health.retired_pending,
     }
-    return tuple(repair for repair, there in found.items() if there)
+    return tuple(repair for repair, present in conditions.items() if present)
 
 
 def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
-    """Of a whole GPU. mig: whether MIG is on, which turns NVLinks off. Raises no NvmlError."""
+    """The health of a whole GPU. mig: whether MIG is on, without NVLinks. Raises no NvmlError."""
     fields: dict[str, Any] = dict(_fields(nvml, device, tuple(_FIELDS)))
-    # Not as fields: the units of these fields changed between drivers.
+    # They are not read as fields, because the units of these fields changed between drivers.
     sensors: dict[str, Any] = {
         "minor": _number(nvml, "nvmlDeviceGetMinorNumber", device),
         "temperature_c": _number(
@@ -120,7 +120,7 @@ def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
     }
     reasons = _number(nvml, "nvmlDeviceGetCurrentClocksEventReasons", device, kind=_Mask)
     if reasons is None:
-        # Its name in older drivers.
+        # The name in older drivers.
         reasons = _number(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", device, kind=_Mask)
     links = fields.pop("nvlinks", None)
     states = (
@@ -128,7 +128,7 @@ def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
         if mig or not links
         else [_number(nvml, "nvmlDeviceGetNvLinkState", device, n) for n in range(links)]
     )
-    known = [state for state in states if state is not None]
+    known_states = [state for state in states if state is not None]
     action = _action(fields.pop("recovery_action", None))
     flags = {name: bool(fields.pop(name)) for name in _FLAGS if name in fields}
     return Vitals(
@@ -140,32 +140,32 @@ def read(nvml: Nvml, device: Handle, *, mig: bool) -> Vitals:
         slowdowns=None
         if reasons is None
         else tuple(word for bit, word in _SLOWDOWNS.items() if reasons & bit),
-        nvlinks_up=known.count(_ENABLED) if known else None,
-        nvlinks_down=len(known) - known.count(_ENABLED) if known else None,
+        nvlinks_up=known_states.count(_ENABLED) if known_states else None,
+        nvlinks_down=len(known_states) - known_states.count(_ENABLED) if known_states else None,
         recovery_action=action,
     )
 
 
 def memory_used_mib(nvml: Nvml, device: Handle) -> int | None:
-    """Of a MIG device; needs no privilege."""
+    """Used memory of a MIG device. It needs no privilege."""
     memory = Memory()
     refused = nvml.function("nvmlDeviceGetMemoryInfo")(device, byref(memory))
     return None if refused else int(memory.used) // 2**20
 
 
 def processes(nvml: Nvml, device: Handle) -> tuple[int, ...] | None:
-    """Process ids on a GPU or MIG device, in the driver's own process namespace."""
+    """Process ids on a GPU or MIG device, in the driver's process namespace."""
     for symbol in _PROCESS_CALLS:
         try:
-            found = running(nvml, symbol, device)
+            listed = running(nvml, symbol, device)
         except NvmlError:
             continue
-        return tuple(sorted({int(process.pid) for process in found}))
+        return tuple(sorted({int(process.pid) for process in listed}))
     return None
 
 
 def running(nvml: Nvml, symbol: str, device: Handle) -> list[ProcessInfo]:
-    """What a function of `_PROCESS_CALLS`' kind lists. Raises NvmlError."""
+    """The processes that a function such as those in `_PROCESS_CALLS` lists. Raises NvmlError."""
     call, most = nvml.function(symbol), _PROCESSES
     for _ in range(_ATTEMPTS):
         listed, count = (ProcessInfo * most)(), ctypes.c_uint(most)
@@ -174,7 +174,7 @@ def running(nvml: Nvml, symbol: str, device: Handle) -> list[ProcessInfo]:
             return list(listed[: count.value])
         if code != INSUFFICIENT_SIZE:
             break
-        # Oversized, because more may have started since.
+        # Larger than needed, because more processes may have started since.
         most = 2 * count.value + 5
     raise nvml.error(symbol, code)
 
@@ -202,25 +202,25 @@ def _fields(nvml: Nvml, device: Handle, names: tuple[str, ...]) -> dict[str, int
     values.raw = request
     if nvml.function("nvmlDeviceGetFieldValues")(device, len(names), values):
         return {}
-    found = {}
+    fields = {}
     for name, (kind, code, value) in zip(names, _FIELD.iter_unpack(values), strict=True):
         if code == SUCCESS:
             # 0 double, 1 unsigned int, 2 unsigned long, 3 unsigned long long, 4 signed long long, 5
             # signed int
-            found[name] = value if kind in (2, 3, 4) else value & 0xFFFF_FFFF
-    return found
+            fields[name] = value if kind in (2, 3, 4) else value & 0xFFFF_FFFF
+    return fields
 
 
 @cache
 def _request(names: tuple[str, ...]) -> tuple[ctypes.Array[ctypes.c_char], bytes]:
-    """Where the answer is written, and what stands there before: which fields are asked for."""
-    asked = (FieldValue * len(names))(*(FieldValue(fieldId=_FIELDS[name]) for name in names))
-    return ctypes.create_string_buffer(ctypes.sizeof(asked)), bytes(asked)
+    """The buffer of the answer, and its initial content: the requested fields."""
+    fields = (FieldValue * len(names))(*(FieldValue(fieldId=_FIELDS[name]) for name in names))
+    return ctypes.create_string_buffer(ctypes.sizeof(fields)), bytes(fields)
 
 
 def _number(
     nvml: Nvml, symbol: str, *arguments: Any, kind: type[Any] = ctypes.c_uint
 ) -> int | None:
-    """None where the driver does not answer."""
-    found = kind()
-    return None if nvml.function(symbol)(*arguments, byref(found)) else int(found.value)
+    """The number that the function writes, None if the driver does not answer."""
+    value = kind()
+    return None if nvml.function(symbol)(*arguments, byref(value)) else int(value.value)

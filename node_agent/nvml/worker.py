@@ -1,14 +1,14 @@
-"""The process that asks the driver: one look at each request, and nothing of the driver in between.
+"""The process that calls the driver: a look per request, without driver resources in between.
 
-It is kept for several looks only as long as every look leaves it as a new process would be. A look
+It is reused for several looks as long as every look leaves it like a new process. A look
 loads the driver's library, initializes NVML, shuts it down and unloads the library, as NVIDIA's
-own binding does (go-nvml, pkg/nvml/init.go and lib.go): so the next one finds a partition made
-since, a GPU lost or added, and the library of a driver upgraded in between. What that would not
-cover ends the worker, and the next look is a new process's:
+own binding does (go-nvml, pkg/nvml/init.go and lib.go): so the next look sees new partitions, lost
+or added GPUs, and the library of an upgraded driver. Every other change ends the worker, and the
+next look uses a new process:
 
-- a failed look: the fork server asks a new worker before anything is reported (`fork_server`);
-- a device, another descriptor, a thread or a mapping of the driver that is still there afterwards;
-- `LOOKS` looks, which bounds what a driver leaks and what the dynamic loader remembers.
+- a failed look: the fork server asks a new worker before it reports a failure (`fork_server`);
+- a device, another descriptor, a thread or a mapping of the driver that still exists afterwards;
+- `LOOKS` looks, which limits leaks of a driver and the memory of the dynamic loader.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from node_agent.nvml.child_process import write, write_message
 from node_agent.nvml.observed import BROKEN, Failure, Observation
 
 Probes = Mapping[bytes, Callable[[], Observation]]
-"""Request, one byte -> what to do."""
+"""Request of one byte -> the probe."""
 
 LOOKS = 30
 """Five minutes at the default interval."""
 
 OBSERVED, UNCHANGED, FAILED = b"o", b"u", b"f"
-"""Kinds of answers; UNCHANGED, which has no body: equal to the last answer to such a request."""
+"""Kinds of answers. UNCHANGED has no body: equal to the last answer to the same request."""
 READY = b"r"
-"""Follows an answer: nothing of the driver is held, the next request may come."""
+"""Follows an answer: all driver resources are released, and the next request may come."""
 
 
 def work(request: int, answer: int, probes: Probes) -> None:
-    """Answers requests until the pipe is closed or the worker is to be replaced."""
+    """Answers requests until the pipe is closed or the worker must be replaced."""
     inherited = Inherited()
     last: dict[bytes, Observation] = {}
     for look in range(1, LOOKS + 1):
@@ -48,12 +48,12 @@ def work(request: int, answer: int, probes: Probes) -> None:
         else:
             last[kind] = observation
             write_message(answer, _kind(observation), observed.packed(observation))
-        # The agent has its answer; the rest is done while nothing waits for it.
+        # The agent has its answer, so nothing waits for the rest.
         if look == LOOKS or _kind(observation) == FAILED:
             return
         del observation
-        # Exceptions and their frames, for example, refer to each other. Only this look's: whatever
-        # outlived an earlier one is remembered on purpose.
+        # Exceptions and their frames, for example, refer to each other. Only this look's objects
+        # are collected: older objects are cached on purpose.
         gc.collect(0)
         if not inherited.is_all():
             return
@@ -61,20 +61,20 @@ def work(request: int, answer: int, probes: Probes) -> None:
 
 
 class Inherited:
-    """What this process holds of descriptors, threads, and mapped files and devices of NVIDIA."""
+    """Descriptors, threads, and mapped NVIDIA files and devices of this process."""
 
     def __init__(self) -> None:
         self._opened = _opened()
         self._files, self._pages = _nvidia_files(), _pages()
 
     def is_all(self) -> bool:
-        """Whether it holds the same as when this was made."""
+        """Whether the process has the same resources as at the creation of this object."""
         if _opened() != self._opened:
             return False
         pages = _pages()
         if pages != self._pages:
-            # What is still mapped makes the address space larger; so does memory of Python. To look
-            # at each mapping takes as long as a quarter of a look, and is seldom needed.
+            # Remaining mappings make the address space larger, but so does memory of Python. A
+            # check of each mapping takes a quarter of the time of a look, and is seldom needed.
             if _nvidia_files() != self._files:
                 return False
             self._pages = pages
@@ -93,7 +93,7 @@ def _entries(directory: str) -> int:
 
 def _pages() -> bytes:
     """Size of the address space. Source: proc_pid_statm(5), first field."""
-    # Not by pathlib, which takes three times as long.
+    # pathlib would take three times as long.
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
         return os.read(statm, 64).partition(b" ")[0]
@@ -102,13 +102,13 @@ def _pages() -> bytes:
 
 
 def _nvidia_files() -> frozenset[bytes]:
-    """What is mapped: files of a driver, and devices."""
+    """Mapped files of a driver, and mapped devices."""
     maps = Path("/proc/self/maps").read_bytes()
     return frozenset(line.partition(b"/")[2] for line in maps.splitlines() if b"nvidia" in line)
 
 
 def failure(code: int, text: str) -> bytes:
-    """An observation with nothing but a failure of the probe itself, for the pipe."""
+    """An observation with only a failure of the probe itself, for the pipe."""
     return observed.packed(Observation(failure=Failure(call="probe", code=code, text=text)))
 
 

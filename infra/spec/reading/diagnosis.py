@@ -40,5 +40,5 @@ Fix = RenameKey | ReplaceValue | DropValue
 class Diagnosis:
     problem: Problem
     loc: tuple[str | int, ...]
-    """Where to apply the fix: pydantic's location of the error."""
+    """The location of the fix: pydantic's location of the error."""
     fix: Fix

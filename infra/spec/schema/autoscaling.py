@@ -83,11 +83,11 @@ class Fallback(SpecModel):
     failures: Annotated[int, IntRange(minimum=1, maximum=100, unit="failure", source=_KEDA)] = 3
     """Failed queries in a row before the fallback applies."""
     replicas: SomeReplicas | None = None
-    """By default `min`, or 1 if `min` is 0."""
+    """Replicas of the fallback. By default `min`, or 1 if `min` is 0."""
     behavior: Literal[
         "currentReplicasIfHigher", "currentReplicas", "currentReplicasIfLower", "static"
     ] = "currentReplicasIfHigher"
-    """By default the current number, if it is more than `replicas`."""
+    """How `replicas` is applied. By default the current number is kept if it is higher."""
 
 
 class Autoscaling(SpecModel):
@@ -127,17 +127,17 @@ class Autoscaling(SpecModel):
         ]
         | None
     ) = None
-    """For `queue-time`: only requests of this model. By default of all models."""
+    """Model whose requests count, for `queue-time`. By default all models."""
     query: Query | None = None
-    """For `metric: query`: PromQL with a single value, the sum over all replicas."""
+    """PromQL for `metric: query`, with a single value: the sum over all replicas."""
     window: Window = "1m"
     """Time over which the metric is averaged."""
     wake: Query | None = None
-    """For `min: 0`: PromQL with a single value from outside the pods, such as a gateway's requests.
+    """PromQL for `min: 0`, with a single value from outside the pods, such as a gateway's requests.
     While the value is above 0, at least one replica runs.
     """
     cooldown: Pause = "5m"
-    """For `min: 0`: idle time before the last replica is removed."""
+    """Idle time before the last replica is removed, for `min: 0`."""
     scale_up: Pace = Pace()
     scale_down: Pace = Pace()
     fallback: Fallback = Fallback()

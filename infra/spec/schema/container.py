@@ -55,7 +55,7 @@ class ContainerWorkload(Served):
 
     kind: Literal["container"]
     command: tuple[Argument, ...] = ()
-    """By default the command of the image."""
+    """Command of the container. By default the image's command."""
     args: tuple[Argument, ...] = ()
     ports: Mapping[PortName, Port] = Field(default_factory=dict)
     """Name -> number. Without ports there is no Service."""

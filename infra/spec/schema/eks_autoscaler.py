@@ -63,7 +63,7 @@ class ClusterAutoscaler(SpecModel):
         ]
         | None
     ) = None
-    """By default the catalog's version."""
+    """Version of the chart. By default the catalog's version."""
     repository: Annotated[
         str,
         charts.repository("https://kubernetes.github.io/autoscaler"),
@@ -161,7 +161,7 @@ class Karpenter(SpecModel):
         ]
         | None
     ) = None
-    """After this time, pods on a node to be removed are ended despite disruption budgets and
+    """Time until pods on a node to be removed are ended despite disruption budgets and
     `karpenter.sh/do-not-disrupt`. By default Karpenter waits for them, and so does `destroy`.
     """
 

@@ -51,8 +51,8 @@ class ExistingNetwork(SpecModel):
         tuple[SubnetId, ...],
         NotEmpty(why="cluster and nodes need subnets", instead="name at least two subnets"),
     ]
-    """At least one in each zone of the cluster and of every pool. If a zone has subnets with and
-    without public addresses for nodes, nodes use the subnets without.
+    """Subnets, at least one in each zone of the cluster and of every pool. If a zone has subnets with
+    and without public addresses for nodes, nodes use the subnets without.
     """
 
 
@@ -100,7 +100,7 @@ class EksAddon(SpecModel):
         ]
         | None
     ) = None
-    """By default the version that EKS chooses when the add-on is installed."""
+    """Version of the add-on. By default EKS chooses it when the add-on is installed."""
     settings: Mapping[str, Any] | None = None
     """EKS's configuration values. DescribeAddonConfiguration lists them."""
 
@@ -130,7 +130,7 @@ class EksCluster(SpecModel):
         ),
     ]
     zones: ZoneNames | None = None
-    """At least two. By default a and b of the region."""
+    """Zones, at least two. By default a and b of the region."""
     version: (
         Annotated[
             str,

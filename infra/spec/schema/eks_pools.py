@@ -33,8 +33,8 @@ class EksDisk(SpecModel):
         ),
     ] = 100
     encrypted: bool | None = None
-    """By default true in a pool with a launch template, in other pools the account's default for
-    new volumes.
+    """Encryption. By default true in a pool with a launch template, in other pools the account's
+    default for new volumes.
     """
     kms_key: KmsKeyArn | None = None
     """ARN of the key that encrypts the disk, instead of EBS's default key."""
@@ -165,7 +165,7 @@ class EksPool(CloudPool):
     """
     disk: EksDisk = EksDisk()
     instance_metadata: InstanceMetadata | None = None
-    """By default EKS's settings for AL2023: version 2, one hop."""
+    """Settings of the metadata service. By default EKS's for AL2023: version 2, one hop."""
     instance_store: Literal["raid0"] | None = None
     """`raid0` combines the machine's local disks into a file system for containers, images and the
     kubelet. By default they are not used.
@@ -179,7 +179,7 @@ class EksPool(CloudPool):
     """
     update: EksUpdate = EksUpdate()
     repair: EksRepair | None = None
-    """By default off. Once on, only `enabled: false` turns it off."""
+    """Node repair, by default off. Once on, only `enabled: false` turns it off."""
     instance_tags: Tags = Field(default_factory=dict)
     """Tags of the instances and their disks."""
     tags: Tags = Field(default_factory=dict)

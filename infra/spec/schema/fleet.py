@@ -135,7 +135,7 @@ class GkeFleet(_CloudFleet):
     cluster: GkeCluster
     node_pools: Annotated[tuple[GkePool, ...], _NO_POOLS]
     gpu_operator: GpuOperator | None = None
-    """For pools with `partition: {mode: operator}`. GKE partitions other pools itself."""
+    """The GPU operator, for pools with `partition: {mode: operator}`. GKE partitions the others."""
 
 
 class EksFleet(_CloudFleet):

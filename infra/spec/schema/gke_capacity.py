@@ -68,7 +68,7 @@ class GkeReservation(Reservation):
     without its name.
     """
     fallback: Literal["on-demand", "none"] | None = None
-    """Without a name, if no reservation matches: `on-demand` (the default) or `none`."""
+    """Capacity without a name if no reservation matches: `on-demand` (the default) or `none`."""
 
 
 GkeCapacity = Annotated[

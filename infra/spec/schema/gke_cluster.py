@@ -152,9 +152,9 @@ class GkeCluster(SpecModel):
     maintenance: GkeMaintenance | None = None
     """When GKE may upgrade the cluster by itself. By default at any time."""
     monitoring: GkeMonitoring | None = None
-    """By default GKE's choice: system components, Kubernetes objects and GPUs, by Prometheus."""
+    """Metrics. By default GKE's choice: system, Kubernetes objects and GPUs, by Prometheus."""
     logging: GkeLogging | None = None
-    """By default GKE's choice: system components and workloads."""
+    """Logs. By default GKE's choice: system components and workloads."""
     kms_key: _KmsKey | None = None
     """Key that encrypts the boot disks of all nodes. By default Google's keys."""
     secrets_key: _KmsKey | None = None

@@ -71,7 +71,7 @@ class GkePool(CloudPool):
     ]
     """The cloud's name of the type. The catalog has its GPUs."""
     zones: ZoneNames | None = None
-    """By default the zone of a zonal cluster. Required for a regional cluster."""
+    """Zones. By default the zone of a zonal cluster, required for a regional cluster."""
     capacity: GkeCapacity = GkeOnDemand()
     gpu: GpuChoice | None = None
     """GPUs to attach to a machine type without GPUs (N1)."""

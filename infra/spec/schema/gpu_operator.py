@@ -21,13 +21,13 @@ class ComponentSwitch(SpecModel):
 
 class Toolkit(SpecModel):
     enabled: bool | None = None
-    """By default true only if the nodes' images lack it: on GKE."""
+    """Whether it is installed. By default only if the nodes' images lack it: on GKE."""
     version: _Version | None = None
 
 
 class Component(SpecModel):
     version: _Version | None = None
-    """By default the chart's version."""
+    """Version. By default the chart's."""
 
 
 class Nfd(SpecModel):

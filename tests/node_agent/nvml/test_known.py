@@ -13,7 +13,7 @@ import pytest
 
 from node_agent.nvml import binding
 from node_agent.nvml.observed import Engines, OfferedProfile
-from node_agent.nvml.probe import Known, probe
+from node_agent.nvml.probe import Cache, probe
 from node_agent.nvml.profiles import needs_device_names
 from rehearsal.cluster.silicon import models, state
 from rehearsal.cluster.silicon.node_silicon import Injection, NodeSilicon
@@ -116,11 +116,11 @@ def node(silicon: MakeSilicon, in_this_process: Callable[..., None]) -> Any:
 def test_a_look_after_others_sees_every_change_as_a_first_one_does(
     change: str, thorough: bool, node: Any
 ) -> None:
-    known = Known()
-    before = [probe(known=known, thorough=thorough) for _ in range(2)]
+    cache = Cache()
+    before = [probe(cache=cache, thorough=thorough) for _ in range(2)]
     assert before[0] == before[1] == probe(thorough=thorough)
     CHANGES[change](node)
-    seen = probe(known=known, thorough=thorough)
+    seen = probe(cache=cache, thorough=thorough)
     assert seen == probe(thorough=thorough)
     assert seen != before[1]
 
@@ -132,8 +132,8 @@ def test_profiles_that_differ_in_nothing_but_the_name_stay_apart(
     node = silicon("RTX-PRO-6000", 1)
     state.repartition(node.path, 0, ["1g.24gb"])
     in_this_process(node.path)
-    known = Known()
-    before = probe(known=known)
+    cache = Cache()
+    before = probe(cache=cache)
     (old,) = state.load(node.path).gpus[0].instances
     state.repartition(node.path, 0, ["1g.24gb+gfx"])
 
@@ -145,7 +145,7 @@ def test_profiles_that_differ_in_nothing_but_the_name_stay_apart(
         return replace(gpu, instances=(replace(new, id=old.id, compute_instances=computes),))
 
     _first_gpu(renamed)(node)
-    seen = probe(known=known)
+    seen = probe(cache=cache)
     assert seen == probe()
     (was,), (now,) = before.gpus[0].devices, seen.gpus[0].devices
     assert (was.uuid, was.gpu_instance) == (now.uuid, now.gpu_instance)
@@ -155,19 +155,19 @@ def test_profiles_that_differ_in_nothing_but_the_name_stay_apart(
 
 def test_profiles_listed_in_part_are_asked_for_again(node: Any) -> None:
     state.inject(node.path, Injection(call="nvmlDeviceGetGpuInstanceProfileInfoV", code=999))
-    known = Known()
-    assert probe(known=known).gpus[0].offered == ()
+    cache = Cache()
+    assert probe(cache=cache).gpus[0].offered == ()
     state.heal(node.path)
-    assert probe(known=known) == probe()
+    assert probe(cache=cache) == probe()
 
 
 def test_a_look_after_others_asks_only_for_what_can_change(
     node: Any, calls: Callable[[], Counter[str]]
 ) -> None:
-    known = Known()
-    probe(known=known)
+    cache = Cache()
+    probe(cache=cache)
     first = calls()
-    probe(known=known)
+    probe(cache=cache)
     quick = calls()
     unasked = {
         "nvmlDeviceGetName",
