@@ -51,8 +51,8 @@ class ExistingNetwork(SpecModel):
         tuple[SubnetId, ...],
         NotEmpty(why="cluster and nodes need subnets", instead="name at least two subnets"),
     ]
-    """Subnets, at least one in each zone of the cluster and of every pool. If a zone has subnets with
-    and without public addresses for nodes, nodes use the subnets without.
+    """Subnets, at least one in each zone of the cluster and of every pool. If a zone has subnets
+    with and without public addresses for nodes, nodes use the subnets without.
     """
 
 
