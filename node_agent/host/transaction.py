@@ -313,7 +313,7 @@ def _roll_back_once(silicon: GpuPartitioner, planned: Plan) -> Iterator[str]:
                     _do(silicon, step, waiting, lambda _: None, lambda: False)
             if waiting and bool(was.mig) == was.pending:
                 yield f"GPU {gpu.index}: MIG mode: {waiting[gpu.index]}"
-        except Exception as e:  # noqa: BLE001 - whatever it was, the next GPU must follow
+        except Exception as e:  # noqa: BLE001 - after any error, the next GPU must follow
             yield f"GPU {gpu.index}: {_text(e)}"
     try:
         for gpu in silicon.read():

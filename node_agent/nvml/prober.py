@@ -24,7 +24,7 @@ _GRACE_S = 5.0
 
 
 class ForkServerEnded(Exception):
-    """The fork server ended. It cannot be forked beside threads: the agent must be restarted."""
+    """The fork server ended. A process with threads cannot fork it: restart the agent."""
 
 
 @dataclass

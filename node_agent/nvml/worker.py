@@ -115,7 +115,7 @@ def failure(code: int, text: str) -> bytes:
 def _look(probe: Callable[[], Observation]) -> Observation:
     try:
         return probe()
-    except Exception as e:  # noqa: BLE001 - whatever it was must reach the agent as a failure
+    except Exception as e:  # noqa: BLE001 - every error must reach the agent as a failure
         text = f"{type(e).__name__}: {e}"
         return Observation(failure=Failure(call="probe", code=BROKEN, text=text))
 

@@ -334,7 +334,7 @@ def _check_gpu(
 
 def _check_repairs(where: str, gpu: ObservedGpu) -> Iterator[Check]:
     """Checks repairs: a GPU works, but the driver requests a reset, a reboot or a new GPU."""
-    expected = "no repair asked for"
+    expected = "no repair requested"
     if REMAP_FAILED in gpu.repairs:
         yield Check(
             reason="RowRemapFailed",

@@ -141,12 +141,12 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "GpuResetRequested": (
         _gpu(0, repairs=("reset the GPU", "remap pending")),
         "Mismatch",
-        "GPU 0 wanted no repair asked for, found the driver asks to reset the GPU, a row remapping",
+        "GPU 0 wanted no repair requested, found the driver asks to reset the GPU, a row remapping",
     ),
     "RowRemapFailed": (
         _gpu(1, repairs=("remap failed",)),
         "Mismatch",
-        "GPU 1 wanted no repair asked for, found a bad memory row without a spare row:",
+        "GPU 1 wanted no repair requested, found a bad memory row without a spare row:",
     ),
     "WrongGpuCount": (
         lambda s: replace(s, observation=replace(s.observation, gpus=s.observation.gpus[:1])),

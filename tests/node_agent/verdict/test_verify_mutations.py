@@ -329,7 +329,7 @@ class TestGpu:
     ) -> None:
         verdict = verify(desired, _with(right, 1, repairs=repairs), node)
         assert _problems(verdict) == [
-            (reason, "GPU 1", "no repair asked for", found) for reason, found in problems
+            (reason, "GPU 1", "no repair requested", found) for reason, found in problems
         ]
 
     def test_an_xid_is_named_with_a_failure(
