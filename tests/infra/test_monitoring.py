@@ -344,7 +344,7 @@ def test_of_a_wrong_alertmanager_only_that_is_reported() -> None:
 def test_a_stack_file_that_still_has_grafana_is_told_why_and_what_instead(value: object) -> None:
     said = refusal(STACK | {"grafana": value}, "byo")
     assert said.count("grafana:") == 1, "one message"
-    assert "unknown key; leave it out: Grafana is under the AGPL" in said
+    assert "unknown key; remove it: Grafana is under the AGPL" in said
     assert "your own loads the dashboards from ConfigMaps, see docs/how-to/monitoring.md" in said
 
 
