@@ -1,4 +1,4 @@
-"""The `slicewright` command: its subcommands, its console, and what ends it early."""
+"""The `slicewright` command: its subcommands, its console, and its early exits."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ COMMANDS: Final = (
     "destroy",
     "rehearse",
 )
-"""In the order of the help. Each has a module of slicewright.commands, with _ for -."""
+"""Subcommands in the order of the help. Each is a module of slicewright.commands, with _ for -."""
 _WIDTH_WITHOUT_TERMINAL = 140
-"""In CI or a file nothing says how wide a line may be; rich's 80 would fold every table."""
+"""Line width in CI or a file, which have no width; rich's default of 80 would fold every table."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     if sys.stdout is None:
         print(
-            "slicewright: stdout is closed, so the result cannot be written; open it, or send "
-            "it to /dev/null",
+            "slicewright: stdout is closed, so the result cannot be written; open it, or "
+            "redirect it to /dev/null",
             file=sys.stderr,
         )
         return CANNOT_RUN
@@ -68,14 +68,14 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             return _run(arguments)
         finally:
-            # At exit Python itself would answer a failing flush, with an exit code of its own.
+            # Python would handle a failing flush at exit with a different exit code.
             sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
         return CLOSED_PIPE
     except OSError as e:
-        # Commands handle errors of the files that they read and make; what is left is the output,
-        # which has no name.
+        # Commands handle errors of the files that they read and write. Any other is of the
+        # output, which has no name.
         _drop_output()
         print(
             f"slicewright: {e.filename or 'the output cannot be written'}: {e.strerror}",
@@ -85,9 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(given)
-    parsed = parser.parse_args(given)
+    argv = sys.argv[1:] if arguments is None else arguments
+    parser = _parser(argv)
+    parsed = parser.parse_args(argv)
     if parsed.command is None:
         parser.print_help()
         return PROVEN
@@ -104,21 +104,25 @@ def _run(arguments: list[str] | None) -> int:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """As `head -1` causes it. rich itself would exit with 1, which means "not proven" here."""
+        """Handles a closed pipe, as caused by `head -1`.
+
+        rich itself would exit with 1, which means "not proven" here.
+        """
         self.quiet = True  # cleaning up may still print
         _drop_output()
         raise SystemExit(CLOSED_PIPE)
 
 
 def _drop_output() -> None:
-    """Keeps Python from failing again when it closes stdout with something left to write."""
+    """Keeps Python from failing again when it closes stdout with unwritten output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """With the command that `given` begins with, or with all of them, for the help and for errors.
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Returns a parser with the command that `argv` begins with, else with all commands, for the
+    help and for errors.
 
-    Importing all of them takes almost half as long again as `plan` does, and eight times as long
+    Importing all commands takes almost half as long again as `plan` does, and eight times as long
     as `rehearse`.
     """
     parser = argparse.ArgumentParser(
@@ -128,7 +132,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    named = [name for name in given[:1] if name in COMMANDS]
+    named = [name for name in argv[:1] if name in COMMANDS]
     for name in named or COMMANDS:
         module = import_module(f"slicewright.commands.{name.replace('-', '_')}")
         module.add_parser(commands)

@@ -1,4 +1,4 @@
-"""`slicewright check`: every problem of stack files."""
+"""`slicewright check`: reports every problem in stack files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from slicewright.exit_codes import BAD_INPUT, PROVEN
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("check", help="read stack files and name every problem in them")
+    parser = commands.add_parser(
+        "check", help="validate stack files and report every problem in them"
+    )
     stack_files.add_arguments(parser)
     parser.set_defaults(run=_run)
 
@@ -29,7 +31,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     failed = False
     for name in names:
         file = stack_files.path_of(name)
-        label = name if str(file) == name else stack_files.shown(file)
+        label = name if str(file) == name else stack_files.display_path(file)
         try:
             fleet = plan.read_file(file, name=label)
         except spec.SpecError as e:

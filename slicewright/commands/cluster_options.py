@@ -1,4 +1,4 @@
-"""Options of the commands that ask a living cluster, and which cluster that is."""
+"""Options that choose the cluster which a command reads, and the cluster they choose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicewright.live.access import Access, NoCluster, NotAKubeconfig, access
 def add_arguments(
     parser: argparse.ArgumentParser, *, default: str = "$KUBECONFIG, else ~/.kube/config"
 ) -> None:
-    """default: of --kubeconfig, for people."""
+    """`default` is the text that the help shows as the default of --kubeconfig."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -29,21 +29,21 @@ def stack_of(parsed: argparse.Namespace) -> tuple[Path, plan.FleetPlan] | None:
     if not parsed.stack:
         return None
     file = stack_files.path_of(parsed.stack)
-    return file, plan.read_file(file, name=stack_files.shown(file))
+    return file, plan.read_file(file, name=stack_files.display_path(file))
 
 
 def access_of(
     parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan] | None = None
 ) -> Access:
-    """The cluster that the options name; else, for a cluster that existed before its stack, the one
-    that the stack file names; else kubectl's. Raises NoCluster.
+    """Returns the cluster that the options name, else the existing cluster that the stack file
+    names, else kubectl's current one. Raises NoCluster.
     """
     if stack is not None and isinstance(stack[1], plan.ByoFleetPlan):
         file, cluster = stack[0], stack[1].cluster
         if cluster is None:
             raise NoCluster(
-                f"{stack_files.shown(file)} is of hosts without Kubernetes; `slicewright-agent "
-                "show` and `verify` tell their state, on each host"
+                f"{stack_files.display_path(file)} lists hosts without Kubernetes; run "
+                "`slicewright-agent show` and `verify` on each host to see its state"
             )
         return of_existing(file, cluster, parsed.kubeconfig, parsed.context)
     return access(parsed.kubeconfig, parsed.context)
@@ -55,7 +55,10 @@ def of_existing(
     kubeconfig: str | None = None,
     context: str | None = None,
 ) -> Access:
-    """The cluster of a stack file, unless the other two name another. Raises NoCluster."""
+    """Returns the cluster of a stack file, or the one that `kubeconfig` and `context` name.
+
+    Raises NoCluster.
+    """
     if kubeconfig is None and cluster.kubeconfig:
         # Relative to the project, as in `pulumi up`.
         written = Path(cluster.kubeconfig).expanduser()
@@ -64,7 +67,7 @@ def of_existing(
 
 
 def code_of(error: Exception) -> int:
-    """Of a command that found no cluster, or one that cannot be asked."""
+    """Returns the exit code for a cluster that is not known or does not answer."""
     return BAD_INPUT if isinstance(error, NotAKubeconfig) else CANNOT_RUN
 
 

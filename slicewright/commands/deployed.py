@@ -21,16 +21,16 @@ def add_parser(commands: Any) -> None:
         "deployed",
         help="the commit and the stack file of the last `pulumi up` that succeeded",
         description="Prints the commit of the last `pulumi up` that succeeded, from the history "
-        "that Pulumi keeps of the stack, and nothing where nothing is deployed. It is what a "
-        "report of the next change is compared with (docs/how-to/gitops.md). Needs no more than "
-        "to read the state.",
+        "that Pulumi keeps of the stack, or nothing if nothing is deployed. A report of the next "
+        "change compares against that commit (docs/how-to/gitops.md). Needs read access to the "
+        "state only.",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
     parser.add_argument(
         "--write",
         metavar="FILE",
-        help="write the fleet as that update had it, as a stack file; where nothing is deployed, "
-        "there is no such file afterwards",
+        help="write the deployed fleet to FILE as a stack file; if nothing is deployed, FILE is "
+        "removed",
     )
     parser.set_defaults(run=_run)
 
@@ -41,17 +41,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except EngineFailed as e:
         return _say(str(e), CANNOT_RUN)
     except NotAHistory as e:
-        return _say(f"what `pulumi stack history` prints cannot be read: {e}", CANNOT_RUN)
+        return _say(f"cannot parse the output of `pulumi stack history`: {e}", CANNOT_RUN)
     if parsed.write:
         try:
             _write(Path(parsed.write), deployment)
         except OSError as e:
             return _say(f"{parsed.write}: {e.strerror}", CANNOT_RUN)
     if deployment is None:
-        return _say(f"nothing is deployed of stack {parsed.stack}", PROVEN)
+        return _say(f"stack {parsed.stack} has no deployment", PROVEN)
     if deployment.commit:
         console.print(spec.plain(deployment.commit), markup=False, highlight=False, soft_wrap=True)
-    named = deployment.commit or "no commit: the checkout was no git repository"
+    named = deployment.commit or "no commit: it did not run in a git repository"
     return _say(f"stack {parsed.stack} was deployed at {deployment.time} from {named}", PROVEN)
 
 

@@ -1,4 +1,4 @@
-"""`slicewright destroy`: everything that a stack made, and what clouds leave of it."""
+"""`slicewright destroy`: deletes all resources of a stack, and the leftovers in its cloud."""
 
 from __future__ import annotations
 
@@ -30,73 +30,76 @@ from slicewright.teardown.subject import Subject, subject_of
 from slicewright.teardown.teardown import Choices, Refused, Stopped, Teardown
 
 _WAIT_MINUTES: Final = 20
-"""AWS may hold a network interface for a quarter of an hour; Google collects endpoint groups later
-than that only where a load balancer still uses them.
+"""AWS may hold a network interface for a quarter of an hour. Google collects endpoint groups later
+than that only if a load balancer still uses them.
 """
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "destroy",
-        help="destroy a stack in order, and prove that nothing of it is left",
-        description="Shows what depends on a stack and asks; takes load balancers, GPU pods and "
-        "claims away while their cluster can still delete what belongs to them, runs `pulumi "
-        "destroy`, and deletes what the cloud leaves behind of the cluster, as far as its tags "
-        "prove whose it is. Can be interrupted and run again (docs/how-to/tear-down.md).",
+        help="destroy a stack in order, and prove that nothing is left of it",
+        description="Shows the dependents of a stack and asks for confirmation. Removes load "
+        "balancers, GPU pods and claims while the cluster can still delete their cloud resources, "
+        "runs `pulumi destroy`, and deletes leftovers of the cluster whose tags prove that they "
+        "belong to it. Can be interrupted and run again (docs/how-to/tear-down.md).",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
     parser.add_argument(
         "--file",
         metavar="FILE",
         type=Path,
-        help="its stack file (default: stacks/Pulumi.NAME.yaml of the project)",
+        help="the stack file (default: stacks/Pulumi.NAME.yaml of the project)",
     )
     parser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal"
+        "-y",
+        "--yes",
+        action="store_true",
+        help="do not ask for confirmation; required without a terminal",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="show what depends on the stack and what is left in the cloud, and change nothing",
+        help="show the stack's dependents and the leftovers in the cloud; change nothing",
     )
     parser.add_argument(
         "--disks",
         choices=("delete", "keep"),
-        help="what becomes of disks and snapshots that are to outlive their volumes (policy "
-        "Retain), and of those with the cluster's tags that nothing proves to be of this cluster; "
-        "without it, the first kind is refused and the second kept. It deletes only what was shown",
+        help="delete or keep disks and snapshots that outlive their volumes (policy Retain), and "
+        "tagged ones that are not proven to belong to this cluster. Without this option, destroy "
+        "refuses to run for the first kind, and keeps the second. Deletes only what was shown",
     )
     parser.add_argument(
         "--logs",
         choices=("delete", "keep"),
-        help="what becomes of the log group of an EKS control plane; without it, one that holds "
-        "the audit log, or is older than the cluster, is kept",
+        help="delete or keep the log group of an EKS control plane; without this option, a group "
+        "that holds the audit log, or is older than the cluster, is kept",
     )
     parser.add_argument(
         "--unproven",
         choices=("delete", "keep"),
-        help="what becomes of the rest that has the cluster's tags or names and that nothing "
-        "proves to be of this cluster; without it, it is kept. It deletes only what was shown",
+        help="delete or keep other resources with the cluster's tags or names that are not proven "
+        "to belong to this cluster (default: keep). Deletes only what was shown",
     )
     parser.add_argument(
         "--unreachable",
         action="store_true",
-        help="go on although the cluster does not answer: nothing in it is looked at or drained",
+        help="go on although the cluster does not answer, without inspecting or draining it",
     )
     parser.add_argument(
         "--wait",
         metavar="MINUTES",
         type=_minutes,
         default=float(_WAIT_MINUTES),
-        help="how long to retry what the cloud still holds (default: %(default)g)",
+        help="how long to retry deletions that the cloud still refuses (default: %(default)g)",
     )
     parser.add_argument(
         "--drain-wait",
         metavar="MINUTES",
         type=_minutes,
         default=5.0,
-        help="how long to wait for pods, load balancers and volumes to go, each (default: "
-        "%(default)g)",
+        help="how long to wait for pods, for load balancers and for volumes to disappear "
+        "(default: %(default)g each)",
     )
     parser.add_argument(
         "--json",
@@ -111,7 +114,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         console = Console(stderr=True, emoji=False, width=console.width)
     file = parsed.file or stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.shown(file))
+        fleet = plan.read_file(file, name=stack_files.display_path(file))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
@@ -146,9 +149,9 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
             if not report.obstacles:
                 _ask(report, parsed)
             report = teardown.run(report)
-            # What depends on the cluster was shown before it was asked.
+            # The cluster's dependents were shown before the confirmation.
             _show(replace(report, inventory=None, inventory_unknown=""), console)
-    except _NotAsked as e:
+    except _NoTerminal as e:
         return _say(str(e), BAD_INPUT)
     except _Declined:
         return _say("not destroyed: nothing was changed", NOT_PROVEN)
@@ -158,7 +161,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return _say(str(e), CANNOT_RUN)
     except KeyboardInterrupt:
         print(
-            "slicewright destroy: interrupted; run it again, and it goes on where it was",
+            "slicewright destroy: interrupted; run it again to continue",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -170,7 +173,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _by_stack_file(file: Path, cluster: plan.ByoClusterPlan) -> Callable[[str], Client]:
-    """The user's own kubeconfig, as `pulumi up` finds it: the state has its path at most."""
+    """Connects with the user's kubeconfig as `pulumi up` does; the state has at most its path."""
 
     def connect(_: str) -> Client:
         try:
@@ -182,7 +185,9 @@ def _by_stack_file(file: Path, cluster: plan.ByoClusterPlan) -> Callable[[str], 
 
 
 def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
-    """Of an operator that the stack adopted; nothing else names what a stack has made."""
+    """Returns a check for leftovers in an adopted operator, the only object outside the state that
+    names resources of the stack.
+    """
     if not isinstance(fleet, plan.ByoFleetPlan) or not fleet.operator.existing:
         return tuple
     cluster = fleet.cluster
@@ -195,19 +200,21 @@ def _dangling(fleet: plan.FleetPlan, file: Path) -> Callable[[], Sequence[str]]:
     ).dangling
 
 
-class _NotAsked(Exception):
-    """There is no terminal to ask on."""
+class _NoTerminal(Exception):
+    """There is no terminal to ask for confirmation on."""
 
 
 class _Declined(Exception):
-    """Whoever was asked does not want it."""
+    """The user answered no."""
 
 
 def _ask(report: Report, parsed: argparse.Namespace) -> None:
     if parsed.yes:
         return
     if not sys.stdin.isatty():
-        raise _NotAsked("there is no terminal to ask on; pass --yes, or --dry-run to look only")
+        raise _NoTerminal(
+            "no terminal to ask for confirmation on; pass --yes, or --dry-run to change nothing"
+        )
     print(
         f"Resources of stack {parsed.stack} that this deletes: {report.resources}. Type the "
         "stack's name to go on: ",
@@ -232,7 +239,7 @@ def _account(subject: Subject, file: Path) -> Account | None:
 
             project = setting(file, "gcp:project")
             if project is None:
-                raise CannotAsk(f"{file}: gcp:project is not set, so there is no project to ask")
+                raise CannotAsk(f"{file}: gcp:project is not set, so the project is unknown")
             return GoogleProject(subject.cluster, subject.location, project)
         case "byo":
             return None
@@ -257,9 +264,9 @@ def _say(problem: str, code: int) -> int:
 
 def _minutes(text: str) -> float:
     try:
-        found = float(text)
+        minutes = float(text)
     except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes from 0 on")
-    return found
+        minutes = -1.0
+    if not 0 <= minutes < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes, 0 or more")
+    return minutes

@@ -1,4 +1,4 @@
-"""`slicewright doctor`: what account or cluster would refuse of a stack, before `pulumi up`."""
+"""`slicewright doctor`: checks the cloud account or cluster of a stack before `pulumi up`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="ask the cloud account, or the cluster that exists, what it would refuse of a stack",
-        description="Asks the account of a stack for what `pulumi up` needs: region and zones, "
-        "machine types, quotas, versions, reservations, keys, networks, APIs, names, and the "
-        "rights to create; or a cluster that exists (cloud: byo) for its nodes, rights, and what "
-        "is installed in it. It only reads. Prints what would fail, and the command that mends it "
-        "(docs/how-to/ask-the-account.md).",
+        help="check that the cloud account, or the existing cluster, would accept a stack",
+        description="Checks the account of a stack for everything `pulumi up` needs: region and "
+        "zones, machine types, quotas, versions, reservations, keys, networks, APIs, names, and "
+        "the rights to create them. For an existing cluster (cloud: byo), checks nodes, rights and "
+        "installed software. Only reads. Prints the checks that fail, and the command that fixes "
+        "each (docs/how-to/ask-the-account.md).",
     )
     stack_files.add_arguments(parser)
     parser.set_defaults(run=_run)
@@ -36,11 +36,11 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     names = stack_files.named(parsed)
     if len(names) != 1:
-        return _say("name one stack (-s s0) or FILE", BAD_INPUT)
+        return _say("name exactly one stack (-s s0) or FILE", BAD_INPUT)
     file = stack_files.path_of(names[0])
     stack = parsed.stack[0] if parsed.stack else None
     try:
-        fleet = plan.read_file(file, name=stack_files.shown(file))
+        fleet = plan.read_file(file, name=stack_files.display_path(file))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
@@ -49,17 +49,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     try:
         match fleet:
             case plan.EksFleetPlan():
-                found = asked.of_eks(fleet, file, stack)
+                findings = asked.of_eks(fleet, file, stack)
             case plan.GkeFleetPlan():
-                found = asked.of_gke(fleet, file, stack)
+                findings = asked.of_gke(fleet, file, stack)
             case plan.ByoFleetPlan(cluster=None):
-                return _say(f"{names[0]} has hosts only: no account or cluster to ask", BAD_INPUT)
+                return _say(f"{names[0]} has hosts only: no account or cluster to check", BAD_INPUT)
             case plan.ByoFleetPlan():
-                found = asked.of_cluster(fleet, stack)
+                findings = asked.of_cluster(fleet, stack)
     except CannotAsk as e:
         return _say(str(e), CANNOT_RUN)
-    _show(found, console)
-    verdicts = {finding.verdict for finding in found}
+    _show(findings, console)
+    verdicts = {finding.verdict for finding in findings}
     if "fails" in verdicts:
         return NOT_PROVEN
     return CANNOT_RUN if "not asked" in verdicts else PROVEN
@@ -70,10 +70,10 @@ def _say(problem: str, code: int) -> int:
     return code
 
 
-def _show(found: Sequence[Finding], console: Console) -> None:
-    """What fails first; an account's words reach the terminal without control characters."""
+def _show(findings: Sequence[Finding], console: Console) -> None:
+    """Prints failures first, and strips control characters from the texts of an account."""
     for verdict in _STYLES:
-        for finding in found:
+        for finding in findings:
             if finding.verdict != verdict:
                 continue
             line = Text(f"{verdict:<9}", _STYLES[verdict])
@@ -81,7 +81,7 @@ def _show(found: Sequence[Finding], console: Console) -> None:
             console.print(line, soft_wrap=True, highlight=False)
             if finding.remedy:
                 console.print(Text(f"{'':<9}  → {spec.plain(finding.remedy)}"), soft_wrap=True)
-    count = {v: sum(f.verdict == v for f in found) for v in _STYLES}
+    count = {v: sum(f.verdict == v for f in findings) for v in _STYLES}
     not_seen = f"{count['not seen']} not seen, " if count["not seen"] else ""
     console.print(
         f"{count['fails']} would fail, {count['not asked']} could not be asked, {not_seen}"

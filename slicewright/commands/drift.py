@@ -1,4 +1,4 @@
-"""`slicewright drift`: what is no longer as declared, and what heals it."""
+"""`slicewright drift`: reports differences from the declared stack, and how to fix them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from slicewright.teardown.subject import State, state_of
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "drift",
-        help="what is no longer as declared: in the state, the cloud, the GPUs, the operator",
+        help="compare the declared stack with the state, the cloud, the GPUs and the operator",
         description="Compares the program with Pulumi's state, the state with the cloud, the "
-        "declared layouts with what the agents read of the GPUs, and the declared GPU operator "
-        "with the installed one; names for each difference the command that heals it, and changes "
+        "declared layouts with the agents' readings of the GPUs, and the declared GPU operator "
+        "with the installed one. Prints the command that fixes each difference, and changes "
         "nothing (docs/reference/drift.md).",
     )
     parser.add_argument("-s", "--stack", metavar="NAME", required=True, help="the stack")
     cluster_options.add_arguments(
-        parser, default="of the stack's own cluster; of an existing one as its stack file says"
+        parser, default="from the stack's state; for an existing cluster, from the stack file"
     )
     parser.add_argument("--json", action="store_true", help="as JSON; progress goes to stderr")
     parser.set_defaults(run=_run)
@@ -54,8 +54,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     fleet = named[1]
     if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
         return _say(
-            f"{parsed.stack} is of hosts without Kubernetes, which have no state of Pulumi's; "
-            "`slicewright-agent verify` compares each with its layout",
+            f"{parsed.stack} lists hosts without Kubernetes, which are not in Pulumi's state; "
+            "run `slicewright-agent verify` on each host to compare it with its layout",
             BAD_INPUT,
         )
     pulumi = Pulumi(parsed.stack)
@@ -64,7 +64,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except EngineFailed as e:
         return _say(str(e), CANNOT_RUN)
     except (KeyError, TypeError) as e:
-        return _say(f"what `pulumi stack export` prints cannot be read: {e!r}", CANNOT_RUN)
+        return _say(f"cannot parse the output of `pulumi stack export`: {e!r}", CANNOT_RUN)
     progress = Console(stderr=True, emoji=False, width=console.width)
 
     def tell(line: str) -> None:
@@ -87,16 +87,16 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _holders(stack: str, tell: Callable[[str], None]) -> tuple[str, ...]:
-    """Who works on the stack, where its backend can be asked that."""
+    """Returns who works on the stack, or nothing if its backend cannot tell."""
     try:
         return asking.holders(stack)
     except CannotAsk as e:
-        tell(f"whether an update works on the stack cannot be asked: {e}")
+        tell(f"cannot tell if an update is running on the stack: {e}")
         return ()
 
 
 def exit_code(drift: Drift) -> int:
-    """What was found is certain, whatever else could not be seen."""
+    """Returns NOT_PROVEN for any finding, even if other comparisons could not be made."""
     if drift.findings:
         return NOT_PROVEN
     return CANNOT_RUN if drift.unseen else PROVEN
@@ -105,27 +105,27 @@ def exit_code(drift: Drift) -> int:
 def _cluster(
     parsed: argparse.Namespace, named: tuple[Path, plan.FleetPlan], state: State
 ) -> Callable[[], Access]:
-    """The cluster that the options name; else the stack's own, and never another one that kubectl
-    happens to be pointed at.
+    """Returns the cluster that the options name, else the one in the stack's state; never
+    kubectl's current context.
     """
 
-    def of_options() -> Access:
+    def from_options() -> Access:
         return cluster_options.access_of(parsed, named)
 
-    def of_state() -> Access:
+    def from_state() -> Access:
         if state.kubeconfig is None:
             raise NoCluster(
-                "the stack's state has no kubeconfig that can be read: nothing was made, or it is "
-                f"encrypted; `pulumi stack output kubeconfig --show-secrets -s {parsed.stack} | "
-                f"slicewright drift -s {parsed.stack} --kubeconfig -`"
+                "the stack's state has no readable kubeconfig: nothing is deployed, or it is "
+                f"encrypted; run `pulumi stack output kubeconfig --show-secrets -s {parsed.stack} "
+                f"| slicewright drift -s {parsed.stack} --kubeconfig -`"
             )
         try:
             return Access(context_of(json.loads(state.kubeconfig), Path.cwd()))
         except (BadKubeconfig, ValueError) as e:
             raise NoCluster(f"the kubeconfig of the stack's state cannot be used: {e}") from None
 
-    own = isinstance(named[1], plan.ByoFleetPlan)
-    return of_options if own or parsed.kubeconfig or parsed.context else of_state
+    existing = isinstance(named[1], plan.ByoFleetPlan)
+    return from_options if existing or parsed.kubeconfig or parsed.context else from_state
 
 
 def _show(drift: Drift, console: Console) -> None:
@@ -134,21 +134,21 @@ def _show(drift: Drift, console: Console) -> None:
 
     if drift.findings:
         table = Table(title=f"drift of stack {drift.stack}", title_justify="left")
-        for column in ("between", "where", "what", "healed by"):
+        for column in ("between", "where", "what", "fixed by"):
             table.add_column(column, overflow="fold")
         heals = list(dict.fromkeys(f.heal for f in drift.findings if f.heal))
         for finding in drift.findings:
-            healed = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
-            cells = (finding.between.value, finding.where, finding.what, healed)
+            fixed_by = f"command {heals.index(finding.heal) + 1}" if finding.heal else "—"
+            cells = (finding.between.value, finding.where, finding.what, fixed_by)
             table.add_row(*(Text(spec.plain(cell)) for cell in cells))
         console.print(table)
         # Below the table, so that they can be copied.
         for number, heal in enumerate(heals, 1):
             say(f"command {number}: {heal}")
-    for one in drift.unseen:
-        say(f"not compared, {one.between.value}: {one.why}")
-        if one.remedy:
-            say(f"  → {one.remedy}")
+    for comparison in drift.unseen:
+        say(f"not compared, {comparison.between.value}: {comparison.why}")
+        if comparison.remedy:
+            say(f"  → {comparison.remedy}")
     if not drift.findings and not drift.unseen:
         compared = "; ".join(between.value for between in drift.compared)
         say(f"stack {drift.stack}: no drift ({compared})")

@@ -1,4 +1,4 @@
-"""`slicewright import-file`: a file for `pulumi import` that adopts node pools which exist."""
+"""`slicewright import-file`: writes a file for `pulumi import` that adopts existing node pools."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from slicewright.stack_config import setting
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "import-file",
-        help="adopt node pools that exist: a file for `pulumi import --file`",
-        description="Reads the file that `pulumi preview --import-file` writes, and writes that "
-        "part which adopts the stack's node pools, with their IDs (docs/how-to/adopt-pools.md). "
-        "It calls no cloud.",
+        help="write a file for `pulumi import --file` that adopts existing node pools",
+        description="Reads the file that `pulumi preview --import-file` writes, and prints the "
+        "part that adopts the stack's node pools, with their IDs (docs/how-to/adopt-pools.md). "
+        "Calls no cloud API.",
     )
     parser.add_argument(
         "preview", metavar="PREVIEW", help="output of `pulumi preview --import-file`"
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         "pools",
         nargs="*",
         metavar="POOL",
-        help="a pool that exists; by default all that the preview would create",
+        help="an existing pool (default: all pools that the preview would create)",
     )
     parser.add_argument(
         "-s",
@@ -46,16 +46,16 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     file = stack_files.path_of(parsed.stack)
     try:
-        fleet = plan.read_file(file, name=stack_files.shown(file))
+        fleet = plan.read_file(file, name=stack_files.display_path(file))
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
     if isinstance(fleet, plan.ByoFleetPlan):
-        return _say(f"{parsed.stack} is cloud: byo, whose nodes the program never creates")
+        return _say(f"{parsed.stack} has cloud: byo; the program never creates nodes for it")
     project = setting(file, "gcp:project")
     if project is None and isinstance(fleet, plan.GkeFleetPlan):
         return _say(
-            f"{stack_files.shown(file)} has no gcp:project, which the IDs of pools begin with"
+            f"{stack_files.display_path(file)} has no gcp:project, which the IDs of pools contain"
         )
     try:
         preview = json.loads(Path(parsed.preview).read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         preview = None
     if not isinstance(preview, dict):
         return _say(
-            f"{parsed.preview} is not a JSON object, as `pulumi preview --import-file` writes it"
+            f"{parsed.preview} is not a JSON object as written by `pulumi preview --import-file`"
         )
     try:
         adopting = values.import_file(fleet, project, preview, parsed.pools)

@@ -1,4 +1,4 @@
-"""`slicewright load`: asks the servers of a workload, and says how fast they answer."""
+"""`slicewright load`: sends requests to a workload's servers, and measures the answers."""
 
 from __future__ import annotations
 
@@ -26,41 +26,44 @@ from slicewright.load.text import as_json, summary_lines, table
 
 _USERS: Final = 8
 _COMPLAINTS: Final = 5
-"""Reasons of failed requests that are shown."""
+"""Number of failure reasons that are shown."""
 _COMPLAINT_LENGTH: Final = 300
 _TELL_S: Final = 5
-"""Between two lines of progress where they go to no terminal."""
+"""Interval of progress lines without a terminal."""
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "load",
-        help="ask a workload's servers: throughput and latency, replica by replica",
+        help="load-test a workload's servers: throughput and latency, replica by replica",
         description="Sends requests to the servers of a workload with Locust: chat completions to "
-        "vLLM, as streams, or inference requests to Triton. Prints how many were answered a "
-        "second, and how long answers, first tokens and the tokens after them took. Exits with 0 "
-        "if every request was answered, and 1 if one was not (docs/how-to/autoscale-a-model.md).",
+        "vLLM, as streams, or inference requests to Triton. Prints the answered requests per "
+        "second, the latency of answers, the time to the first token and the time per further "
+        "token. Exits with 0 if every request was answered, else with 1 "
+        "(docs/how-to/autoscale-a-model.md).",
     )
     parser.add_argument(
         "-s", "--stack", metavar="NAME", help="the stack, or a stack file", required=True
     )
-    parser.add_argument("workload", metavar="WORKLOAD", help="its name in the stack file")
+    parser.add_argument(
+        "workload", metavar="WORKLOAD", help="the workload's name in the stack file"
+    )
     how_often = parser.add_mutually_exclusive_group()
     how_often.add_argument(
         "--users",
         type=_count,
         metavar="N",
-        help=f"users at a time, each of whom asks again when answered (default: {_USERS})",
+        help=f"concurrent users, each with one request in flight (default: {_USERS})",
     )
     how_often.add_argument(
-        "--rate", type=_count, metavar="N", help="requests per second, whether answered or not"
+        "--rate", type=_count, metavar="N", help="requests per second, regardless of answers"
     )
     parser.add_argument(
         "--duration",
         type=_duration,
         default=30,
         metavar="TIME",
-        help="how long, such as 5m (default: 30s)",
+        help="length of the test, such as 5m (default: 30s)",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -72,8 +75,8 @@ def add_parser(commands: Any) -> None:
     where.add_argument(
         "--pods",
         action="store_true",
-        help="each ready replica by its pod's address, for figures of each: for machines in the "
-        "network of the pods",
+        help="send to the pod address of each ready replica, and measure each replica; works "
+        "only on machines in the pod network",
     )
     parser.add_argument(
         "--model", metavar="NAME", help="name of the model (default: the workload's)"
@@ -86,8 +89,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--export",
         choices=export.TOOLS,
-        help="send nothing: print a script for k6, or the command line of AIPerf, that makes the "
-        "same load",
+        help="send nothing: print a k6 script or an AIPerf command line that creates the same load",
     )
     cluster_options.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="as JSON (docs/reference/load-json.md)")
@@ -99,7 +101,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         stack = cluster_options.stack_of(parsed)
         assert stack is not None, "-s is required"
         load_of = _load(parsed, _workload(stack[1], parsed.workload))
-        given = targets.given(parsed.url or [])
+        addresses = targets.given_targets(parsed.url or [])
     except spec.SpecError as e:
         print(e, file=sys.stderr)
         return BAD_INPUT
@@ -107,10 +109,10 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return say(str(e), BAD_INPUT, command="load")
     try:
         if parsed.export:
-            print(export.script(parsed.export, load_of(given or _targets(parsed, stack))))
+            print(export.script(parsed.export, load_of(addresses or _targets(parsed, stack))))
             return PROVEN
         engine.check_installed()
-        load = load_of(given or _targets(parsed, stack))
+        load = load_of(addresses or _targets(parsed, stack))
         with _progress(console, quiet=parsed.json) as progress:
             ran = engine.run(load, progress)
     except export.NotSupported as e:
@@ -135,35 +137,35 @@ def _report(parsed: argparse.Namespace, load: Load, ran: engine.Ran, console: Co
     return exit_code(outcome)
 
 
-def exit_code(found: Results) -> int:
-    """Requests that were not sent, too, are load that was asked for and not carried."""
-    carried = found.whole.answered and not found.whole.failed and not found.dropped
+def exit_code(measured: Results) -> int:
+    """Returns PROVEN if requests were answered and none failed or was dropped before sending."""
+    carried = measured.whole.answered and not measured.whole.failed and not measured.dropped
     return PROVEN if carried else NOT_PROVEN
 
 
 class _Wrong(Exception):
-    """An option or a workload that load cannot use."""
+    """The load command cannot use an option or a workload."""
 
 
 def _workload(fleet: plan.FleetPlan, name: str) -> plan.DeploymentPlan:
-    known = {one.name: one for one in fleet.deployments}
-    if name not in known:
-        there = f"it has {', '.join(known)}" if known else "it has none that serves"
-        raise _Wrong(f"the stack file has no workload {name} that serves; {there}")
-    return known[name]
+    servers = {workload.name: workload for workload in fleet.deployments}
+    if name not in servers:
+        listed = f"it has {', '.join(servers)}" if servers else "it has no serving workloads"
+        raise _Wrong(f"the stack file has no serving workload {name}; {listed}")
+    return servers[name]
 
 
 def _load(
     parsed: argparse.Namespace, workload: plan.DeploymentPlan
 ) -> Callable[[tuple[Target, ...]], Load]:
-    """What is asked, but for whom. Raises _Wrong."""
+    """Returns a function that builds the load for its targets. Raises _Wrong."""
     api: Api
     match workload.asked:
-        case spec.VllmWorkload() as asked:
+        case spec.VllmWorkload() as vllm:
             api = "chat"
-            model = asked.served_name or asked.model.name or f"/cache/{asked.model.path}"
-        case spec.TritonWorkload() as asked:
-            api, model = "infer", _model(asked)
+            model = vllm.served_name or vllm.model.name or f"/cache/{vllm.model.path}"
+        case spec.TritonWorkload() as triton:
+            api, model = "infer", _model(triton)
         case spec.ContainerWorkload():
             raise _Wrong(
                 f"{workload.name} is of kind container; load supports workloads of kind vllm and "
@@ -171,12 +173,12 @@ def _load(
             )
     model = parsed.model or model
     if not model:
-        raise _Wrong(f"which model of {workload.name}? add --model NAME")
+        raise _Wrong(f"{workload.name} serves several models or none by name; add --model NAME")
     body, key = _body(parsed.body), _key(parsed.key_file)
-    return lambda found: Load(
+    return lambda chosen: Load(
         workload=f"{workload.namespace}/{workload.name}",
         api=api,
-        targets=found,
+        targets=chosen,
         duration_s=parsed.duration,
         users=None if parsed.rate else parsed.users or _USERS,
         rate=parsed.rate,
@@ -187,15 +189,15 @@ def _load(
     )
 
 
-def _model(asked: spec.TritonWorkload) -> str:
-    """The one that replicas follow, or the only one that is named; else empty."""
-    if asked.autoscaling is not None and asked.autoscaling.model:
-        return asked.autoscaling.model
-    return asked.load_models[0] if len(asked.load_models) == 1 else ""
+def _model(workload: spec.TritonWorkload) -> str:
+    """Returns the model that autoscaling follows, or the only listed model, or ""."""
+    if workload.autoscaling is not None and workload.autoscaling.model:
+        return workload.autoscaling.model
+    return workload.load_models[0] if len(workload.load_models) == 1 else ""
 
 
 def _targets(parsed: argparse.Namespace, stack: tuple[Path, plan.FleetPlan]) -> tuple[Target, ...]:
-    """As the cluster knows them. Raises targets.NoAddress, NoCluster."""
+    """Returns the servers' addresses in the cluster. Raises targets.NoAddress, NoCluster."""
     access = cluster_options.access_of(parsed, stack)
     workload = _workload(stack[1], parsed.workload)
     find = targets.of_pods if parsed.pods else targets.of_service
@@ -213,9 +215,9 @@ def _body(file: str | None) -> Mapping[str, Any] | None:
     except OSError as e:
         raise _Wrong(f"--body {file}: {e.strerror}") from None
     except ValueError as e:
-        raise _Wrong(f"--body {file}: it is not JSON: {e}") from None
+        raise _Wrong(f"--body {file}: invalid JSON: {e}") from None
     if not isinstance(read, dict):
-        raise _Wrong(f"--body {file}: a request is an object: {{…}}")
+        raise _Wrong(f"--body {file}: a request must be a JSON object: {{…}}")
     return read
 
 
@@ -225,42 +227,42 @@ def _key(file: str | None) -> str | None:
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
-        why_not = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        why_not = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
         raise _Wrong(f"--key-file {file}: {why_not}") from None
 
 
 @contextmanager
 def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A line that changes on a terminal, else one every few seconds; with --json on stderr, which
-    is not what is read.
+    """Shows progress as a changing line on a terminal, else as a line on stderr every few
+    seconds, so that it never mixes with the JSON on stdout.
     """
     if console.is_terminal and not quiet:
         with console.status("starting the load") as status:
             yield lambda text: status.update(spec.plain(text))
         return
-    shown = -_TELL_S * 1.0
+    last_at = -_TELL_S * 1.0
 
     def tell(text: str) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= _TELL_S:
-            shown = time.monotonic()
+        nonlocal last_at
+        if time.monotonic() - last_at >= _TELL_S:
+            last_at = time.monotonic()
             print(spec.plain(text), file=sys.stderr, flush=True)
 
     yield tell
 
 
-def _show(load: Load, found: Results, console: Console) -> None:
-    for line in summary_lines(load, found):
+def _show(load: Load, measured: Results, console: Console) -> None:
+    for line in summary_lines(load, measured):
         console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
     if len(load.targets) > 1:
         console.print()
-        console.print(table(load, found))
+        console.print(table(load, measured))
 
 
 def _count(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 to 100000")
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100000")
     return number
 
 
@@ -268,5 +270,5 @@ def _duration(text: str) -> int:
     """Seconds."""
     units = {"s": 1, "m": 60, "h": 3600}
     if not text[:-1].isdigit() or text[-1:] not in units or int(text[:-1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a time: write it like 30s or 5m")
+        raise argparse.ArgumentTypeError(f"{text} is not a duration; use for example 30s or 5m")
     return int(text[:-1]) * units[text[-1]]

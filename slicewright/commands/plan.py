@@ -1,4 +1,4 @@
-"""`slicewright plan`: what a stack file makes, and what a change of it would do."""
+"""`slicewright plan`: shows the fleet of a stack file, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, PROVEN
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
-        "plan", help="what a stack file makes: partitions, allocatable, cost; or what would change"
+        "plan", help="show a stack file's partitions, allocatable resources and cost, or a change"
     )
     stack_files.add_arguments(parser)
     parser.add_argument(
@@ -30,14 +30,14 @@ def add_parser(commands: Any) -> None:
         "--diff",
         nargs=2,
         metavar=("A", "B"),
-        help="two stacks or files: what would change, and how",
+        help="compare two stacks or files: show what would change, and how",
     )
     parser.add_argument(
         "--hosts-dir",
         type=Path,
         metavar="DIR",
-        help="write there, for each host, the layout file that `slicewright-agent apply --file` "
-        "reads, and an Ansible inventory (docs/how-to/bare-hosts-with-ansible.md)",
+        help="write to DIR an Ansible inventory and, for each host, the layout file for "
+        "`slicewright-agent apply --file` (docs/how-to/bare-hosts-with-ansible.md)",
     )
     parser.set_defaults(run=_run)
 
@@ -56,7 +56,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.hosts_dir and not files:
         print(
             f"slicewright plan: --hosts-dir: {names[0]} has no hosts; list them under `hosts` "
-            "(docs/reference/stack-file.md), or leave the option out",
+            "(docs/reference/stack-file.md), or omit the option",
             file=sys.stderr,
         )
         return BAD_INPUT
@@ -89,7 +89,7 @@ def _host_files(fleets: Sequence[tuple[str, plan.FleetPlan]]) -> Mapping[str, st
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> list[Path]:
-    """Each file whole or not at all. Raises OSError."""
+    """Writes each file atomically. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, content in files.items():
@@ -101,9 +101,9 @@ def _write(directory: Path, files: Mapping[str, str]) -> list[Path]:
 
 def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
     if parsed.diff and names:
-        return f"--diff compares its own two; leave out {', '.join(names)}"
+        return f"--diff takes exactly two stacks; omit {', '.join(names)}"
     if not parsed.diff and not names:
-        return "name one stack (-s s0) or FILE, or several; or two with --diff A B"
+        return "name at least one stack (-s s0) or FILE, or compare two with --diff A B"
     if parsed.hosts_dir and (parsed.diff or len(names) > 1):
         return "--hosts-dir writes the hosts of one plan; name one stack (-s s2) or FILE"
     if parsed.json and len(names) > 1:
@@ -112,12 +112,12 @@ def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
 
 
 def _read(names: Sequence[str]) -> list[tuple[str, plan.FleetPlan]] | None:
-    """Every plan with its title; None after the problems of all files have been printed."""
+    """Returns every plan with its title, or prints the problems of all files and returns None."""
     fleets, failed = [], False
     for name in names:
         file = stack_files.path_of(name)
         try:
-            fleet = plan.read_file(file, name=stack_files.shown(file))
+            fleet = plan.read_file(file, name=stack_files.display_path(file))
         except spec.SpecError as e:
             failed = True
             print(e, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`slicewright preview-report`: a preview as a report for a pull request, and a guard."""
+"""`slicewright preview-report`: reports a preview for a pull request, and guards against loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicewright.commands import cluster_options, stack_files
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in
-from slicewright.live.objects import UnreadObject, shown
+from slicewright.live.objects import UnreadObject, lines_of
 
 if TYPE_CHECKING:
     from fleet_controller.state import Node, Pool
@@ -28,12 +28,13 @@ _MOST_UNREAD = 10
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "preview-report",
-        help="what a `pulumi preview` would do, as Markdown for a pull request; refuses what "
-        "ends pods or deletes data unless the stack file acknowledges it",
-        description="Reads what `pulumi preview --json` printed, and writes Markdown: what ends, "
-        "rolls, changes in place, is made, and costs. Exits with 1 while a node pool, a cluster "
-        "or another thing that pods need would be replaced or deleted and the stack file does "
-        "not acknowledge that (docs/how-to/review-changes.md).",
+        help="report a `pulumi preview` as Markdown for a pull request; fail if it ends pods or "
+        "deletes data without an acknowledgement in the stack file",
+        description="Reads the output of `pulumi preview --json`, and writes Markdown: the pods "
+        "and data that are lost, the rollouts, the changes in place, the new resources, and the "
+        "cost. Exits with 1 if a node pool, a cluster or another resource that pods need would be "
+        "replaced or deleted and the stack file does not acknowledge it "
+        "(docs/how-to/review-changes.md).",
     )
     parser.add_argument(
         "-s",
@@ -45,13 +46,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--before",
         metavar="FILE",
-        help="the stack file as it was: shows what rolls, and what it cost",
+        help="the stack file before the change: adds rollouts and the previous cost to the report",
     )
     parser.add_argument(
         "--live",
         action="store_true",
-        help="ask the cluster, too: which nodes in service roll, in which order, how many pods "
-        "that evicts, and how long it may take; which pods end with pools that are replaced",
+        help="also read the cluster: the order in which nodes in service roll, the number of "
+        "evicted pods, the duration, and the pods that end with replaced pools",
     )
     cluster_options.add_arguments(parser)
     parser.add_argument(
@@ -65,7 +66,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
     file = stack_files.path_of(parsed.stack)
     try:
-        source = plan.source_of(file, name=stack_files.shown(file))
+        source = plan.source_of(file, name=stack_files.display_path(file))
         after = plan.read_source(source)
         before = plan.read_file(Path(parsed.before), name=parsed.before) if parsed.before else None
         acknowledged = _acknowledged(source, markdown.ACKNOWLEDGE_KEY)
@@ -78,13 +79,13 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     except steps.NotAPreview as e:
         print(
-            f"slicewright preview-report: {parsed.preview} is not what `pulumi preview --json` "
-            f"prints: {e}",
+            f"slicewright preview-report: {parsed.preview} is not output of `pulumi preview "
+            f"--json`: {e}",
             file=sys.stderr,
         )
         return BAD_INPUT
     except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        why = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
         print(f"slicewright preview-report: {parsed.preview}: {why}", file=sys.stderr)
         return CANNOT_RUN
     if parsed.preview == "-" and parsed.kubeconfig == "-":
@@ -98,20 +99,21 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     except (NoCluster, CannotLook) as e:
         print(f"slicewright preview-report: --live: {spec.plain(str(e))}", file=sys.stderr)
         return cluster_options.code_of(e)
-    found = losses.guard(preview, acknowledged)
+    verdict = losses.guard(preview, acknowledged)
     compared = fleets.Fleets(after=after, before=before, living=living)
-    sys.stdout.write(markdown.report(_stack_name(file), preview, found, compared))
+    sys.stdout.write(markdown.report(_stack_name(file), preview, verdict, compared))
     if preview.errors:
         print("slicewright preview-report: the preview failed", file=sys.stderr)
         return NOT_PROVEN
-    if found.open:
-        named = ", ".join(loss.step.name for loss in found.open)
+    if verdict.open:
+        named = ", ".join(loss.step.name for loss in verdict.open)
         print(
-            f"slicewright preview-report: not acknowledged in {stack_files.shown(file)}: {named}",
+            "slicewright preview-report: not acknowledged in "
+            f"{stack_files.display_path(file)}: {named}",
             file=sys.stderr,
         )
         return NOT_PROVEN
-    for line in shown(unread, _MOST_UNREAD):
+    for line in lines_of(unread, _MOST_UNREAD):
         print(f"slicewright preview-report: --live: {line}", file=sys.stderr)
     return CANNOT_RUN if unread else PROVEN
 
@@ -119,7 +121,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 def _living(
     parsed: argparse.Namespace, file: Path, after: plan.FleetPlan, preview: Preview
 ) -> tuple[str, Sequence[UnreadObject]]:
-    """The section of the report, and what could not be read for it.
+    """Returns the section of the report, and the objects that could not be read for it.
 
     Raises NoCluster or CannotLook.
     """
@@ -132,37 +134,36 @@ def _living(
         return affected(after.pools, pools, nodes, ends)
 
     access = cluster_options.access_of(parsed, (file, after))
-    found = found_in(access, pods_of=pods_of)
-    ends = pools_that_end(preview, [pool.name for pool in found.pools])
-    ahead = coming(after.pools, found, time.time(), ends)
-    return living.section(ahead, found.unread, found.unread_objects), found.unread_objects
+    cluster = found_in(access, pods_of=pods_of)
+    ends = pools_that_end(preview, [pool.name for pool in cluster.pools])
+    ahead = coming(after.pools, cluster, time.time(), ends)
+    return living.section(ahead, cluster.unread, cluster.unread_objects), cluster.unread_objects
 
 
 class _WrongKey(Exception):
-    """What the stack file acknowledges cannot be read."""
+    """The acknowledgements in the stack file are malformed."""
 
 
 def _acknowledged(source: spec.Source, key: str) -> tuple[str, ...]:
     from slicewright.preview.losses import CODE
 
     try:
-        found = source.setting(key)
+        entries = source.setting(key)
     except spec.NotReadable as e:
         raise _WrongKey(f"{source.name}{e}") from None
-    if found is None:
+    if entries is None:
         return ()
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
         raise _WrongKey(
-            f"{source.name}: {key} must be a list of strings, each as the report writes it: "
-            "NAME:CODE"
+            f"{source.name}: {key} must be a list of strings NAME:CODE, copied from the report"
         )
-    for one in found:
-        if not CODE.fullmatch(one):
+    for entry in entries:
+        if not CODE.fullmatch(entry):
             raise _WrongKey(
-                f"{source.name}: {key}: {one!r} acknowledges nothing; write it as the report does, "
-                "for example a100:1f0c3a2b"
+                f"{source.name}: {key}: {entry!r} is not an acknowledgement; copy it from the "
+                "report, for example a100:1f0c3a2b"
             )
-    return tuple(found)
+    return tuple(entries)
 
 
 def _text(preview: str) -> str:

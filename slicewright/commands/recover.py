@@ -1,4 +1,4 @@
-"""`slicewright recover`: after a `pulumi up` that was killed."""
+"""`slicewright recover`: repairs the state after a `pulumi up` that was killed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ from slicewright.recovery.asking import ask
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "recover",
-        help="after a killed `pulumi up`: take over what it was creating",
-        description="Finds in Pulumi's state the resources whose creation was cut off, by a killed "
-        "engine or a lost machine, and takes over those that the cloud has, so that the next "
-        "`pulumi up` neither makes them twice nor fails because they exist. Runs `pulumi stack "
+        help="adopt the resources that a killed `pulumi up` was creating",
+        description="Finds resources in Pulumi's state whose creation was interrupted by a killed "
+        "engine or a lost machine, and adopts those that exist in the cloud, so that the next "
+        "`pulumi up` neither creates them twice nor fails because they exist. Runs `pulumi stack "
         "export`, `stack import` and `refresh` (docs/how-to/interrupted-up.md).",
     )
-    parser.add_argument("-s", "--stack", metavar="NAME", help="the stack (default: the selected)")
+    parser.add_argument(
+        "-s", "--stack", metavar="NAME", help="the stack (default: the selected one)"
+    )
     parser.add_argument(
         "--adopt",
         metavar="URN",
         action="append",
         default=[],
-        help="a resource that `pulumi up` would create and the cloud has, as after an `already "
-        "exists` because the provider died alone; may be given more than once",
+        help="a resource that `pulumi up` would create although it exists in the cloud, for "
+        "example after `already exists` because only the provider died; may be repeated",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be taken over")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be adopted")
     parser.set_defaults(run=_run)
 
 
@@ -50,17 +52,17 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         if parsed.adopt:
             previewed = json.loads(_pulumi("preview", "--json", "--non-interactive", *stack))
             exported = add_planned_creations(exported, previewed, parsed.adopt)
-        found = recover(exported)
+        recovered = recover(exported)
         unclear: Mapping[str, str] = {}
-        if found.unknown:
-            answers = ask(found)
-            found, unclear = recover(exported, answers.ids), answers.open
-        _show(found, unclear, console)
-        if (found.adopted or found.repeatable) and not parsed.dry_run:
-            _import(found, stack)
-        if (found.adopted or found.repeatable) and not parsed.dry_run:
-            # Of the rest it clears nothing: pending creations outlive a refresh.
-            _pulumi("refresh", "--yes", "--skip-preview", "--non-interactive", *stack, shown=True)
+        if recovered.unknown:
+            answers = ask(recovered)
+            recovered, unclear = recover(exported, answers.ids), answers.open
+        _show(recovered, unclear, console)
+        if (recovered.adopted or recovered.repeatable) and not parsed.dry_run:
+            _import(recovered, stack)
+        if (recovered.adopted or recovered.repeatable) and not parsed.dry_run:
+            # A refresh does not clear the other pending creations.
+            _pulumi("refresh", "--yes", "--skip-preview", "--non-interactive", *stack, echo=True)
     except _Failed as e:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return CANNOT_RUN
@@ -71,40 +73,40 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print(f"slicewright recover: {e}", file=sys.stderr)
         return BAD_INPUT
     except (ValueError, KeyError) as e:
-        print(f"slicewright recover: what pulumi prints cannot be read: {e}", file=sys.stderr)
+        print(f"slicewright recover: cannot parse the output of pulumi: {e}", file=sys.stderr)
         return CANNOT_RUN
-    return NOT_PROVEN if found.unknown else PROVEN
+    return NOT_PROVEN if recovered.unknown else PROVEN
 
 
-def _show(found: Recovered, unclear: Mapping[str, str], console: Console) -> None:
+def _show(recovered: Recovered, unclear: Mapping[str, str], console: Console) -> None:
     def say(line: str) -> None:
         # URNs stay whole, so that they can be copied.
         console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
 
-    for urn, identity in found.adopted:
-        say(f"take over, if it exists: {urn}\n  as {identity}")
-    for urn in found.repeatable:
-        say(f"made again by the next up: {urn}")
-    for urn in found.unknown:
+    for urn, identity in recovered.adopted:
+        say(f"adopt, if it exists: {urn}\n  as {identity}")
+    for urn in recovered.repeatable:
+        say(f"the next `pulumi up` recreates: {urn}")
+    for urn in recovered.unknown:
         say(f"stays pending: {urn}")
         say(
             "  "
             + unclear.get(
                 urn,
-                "Only the cloud knows its id. Look there, then run `pulumi refresh` on a terminal: "
-                "it asks for the id, or clears it.",
+                "Only the cloud knows its ID. Look it up there, then run `pulumi refresh` on a "
+                "terminal, which asks for the ID or clears the creation.",
             )
         )
-    if not (found.adopted or found.repeatable or found.unknown):
-        say("no creation was cut off")
+    if not (recovered.adopted or recovered.repeatable or recovered.unknown):
+        say("no creation was interrupted")
 
 
-def _import(found: Recovered, stack: Sequence[str]) -> None:
+def _import(recovered: Recovered, stack: Sequence[str]) -> None:
     # A file, because the state may be large. It holds secrets only as ciphertext.
     with tempfile.TemporaryDirectory(prefix="slicewright-") as directory:
         file = Path(directory) / "state.json"
         file.touch(mode=0o600)
-        file.write_text(json.dumps(found.deployment))
+        file.write_text(json.dumps(recovered.deployment))
         _pulumi("stack", "import", "--file", str(file), *stack)
 
 
@@ -112,24 +114,24 @@ class _Failed(Exception):
     pass
 
 
-def _pulumi(*arguments: str, shown: bool = False) -> str:
-    """What it prints. Raises _Failed with what it says where it fails."""
+def _pulumi(*arguments: str, echo: bool = False) -> str:
+    """Runs pulumi and returns its output. Raises _Failed with its error message."""
     environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
         done = subprocess.run(
             ["pulumi", *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=None if shown else subprocess.PIPE,
-            stderr=None if shown else subprocess.PIPE,
+            stdout=None if echo else subprocess.PIPE,
+            stderr=None if echo else subprocess.PIPE,
             text=True,
             check=False,
         )
     except OSError as e:
-        raise _Failed(f"pulumi does not start ({e.strerror}); install it, or mend PATH") from None
+        raise _Failed(f"cannot start pulumi ({e.strerror}); install it, or fix PATH") from None
     if done.returncode:
-        said = (done.stderr or "").strip() or "see above"
-        if said.endswith("checkpoint: EOF"):
-            said += "; `slicewright unlock` mends that, where the backend is a directory"
-        raise _Failed(f"`pulumi {' '.join(arguments[:2])}` failed: {said}")
+        message = (done.stderr or "").strip() or "see above"
+        if message.endswith("checkpoint: EOF"):
+            message += "; if the backend is a directory, `slicewright unlock` fixes that"
+        raise _Failed(f"`pulumi {' '.join(arguments[:2])}` failed: {message}")
     return done.stdout or ""

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from rehearsal.scenario.selection import Selection
 
 _EVERY = "an environment; may be given more than once (default: all in the directory)"
-_ONE = "the environment (default: that of the shell's exports, else the only one that runs)"
+_SINGLE = "the environment (default: from the shell's exports, else the only running one)"
 _DEFAULT_STACKS = ("s0", "s1")
 _LATER = "wrong-layout"
 _FAULTS = {
     "xid": "a double-bit memory error, Xid 48, after which the driver asks for a reset of the GPU",
     "lost-gpu": "the GPU falls off the bus",
-    "repartition": "somebody cuts the GPU into --profile instances behind the partitioner's back",
+    "repartition": "the GPU is partitioned into --profile instances without the partitioner",
     "reboot": "the node reboots",
     "spot-preemption": "the cloud takes the machine away and gives the pool another",
 }
-"""Those of a node that runs. The rehearsal's own table is not loaded for a page of help."""
+"""Faults of a running node. The help page does not load the rehearsal's table."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,11 @@ def add_parser(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "rehearse",
         help="run the real engine and a real API server here; clouds and GPUs are simulated",
-        description="Brings stacks up on this machine, proves every partition, and destroys them "
-        "again. The Pulumi engine and the Kubernetes API server are real; clouds, nodes and GPUs "
-        "are simulated. Any stack file of stacks/ can be rehearsed, also one of your own: "
-        "`slicewright rehearse --stack NAME` for stacks/Pulumi.NAME.yaml "
-        "(docs/how-to/rehearse-your-own-stack.md).",
-        epilog="Without an action: run. `slicewright rehearse ACTION --help` explains an action.",
+        description="Brings stacks up on this machine, verifies every partition, and destroys "
+        "them again. The Pulumi engine and the Kubernetes API server are real; clouds, nodes and "
+        "GPUs are simulated. Works for any stack file in stacks/: `slicewright rehearse --stack "
+        "NAME` for stacks/Pulumi.NAME.yaml (docs/how-to/rehearse-your-own-stack.md).",
+        epilog="Default action: run. `slicewright rehearse ACTION --help` explains an action.",
     )
     # Options of an action may also stand before it, or without one.
     _add_common(parser, _ACTIONS["run"].stack)
@@ -60,15 +59,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=_run, action="run", more_stacks=None)
     actions = parser.add_subparsers(dest="action", title="actions", metavar="[ACTION]")
     for name, action in _ACTIONS.items():
-        one = actions.add_parser(
+        subparser = actions.add_parser(
             name,
             help=action.help,
             description=action.description,
-            # What is not given keeps the value that it may have before the action.
+            # An option that is absent here keeps the value from before the action.
             argument_default=argparse.SUPPRESS,
         )
-        _add_common(one, action.stack, stack="more_stacks", directory=argparse.SUPPRESS)
-        action.add_options(one)
+        _add_common(subparser, action.stack, stack="more_stacks", directory=argparse.SUPPRESS)
+        action.add_options(subparser)
 
 
 def _add_common(
@@ -83,7 +82,7 @@ def _add_common(
         "--directory",
         type=Path,
         default=directory,
-        help="where environments lie (default: that of the shell's exports, else .rehearsal)",
+        help="directory of the environments (default: from the shell's exports, else .rehearsal)",
     )
 
 
@@ -92,7 +91,7 @@ def _add_keep(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS)
         "--keep",
         action="store_true",
         default=default,
-        help="leave the environment running, also where `up` failed, and print its exports",
+        help="leave the environment running, even if `up` failed, and print its exports",
     )
 
 
@@ -110,20 +109,20 @@ def _add_force(
 
 def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None:
     for name, kind, default, text in (
-        ("--pool", str, "", "for wrong-layout: the pool; may be left out where the stack has one"),
+        ("--pool", str, "", "for wrong-layout: the pool; optional if the stack has a single pool"),
         (
             "--node",
             str,
             "",
-            "the name of the node; for wrong-layout which node of the pool, in order of creation, "
-            "from 0 (default: 0)",
+            "the node's name; for wrong-layout the index of the node in the pool, in order of "
+            "creation, from 0 (default: 0)",
         ),
-        ("--gpu", int, 0, "which GPU of the node, from 0 (default: 0)"),
+        ("--gpu", int, 0, "index of the GPU in the node, from 0 (default: 0)"),
         (
             "--profile",
             str,
             "1g.10gb",
-            "for wrong-layout and repartition: the MIG profile that it gets (default: 1g.10gb)",
+            "for wrong-layout and repartition: the MIG profile of the GPU (default: 1g.10gb)",
         ),
     ):
         parser.add_argument(
@@ -138,8 +137,8 @@ def _add_fault(parser: argparse.ArgumentParser, *, hidden: bool = False) -> None
         default=_LATER if hidden else argparse.SUPPRESS,
         help=argparse.SUPPRESS
         if hidden
-        else "of a node that is made later: wrong-layout (the default); of the node --node, which "
-        "runs: " + "; ".join(f"{name}: {text}" for name, text in _FAULTS.items()),
+        else "for a node that is created later: wrong-layout (the default); for the running node "
+        "--node: " + "; ".join(f"{name}: {text}" for name, text in _FAULTS.items()),
     )
 
 
@@ -206,15 +205,15 @@ def _break(parsed: argparse.Namespace, selection: Selection, console: Console) -
     environment.require_running()
     if not (parsed.node or "0").isdecimal():
         raise NoSuchFault(
-            f"--node {parsed.node}: {_LATER} is about a node that is made later, by its number "
-            f"in the pool, from 0; for a node that runs add --fault {', '.join(_FAULTS)}"
+            f"--node {parsed.node}: {_LATER} takes the index of a node that is created later, "
+            f"from 0; for a running node add --fault {', '.join(_FAULTS)}"
         )
     fault = faults.WrongLayout(
         pool=parsed.pool, node=int(parsed.node or 0), gpu=parsed.gpu, profile=parsed.profile
     )
     fault = faults.inject_resolved(environment, fault)
     console.print(
-        f"node {fault.node} of {fault.pool}, when it is made: GPU {fault.gpu} gets "
+        f"node {fault.node} of {fault.pool}, once it is created: GPU {fault.gpu} gets "
         f"{fault.profile} instances",
         highlight=False,
     )
@@ -228,10 +227,10 @@ def _repair(parsed: argparse.Namespace, selection: Selection, console: Console) 
     environment.require_running()
     partitioned = faults.repair(environment)
     rebooted = broken_nodes.repair(environment)
-    done = (("partitioned again", partitioned), ("GPUs healed and node rebooted", rebooted))
-    for what, names in done:
+    done = (("partitioned again", partitioned), ("GPUs fixed and node rebooted", rebooted))
+    for action, names in done:
         if names:
-            console.print(f"{what}: {', '.join(names)}", highlight=False)
+            console.print(f"{action}: {', '.join(names)}", highlight=False)
     if not partitioned and not rebooted:
         console.print("no node had a fault", highlight=False)
     return PROVEN
@@ -260,46 +259,46 @@ def _destroy(parsed: argparse.Namespace, selection: Selection, console: Console)
 
 _ACTIONS = {
     "run": _Action(
-        help="stack file to proven fleet and back (the default)",
-        description="Runs `pulumi preview`, `up` and `destroy` for each stack in an environment "
-        "of its own, and proves in between that every node has the partitions of its stack file.",
-        stack="stacks/Pulumi.NAME.yaml, also one of your own; may be given more than once "
-        "(default: s0 and s1)",
+        help="bring stacks up, verify every node, and destroy them (the default)",
+        description="Runs `pulumi preview`, `up` and `destroy` for each stack in a separate "
+        "environment, and verifies in between that every node has the partitions of its stack "
+        "file.",
+        stack="stacks/Pulumi.NAME.yaml; may be given more than once (default: s0 and s1)",
         run=_bring_up,
         add_options=_add_keep,
     ),
     "env": _Action(
         help="print shell exports for a running environment",
         description='Prints exports for a running environment: eval "$(slicewright rehearse '
-        'env)". After it plain pulumi, kubectl and slicewright work there.',
-        stack=_ONE,
+        'env)". Afterwards plain pulumi, kubectl and slicewright work on that environment.',
+        stack=_SINGLE,
         run=_env,
     ),
     "break": _Action(
-        help="break a node that runs, or one that is made later",
-        description="With --fault and --node breaks a node that runs. Without --fault gives one "
-        "GPU of a node that the simulated cloud makes from now on the wrong partitions: edit the "
-        "environment's stack file first, as it decides which nodes there are.",
-        stack=_ONE,
+        help="break a running node, or a node that is created later",
+        description="With --fault and --node, breaks a running node. Without --fault, gives one "
+        "GPU of a node that the simulated cloud creates from now on the wrong partitions; edit "
+        "the environment's stack file first, because it decides which nodes are created.",
+        stack=_SINGLE,
         run=_break,
         add_options=_add_fault,
     ),
     "repair": _Action(
-        help="remove all faults, and mend the nodes that had one",
-        description="Removes all faults, partitions again the nodes that were made with wrong "
-        "partitions, and heals and reboots those whose GPUs were broken while they ran.",
-        stack=_ONE,
+        help="remove all faults, and fix the nodes that had one",
+        description="Removes all faults, partitions again the nodes that were created with wrong "
+        "partitions, and fixes and reboots nodes whose GPUs were broken while they ran.",
+        stack=_SINGLE,
         run=_repair,
     ),
     "stop": _Action(
         help="end the processes; the files stay",
         description="Ends the environments' processes without `pulumi destroy`. The files stay, "
-        "for a look at the logs; `destroy` or the next run removes them.",
+        "so that you can read the logs; `destroy` or the next run removes them.",
         stack=_EVERY,
         run=_stop,
     ),
     "destroy": _Action(
-        help="destroy what --keep left running",
+        help="destroy environments that --keep left running",
         description="Runs `pulumi destroy`, shows that the simulated cloud is empty, and deletes "
         "the environment.",
         stack=_EVERY,

@@ -1,4 +1,4 @@
-"""`slicewright rights`: what the program must be allowed to do in the account, and no more."""
+"""`slicewright rights`: prints the least rights that the program needs in the account."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from slicewright.exit_codes import BAD_INPUT, PROVEN
 from slicewright.teardown import own_rights as sweep_rights
 
 _MANAGED_POLICY: Final = 6144
-"""Characters that a managed policy may have, white space aside. Source: IAM quotas."""
+"""Longest managed policy, in characters without white space. Source: IAM quotas."""
 _INLINE_POLICIES: Final = 10_240
-"""Those of all inline policies of a role. Source: the same."""
+"""Characters of all inline policies of a role together. Source: IAM quotas."""
 
 
 def add_parser(commands: Any) -> None:
@@ -37,41 +37,41 @@ def add_parser(commands: Any) -> None:
     instead.add_argument(
         "--preview",
         action="store_true",
-        help="only what `pulumi preview` and `refresh` need: nothing that changes the account",
+        help="only the rights for `pulumi preview` and `refresh`, which change nothing",
     )
     instead.add_argument(
         "--doctor",
         action="store_true",
-        help="instead, what `slicewright doctor` needs to ask everything: it only reads",
+        help="the read-only rights for every check of `slicewright doctor` instead",
     )
     instead.add_argument(
         "--destroy",
         action="store_true",
-        help="instead, what `slicewright destroy` needs to sweep the account, beside what `pulumi "
-        "destroy` needs; in AWS, of what has the cluster's tags only",
+        help="the rights for the sweep of `slicewright destroy` instead, needed in addition to "
+        "those for `pulumi destroy`; in AWS limited to resources with the cluster's tags",
     )
     instead.add_argument(
         "--boundary",
         action="store_true",
-        help="instead, a policy for cluster.permissions_boundary: the most that the roles of an "
+        help="a policy for cluster.permissions_boundary instead: all rights that the roles of an "
         "EKS stack need together",
     )
     instead.add_argument(
         "--preview-role",
         action="store_true",
-        help="instead, the rights inside the cluster of whoever previews the stack or looks for "
-        "drift: a ClusterRole for `kubectl apply`, which reads, and no Secrets",
+        help="a read-only ClusterRole for `kubectl apply` instead, without Secrets: the rights in "
+        "the cluster for previews of the stack and for `slicewright drift`",
     )
     parser.add_argument(
         "--state",
         action="store_true",
-        help="name the roles of an EKS stack as its Pulumi state has them: for a stack that was "
-        "made before their names told whose they are",
+        help="use the names of an EKS stack's roles from its Pulumi state: for a stack created "
+        "before role names included the stack's name",
     )
     parser.add_argument(
         "--json",
         action="store_true",
-        help="each right with what needs it, why, and the source, beside the document "
+        help="the document, and for each right its user, the reason and the source "
         "(docs/reference/rights.md)",
     )
     parser.set_defaults(run=_run)
@@ -83,12 +83,12 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         print("slicewright rights: name one stack (-s s0) or FILE", file=sys.stderr)
         return BAD_INPUT
     file = stack_files.path_of(names[0])
-    name = stack_files.shown(file)
+    name = stack_files.display_path(file)
     try:
         source = plan.source_of(file, name=name)
         fleet = plan.read_source(source)
         if not isinstance(fleet, plan.ByoFleetPlan):
-            # The rights for what cannot be built yet are not known.
+            # The rights of features that cannot be deployed yet are not known.
             plan.deployable(fleet, source)
     except spec.SpecError as e:
         print(e, file=sys.stderr)
@@ -97,9 +97,8 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return _preview_role(fleet, name, parsed)
     if isinstance(fleet, plan.ByoFleetPlan):
         print(
-            f"slicewright rights: {name}: its cluster or hosts exist without "
-            "this program, which calls no cloud for them; rights in the cluster are those of its "
-            "kubeconfig",
+            f"slicewright rights: {name}: its cluster or hosts already exist, so the program "
+            "calls no cloud API; in the cluster it has the rights of the kubeconfig",
             file=sys.stderr,
         )
         return BAD_INPUT
@@ -110,20 +109,20 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
     operations = values.READING if parsed.preview else OPERATIONS
     if isinstance(fleet, plan.GkeFleetPlan):
         if parsed.boundary or parsed.state:
-            return _refused(f"{name}: permissions boundaries and role names are AWS's")
+            return _refused(f"{name}: --boundary and --state are for EKS stacks only")
         document = values.google_role(fleet, operations)
         return _write(fleet, document, values.rights(fleet, operations), parsed)
-    return _of_eks(fleet, name, operations, parsed)
+    return _eks_rights(fleet, name, operations, parsed)
 
 
-def _of_eks(
+def _eks_rights(
     fleet: plan.EksFleetPlan,
     name: str,
     operations: Sequence[Operation],
     parsed: argparse.Namespace,
 ) -> int:
     if parsed.state and not parsed.stack:
-        return _refused("--state needs the stack's name, as -s NAME: a file has no Pulumi state")
+        return _refused("--state needs the stack's name as -s NAME; a file has no Pulumi state")
     try:
         role_names = state.role_names(parsed.stack[0]) if parsed.state else {}
     except state.UnknownState as e:
@@ -133,9 +132,9 @@ def _of_eks(
     if unlimited := values.needs_boundary(fleet, operations):
         return _refused(
             f"{name}: cluster.autoscaler needs {', '.join(unlimited)}, which makes its holder an "
-            "administrator of the account unless the role has a permissions boundary: make a "
-            f"policy of what `slicewright rights {_stack_of(parsed)} --boundary` writes, and write "
-            "its ARN as cluster.permissions_boundary (docs/how-to/least-privilege.md)"
+            "administrator of the account unless the role has a permissions boundary: create a "
+            f"policy from the output of `slicewright rights {_stack_of(parsed)} --boundary`, and "
+            "set cluster.permissions_boundary to its ARN (docs/how-to/least-privilege.md)"
         )
     document = values.aws_policy(fleet, operations, role_names=role_names)
     return _write(fleet, document, values.rights(fleet, operations), parsed)
@@ -143,9 +142,11 @@ def _of_eks(
 
 def _preview_role(fleet: plan.FleetPlan, name: str, parsed: argparse.Namespace) -> int:
     if isinstance(fleet, plan.ByoFleetPlan) and fleet.cluster is None:
-        return _refused(f"{name}: it has hosts only, and no cluster with rights in it")
+        return _refused(f"{name}: it has hosts only, no cluster")
     if parsed.json or parsed.state:
-        return _refused("--preview-role is a manifest of its own, without --json and --state")
+        return _refused(
+            "--preview-role prints a manifest; it cannot be combined with --json or --state"
+        )
     print(json.dumps(values.preview_role(), indent=2))
     return PROVEN
 
@@ -169,7 +170,7 @@ def _write(
     if bounds:
         print(
             f"slicewright rights: the boundary has {len(_packed(document))} characters without "
-            f"white space, and a managed policy takes {_MANAGED_POLICY}, so that it cannot be one "
+            f"white space, but a managed policy may have at most {_MANAGED_POLICY} "
             "[source: IAM quotas]",
             file=sys.stderr,
         )
@@ -178,42 +179,44 @@ def _write(
     if not parsed.json:
         print(json.dumps(document, indent=2))
         return PROVEN
-    shown = {
+    output = {
         "version": 1,
         "cloud": plan.cloud_of(fleet),
         "document": document,
         "condition": _condition(fleet, parsed),
         "rights": [asdict(need) for need in needs],
     }
-    print(json.dumps(shown, indent=2))
+    print(json.dumps(output, indent=2))
     return PROVEN
 
 
 def _too_long(policy: values.JsonObject) -> str:
-    """Where it does not go, and where it does; empty where it goes anywhere."""
+    """Returns which kind of policy is too short for `policy`, and the alternative, or ""."""
     length = len(_packed(policy))
     if length <= _MANAGED_POLICY:
         return ""
     long = f"the policy has {length} characters without white space"
     if length <= _INLINE_POLICIES:
         return (
-            f"{long}, and a managed policy takes {_MANAGED_POLICY}: give it to the role that runs "
-            "Pulumi as an inline policy, with `aws iam put-role-policy` [source: IAM quotas]"
+            f"{long}, but a managed policy may have at most {_MANAGED_POLICY}: attach it to the "
+            "role that runs Pulumi as an inline policy, with `aws iam put-role-policy` [source: "
+            "IAM quotas]"
         )
     return (
-        f"{long}, and a role takes {_INLINE_POLICIES} of inline policies: divide its statements "
-        f"among managed policies of {_MANAGED_POLICY} each [source: IAM quotas]"
+        f"{long}, but the inline policies of a role may have at most {_INLINE_POLICIES} together: "
+        f"divide the statements among managed policies of {_MANAGED_POLICY} each [source: IAM "
+        "quotas]"
     )
 
 
 def _packed(policy: values.JsonObject) -> str:
-    """Without white space, which IAM does not count."""
+    """Returns the policy without white space, which IAM does not count."""
     return json.dumps(policy, separators=(",", ":"))
 
 
 def _condition(
     fleet: plan.EksFleetPlan | plan.GkeFleetPlan, parsed: argparse.Namespace
 ) -> str | None:
-    """Of the grant of a role with which roles can be granted: without one there is none to set."""
-    of_role = isinstance(fleet, plan.GkeFleetPlan) and not (parsed.doctor or parsed.destroy)
-    return values.google_condition() if of_role else None
+    """Returns the condition for granting a role that may itself grant roles, else None."""
+    grants_roles = isinstance(fleet, plan.GkeFleetPlan) and not (parsed.doctor or parsed.destroy)
+    return values.google_condition() if grants_roles else None

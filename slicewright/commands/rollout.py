@@ -1,4 +1,4 @@
-"""`slicewright rollout`: how far a change of a pool's layout is; pause, abort or undo it."""
+"""`slicewright rollout`: shows, pauses, resumes, aborts or undoes a pool's layout change."""
 
 from __future__ import annotations
 
@@ -21,42 +21,46 @@ from slicewright.live.access import Access, NoCluster, why
 from slicewright.live.asks import VERBS, Ask, Refused, Verb, ask
 from slicewright.live.fleet import Fleet, PoolView, State
 from slicewright.live.looking import CannotLook, look, looks
-from slicewright.live.objects import POOL, UnreadObject, pools, shown
+from slicewright.live.objects import POOL, UnreadObject, lines_of, pools
 from slicewright.live.text import lines, log_lines
 
 _TRIES = 5
-"""The controller writes the status of a pool at any moment, which makes its version another."""
+"""Attempts at a write, which fails if the controller has just written the pool's status."""
 _MOST_UNREAD = 5
-"""Objects that are named besides."""
+"""Number of unreadable objects that are listed."""
 
 _HELP = {
-    "pause": "no further node is drained or changed; nodes that are drained stay cordoned",
-    "resume": "go on after a pause or an abort; after an undo, change forward again",
-    "abort": "as pause, and nodes that are drained go back into service as they are",
-    "undo": "the nodes go back to the layout with which the pool was last verified",
+    "pause": "stop draining and changing nodes; drained nodes stay cordoned",
+    "resume": "continue after a pause or an abort; after an undo, apply the new layout again",
+    "abort": "like pause, but put drained nodes back into service unchanged",
+    "undo": "return the nodes to the layout that was last verified in the pool",
 }
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "rollout",
-        help="how far the change of a pool's layout is; pause, resume, abort or undo it",
+        help="show the progress of a pool's layout change; pause, resume, abort or undo it",
         description="The fleet controller changes the layout of nodes in service a few at a time "
-        "(docs/reference/rollout.md). Pause, resume, abort and undo write the annotation "
-        f"{ROLLOUT_ANNOTATION} of the GPUPool, which it obeys. An undo leaves the stack file as it "
-        "is, and `pulumi up` fails until the file declares the layout that the nodes have.",
+        "(docs/reference/rollout.md). Pause, resume, abort and undo set the annotation "
+        f"{ROLLOUT_ANNOTATION} of the GPUPool, which the controller obeys. An undo does not change "
+        "the stack file, and `pulumi up` fails until the file declares the nodes' layout.",
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    status = verbs.add_parser("status", help="how far it is; exits as `slicewright status` does")
+    status = verbs.add_parser(
+        "status", help="show the progress; same exit codes as `slicewright status`"
+    )
     status.add_argument(
-        "--wait", action="store_true", help="until it has ended, is stopped, or has failed"
+        "--wait",
+        action="store_true",
+        help="wait until the rollout has ended, is stopped, or has failed",
     )
     _common(status)
     status.set_defaults(run=_status)
     for verb in VERBS:
-        one = verbs.add_parser(verb, help=_HELP[verb])
-        _common(one)
-        one.set_defaults(run=_ask)
+        subparser = verbs.add_parser(verb, help=_HELP[verb])
+        _common(subparser)
+        subparser.set_defaults(run=_ask)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -69,31 +73,34 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     try:
         access = cluster_options.access_of(parsed)
         fleet = look(access, {parsed.pool})
-        _of(fleet, parsed.pool, access)
+        _pool_of(fleet, parsed.pool, access)
         if parsed.wait:
             fleet = _wait(access, parsed.pool, console)
     except (NoCluster, CannotLook) as e:
         return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
         return say(str(e), BAD_INPUT, command=command)
-    said = lines(fleet, where=where(access), now=time.time(), width=console.width, every_node=False)
-    for line in said:
+    for line in lines(
+        fleet, where=where(access), now=time.time(), width=console.width, every_node=False
+    ):
         console.print(line, soft_wrap=True, highlight=False)
     return exit_code(fleet)
 
 
 def _wait(access: Access, pool: str, console: Console) -> Fleet:
-    """The state in which waiting helps no more. Raises CannotLook where the first look fails."""
+    """Waits until the state no longer changes on its own. Raises CannotLook if the first read
+    fails.
+    """
     last: Fleet | None = None
-    for seen in looks(lambda: look(access, {pool})):
-        if isinstance(seen, CannotLook):
-            console.print(spec.plain(str(seen)), markup=False, highlight=False)
+    for reading in looks(lambda: look(access, {pool})):
+        if isinstance(reading, CannotLook):
+            console.print(spec.plain(str(reading)), markup=False, highlight=False)
             continue
-        for line in log_lines(last, seen):
+        for line in log_lines(last, reading):
             console.print(spec.plain(line), markup=False, highlight=False, soft_wrap=True)
-        last = seen
-        if not seen.worst.waits:
-            return seen
+        last = reading
+        if not reading.worst.waits:
+            return reading
     raise AssertionError("looks() does not end")
 
 
@@ -103,7 +110,7 @@ def _ask(parsed: argparse.Namespace, console: Console) -> int:
     access: Access | None = None
     try:
         access = cluster_options.access_of(parsed)
-        done = asked(access, parsed.pool, verb)
+        done = request_rollout(access, parsed.pool, verb)
     except (NoCluster, CannotLook) as e:
         return say(str(e), cluster_options.code_of(e), command=command)
     except Refused as e:
@@ -111,43 +118,45 @@ def _ask(parsed: argparse.Namespace, console: Console) -> int:
     except (ApiError, Unreachable) as e:
         assert access is not None, "without access nothing was asked"
         return say(why(e, access), CANNOT_RUN, command=command)
-    for line in done.said:
+    for line in done.messages:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return PROVEN
 
 
-def asked(access: Access, name: str, verb: Verb) -> Ask:
-    """Writes what is asked, unless the pool has changed since it was read: then it is read again.
+def request_rollout(access: Access, name: str, verb: Verb) -> Ask:
+    """Writes the request, and reads the pool again if it has changed in the meantime.
 
     Raises NoCluster, CannotLook, Refused, ApiError or Unreachable.
     """
     path = path_of(API_VERSION, POOL_PLURAL, name)
-    for left in reversed(range(_TRIES)):
+    for remaining in reversed(range(_TRIES)):
         fleet = look(access, {name})
-        pool = _of(fleet, name, access)
-        version, now = _asked_now(access, access.client().get(path))
-        wanted = ask(verb, pool, now)
-        wanted = replace(wanted, said=(*wanted.said, *shown(fleet.unread, _MOST_UNREAD)))
-        if wanted.value is None:
-            return wanted
+        pool = _pool_of(fleet, name, access)
+        version, now = _current_request(access, access.client().get(path))
+        request = ask(verb, pool, now)
+        request = replace(
+            request, messages=(*request.messages, *lines_of(fleet.unread, _MOST_UNREAD))
+        )
+        if request.value is None:
+            return request
         patch = {
             "metadata": {
                 "resourceVersion": version,
-                "annotations": {ROLLOUT_ANNOTATION: wanted.value or None},
+                "annotations": {ROLLOUT_ANNOTATION: request.value or None},
             }
         }
         try:
             access.client().patch(path, patch, kind="merge")
         except ApiError as e:
-            if e.status != 409 or not left:
+            if e.status != 409 or not remaining:
                 raise
         else:
-            return wanted
+            return request
     raise AssertionError("the last try returns or raises")
 
 
-def _asked_now(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """The pool's version, and what is asked of its rollout. Raises CannotLook."""
+def _current_request(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the pool's version, and the current request. Raises CannotLook."""
     unread: list[UnreadObject] = []
     for _, pool in pools([raw], unread):
         return pool.version, pool.asked
@@ -156,17 +165,17 @@ def _asked_now(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
 
 def _unreadable(pool: UnreadObject, access: Access) -> CannotLook:
     return CannotLook(
-        f"{where(access)}: {pool}; nothing was changed. `pulumi up --refresh` writes it as the "
-        "stack file has it"
+        f"{where(access)}: {pool}; nothing was changed. `pulumi up --refresh` writes it again "
+        "from the stack file"
     )
 
 
-def _of(fleet: Fleet, name: str, access: Access) -> PoolView:
-    """Raises Refused and CannotLook."""
-    for one in fleet.unread:
-        if (one.kind, one.name) == (POOL.name, name):
-            raise _unreadable(one, access)
+def _pool_of(fleet: Fleet, name: str, access: Access) -> PoolView:
+    """Returns the pool `name`. Raises Refused and CannotLook."""
+    for unread in fleet.unread:
+        if (unread.kind, unread.name) == (POOL.name, name):
+            raise _unreadable(unread, access)
     (pool,) = fleet.pools
     if pool.state is State.MISSING:
-        raise Refused(f"{where(access)} has no pool {name}; `slicewright status` names its pools")
+        raise Refused(f"{where(access)} has no pool {name}; `slicewright status` lists the pools")
     return pool

@@ -1,4 +1,4 @@
-"""Stack files as they are named on the command line: by stack, or by path."""
+"""Stack files on the command line, named by stack or by path."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def named(parsed: argparse.Namespace) -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """The file of that name; without one, and without a suffix, the stack of that name."""
+    """Returns the file `name`, or the stack's file if no such file exists and it has no suffix."""
     file = Path(name)
     if not file.suffix and len(file.parts) == 1 and not _exists(file):
         return _stacks() / f"Pulumi.{name}.yaml"
     return file
 
 
-def shown(file: Path) -> str:
-    """Relative to the current directory where it lies below it."""
+def display_path(file: Path) -> str:
+    """Returns the path, relative to the current directory if the file is below it."""
     try:
         return str(file.absolute().relative_to(Path.cwd()))
     except ValueError:
@@ -45,7 +45,7 @@ def _exists(file: Path) -> bool:
 
 
 def _stacks() -> Path:
-    """`stacks/` of the project that the current directory is in."""
+    """Returns `stacks/` of the project around the current directory."""
     here = Path.cwd()
     project = next((at for at in (here, *here.parents) if (at / "Pulumi.yaml").is_file()), here)
     return project / "stacks"

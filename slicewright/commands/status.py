@@ -1,4 +1,4 @@
-"""`slicewright status`: the pools of a cluster, what happens on them, and what to do."""
+"""`slicewright status`: shows the pools of a cluster, their progress, and the next steps."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ from slicewright.live.text import lines, log_lines
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "status",
-        help="the pools of a cluster: slices, what happens now, why it is stuck, what to do",
-        description="Reads the GPUPools, nodes and reports of a cluster, and says of each pool "
-        "how its GPUs are cut, which nodes are verified, held or changing, which pods hold a "
-        "drain, and what to do next. It only reads. Exits with 0 where every pool is verified, 1 "
-        "while one is not yet or its rollout is stopped, 3 where an object cannot be read (it is "
-        "named, and the others are shown), 4 where a pool is wrong in a way that does not pass by "
-        "itself (docs/how-to/day-two.md).",
+        help="show the pools of a cluster: slices, progress, blockers and next steps",
+        description="Reads the GPUPools, nodes and reports of a cluster, and shows for each pool "
+        "its partitions, the verified, held and changing nodes, the pods that block a drain, and "
+        "the next step. Only reads. Exits with 0 if every pool is verified, 1 while a pool is not "
+        "yet verified or its rollout is stopped, 3 if an object cannot be read (it is named, and "
+        "the others are shown), 4 if a pool needs intervention (docs/how-to/day-two.md).",
     )
     parser.add_argument("pools", nargs="*", metavar="POOL", help="default: all")
     parser.add_argument(
         "-s",
         "--stack",
         metavar="NAME",
-        help="only the pools of stacks/Pulumi.NAME.yaml, or of a stack file; those that the "
-        "cluster lacks are shown as missing",
+        help="only the pools of stacks/Pulumi.NAME.yaml, or of a stack file; pools that are not in "
+        "the cluster are shown as missing",
     )
     cluster_options.add_arguments(parser)
-    parser.add_argument("--all", action="store_true", help="every node, also those in order")
+    parser.add_argument(
+        "--all", action="store_true", help="list every node, including healthy ones"
+    )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="go on until Ctrl-C: redraws on a terminal; else a line for every change",
+        help="run until Ctrl-C: redraw on a terminal, else print a line for every change",
     )
     parser.add_argument(
         "--json", action="store_true", help="as JSON (docs/reference/status-json.md)"
@@ -64,14 +65,14 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
         return BAD_INPUT
     names = {pool.name for pool in stack[1].pools} if stack else None
     if names is not None and (strange := sorted(set(parsed.pools) - names)):
-        known = ", ".join(sorted(names))
-        return say(f"{parsed.stack} has no pool {', '.join(strange)}; it has {known}", BAD_INPUT)
-    wanted = set(parsed.pools) or names
+        listed = ", ".join(sorted(names))
+        return say(f"{parsed.stack} has no pool {', '.join(strange)}; it has {listed}", BAD_INPUT)
+    selected = set(parsed.pools) or names
     try:
         access = cluster_options.access_of(parsed, stack)
         if parsed.watch:
-            _watch(access, looks(lambda: look(access, wanted)), parsed, console)
-        fleet = look(access, wanted)
+            _watch(access, looks(lambda: look(access, selected)), parsed, console)
+        fleet = look(access, selected)
     except (NoCluster, CannotLook) as e:
         return say(str(e), cluster_options.code_of(e))
     if stack is None and (unknown := absent(fleet)):
@@ -85,7 +86,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def exit_code(fleet: Fleet) -> int:
-    """Without a pool nothing is verified. What is left out may be what matters."""
+    """Returns the exit code: CANNOT_RUN for unreadable objects, NOT_PROVEN without a pool."""
     if fleet.unread:
         return CANNOT_RUN
     match fleet.worst:
@@ -98,7 +99,7 @@ def exit_code(fleet: Fleet) -> int:
 
 
 def absent(fleet: Fleet) -> list[str]:
-    """Pools that were named and are not there."""
+    """Returns the named pools that do not exist."""
     return [pool.name for pool in fleet.pools if pool.state is State.MISSING]
 
 
@@ -126,63 +127,61 @@ def _watch(
     parsed: argparse.Namespace,
     console: Console,
 ) -> None:
-    """Shows one look after another until it is interrupted. Raises CannotLook where the first one
-    fails.
-    """
+    """Shows each reading until it is interrupted. Raises CannotLook if the first one fails."""
     if parsed.json:
-        _as_json_lines(access, each)
+        _print_json_lines(access, each)
     elif console.is_terminal:
-        _redrawn(access, each, parsed, console)
+        _redraw(access, each, parsed, console)
     else:
-        _as_log(each)
+        _print_log(each)
 
 
-def _as_json_lines(access: Access, each: Iterator[Fleet | CannotLook]) -> None:
+def _print_json_lines(access: Access, each: Iterator[Fleet | CannotLook]) -> None:
     last: Fleet | None = None
-    for seen in each:
-        if isinstance(seen, CannotLook):
-            print(f"slicewright status: {spec.plain(str(seen))}", file=sys.stderr)
-        elif seen != last:
-            print(json.dumps(_json(seen, access)), flush=True)
-            last = seen
+    for reading in each:
+        if isinstance(reading, CannotLook):
+            print(f"slicewright status: {spec.plain(str(reading))}", file=sys.stderr)
+        elif reading != last:
+            print(json.dumps(_json(reading, access)), flush=True)
+            last = reading
 
 
-def _as_log(each: Iterator[Fleet | CannotLook]) -> None:
+def _print_log(each: Iterator[Fleet | CannotLook]) -> None:
     last: Fleet | None = None
-    for seen in each:
+    for reading in each:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        if isinstance(seen, CannotLook):
-            print(f"{at} {spec.plain(str(seen))}", flush=True)
+        if isinstance(reading, CannotLook):
+            print(f"{at} {spec.plain(str(reading))}", flush=True)
             continue
-        for line in log_lines(last, seen):
+        for line in log_lines(last, reading):
             print(f"{at} {spec.plain(line)}", flush=True)
-        last = seen
+        last = reading
 
 
-def _redrawn(
+def _redraw(
     access: Access,
     each: Iterator[Fleet | CannotLook],
     parsed: argparse.Namespace,
     console: Console,
 ) -> None:
-    shown: list[Text] = []
-    with _screen(console, shown) as live:
-        for seen in each:
-            if isinstance(seen, CannotLook):
-                live.update(Group(Text(spec.plain(str(seen)), style="red"), *shown), refresh=True)
+    last_lines: list[Text] = []
+    with _screen(console, last_lines) as live:
+        for reading in each:
+            if isinstance(reading, CannotLook):
+                live.update(
+                    Group(Text(spec.plain(str(reading)), style="red"), *last_lines), refresh=True
+                )
                 continue
-            shown[:] = _lines(seen, access, parsed, console.width)
-            live.update(Group(*shown), refresh=True)
+            last_lines[:] = _lines(reading, access, parsed, console.width)
+            live.update(Group(*last_lines), refresh=True)
 
 
 @contextmanager
-def _screen(console: Console, shown: list[Text]) -> Iterator[Live]:
-    """The terminal's other screen, so that what was there before comes back; at the end what was
-    shown last is written under it.
-    """
+def _screen(console: Console, last_lines: list[Text]) -> Iterator[Live]:
+    """Uses the terminal's alternate screen, and prints the last lines below the restored one."""
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             yield live
     finally:
-        for line in shown:
+        for line in last_lines:
             console.print(line, soft_wrap=True, highlight=False)

@@ -89,7 +89,7 @@ def _of_node(
         return
     reason = said.reason if said else "NotSeenYet"
     message = said.message if said else "the fleet controller has not looked at it yet"
-    step = next_steps.of_node(reason, node=node.name, pool=pool.name, undo=undo)
+    step = next_steps.node_step(reason, node=node.name, pool=pool.name, undo=undo)
     reason, message = shortened(reason, _LONGEST_REASON), shortened(message, _LONGEST_MESSAGE)
     if said is None or said.status != "False":
         yield _unseen(f"node {node.name}: {reason}: {message}", step)

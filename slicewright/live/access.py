@@ -1,4 +1,4 @@
-"""Which cluster is asked, and with whose credentials: as kubectl decides it."""
+"""Chooses the cluster and the credentials in the same way as kubectl."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _FILES_OF: Mapping[str, tuple[str, ...]] = {
 """Keys of an entry that name files."""
 _USER_AGENT = "slicewright"
 _LONGEST = 1000
-"""Of an API server's message, as it is shown."""
+"""Longest message of an API server that is shown, in characters."""
 
 
 class NoCluster(Exception):
-    """No cluster can be asked; the message says why, and what to do."""
+    """No cluster can be reached; the message gives the reason and the remedy."""
 
 
 class _Unreadable(Exception):
-    """There is no such file, or it cannot be read."""
+    """A kubeconfig file does not exist, or cannot be read."""
 
 
 class NotAKubeconfig(NoCluster):
-    """What was named as a kubeconfig is none, or has no such context: the user's to put right."""
+    """The named file is not a kubeconfig, or lacks the context; the user has to fix it."""
 
 
 @dataclass
 class Access:
-    """A cluster that can be asked for longer than a token lasts."""
+    """A cluster that stays reachable after a token has expired."""
 
     context: Context
     _source: CredentialSource = field(init=False)
@@ -50,7 +50,7 @@ class Access:
         self._source = CredentialSource(self.context)
 
     def client(self) -> Client:
-        """With credentials that are valid now. Raises NoCluster."""
+        """Returns a client with valid credentials. Raises NoCluster."""
         try:
             credentials = self._source.current()
             if self._client is None or self._client[0] is not credentials:
@@ -60,17 +60,17 @@ class Access:
         return self._client[1]
 
     def refused(self) -> None:
-        """After a 401: the next client has new credentials, where they can be had."""
+        """Drops the credentials after a 401, if they are renewable; the next client renews them."""
         if self._client is not None and self._source.renewable:
             self._source.reject(self._client[0])
 
 
 def access(kubeconfig: str | None, context: str | None) -> Access:
-    """The context of that name, else the current one. Raises NoCluster, and NotAKubeconfig.
+    """Returns the named context, else the current one. Raises NoCluster, and NotAKubeconfig.
 
-    kubeconfig: a file, or `-` for stdin; None for those of $KUBECONFIG, else ~/.kube/config.
+    `kubeconfig` is a file, or `-` for stdin; None selects $KUBECONFIG, else ~/.kube/config.
     """
-    other = "name one with --context, and its file with --kubeconfig or $KUBECONFIG"
+    other = "choose a context with --context, and its file with --kubeconfig or $KUBECONFIG"
     try:
         parsed = _read(kubeconfig)
     except _Unreadable as e:
@@ -84,7 +84,7 @@ def access(kubeconfig: str | None, context: str | None) -> Access:
 
 
 def why(error: ApiError | Unreachable, access: Access) -> str:
-    """What an error of the API server means for people."""
+    """Returns a message for an error of the API server."""
     where = f"context {access.context.name} ({access.context.server})"
     if isinstance(error, Unreachable):
         return f"{where} does not answer: {shortened(str(error), _LONGEST)}"
@@ -94,35 +94,35 @@ def why(error: ApiError | Unreachable, access: Access) -> str:
 
 
 def merged(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """As kubectl merges the files of $KUBECONFIG: of entries with one name the first counts, and so
-    does the first current context.
+    """Merges the files of $KUBECONFIG as kubectl does: the first entry of a name wins, and so does
+    the first current context.
     """
-    found: dict[str, Any] = {section: [] for section in _SECTIONS}
+    result: dict[str, Any] = {section: [] for section in _SECTIONS}
     for config in configs:
-        if "current-context" not in found and config.get("current-context"):
-            found["current-context"] = config["current-context"]
+        if "current-context" not in result and config.get("current-context"):
+            result["current-context"] = config["current-context"]
         for section in _SECTIONS:
             entries = config.get(section)
-            names = {entry.get("name") for entry in found[section]}
-            found[section] += [
+            names = {entry.get("name") for entry in result[section]}
+            result[section] += [
                 entry
                 for entry in (entries if isinstance(entries, list) else ())
                 if isinstance(entry, dict) and entry.get("name") not in names
             ]
-    return found
+    return result
 
 
 def absolute(config: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """With every file name absolute. directory: that the relative ones are relative to."""
-    found = dict(config)
+    """Returns the config with absolute file names; relative names are relative to `directory`."""
+    result = dict(config)
     for section, keys in _FILES_OF.items():
         entries = config.get(section)
-        found[section] = [
+        result[section] = [
             {**entry, section[:-1]: _with_paths(entry.get(section[:-1]), keys, directory)}
             for entry in (entries if isinstance(entries, list) else ())
             if isinstance(entry, dict)
         ]
-    return found
+    return result
 
 
 def _with_paths(body: Any, keys: Sequence[str], directory: Path) -> Any:
@@ -147,18 +147,18 @@ def _read(kubeconfig: str | None) -> dict[str, Any]:
         for name in os.environ.get("KUBECONFIG", "").split(os.pathsep)
         if name
     ] or [Path.home() / ".kube" / "config"]
-    # As with kubectl, files of the list need not exist; without any there is no cluster.
-    there = [file for file in named if file.exists()]
-    if not there:
-        raise _Unreadable(f"there is no kubeconfig {', '.join(map(str, named))}")
-    return merged([_file(file) for file in there])
+    # As with kubectl, some files of the list may be missing.
+    existing = [file for file in named if file.exists()]
+    if not existing:
+        raise _Unreadable(f"kubeconfig does not exist: {', '.join(map(str, named))}")
+    return merged([_file(file) for file in existing])
 
 
 def _file(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        why = e.strerror if isinstance(e, OSError) else "not valid UTF-8"
         raise _Unreadable(f"{file}: {why}") from None
     return absolute(_parsed(text, str(file)), file.absolute().parent)
 
@@ -170,9 +170,9 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         parsed = yaml.safe_load(text)
     except yaml.YAMLError as e:
         at = getattr(e, "problem_mark", None)
-        # Not the error's text: it quotes the file, which may hold credentials.
+        # The error's text quotes the file, which may hold credentials, so it is left out.
         where = f", line {at.line + 1}" if at is not None else ""
-        raise BadKubeconfig(f"{name}{where}: it is neither YAML nor JSON") from None
+        raise BadKubeconfig(f"{name}{where}: neither YAML nor JSON") from None
     if not isinstance(parsed, dict):
-        raise BadKubeconfig(f"{name}: it is not a kubeconfig")
+        raise BadKubeconfig(f"{name}: not a kubeconfig")
     return parsed

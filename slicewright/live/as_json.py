@@ -1,5 +1,6 @@
-"""The state of a fleet as JSON (docs/reference/status-json.md). `version` changes when a key goes
-or changes.
+"""The state of a fleet as JSON (docs/reference/status-json.md).
+
+`version` changes when a key is removed or changes.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ def as_json(fleet: Fleet, *, context: str, server: str, now: float) -> dict[str,
         "time": stamp(now),
         "state": fleet.worst.value,
         "notes": list(fleet.notes),
-        "unread": [{"kind": one.kind, "name": one.name, "why": one.why} for one in fleet.unread],
+        "unread": [
+            {"kind": item.kind, "name": item.name, "why": item.why} for item in fleet.unread
+        ],
         "pools": [_pool(pool) for pool in fleet.pools],
     }
 
 
 def _pool(pool: PoolView) -> dict[str, Any]:
-    fewest, most = pool.wanted
+    fewest, most = pool.node_bounds
     return {
         "name": pool.name,
         "state": pool.state.value,
@@ -56,14 +59,14 @@ def _group(group: GpuGroup) -> dict[str, Any]:
 def _rollout(rollout: RolloutView) -> dict[str, Any]:
     return {
         "layout": rollout.layout,
-        "asked": rollout.asked or None,
+        "asked": rollout.suspended or None,
         "done": rollout.done,
         "changing": list(rollout.changing),
         "cut": list(rollout.cut),
         "failed": list(rollout.failed),
         "waves": [list(wave) for wave in rollout.waves],
         "later": list(rollout.later),
-        "left": list(rollout.left),
+        "left": list(rollout.blocked),
     }
 
 
@@ -82,7 +85,7 @@ def _node(node: NodeView) -> dict[str, Any]:
         "reason": node.reason,
         "message": node.message,
         "blockers": [
-            {"pod": one.pod, "why": one.why, "leaves": one.leaves} for one in node.blockers
+            {"pod": pod.pod, "why": pod.why, "leaves": pod.leaves} for pod in node.blockers
         ],
         "next": node.next or None,
     }

@@ -1,4 +1,4 @@
-"""What people ask of a pool's rollout, as the annotation that the controller obeys. Pure."""
+"""Requests to a pool's rollout, as the annotation that the controller obeys. Pure."""
 
 from __future__ import annotations
 
@@ -18,129 +18,131 @@ _LONGEST = 80
 
 
 class Refused(Exception):
-    """It cannot be asked of this pool; the message says why, and what to do instead."""
+    """The request does not fit this pool; the message gives the reason and the alternative."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """What is to be written, and what follows from it."""
+    """The annotation to write, and its effects."""
 
     value: str | None
-    """Of the annotation; empty to remove it; None where nothing is to be written."""
-    said: tuple[str, ...]
-    """For people: what was done, then what follows."""
+    """Value of the annotation; empty to remove it; None to write nothing."""
+    messages: tuple[str, ...]
+    """Lines for the user: the result of the request, then its effects."""
 
 
 def ask(verb: Verb, pool: PoolView, now: str) -> Ask:
-    """now: the value of the annotation. Raises Refused."""
-    asked, rollout = read_asked(now), pool.rollout
-    if asked is None:
-        # The controller ignores it; so nothing is stopped, and whoever wrote it meant something.
+    """Returns the change for `verb`; `now` is the annotation's value. Raises Refused."""
+    current, rollout = read_asked(now), pool.rollout
+    if current is None:
+        # The controller ignores the value, so nothing is stopped, although someone set it.
         raise Refused(
             f"the annotation {ROLLOUT_ANNOTATION} of pool {pool.name} is "
-            f"{shortened(now, _LONGEST)!r}, which means nothing; remove it first: kubectl annotate "
+            f"{shortened(now, _LONGEST)!r}, which is invalid; remove it first: kubectl annotate "
             f"gpupool {pool.name} {ROLLOUT_ANNOTATION}-"
         )
-    what = f"the rollout of pool {pool.name}"
-    undone = bool(pool.declared) and asked.undoes == pool.declared
+    subject = f"the rollout of pool {pool.name}"
+    undone = bool(pool.declared) and current.undoes == pool.declared
     if verb == "undo":
-        return _undo(pool, asked) if not undone else _already(f"{what} is undone already")
+        return _undo(pool, current) if not undone else _unchanged(f"{subject} is already undone")
     if verb == "resume":
-        return _resume(pool, asked, undone=undone)
-    wanted = replace(asked, suspended="paused" if verb == "pause" else "aborted")
-    if wanted == asked:
-        return _already(f"{what} is {asked.suspended} already")
+        return _resume(pool, current, undone=undone)
+    new = replace(current, suspended="paused" if verb == "pause" else "aborted")
+    if new == current:
+        return _unchanged(f"{subject} is already {current.suspended}")
     if rollout is None:
         raise Refused(f"pool {pool.name} has no rollout: {_rest(pool)}; nothing was changed")
-    follows = _stopped(verb, pool, rollout)
-    return Ask(value=wanted.dump(), said=(f"{what} is {wanted.suspended}", *follows))
+    effects = _effects_of_stop(verb, pool, rollout)
+    return Ask(value=new.dump(), messages=(f"{subject} is {new.suspended}", *effects))
 
 
-def _already(said: str) -> Ask:
-    return Ask(value=None, said=(said,))
+def _unchanged(message: str) -> Ask:
+    return Ask(value=None, messages=(message,))
 
 
-def _undo(pool: PoolView, asked: Asked) -> Ask:
+def _undo(pool: PoolView, current: Asked) -> Ask:
     if not pool.earlier:
         raise Refused(f"pool {pool.name} cannot be undone: {pool.no_undo}; nothing was changed")
     back = [n.name for n in pool.nodes if n.layout not in ("", pool.earlier)]
     drained = [n.name for n in pool.nodes if n.layout == pool.earlier and n.phase]
-    said = [f"the change of pool {pool.name} to layout {pool.declared} is undone"]
+    messages = [f"the change of pool {pool.name} to layout {pool.declared} is undone"]
     if back:
-        said.append(f"change back to {pool.earlier}, a few at a time: {_names(back)}")
+        messages.append(f"change back to {pool.earlier}, a few at a time: {_names(back)}")
     if drained:
-        said.append(f"back into service as they are: {_names(drained)}")
+        messages.append(f"back into service unchanged: {_names(drained)}")
     if not back and not drained:
-        said.append(f"no node has begun to change: all keep layout {pool.earlier}")
-    if asked.suspended:
-        said.append(f"it was {asked.suspended}, which it no longer is")
-    said.append(
-        f"the stack file still declares {pool.declared}: until {pool.earlier} is written there, "
-        f"`pulumi up` fails; to change forward again: slicewright rollout resume {pool.name}"
+        messages.append(f"no node has begun to change: all keep layout {pool.earlier}")
+    if current.suspended:
+        messages.append(f"the rollout is no longer {current.suspended}")
+    messages.append(
+        f"the stack file still declares {pool.declared}: `pulumi up` fails until it declares "
+        f"{pool.earlier}; to apply {pool.declared} again: slicewright rollout resume {pool.name}"
     )
-    return Ask(value=Asked(undoes=pool.declared).dump(), said=tuple(said))
+    return Ask(value=Asked(undoes=pool.declared).dump(), messages=tuple(messages))
 
 
-def _resume(pool: PoolView, asked: Asked, *, undone: bool) -> Ask:
-    """Takes back what was asked last: the pause of an undo before the undo."""
-    what = f"the rollout of pool {pool.name}"
-    if asked == Asked():
-        return _already(f"{what} is not stopped: nothing to resume")
-    if undone and not asked.suspended:
+def _resume(pool: PoolView, current: Asked, *, undone: bool) -> Ask:
+    """Reverts the last request: the pause of an undo before the undo."""
+    subject = f"the rollout of pool {pool.name}"
+    if current == Asked():
+        return _unchanged(f"{subject} is not stopped: nothing to resume")
+    if undone and not current.suspended:
         forward = [n.name for n in pool.nodes if n.layout != pool.declared or n.phase]
-        after = f"nodes to change: {_names(forward)}" if forward else "no node waits to be changed"
-        said = f"the undo is taken back: pool {pool.name} changes to layout {pool.declared}"
-        return Ask(value="", said=(said, after))
-    kept = Asked(undoes=asked.undoes if undone else "")
-    if not undone and not asked.suspended:
-        ended = shortened(asked.undoes, _LONGEST)
-        said = f"the undo of layout {ended} had ended: the stack file declares another"
-        return Ask(value="", said=(said,))
-    return Ask(value=kept.dump(), said=(f"{what} is resumed", *_resumed(pool.rollout)))
+        after = f"nodes to change: {_names(forward)}" if forward else "no node waits for a change"
+        message = f"the undo is reverted: pool {pool.name} changes to layout {pool.declared}"
+        return Ask(value="", messages=(message, after))
+    remaining = Asked(undoes=current.undoes if undone else "")
+    if not undone and not current.suspended:
+        ended = shortened(current.undoes, _LONGEST)
+        message = f"the undo of layout {ended} had ended: the stack file declares another layout"
+        return Ask(value="", messages=(message,))
+    return Ask(
+        value=remaining.dump(), messages=(f"{subject} is resumed", *_nodes_ahead(pool.rollout))
+    )
 
 
 def _rest(pool: PoolView) -> str:
     if pool.layout:
         return f"no node waits for layout {pool.layout} or changes to it"
-    return "NVIDIA's mig-manager does not partition its nodes, so that another layout is new nodes"
+    return "mig-manager does not partition its nodes, so another layout needs new nodes"
 
 
-def _resumed(rollout: RolloutView | None) -> Sequence[str]:
+def _nodes_ahead(rollout: RolloutView | None) -> Sequence[str]:
     if rollout is None:
-        return ("no node waits to be changed",)
+        return ("no node waits for a change",)
     ahead = [*(name for wave in rollout.waves for name in wave), *rollout.later]
     return (f"nodes to change, in this order: {_names(ahead)}",) if ahead else ()
 
 
-def _stopped(
+def _effects_of_stop(
     verb: Literal["pause", "abort"], pool: PoolView, rollout: RolloutView
 ) -> Sequence[str]:
     cut, drained = _parted(rollout)
-    goes_on = [f"being cut, and finished: {_names(cut)}"] if cut else []
+    goes_on = [f"being partitioned, will finish: {_names(cut)}"] if cut else []
     match verb:
         case "pause":
             stays = [f"drained, stay cordoned: {_names(drained)}"] if drained else []
-            return (*goes_on, *stays, f"to go on: slicewright rollout resume {pool.name}")
+            return (*goes_on, *stays, f"to continue: slicewright rollout resume {pool.name}")
         case "abort":
-            back = [f"back into service as they are: {_names(drained)}"] if drained else []
+            back = [f"back into service unchanged: {_names(drained)}"] if drained else []
             undo = (
-                f"; to take back what has changed: slicewright rollout undo {pool.name}"
+                f"; to revert the nodes that have changed: slicewright rollout undo {pool.name}"
                 if pool.undo_helps
                 else ""
             )
             return (
                 *goes_on,
                 *back,
-                f"the pool still wants layout {rollout.layout}: a `pulumi up` fails until it is "
-                f"resumed (slicewright rollout resume {pool.name}), or the old layout is in the "
-                f"stack file{undo}",
+                f"the pool still declares layout {rollout.layout}: `pulumi up` fails until the "
+                f"rollout is resumed (slicewright rollout resume {pool.name}), or the stack file "
+                f"declares the old layout{undo}",
             )
         case _:
             assert_never(verb)
 
 
 def _parted(rollout: RolloutView) -> tuple[list[str], list[str]]:
-    """Nodes whose label is set, and nodes that are drained."""
+    """Returns the nodes whose label is set, and the nodes that are drained."""
     cut = [name for name in rollout.changing if name in rollout.cut]
     return cut, [name for name in rollout.changing if name not in rollout.cut]
 

@@ -23,9 +23,9 @@ class Blocker:
     pod: str
     """namespace/name."""
     why: str
-    """What keeps it."""
+    """The reason why the pod still runs."""
     leaves: bool
-    """Whether it goes by itself: it is ending, or will be evicted."""
+    """True if the pod is ending or will be evicted."""
 
 
 def blockers(
@@ -36,11 +36,11 @@ def blockers(
     refused: Mapping[str, str] | None = None,
     stands: str = "",
 ) -> tuple[Blocker, ...]:
-    """Pods that must leave; first those that must not be evicted.
+    """Returns the pods that must leave, pods that must not be evicted first.
 
-    pods: Pods of the node, those that have ended aside. budgets: PodDisruptionBudgets. refused:
-    what `budgets.refusals` says of all nodes that are drained with this one; None where none is.
-    stands: why no pod is asked to leave at the moment; empty where they are.
+    `pods` are the node's pods that have not ended, `budgets` are PodDisruptionBudgets, and
+    `refused` is the result of `budgets.refusals` for all nodes that are drained together, or None
+    for a single node. `stands` is the reason why no pod is evicted at the moment, else empty.
     """
     if refused is None:
         refused = refusals([(pods, policy)], budgets)
@@ -48,13 +48,13 @@ def blockers(
     each = [
         _blocker(pod, now.kept.get(pod.path) or stands or refused.get(pod.path)) for pod in now.left
     ]
-    return tuple(sorted(each, key=lambda one: (one.leaves, one.pod)))
+    return tuple(sorted(each, key=lambda blocker: (blocker.leaves, blocker.pod)))
 
 
-def _blocker(pod: NodePod, kept: str | None) -> Blocker:
+def _blocker(pod: NodePod, obstacle: str | None) -> Blocker:
     path = plain(pod.path)
     if pod.leaving:
         return Blocker(pod=path, why="is ending", leaves=True)
-    if kept is not None:
-        return Blocker(pod=path, why=kept, leaves=False)
+    if obstacle is not None:
+        return Blocker(pod=path, why=obstacle, leaves=False)
     return Blocker(pod=path, why="will be evicted", leaves=True)

@@ -1,8 +1,8 @@
-"""Which evictions the disruption budgets of a cluster would refuse, one after the other. Pure.
+"""Predicts which evictions the disruption budgets of a cluster would refuse. Pure.
 
-Evictions of pods that share a budget draw from the same few that it allows at the moment, and each
-counts until the pod runs again elsewhere. So they are counted together, as the API server counts
-them. Source: kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go.
+Pods that share a budget share the evictions that it allows at the moment, and each eviction counts
+until the pod runs again elsewhere. So they are counted together, as the API server counts them.
+Source: kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go.
 """
 
 from __future__ import annotations
@@ -17,35 +17,37 @@ from telemetry.plain import plain
 Raw = Mapping[str, Any]
 
 _ENDED_OR_NOT_BEGUN: Final = ("Pending", "Succeeded", "Failed")
-"""Phases in which no budget is asked."""
+"""Phases of pods that are evicted without a check of budgets."""
 
 
 def refusals(
     drains: Iterable[tuple[Sequence[Raw], DrainPolicy]], budgets: Sequence[Raw]
 ) -> dict[str, str]:
-    """Pods, as namespace/name, whose eviction would be refused now -> why.
+    """Returns pods, as namespace/name, whose eviction would be refused now -> reason.
 
-    drains: the pods of each node that is drained at the same time, in the order in which they are
-    asked to leave. budgets: PodDisruptionBudgets of their namespaces.
+    `drains` has the pods of each node that is drained at the same time, in order of eviction.
+    `budgets` are the PodDisruptionBudgets of their namespaces.
     """
     allowed = {_path(budget): _number(budget, "disruptionsAllowed") for budget in budgets}
     refused: dict[str, str] = {}
     for pods, policy in drains:
-        for path, pod in _asked(pods, policy):
+        for path, pod in _evicted_pods(pods, policy):
             if why := _refusal(pod, budgets, allowed):
                 refused[path] = why
     return refused
 
 
-def _asked(pods: Sequence[Raw], policy: DrainPolicy) -> list[tuple[str, Raw]]:
-    """The pods that are evicted, by path, in the order of the controller."""
+def _evicted_pods(pods: Sequence[Raw], policy: DrainPolicy) -> list[tuple[str, Raw]]:
+    """Returns the pods that are evicted, by path, in the order of the controller."""
     raw = {read_pod(pod).path: pod for pod in pods}
     order = drain([read_pod(pod) for pod in pods], policy, {}, 0.0)
     return [(pod.path, raw[pod.path]) for pod in order.evict]
 
 
 def _refusal(pod: Raw, budgets: Sequence[Raw], allowed: dict[str, int]) -> str | None:
-    """Why the pod's eviction is refused; else counts it. allowed: by budget, what is left."""
+    """Returns why the pod's eviction is refused, else counts it in `allowed`, which holds the
+    remaining evictions by budget.
+    """
     over = [budget for budget in budgets if _covers(budget, pod)]
     if not over or _phase(pod) in _ENDED_OR_NOT_BEGUN:
         return None
@@ -56,21 +58,21 @@ def _refusal(pod: Raw, budgets: Sequence[Raw], allowed: dict[str, int]) -> str |
     if not _is_ready(pod) and _lets_unready_go(budget):
         return None
     if _number(budget, "observedGeneration") < int(budget["metadata"].get("generation") or 0):
-        return f"disruption budget {names} has changed, and is not counted again yet"
+        return f"disruption budget {names} has changed, and its status is not yet updated"
     path = _path(budget)
     if allowed[path] > 0:
         allowed[path] -= 1
         return None
-    return f"disruption budget {names} {_what_it_allows(budget)}"
+    return f"disruption budget {names} {_allowance(budget)}"
 
 
-def _what_it_allows(budget: Raw) -> str:
+def _allowance(budget: Raw) -> str:
     allowed = _number(budget, "disruptionsAllowed")
     needs, expected = _number(budget, "desiredHealthy"), _number(budget, "expectedPods")
     if allowed:
         evictions = "1 eviction" if allowed == 1 else f"{allowed} evictions"
         needed = f" (it needs {_pods(needs)})" if needs else ""
-        return f"allows {evictions} at a time{needed}: it waits until others run again elsewhere"
+        return f"allows {evictions} at a time{needed}: waits until other pods run again elsewhere"
     if needs and needs >= expected:
         return f"never allows an eviction: it needs all of its {_pods(needs)}"
     if needs:
@@ -84,8 +86,8 @@ def _pods(count: int) -> str:
 
 
 def _lets_unready_go(budget: Raw) -> bool:
-    """Whether pods that are not ready leave without being counted: always, or while the budget has
-    as many healthy ones as it needs.
+    """True if pods that are not ready may be evicted without being counted: always, or while the
+    budget has as many healthy pods as it needs.
     """
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
@@ -94,10 +96,10 @@ def _lets_unready_go(budget: Raw) -> bool:
 
 
 def _is_ready(pod: Raw) -> bool:
-    """True also where its kubelet has said nothing of it: a budget then counts it at most."""
+    """True if the pod is ready, or has no such condition: a budget then counts it at most."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    said = [one.get("status") for one in conditions if one.get("type") == "Ready"]
-    return not said or said[-1] == "True"
+    states = [entry.get("status") for entry in conditions if entry.get("type") == "Ready"]
+    return not states or states[-1] == "True"
 
 
 def _phase(pod: Raw) -> str:
@@ -120,11 +122,11 @@ def _number(budget: Raw, field: str) -> int:
 
 
 def selects(selector: Raw | None, labels: Mapping[str, str]) -> bool:
-    """A label selector as policy/v1 reads it: none selects no pod, an empty one all."""
+    """Matches labels as policy/v1 does: no selector selects no pod, an empty selector all pods."""
     if selector is None:
         return False
-    wanted: Mapping[str, str] = selector.get("matchLabels") or {}
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+    required: Mapping[str, str] = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in required.items()) and all(
         _holds(rule, labels) for rule in selector.get("matchExpressions") or ()
     )
 

@@ -1,6 +1,6 @@
-"""What a stack file would do to nodes in service: which roll, in which order, with what pods. Pure.
+"""Predicts the effects of a stack file on nodes in service: the order, and the pods. Pure.
 
-Pulumi's preview knows the pool's object and not its nodes: so the cluster is asked.
+Pulumi's preview knows the pool's object but not its nodes, so the cluster is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slicewright.live.budgets import refusals
 from slicewright.live.reading import Found
 
 _WAVES = 12
-"""That are worked out and shown."""
+"""Number of waves to predict and show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,35 +31,35 @@ class Rolling:
 
     pool: str
     before: str
-    """Value of nvidia.com/mig.config that the pool has in the cluster; empty: none."""
+    """The pool's current value of nvidia.com/mig.config; empty: none."""
     after: str
     waves: tuple[tuple[str, ...], ...]
     later: tuple[str, ...]
-    """Nodes after these."""
-    left: tuple[str, ...]
-    """Nodes that cannot begin as things are."""
+    """Nodes after these waves."""
+    blocked: tuple[str, ...]
+    """Nodes that cannot begin at the moment."""
     evicted: int
-    """Pods that are evicted and recreated elsewhere, as things are now."""
-    kept: tuple[tuple[str, Blocker], ...]
-    """(node, pod): those that must not be evicted now."""
+    """Number of pods that would be evicted now, and recreated elsewhere."""
+    unevictable: tuple[tuple[str, Blocker], ...]
+    """(node, pod) for pods that must not be evicted now."""
     pods_known: bool
     at_most_s: float
-    """If every drain and every cut takes the whole time that it may."""
+    """Duration if every drain and every partitioning takes its whole time limit."""
     driver: str = ""
-    """The driver that its nodes are to have, where that is another one than the pool wants now."""
+    """The new driver of the nodes, if it differs from the pool's current driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shrinking:
-    """A pool that has more nodes than it may have, in a cloud that ends those beyond."""
+    """A pool with more nodes than its maximum, in a cloud that ends surplus nodes."""
 
     pool: str
     nodes: int
-    """That it has now."""
+    """Current number of nodes."""
     most: int
-    """That it may have."""
+    """Maximum number of nodes."""
     pods: tuple[tuple[str, int], ...]
-    """(node, pods that use GPUs), of every node; the cloud chooses which of them go."""
+    """(node, number of pods that use GPUs) of every node; the cloud chooses the nodes to end."""
     pods_known: bool
 
     @property
@@ -68,7 +68,7 @@ class Shrinking:
 
     @property
     def pods_that_end(self) -> tuple[int, int]:
-        """The fewest and the most that the cloud's choice can end."""
+        """The fewest and the most pods that the cloud's choice can end."""
         counts = sorted(count for _, count in self.pods)
         return sum(counts[: self.going]), sum(counts[len(counts) - self.going :])
 
@@ -78,13 +78,13 @@ End = Literal["replaced", "deleted"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """A pool whose nodes all go, because the cloud's node pool is replaced or deleted."""
+    """A pool that loses all nodes, because the cloud's node pool is replaced or deleted."""
 
     pool: str
     end: End
     nodes: int
     pods: tuple[tuple[str, str], ...]
-    """(node, pod): those that use GPUs."""
+    """(node, pod) for pods that use GPUs."""
     pods_known: bool
 
 
@@ -97,21 +97,19 @@ class Coming:
 
 def affected(
     pools: Sequence[plan.PoolPlan],
-    found: Sequence[Pool],
+    existing: Sequence[Pool],
     nodes: Sequence[Node],
     ending: Collection[str] = (),
 ) -> list[str]:
-    """Nodes whose pods matter: of pools whose layout or number of nodes would change, or that
-    end.
-    """
-    wanted = {pool.name: pool for pool in pools}
+    """Returns the nodes of pools that end, or whose layout or number of nodes would change."""
+    planned = {pool.name: pool for pool in pools}
     return [
         node.name
-        for pool, members in memberships(found, nodes)
+        for pool, members in memberships(existing, nodes)
         if pool.name in ending
         or (
-            pool.name in wanted
-            and (_rolls(wanted[pool.name], pool) or _shrinks(wanted[pool.name], members))
+            pool.name in planned
+            and (_rolls(planned[pool.name], pool) or _shrinks(planned[pool.name], members))
         )
         for node in members
     ]
@@ -119,29 +117,29 @@ def affected(
 
 def coming(
     pools: Sequence[plan.PoolPlan],
-    found: Found,
+    cluster: Found,
     now: float,
     ends: Mapping[str, End] | None = None,
 ) -> Coming:
-    """What the stack file's `pools` would do to the cluster as it was found.
+    """Predicts the effects of the stack file's `pools` on the cluster.
 
-    found: with the pods of `affected`. ends: pools whose nodes the cloud replaces or deletes, as a
-    preview says it.
+    `cluster` includes the pods of the nodes from `affected`. `ends` has the pools that the cloud
+    replaces or deletes according to a preview.
     """
-    wanted = {pool.name: pool for pool in pools}
+    by_name = {pool.name: pool for pool in pools}
     rolling, shrinking, ending = [], [], []
-    for pool, members in memberships(found.pools, found.nodes):
+    for pool, members in memberships(cluster.pools, cluster.nodes):
         if end := (ends or {}).get(pool.name):
             if members:
-                ending.append(_ending(pool.name, end, members, found))
+                ending.append(_ending(pool.name, end, members, cluster))
             continue
-        planned = wanted.get(pool.name)
+        planned = by_name.get(pool.name)
         if planned is None:
             continue
         if _rolls(planned, pool) and members:
-            rolling.append(_rolling(planned, pool, members, found, now))
+            rolling.append(_rolling(planned, pool, members, cluster, now))
         if _shrinks(planned, members):
-            shrinking.append(_shrinking(planned, members, found))
+            shrinking.append(_shrinking(planned, members, cluster))
     return Coming(rolling=tuple(rolling), shrinking=tuple(shrinking), ending=tuple(ending))
 
 
@@ -150,7 +148,7 @@ def _rolls(planned: plan.PoolPlan, pool: Pool) -> bool:
         return True
     if planned.mig_config is None or planned.mig_config == pool.mig_config:
         return False
-    # Of a pool whose change is undone, the same stack file as before changes nothing.
+    # If the pool's change is undone, the same stack file as before changes nothing.
     return pool.declared is None or planned.mig_config != pool.declared.mig_config
 
 
@@ -159,7 +157,7 @@ def _shrinks(planned: plan.PoolPlan, members: Sequence[Node]) -> bool:
 
 
 def _rolling(
-    planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], found: Found, now: float
+    planned: plan.PoolPlan, pool: Pool, members: Sequence[Node], cluster: Found, now: float
 ) -> Rolling:
     policy = read_policy(values.rollout_policy(planned))
     other = planned.driver_version not in (None, pool.driver)
@@ -173,17 +171,19 @@ def _rolling(
         told="",
         policy=policy,
     )
-    assessed = [(node, assess(node, after, found.reports.get(node.name), now)) for node in members]
+    assessed = [
+        (node, assess(node, after, cluster.reports.get(node.name), now)) for node in members
+    ]
     pods = {
-        node.name: tuple(map(read_pod, found.pods[node.name]))
+        node.name: tuple(map(read_pod, cluster.pods[node.name]))
         for node in members
-        if node.name in found.pods
+        if node.name in cluster.pods
     }
     ahead = forecast(after, assessed, pods, most=_WAVES)
     each = [
-        (name, one)
+        (name, pod)
         for together in _drained_together(ahead, policy.limit(len(members)))
-        for name, one in _leaving(together, found, policy.drain)
+        for name, pod in _leaving_pods(together, cluster, policy.drain)
     ]
     return Rolling(
         pool=pool.name,
@@ -191,49 +191,53 @@ def _rolling(
         after=planned.mig_config or "",
         waves=ahead.waves,
         later=ahead.later,
-        left=ahead.left,
-        evicted=sum(one.leaves for _, one in each),
-        kept=tuple(sorted((one for one in each if not one[1].leaves), key=_by_node)),
-        pods_known=all(node.name in found.pods for node in members),
+        blocked=ahead.left,
+        evicted=sum(pod.leaves for _, pod in each),
+        unevictable=tuple(
+            sorted(((node, pod) for node, pod in each if not pod.leaves), key=_node_and_pod)
+        ),
+        pods_known=all(node.name in cluster.pods for node in members),
         at_most_s=ahead.steps * (longest_turn_s(policy) + (UPGRADE_LIMIT_S if driver else 0.0)),
         driver=driver,
     )
 
 
 def _drained_together(ahead: Forecast, limit: int) -> Iterator[Sequence[str]]:
-    """Nodes whose pods are evicted at the same time. limit: as many as may be out of service: of
-    nodes after the waves that are worked out, any may be drained with any other.
+    """Yields nodes that may be drained at the same time.
+
+    `limit` is how many may be out of service. After the predicted waves, any nodes may be drained
+    together.
     """
     yield from (sorted(wave) for wave in ahead.waves)
     yield from (ahead.later[at : at + limit] for at in range(0, len(ahead.later), limit))
 
 
-def _leaving(
-    nodes: Sequence[str], found: Found, policy: DrainPolicy
+def _leaving_pods(
+    nodes: Sequence[str], cluster: Found, policy: DrainPolicy
 ) -> Iterator[tuple[str, Blocker]]:
-    """(node, pod) of pods that must leave nodes that are drained at the same time."""
-    pods = [found.pods.get(name, ()) for name in nodes]
-    refused = refusals([(there, policy) for there in pods], found.budgets)
-    for name, there in zip(nodes, pods, strict=True):
-        for one in blockers(there, found.budgets, policy, refused=refused):
-            yield name, one
+    """Yields (node, pod) for pods that must leave nodes that are drained at the same time."""
+    pods = [cluster.pods.get(name, ()) for name in nodes]
+    refused = refusals([(node_pods, policy) for node_pods in pods], cluster.budgets)
+    for name, node_pods in zip(nodes, pods, strict=True):
+        for pod in blockers(node_pods, cluster.budgets, policy, refused=refused):
+            yield name, pod
 
 
-def _by_node(pair: tuple[str, Blocker]) -> tuple[str, str]:
+def _node_and_pod(pair: tuple[str, Blocker]) -> tuple[str, str]:
     return pair[0], pair[1].pod
 
 
 def longest_turn_s(policy: RolloutPolicy) -> float:
-    """The most that the change of one node's layout may take before it has failed, in seconds."""
+    """Returns the time limit for changing the layout of a node, in seconds."""
     drains = 2 if policy.drain.on_timeout == "Force" else 1
     return drains * policy.drain.timeout_s + APPLY_LIMIT_S
 
 
-def _ending(pool: str, end: End, members: Sequence[Node], found: Found) -> Ending:
+def _ending(pool: str, end: End, members: Sequence[Node], cluster: Found) -> Ending:
     pods = [
         (node.name, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
         for node in members
-        for pod in found.pods.get(node.name, ())
+        for pod in cluster.pods.get(node.name, ())
         if read_pod(pod).gpus
     ]
     return Ending(
@@ -241,13 +245,13 @@ def _ending(pool: str, end: End, members: Sequence[Node], found: Found) -> Endin
         end=end,
         nodes=len(members),
         pods=tuple(sorted(pods)),
-        pods_known=all(node.name in found.pods for node in members),
+        pods_known=all(node.name in cluster.pods for node in members),
     )
 
 
-def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], found: Found) -> Shrinking:
+def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], cluster: Found) -> Shrinking:
     counts = tuple(
-        (node.name, sum(read_pod(pod).gpus for pod in found.pods.get(node.name, ())))
+        (node.name, sum(read_pod(pod).gpus for pod in cluster.pods.get(node.name, ())))
         for node in members
     )
     return Shrinking(
@@ -255,5 +259,5 @@ def _shrinking(planned: plan.PoolPlan, members: Sequence[Node], found: Found) ->
         nodes=len(members),
         most=planned.nodes.max,
         pods=counts,
-        pods_known=all(node.name in found.pods for node in members),
+        pods_known=all(node.name in cluster.pods for node in members),
     )

@@ -1,7 +1,7 @@
 """The state of a fleet, from the objects of its cluster. Pure.
 
-What is said of a pool is what the fleet controller has written; what will happen is asked of the
-controller's own decision (`fleet_controller.forecast`). So status and controller cannot disagree.
+The messages of a pool are those of the fleet controller, and predictions use the controller's
+decisions (`fleet_controller.forecast`). So status and controller cannot disagree.
 """
 
 from __future__ import annotations
@@ -31,50 +31,50 @@ from slicewright.live.reading import Found
 from telemetry.plain import shortened
 
 _Look = tuple[str, bool | None, tuple[tuple[str, int], ...]]
-"""Of a GPU: model, MIG mode, and the number of instances by profile."""
+"""A GPU's model, MIG mode, and number of instances by profile."""
 
 
 _WAVES = 6
-"""That are worked out: each takes one decision of the controller's over all nodes."""
+"""Number of waves to predict; each costs a decision of the controller over all nodes."""
 _LONGEST_MESSAGE = 4096
-"""Of a condition. Its writers keep to less: anybody who may write it can write more."""
+"""Longest message of a condition. The controller writes less, but others could write more."""
 _LONGEST_WORD = 253
-_OF_A_DRAIN = ("Draining", "ChangeHeldByPods")
-"""Reasons that say which pods a node waits for, as it was when they were written."""
+_DRAIN_REASONS = ("Draining", "ChangeHeldByPods")
+"""Reasons whose messages list blocking pods, which may have left since."""
 _MIG: Mapping[str, bool] = {"enabled": True, "disabled": False, "unsupported": False}
-"""By what a report says of a GPU."""
+"""A report's `mig` of a GPU -> its MIG mode."""
 
 
 class State(Enum):
-    """Of a pool, the best first."""
+    """The state of a pool, the best first."""
 
     VERIFIED = "verified"
     SETTING_UP = "being set up"
     CHANGING = "changing"
     STOPPED = "stopped"
-    """Paused or aborted by people."""
+    """Paused or aborted by a user."""
     UNDONE = "undone"
-    """Verified with an earlier layout than the stack file declares, as people have asked."""
+    """Verified with an earlier layout than the stack file declares, after a user's undo."""
     DEGRADED = "degraded"
-    """Wrong in a way that does not pass by itself."""
+    """The pool needs intervention."""
     MISSING = "missing"
-    """The stack file has it, and the cluster has not."""
+    """The stack file has the pool, but the cluster does not."""
 
     @property
     def waits(self) -> bool:
-        """Whether it may get better without help."""
+        """True if the state may improve without intervention."""
         return self in (State.SETTING_UP, State.CHANGING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuGroup:
-    """GPUs of one pool that look the same."""
+    """GPUs of a pool with equal model, MIG mode and instances."""
 
     model: str
     mig: bool | None
-    """None: not known."""
+    """The MIG mode; None if unknown."""
     instances: Mapping[str, int]
-    """Profile -> number on each of them."""
+    """Profile -> number of instances on each GPU."""
     gpus: int
     nodes: tuple[str, ...]
 
@@ -85,43 +85,41 @@ class NodeView:
     zone: str
     verified: bool
     held: bool
-    """Whether the startup taint keeps new pods away."""
+    """True if the startup taint keeps new pods away."""
     quarantined: bool
-    """Whether it ends those that are there, too."""
+    """True if the taint also ends running pods."""
     cordoned: bool
     ready: bool
     layout: str
     """Value of nvidia.com/mig.config; empty: none."""
     phase: str
-    """Of the change of its layout; empty: none."""
+    """Phase of its layout change; empty: none."""
     since: float | None
     """When the phase began, or its condition changed; seconds since the epoch."""
     reason: str
     message: str
     blockers: tuple[Blocker, ...]
     next: str
-    """What to do; empty: nothing, or what the message says."""
+    """The next step for the user; empty if there is none, or the message has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutView:
     layout: str
-    """That is wanted."""
-    asked: str
-    """`paused` or `aborted`; empty: nothing."""
+    """The desired layout."""
+    suspended: str
+    """`paused` or `aborted`, else empty."""
     done: int
     changing: tuple[str, ...]
     cut: tuple[str, ...]
-    """Of these, nodes whose label is set, or whose driver is replaced: they are finished, whatever
-    is asked.
-    """
+    """Changing nodes whose label is set or whose driver is replaced; a stop lets them finish."""
     failed: tuple[str, ...]
     waves: tuple[tuple[str, ...], ...]
-    """Nodes that are or will be out together, in their order; the next few."""
+    """The next few groups of nodes that are out of service together, in order."""
     later: tuple[str, ...]
-    """Nodes after these."""
-    left: tuple[str, ...]
-    """Nodes that cannot begin as things are."""
+    """Nodes after these waves."""
+    blocked: tuple[str, ...]
+    """Nodes that cannot begin at the moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,90 +128,90 @@ class PoolView:
     state: State
     reason: str
     message: str
-    wanted: tuple[int, int]
-    """The fewest and the most nodes."""
+    node_bounds: tuple[int, int]
+    """The minimum and the maximum number of nodes."""
     total: int
     verified: int
     held: int
     layout: str
-    """That its nodes are to have now."""
+    """The desired layout of its nodes now."""
     declared: str
-    """That its stack file declares; another one where the change to it is undone."""
+    """The layout in the stack file, which differs from `layout` after an undo."""
     earlier: str
-    """To which an undo would go back, or has gone; empty: it cannot be undone."""
+    """The layout to which an undo returns or has returned; empty if an undo is impossible."""
     no_undo: str
-    """Why not; empty where it can."""
+    """The reason why an undo is impossible, else empty."""
     undo_helps: bool = False
-    """Whether somebody has begun a change of its layout, and an undo would take it back."""
+    """True if a layout change has begun, and an undo would revert it."""
     gpus: tuple[GpuGroup, ...]
     rollout: RolloutView | None
     nodes: tuple[NodeView, ...]
-    """Those that need attention first."""
+    """Its nodes, nodes that need attention first."""
     next: tuple[str, ...]
-    """What to do, without what is said at its nodes."""
+    """Next steps for the user, except those of its nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     pools: tuple[PoolView, ...]
     notes: tuple[str, ...]
-    """What makes the rest less sure."""
+    """Facts that make the rest less reliable."""
     unread: tuple[UnreadObject, ...] = ()
-    """Objects of the cluster that are left out."""
+    """Objects of the cluster that are left out because they cannot be read."""
 
     @property
     def worst(self) -> State:
-        """VERIFIED also where there is no pool."""
+        """The worst state of a pool; VERIFIED if there is no pool."""
         order = list(State)
         return max((pool.state for pool in self.pools), key=order.index, default=State.VERIFIED)
 
 
-def fleet_of(found: Found, wanted: Collection[str] | None, now: float) -> Fleet:
-    """wanted: names of the pools to show; None for all."""
-    members = memberships(found.pools, found.nodes)
-    refused = _refused(members, found)
+def fleet_of(objects: Found, names: Collection[str] | None, now: float) -> Fleet:
+    """Returns the state of the named pools, or of all pools for None."""
+    members = memberships(objects.pools, objects.nodes)
+    refused = _refused(members, objects)
     views = [
-        _pool(pool, nodes, found, refused, now)
+        _pool(pool, nodes, objects, refused, now)
         for pool, nodes in members
-        if wanted is None or pool.name in wanted
+        if names is None or pool.name in names
     ]
-    known = {pool.name for pool, _ in members} | found.unread_pools
-    views += [_missing(name) for name in sorted(set(wanted or ()) - known)]
+    existing = {pool.name for pool, _ in members} | objects.unread_pools
+    views += [_missing(name) for name in sorted(set(names or ()) - existing)]
     return Fleet(
         pools=tuple(views),
-        notes=(*_controller(found), *found.unread),
-        unread=found.unread_objects,
+        notes=(*_controller(objects), *objects.unread),
+        unread=objects.unread_objects,
     )
 
 
-def _refused(members: Present, found: Found) -> Mapping[str, str]:
-    """Pods that disruption budgets hold on nodes that are drained, of all pools together -> why."""
+def _refused(members: Present, objects: Found) -> Mapping[str, str]:
+    """Returns pods that disruption budgets keep on drained nodes of all pools -> reason."""
     drains = [
-        (found.pods[node.name], pool.policy.drain)
+        (objects.pods[node.name], pool.policy.drain)
         for pool, nodes in members
         for node in nodes
-        if node.name in found.pods and change_of(node) is not None
+        if node.name in objects.pods and change_of(node) is not None
     ]
-    return refusals(drains, found.budgets)
+    return refusals(drains, objects.budgets)
 
 
-def _controller(found: Found) -> list[str]:
-    # Without a pool it may never have been there; where its pods wait, `up` waits for them.
-    if found.controller != 0 or not (found.pools or found.controller_waits):
+def _controller(objects: Found) -> list[str]:
+    # Without a pool it may never have been installed. If its pods wait, `up` waits for them.
+    if objects.controller != 0 or not (objects.pools or objects.controller_waits):
         return []
-    why = shortened(found.controller_waits, 300)
+    why = shortened(objects.controller_waits, 300)
     command = "kubectl -n slicewright-system describe deployment fleet-controller"
     return [
-        "the fleet controller does not run, so nothing is released, held or changed, and what "
-        f"follows may be old; {why or f'`{command}`'}"
+        "the fleet controller does not run, so no node is released, held or changed, and the "
+        f"states below may be outdated; {why or f'`{command}`'}"
     ]
 
 
 def _pool(
-    pool: Pool, nodes: Sequence[Node], found: Found, refused: Mapping[str, str], now: float
+    pool: Pool, nodes: Sequence[Node], objects: Found, refused: Mapping[str, str], now: float
 ) -> PoolView:
-    assessed = [(node, assess(node, pool, found.reports.get(node.name), now)) for node in nodes]
-    pods = {name: tuple(map(read_pod, there)) for name, there in found.pods.items()}
+    assessed = [(node, assess(node, pool, objects.reports.get(node.name), now)) for node in nodes]
+    pods = {name: tuple(map(read_pod, node_pods)) for name, node_pods in objects.pods.items()}
     held = {
         pod.uid: Refusal(why=refused[pod.path], retry_at=now)
         for node in nodes
@@ -225,17 +223,17 @@ def _pool(
     undo_helps = not isinstance(target, str) and _is_begun(pool, nodes)
     views = tuple(
         sorted(
-            (_node(node, pool, found, rollout, refused, undo=undo_helps) for node in nodes),
+            (_node(node, pool, objects, rollout, refused, undo=undo_helps) for node in nodes),
             key=_attention,
         )
     )
-    state, reason, message = _said(pool, rollout)
+    state, reason, message = _condition_of(pool, rollout)
     return PoolView(
         name=pool.name,
         state=state,
         reason=shortened(reason, _LONGEST_WORD),
-        message=shortened(_as_now(message, nodes, views), _LONGEST_MESSAGE),
-        wanted=(pool.fewest, found.most[pool.name]),
+        message=shortened(_with_node_messages(message, nodes, views), _LONGEST_MESSAGE),
+        node_bounds=(pool.fewest, objects.most[pool.name]),
         total=len(nodes),
         verified=sum(view.verified for view in views),
         held=sum(view.held for view in views),
@@ -244,7 +242,7 @@ def _pool(
         earlier="" if isinstance(target, str) else target.mig_config,
         no_undo=shortened(target, _LONGEST_MESSAGE) if isinstance(target, str) else "",
         undo_helps=undo_helps,
-        gpus=gpu_groups(nodes, found.gpus),
+        gpus=gpu_groups(nodes, objects.gpus),
         rollout=_rollout(pool, assessed, pods, rollout) if rollout.active else None,
         nodes=views,
         next=tuple(_next(pool, state, reason, undo=undo_helps)),
@@ -252,21 +250,22 @@ def _pool(
 
 
 def _is_begun(pool: Pool, nodes: Sequence[Node]) -> bool:
-    """Whether nodes that were in service with another layout are to have the one that is declared:
-    a node whose label somebody has changed is no change of the pool's.
+    """True if nodes that were verified with another layout are to get the declared layout.
+
+    A label that was changed by hand on a node is not a change of the pool.
     """
     if pool.declared is None or pool.undone:
         return False
     return any(node.verified_layout not in ("", pool.declared.mig_config) for node in nodes)
 
 
-def _as_now(message: str, nodes: Sequence[Node], views: Sequence[NodeView]) -> str:
-    """A pool's message, where it repeats those of nodes, with what is said of these nodes."""
-    said = {view.name: view.message for view in views}
+def _with_node_messages(message: str, nodes: Sequence[Node], views: Sequence[NodeView]) -> str:
+    """Returns a pool's message with the current messages of the nodes that it repeats."""
+    current = {view.name: view.message for view in views}
     for node in nodes:
-        known = node.condition
-        if known is not None and known.message and known.reason in _OF_A_DRAIN:
-            message = message.replace(known.message, said[node.name])
+        written = node.condition
+        if written is not None and written.message and written.reason in _DRAIN_REASONS:
+            message = message.replace(written.message, current[node.name])
     return message
 
 
@@ -280,18 +279,18 @@ def _rollout(
     changes = [(node, change) for node, _ in assessed if (change := change_of(node))]
     return RolloutView(
         layout=rollout.wanted,
-        asked=pool.suspended,
+        suspended=pool.suspended,
         done=rollout.done,
         changing=tuple(node.name for node, _ in changes),
-        cut=tuple(node.name for node, change in changes if _no_way_back(change, node, pool)),
+        cut=tuple(node.name for node, change in changes if _is_irreversible(change, node, pool)),
         failed=rollout.failed,
         waves=ahead.waves,
         later=ahead.later,
-        left=ahead.left,
+        blocked=ahead.left,
     )
 
 
-def _no_way_back(change: Change, node: Node, pool: Pool) -> bool:
+def _is_irreversible(change: Change, node: Node, pool: Pool) -> bool:
     if pool.driver is None or change.phase == "Applying":
         return has_layout(node, pool)
     return change.phase == "Upgrading"
@@ -303,7 +302,7 @@ def _missing(name: str) -> PoolView:
         state=State.MISSING,
         reason="NotThere",
         message="the cluster has no GPUPool of this name",
-        wanted=(0, 0),
+        node_bounds=(0, 0),
         total=0,
         verified=0,
         held=0,
@@ -314,18 +313,18 @@ def _missing(name: str) -> PoolView:
         gpus=(),
         rollout=None,
         nodes=(),
-        next=("check the name and the cluster; `pulumi up` makes the pools of a stack file",),
+        next=("check the name and the cluster; `pulumi up` creates the pools of a stack file",),
     )
 
 
-def _said(pool: Pool, rollout: Rollout) -> tuple[State, str, str]:
-    """State, reason and message, by the conditions that the controller has written."""
+def _condition_of(pool: Pool, rollout: Rollout) -> tuple[State, str, str]:
+    """Returns state, reason and message from the controller's conditions."""
     verified, degraded = pool.condition(VERIFIED), pool.condition(DEGRADED)
     if verified is None or degraded is None or verified.generation < pool.generation:
         return (
             State.SETTING_UP,
             "NotSeenYet",
-            "the fleet controller has not looked at this generation of the pool yet",
+            "the fleet controller has not processed this generation of the pool yet",
         )
     if _true(verified):
         return State.VERIFIED, verified.reason, verified.message
@@ -351,23 +350,23 @@ def _next(pool: Pool, state: State, reason: str, *, undo: bool) -> list[str]:
     reasons = [reason]
     if (going := pool.condition(PROGRESSING)) is not None and going.generation >= pool.generation:
         reasons.append(going.reason)
-    steps = [next_steps.of_pool(one, pool=pool.name, undo=undo) for one in reasons]
+    steps = [next_steps.pool_step(each, pool=pool.name, undo=undo) for each in reasons]
     return [step for step in dict.fromkeys(steps) if step][:1]
 
 
 def _node(
     node: Node,
     pool: Pool,
-    found: Found,
+    objects: Found,
     rollout: Rollout,
     refused: Mapping[str, str],
     *,
     undo: bool,
 ) -> NodeView:
-    change, said = change_of(node), node.condition
-    verified = said is not None and said.status == "True"
-    held = _holders(node, change, pool, found, refused)
-    reason, message = _words(node, rollout, held)
+    change, condition = change_of(node), node.condition
+    verified = condition is not None and condition.status == "True"
+    held = _blockers_of(node, change, pool, objects, refused)
+    reason, message = _reason_and_message(node, rollout, held)
     return NodeView(
         name=node.name,
         zone=shortened(node.zone, _LONGEST_WORD),
@@ -378,45 +377,45 @@ def _node(
         ready=node.ready,
         layout=node.mig_config or "",
         phase=change.phase if change else "",
-        since=_since(change, said),
+        since=_since(change, condition),
         reason=shortened(reason, _LONGEST_WORD),
         message=shortened(message, _LONGEST_MESSAGE),
         blockers=held,
         next=""
         if verified
-        else next_steps.of_node(reason, node=node.name, pool=pool.name, undo=undo),
+        else next_steps.node_step(reason, node=node.name, pool=pool.name, undo=undo),
     )
 
 
-def _holders(
-    node: Node, change: Change | None, pool: Pool, found: Found, refused: Mapping[str, str]
+def _blockers_of(
+    node: Node, change: Change | None, pool: Pool, objects: Found, refused: Mapping[str, str]
 ) -> tuple[Blocker, ...]:
-    pods = found.pods.get(node.name)
+    pods = objects.pods.get(node.name)
     if pods is None or change is None or change.phase == "Applying":
         return ()
-    stands = pool.suspended and f"the rollout is {pool.suspended}: it is not asked to leave"
+    stands = pool.suspended and f"not evicted while the rollout is {pool.suspended}"
     if change.phase == "Failed":
-        stands = "the change has failed: it is not asked to leave again"
-    return blockers(pods, found.budgets, pool.policy.drain, refused=refused, stands=stands)
+        stands = "not evicted again, because the change has failed"
+    return blockers(pods, objects.budgets, pool.policy.drain, refused=refused, stands=stands)
 
 
-def _words(node: Node, rollout: Rollout, held: Sequence[Blocker]) -> tuple[str, str]:
-    """Reason and message as the controller has written them. Of a drain, what it would write now:
-    budgets may allow by now what they refused then, and the pods are listed by themselves.
+def _reason_and_message(node: Node, rollout: Rollout, held: Sequence[Blocker]) -> tuple[str, str]:
+    """Returns reason and message as written by the controller; during a drain, as it would write
+    them now, without the pods, which are listed separately: budgets may have changed since.
     """
-    said = node.condition
-    if said is None:
-        return "NotSeenYet", "the fleet controller has not looked at it yet"
+    condition = node.condition
+    if condition is None:
+        return "NotSeenYet", "the fleet controller has not processed it yet"
     turn = rollout.turns.get(node.name)
-    if not held or said.reason not in _OF_A_DRAIN or turn is None or turn.said is None:
-        return said.reason, said.message
+    if not held or condition.reason not in _DRAIN_REASONS or turn is None or turn.said is None:
+        return condition.reason, condition.message
     return turn.said.reason, turn.said.message.partition(STILL_RUNNING)[0]
 
 
-def _since(change: Change | None, said: Condition | None) -> float | None:
+def _since(change: Change | None, condition: Condition | None) -> float | None:
     if change is not None:
         return change.since
-    return said.changed if said is not None and said.changed else None
+    return condition.changed if condition is not None and condition.changed else None
 
 
 def _attention(node: NodeView) -> tuple[bool, bool, bool, str]:
@@ -429,8 +428,8 @@ def _attention(node: NodeView) -> tuple[bool, bool, bool, str]:
 
 
 def gpu_groups(nodes: Sequence[Node], reports: Mapping[str, Any]) -> tuple[GpuGroup, ...]:
-    """What the agents have found, equal GPUs together; the most frequent first."""
-    found: dict[_Look, list[tuple[str, int]]] = {}
+    """Groups equal GPUs from the agents' reports, the most frequent first."""
+    counts: dict[_Look, list[tuple[str, int]]] = {}
     for node in nodes:
         report = reports.get(node.name) or {}
         models: Sequence[Any] = report.get("models") or ()
@@ -443,8 +442,8 @@ def gpu_groups(nodes: Sequence[Node], reports: Mapping[str, Any]) -> tuple[GpuGr
                 mig,
                 tuple((shortened(profile, _LONGEST_WORD), count) for profile, count in instances),
             )
-            found.setdefault(look, []).append((node.name, len(entry.get("indexes") or ())))
-    groups = [_group(*look, there) for look, there in found.items()]
+            counts.setdefault(look, []).append((node.name, len(entry.get("indexes") or ())))
+    groups = [_group(*look, per_node) for look, per_node in counts.items()]
     return tuple(sorted(groups, key=lambda group: (-group.gpus, group.model, group.nodes)))
 
 
@@ -452,12 +451,12 @@ def _group(
     model: str,
     mig: bool | None,
     instances: tuple[tuple[str, int], ...],
-    there: Sequence[tuple[str, int]],
+    per_node: Sequence[tuple[str, int]],
 ) -> GpuGroup:
     return GpuGroup(
         model=model,
         mig=mig,
         instances=dict(instances),
-        gpus=sum(count for _, count in there),
-        nodes=tuple(dict.fromkeys(name for name, _ in there)),
+        gpus=sum(count for _, count in per_node),
+        nodes=tuple(dict.fromkeys(name for name, _ in per_node)),
     )

@@ -1,4 +1,4 @@
-"""One look at a cluster, and one look after another."""
+"""Reads the state of a cluster, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from slicewright.live.reading import Found, NotInstalled, PodsOf, drained, read
 
 _EVERY_S = 2.0
 _SHARE = 10
-"""A look at a large fleet costs its API server some work: there is one in at most a tenth of the
-time.
-"""
+"""Reading a large fleet loads its API server, so readings take at most a tenth of the time."""
 
 
 class CannotLook(Exception):
-    """The cluster cannot be read; the message says why, and what to do."""
+    """The cluster cannot be read; the message gives the reason and the remedy."""
 
 
-def look(access: Access, wanted: Collection[str] | None) -> Fleet:
-    """The state now. wanted: names of pools; None for all. Raises CannotLook."""
-    return fleet_of(found_in(access), wanted, time.time())
+def look(access: Access, names: Collection[str] | None) -> Fleet:
+    """Returns the current state of the named pools, or of all for None. Raises CannotLook."""
+    return fleet_of(found_in(access), names, time.time())
 
 
 def found_in(access: Access, *, pods_of: PodsOf = drained) -> Found:
-    """pods_of: names of the nodes whose pods are read. Raises CannotLook."""
+    """Reads the cluster; `pods_of` returns the nodes whose pods are read. Raises CannotLook."""
     try:
         try:
             return read(access.client(), pods_of=pods_of)
@@ -44,7 +42,7 @@ def found_in(access: Access, *, pods_of: PodsOf = drained) -> Found:
     except NotInstalled:
         raise CannotLook(
             f"context {access.context.name} ({access.context.server}) has no GPUPools: slicewright "
-            "is not installed in this cluster; `pulumi up` does it, or name another cluster with "
+            "is not installed in this cluster; run `pulumi up`, or choose another cluster with "
             "--context"
         ) from None
 
@@ -52,10 +50,10 @@ def found_in(access: Access, *, pods_of: PodsOf = drained) -> Found:
 def looks(
     look: Callable[[], Fleet], pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Fleet | CannotLook]:
-    """One look after another, for ever. The first one raises CannotLook; a later one that fails is
-    yielded, and another look follows.
+    """Reads the state repeatedly, without end.
 
-    pause: waits so many seconds.
+    If the first reading fails, it raises CannotLook; later failures are yielded. `pause` waits the
+    given number of seconds.
     """
     started = time.monotonic()
     yield look()

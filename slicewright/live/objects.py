@@ -1,7 +1,7 @@
-"""The objects of a cluster that commands read, each in the shape in which it can be judged. Pure.
+"""The shapes of the cluster's objects that commands read. Pure.
 
-Of each kind, what is used of it anywhere in `slicewright.live` and in the controller's decisions is
-checked, before anything is read from it.
+Every field that `slicewright.live` or the controller's decisions use is checked before the object
+is read.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _LONGEST_WHY: Final = 300
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadObject:
-    """An object of the cluster that is left out, because it cannot be read."""
+    """An object of the cluster that cannot be read, and is left out."""
 
     kind: str
     name: str
-    """With its namespace, where it has one; made plain and short."""
+    """The name, with the namespace if it has one, as plain and short text."""
     why: str
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class UnreadObject:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of objects, and the shape in which they can be read."""
+    """A kind of objects, and their readable shape."""
 
     name: str
     shape: Shape
@@ -75,7 +75,7 @@ class Kind:
 def readable(
     kind: Kind, raws: Iterable[Any], read: Callable[[Raw], T], unread: list[UnreadObject]
 ) -> Iterator[tuple[Raw, T]]:
-    """Each object that fits with what `read` makes of it. unread: gets the others."""
+    """Yields each well-formed object with the result of `read`, and adds others to `unread`."""
     for place, raw in enumerate(raws):
         try:
             check(kind, raw)
@@ -83,26 +83,26 @@ def readable(
         except Misfit as e:
             unread.append(unread_object(kind, raw, str(e), place=place))
         except UNREADABLE:
-            why = f"its content contradicts what a {kind.name} is"
+            why = f"its content is not a valid {kind.name}"
             unread.append(unread_object(kind, raw, why, place=place))
 
 
 def check(kind: Kind, raw: Any) -> None:
-    """Raises Misfit where `raw` is not an object of that kind."""
+    """Raises Misfit if `raw` is not an object of that kind."""
     if not isinstance(raw, dict):
         raise Misfit(f"a {kind.name} must be an object")
     kind.shape(raw, "")
 
 
 def unread_object(kind: Kind, raw: Any, why: str, *, place: int = 0) -> UnreadObject:
-    """place: in its list, which stands for the name of an object that has none."""
+    """Describes the object; `place` in its list identifies an object without a name."""
     meta = raw.get("metadata") if isinstance(raw, dict) else None
     meta = meta if isinstance(meta, dict) else {}
     parts = [meta.get("namespace"), meta.get("name")]
-    shown = "/".join(shortened(part, _LONGEST_NAME) for part in parts if isinstance(part, str))
+    path = "/".join(shortened(part, _LONGEST_NAME) for part in parts if isinstance(part, str))
     return UnreadObject(
         kind=kind.name,
-        name=shown or f"number {place + 1} of their list, which has no name",
+        name=path or f"number {place + 1} of their list, which has no name",
         why=shortened(why, _LONGEST_WHY),
     )
 
@@ -112,9 +112,7 @@ def pools(raws: Iterable[Any], unread: list[UnreadObject]) -> list[tuple[Raw, Po
 
 
 def nodes(raws: Iterable[Any], unread: list[UnreadObject]) -> list[Node]:
-    """A node with a note that means nothing is a node without it, as for the controller; that it
-    cannot be read is said.
-    """
+    """Reads nodes; an invalid annotation is ignored as in the controller, and added to `unread`."""
     listed: list[Node] = []
     for raw, node in readable(NODE, raws, read_node, unread):
         odd = [*_odd_times(raw), *_odd_change(node)]
@@ -134,11 +132,11 @@ def _odd_times(raw: Raw) -> Iterator[str]:
 
 
 def _odd_change(node: Node) -> tuple[str, ...]:
-    """Why the note about a change of the node's layout means nothing; empty where it does, and
-    where it is about an earlier node of the name.
+    """Returns why the annotation about the node's layout change is invalid, if it is and does not
+    belong to an earlier node of the same name.
     """
     change = change_of(node)
-    if not node.change or (change is None and _of_another_node(node)):
+    if not node.change or (change is None and _belongs_to_earlier_node(node)):
         return ()
     # A note without a time is read as one of the epoch.
     if change is not None and change.since and change.started:
@@ -146,7 +144,7 @@ def _odd_change(node: Node) -> tuple[str, ...]:
     return (f"its annotation {CHANGE_ANNOTATION} is not as the fleet controller writes it",)
 
 
-def _of_another_node(node: Node) -> bool:
+def _belongs_to_earlier_node(node: Node) -> bool:
     try:
         note = json.loads(node.change)
     except (ValueError, RecursionError):
@@ -167,9 +165,9 @@ def budgets(raws: Iterable[Any], unread: list[UnreadObject]) -> list[Raw]:
     return [raw for raw, _ in readable(BUDGET, raws, lambda raw: raw, unread)]
 
 
-def shown(unread: Sequence[UnreadObject], most: int) -> list[str]:
-    """A line for each of the first few, and how many more there are."""
-    lines = [str(one) for one in unread[:most]]
+def lines_of(unread: Sequence[UnreadObject], most: int) -> list[str]:
+    """Returns a line for each of the first `most` objects, and the number of further objects."""
+    lines = [str(item) for item in unread[:most]]
     more = len(unread) - most
     return [*lines, f"{more} more objects cannot be read"] if more > 0 else lines
 
@@ -200,7 +198,7 @@ _CONDITION: Final = fields(
 
 
 def _condition_of_node(value: Any, at: str) -> None:
-    """Only ours is read as a whole; of the kubelet's, and of others, whether they are True."""
+    """Checks slicewright's condition wholly, and only the status of other conditions."""
     fields({"type": word}, status=word)(value, at)
     if value["type"] == NODE_CONDITION:
         _CONDITION(value, at)

@@ -1,4 +1,4 @@
-"""What is read of a cluster for its status. Lists are paged: a Node is some 15 kB."""
+"""Reads the objects of a cluster for its status. Lists are paged: a Node has about 15 kB."""
 
 from __future__ import annotations
 
@@ -37,32 +37,34 @@ class Found:
     nodes: tuple[Node, ...]
     reports: Mapping[str, Report]
     gpus: Mapping[str, Raw]
-    """Node -> its report as it is, for what was found on its GPUs."""
+    """Node -> its raw report, which lists its GPUs."""
     pods: Mapping[str, tuple[Raw, ...]]
-    """Pods that have not ended, of the nodes that were asked for."""
+    """Node -> its pods that have not ended, for the nodes from `pods_of`."""
     budgets: tuple[Raw, ...]
     """PodDisruptionBudgets of these pods' namespaces."""
     controller: int | None
-    """Replicas of the fleet controller that are available; None where that is not known."""
+    """Available replicas of the fleet controller; None if unknown."""
     controller_waits: str = ""
-    """What its pods wait for, where none is available; empty: nothing, or not known."""
+    """The reason why its pods wait, if none is available; empty if there is none, or unknown."""
     unread: tuple[str, ...]
-    """What may not be read, and why: the rest is shown without it."""
+    """Messages about objects that may not be read; the rest is shown without them."""
     unread_objects: tuple[UnreadObject, ...] = ()
-    """Objects that are left out, because they are not as they must be."""
+    """Malformed objects that are left out."""
 
     @property
     def unread_pools(self) -> frozenset[str]:
-        """Names of GPUPools that are there, and cannot be read."""
-        return frozenset(one.name for one in self.unread_objects if one.kind == objects.POOL.name)
+        """Names of GPUPools that exist and cannot be read."""
+        return frozenset(
+            item.name for item in self.unread_objects if item.kind == objects.POOL.name
+        )
 
 
 PodsOf = Callable[[Sequence[Pool], Sequence[Node]], Sequence[str]]
-"""Names of the nodes whose pods are needed."""
+"""Returns the names of the nodes whose pods are needed."""
 
 
 def read(client: Client, *, pods_of: PodsOf) -> Found:
-    """pods_of: names of the nodes whose pods are read, `drained` for instance.
+    """Reads the cluster; `pods_of` (for example `drained`) returns the nodes whose pods are read.
 
     Raises NotInstalled, ApiError or Unreachable.
     """
@@ -72,11 +74,11 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
     pools = objects.pools(raw_pools, odd)
     nodes = tuple(objects.nodes(_all(client, path_of("v1", "nodes")), odd))
     reports = objects.reports(_all(client, path_of(API_VERSION, REPORT_PLURAL)), odd)
-    known = tuple(pool for _, pool in pools)
-    pods = _pods(client, pods_of(known, nodes), unread, odd)
+    read_pools = tuple(pool for _, pool in pools)
+    pods = _pods(client, pods_of(read_pools, nodes), unread, odd)
     controller = _controller(client, unread, odd)
     return Found(
-        pools=known,
+        pools=read_pools,
         most={pool.name: raw["spec"]["expectedNodes"]["max"] for raw, pool in pools},
         nodes=nodes,
         reports={report.name: report for _, report in reports},
@@ -91,7 +93,7 @@ def read(client: Client, *, pods_of: PodsOf) -> Found:
 
 
 def drained(pools: Sequence[Pool], nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Nodes whose next step depends on their pods."""
+    """Returns the nodes whose next step depends on their pods."""
     return tuple(
         node.name
         for pool, members in memberships(pools, nodes)
@@ -110,18 +112,18 @@ def _listed(client: Client, path: str) -> list[Raw]:
 
 
 def _all(client: Client, path: str, **query: str) -> Iterator[Any]:
-    """The items of all pages, whatever they are. Raises Unreachable for what is no list."""
+    """Yields the unchecked items of all pages. Raises Unreachable if the answer is no list."""
     more = ""
     while True:
-        asked = {**query, "limit": _PAGE, **({"continue": more} if more else {})}
-        page = client.get(path, **asked)
+        parameters = {**query, "limit": _PAGE, **({"continue": more} if more else {})}
+        page = client.get(path, **parameters)
         items, metadata = page.get("items", []), page.get("metadata", {})
         if not isinstance(items, list) or not isinstance(metadata, dict):
-            raise Unreachable(f"what it answers to {path} is not a list of objects")
+            raise Unreachable(f"the answer to {path} is not a list of objects")
         yield from items
         before, more = more, metadata.get("continue") or ""
         if not isinstance(more, str) or more == before != "":
-            raise Unreachable(f"the list that it answers to {path} does not end")
+            raise Unreachable(f"the answer to {path} is a list without end")
         if not more:
             return
 
@@ -129,13 +131,13 @@ def _all(client: Client, path: str, **query: str) -> Iterator[Any]:
 def _pods(
     client: Client, names: Sequence[str], unread: list[str], odd: list[UnreadObject]
 ) -> dict[str, tuple[Raw, ...]]:
-    """By node. One list for all of them where there are many."""
+    """Returns pods by node, read with a single list if there are many nodes."""
     living = "status.phase!=Succeeded,status.phase!=Failed"
     path = path_of("v1", "pods")
     try:
         if len(names) <= _FEW_NODES:
             return {
-                name: tuple(objects.pods(_of_node(client, path, name, living), odd))
+                name: tuple(objects.pods(_pods_of_node(client, path, name, living), odd))
                 for name in names
             }
         listed: dict[str, list[Raw]] = {name: [] for name in names}
@@ -146,11 +148,11 @@ def _pods(
     except ApiError as e:
         if e.status != 403:
             raise
-        unread.append("pods: you may not list them, so those that hold a node are not shown")
+        unread.append("pods: no permission to list them, so blocking pods are not shown")
         return {}
 
 
-def _of_node(client: Client, path: str, node: str, living: str) -> Iterator[Any]:
+def _pods_of_node(client: Client, path: str, node: str, living: str) -> Iterator[Any]:
     return _all(client, path, fieldSelector=f"spec.nodeName={node},{living}")
 
 
@@ -160,7 +162,9 @@ def _budgets(
     unread: list[str],
     odd: list[UnreadObject],
 ) -> tuple[Raw, ...]:
-    namespaces = sorted({pod["metadata"]["namespace"] for there in pods.values() for pod in there})
+    namespaces = sorted(
+        {pod["metadata"]["namespace"] for node_pods in pods.values() for pod in node_pods}
+    )
     read: list[Raw] = []
     for namespace in namespaces:
         path = path_of("policy/v1", "poddisruptionbudgets", namespace=namespace)
@@ -169,7 +173,9 @@ def _budgets(
         except ApiError as e:
             if e.status != 403:
                 raise
-            unread.append(f"disruption budgets in namespace {namespace}: you may not list them")
+            unread.append(
+                f"disruption budgets in namespace {namespace}: no permission to list them"
+            )
     return tuple(read)
 
 
@@ -182,7 +188,7 @@ def _controller(client: Client, unread: list[str], odd: list[UnreadObject]) -> i
         if e.status != 403:
             raise
         unread.append(
-            f"the fleet controller's Deployment in namespace {NAMESPACE}: you may not read it"
+            f"the fleet controller's Deployment in namespace {NAMESPACE}: no permission to read it"
         )
         return None
     kind = objects.DEPLOYMENT
@@ -193,7 +199,7 @@ def _controller(client: Client, unread: list[str], odd: list[UnreadObject]) -> i
 
 
 def _controller_waits(client: Client, odd: list[UnreadObject]) -> str:
-    """What the controller's pods wait for. Empty: nothing, or they may not be listed."""
+    """Returns why the controller's pods wait; empty if they do not, or may not be listed."""
     path = path_of("v1", "pods", namespace=NAMESPACE)
     selector = f"app.kubernetes.io/name={_CONTROLLER}"
     try:

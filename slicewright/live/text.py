@@ -1,4 +1,4 @@
-"""The state of a fleet as lines for people. Pure."""
+"""The state of a fleet as lines of text. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.text import Text
 
 from infra.catalog import Gpu, load
 from slicewright.live.fleet import Fleet, GpuGroup, NodeView, PoolView, RolloutView, State
-from slicewright.live.objects import shown
+from slicewright.live.objects import lines_of
 from slicewright.picture import draw, placements_of
 from telemetry.plain import plain
 
@@ -22,7 +22,7 @@ _STYLES: Mapping[State, str] = {
     State.MISSING: "red",
 }
 _MOST_NODES = 12
-"""Of a pool that are shown one by one, unless all are asked for."""
+"""Number of nodes of a pool that are listed, unless all are requested."""
 _MOST_PODS = 5
 _MOST_UNREAD = 10
 _MOST_NAMES = 6
@@ -32,10 +32,15 @@ _NARROWEST = 60
 
 
 def lines(fleet: Fleet, *, where: str, now: float, width: int, every_node: bool) -> list[Text]:
-    """The whole state. where: the cluster. now: seconds since the epoch. width: columns."""
+    """Returns the whole state.
+
+    `where` names the cluster, `now` is in seconds since the epoch, and `width` in columns.
+    """
     written = [Text(f"{plain(where)}: {_summary(fleet)}", style="bold")]
     written += [Text(f"note: {note}", style="yellow") for note in fleet.notes]
-    written += [Text(f"unread: {line}", style="red") for line in shown(fleet.unread, _MOST_UNREAD)]
+    written += [
+        Text(f"unread: {line}", style="red") for line in lines_of(fleet.unread, _MOST_UNREAD)
+    ]
     for pool in fleet.pools:
         written.append(Text(""))
         written += _pool(pool, now, width, every_node)
@@ -43,20 +48,20 @@ def lines(fleet: Fleet, *, where: str, now: float, width: int, every_node: bool)
 
 
 def log_lines(before: Fleet | None, after: Fleet) -> list[str]:
-    """What has changed, a line each, for a log. before: None at first."""
+    """Returns a log line for each change; `before` is None at first."""
     old = {pool.name: pool for pool in before.pools} if before else {}
     written = [note for note in after.notes if before is None or note not in before.notes]
-    unread = [one for one in after.unread if before is None or one not in before.unread]
-    written += [f"unread: {line}" for line in shown(unread, _MOST_UNREAD)]
+    unread = [item for item in after.unread if before is None or item not in before.unread]
+    written += [f"unread: {line}" for line in lines_of(unread, _MOST_UNREAD)]
     for pool in after.pools:
         was = old.get(pool.name)
-        if was is None or _said(was) != _said(pool):
+        if was is None or _pool_key(was) != _pool_key(pool):
             written.append(f"pool {pool.name}: {pool.state.value}: {pool.reason}: {pool.message}")
         nodes = {node.name: node for node in was.nodes} if was else {}
         written += [
             f"pool {pool.name}: node {node.name}: {_doing(node)}: {node.reason}: {node.message}"
             for node in pool.nodes
-            if (node.name not in nodes or _key(nodes[node.name]) != _key(node))
+            if (node.name not in nodes or _node_key(nodes[node.name]) != _node_key(node))
             and not (was is None and node.verified)
         ]
         written += [
@@ -67,20 +72,20 @@ def log_lines(before: Fleet | None, after: Fleet) -> list[str]:
     return written
 
 
-def _said(pool: PoolView) -> tuple[State, str, str]:
+def _pool_key(pool: PoolView) -> tuple[State, str, str]:
     return pool.state, pool.reason, pool.message
 
 
-def _key(node: NodeView) -> tuple[str, str, bool, bool, bool]:
+def _node_key(node: NodeView) -> tuple[str, str, bool, bool, bool]:
     return node.phase, node.reason, node.held, node.quarantined, node.cordoned
 
 
 def _summary(fleet: Fleet) -> str:
     if not fleet.pools:
-        return "no GPUPool that can be read" if fleet.unread else "no GPUPool"
+        return "no readable GPUPool" if fleet.unread else "no GPUPool"
     counts = {state: sum(pool.state is state for pool in fleet.pools) for state in State}
-    said = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
-    return f"{_many(len(fleet.pools), 'pool')}, {said}"
+    states = ", ".join(f"{count} {state.value}" for state, count in counts.items() if count)
+    return f"{_many(len(fleet.pools), 'pool')}, {states}"
 
 
 def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[Text]:
@@ -100,7 +105,7 @@ def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[
         yield from _node(node, now)
     if len(listed) > cut:
         yield Text(
-            f"  and {_many(len(listed) - cut, 'more node')} not in order; --all shows every node",
+            f"  and {_many(len(listed) - cut, 'more node')} not healthy; --all shows every node",
             style="dim",
         )
     if pool.rollout is not None:
@@ -110,15 +115,15 @@ def _pool(pool: PoolView, now: float, width: int, every_node: bool) -> Iterator[
 
 
 def _worth_a_line(node: NodeView) -> bool:
-    """Not a node in order, nor one that waits for its turn and takes pods meanwhile."""
+    """Returns False for healthy nodes, also while they wait in the queue and accept pods."""
     quiet = node.verified or node.reason == "WaitsForItsTurn"
     return bool(node.phase) or not quiet or node.held or node.cordoned or not node.ready
 
 
 def _counts(pool: PoolView) -> str:
-    fewest, most = pool.wanted
-    wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    parts = [f"{pool.verified} of {_many(pool.total, 'node')} verified ({wanted} wanted)"]
+    fewest, most = pool.node_bounds
+    bounds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    parts = [f"{pool.verified} of {_many(pool.total, 'node')} verified ({bounds} desired)"]
     if pool.held:
         parts.append(f"{pool.held} held from pods")
     if pool.layout:
@@ -128,7 +133,7 @@ def _counts(pool: PoolView) -> str:
 
 def _group(group: GpuGroup, width: int) -> Iterator[Text]:
     model = group.model or "GPUs of an unknown model"
-    yield Text(f"  {group.gpus} x {model}, {_cut(group)}: on {_names(group.nodes)}")
+    yield Text(f"  {group.gpus} x {model}, {_partitions(group)}: on {_names(group.nodes)}")
     gpu = gpu_of(group.model)
     if gpu is None or gpu.family is None or not group.instances:
         return
@@ -139,15 +144,15 @@ def _group(group: GpuGroup, width: int) -> Iterator[Text]:
         yield Text("    ") + line
 
 
-def _cut(group: GpuGroup) -> str:
-    """Whether and how they are partitioned, as far as their reports say."""
+def _partitions(group: GpuGroup) -> str:
+    """Describes how the GPUs are partitioned, as far as it is known."""
     if group.instances:
         return "each " + ", ".join(f"{n} x {profile}" for profile, n in group.instances.items())
     return {True: "MIG on without a partition", False: "whole", None: "state unknown"}[group.mig]
 
 
 def gpu_of(model: str) -> Gpu | None:
-    """The catalog's row of a product name as NVML returns it."""
+    """Returns the catalog's row for a product name of NVML."""
     return next((gpu for gpu in load().gpus.values() if model in gpu.products), None)
 
 
@@ -160,8 +165,9 @@ def _node(node: NodeView, now: float) -> Iterator[Text]:
         line.append(f"  {node.zone}", style="dim")
     yield line
     yield Text(f"    {node.reason}: {node.message}")
-    for one in node.blockers[:_MOST_PODS]:
-        yield Text(f"    pod {one.pod}: {one.why}", style="" if one.leaves else "red")
+    for blocker in node.blockers[:_MOST_PODS]:
+        style = "" if blocker.leaves else "red"
+        yield Text(f"    pod {blocker.pod}: {blocker.why}", style=style)
     if len(node.blockers) > _MOST_PODS:
         yield Text(f"    and {_many(len(node.blockers) - _MOST_PODS, 'more pod')}", style="dim")
     if node.next and not node.next.startswith("nothing"):
@@ -190,10 +196,10 @@ def _rollout(rollout: RolloutView) -> Iterator[Text]:
     if more:
         ahead += f", then {_many(more, 'more node')}"
     if ahead:
-        resumed = f"when it is resumed ({rollout.asked} now)" if rollout.asked else "order"
+        resumed = f"after a resume (now {rollout.suspended})" if rollout.suspended else "order"
         yield Text(f"  {resumed}: {ahead}")
-    if rollout.left:
-        yield Text(f"  cannot begin as things are: {_names(rollout.left)}", style="yellow")
+    if rollout.blocked:
+        yield Text(f"  cannot begin at the moment: {_names(rollout.blocked)}", style="yellow")
 
 
 def _names(names: Sequence[str]) -> str:
@@ -202,7 +208,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Rounded down: `45 s`, `12 min`, `3 h 5 min`, `4 d`."""
+    """Returns a duration, rounded down: `45 s`, `12 min`, `3 h 5 min`, `4 d`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -215,5 +221,5 @@ def _span(seconds: float) -> str:
     return f"{hours // 24} d"
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -27,7 +27,7 @@ class NoAddress(Exception):
     """Nothing to ask; the message says why, and what to do."""
 
 
-def given(urls: list[str]) -> tuple[Target, ...]:
+def given_targets(urls: list[str]) -> tuple[Target, ...]:
     """Raises BadUrl."""
     for url in urls:
         try:

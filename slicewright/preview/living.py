@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slicewright.live.coming import Coming, Ending, Rolling, Shrinking
-from slicewright.live.objects import UnreadObject, shown
+from slicewright.live.objects import UnreadObject, lines_of
 from slicewright.preview.escaping import code, many, text
 
 _NAMES = 8
@@ -28,7 +28,7 @@ def section(found: Coming, notes: Sequence[str], unread: Sequence[UnreadObject] 
     said = [f"*{text(note)}*" for note in notes]
     said += [
         f"🔴 {text(line)}, so that more may change than is said here."
-        for line in shown(unread, _UNREAD)
+        for line in lines_of(unread, _UNREAD)
     ]
     return "\n\n".join(("### Nodes in service, by the cluster", *parts, *said))
 
@@ -64,8 +64,8 @@ def _rolls(one: Rolling) -> str:
     if not one.waves:
         return (
             f"🔴 Pool {code(one.pool)}: no node can begin to change {change} as things are: "
-            f"{_names(one.left)}."
-            if one.left
+            f"{_names(one.blocked)}."
+            if one.blocked
             else f"🟢 Pool {code(one.pool)}: no node in service changes {change}."
         )
     lines = [
@@ -76,18 +76,18 @@ def _rolls(one: Rolling) -> str:
     ]
     if one.later:
         lines.append(f"\n*and then {many(len(one.later), 'more node')}*")
-    if one.left:
-        lines.append(f"\n🔴 Cannot begin as things are: {_names(one.left)}.")
+    if one.blocked:
+        lines.append(f"\n🔴 Cannot begin as things are: {_names(one.blocked)}.")
     lines.append(
         f"\n{_pods(one)} It takes {span(one.at_most_s)} at most, if every drain and every "
         "cut takes the whole time that it may."
     )
     lines += [
         f"- on {code(node)}: {code(blocker.pod)}: {text(blocker.why)}"
-        for node, blocker in one.kept[:_PODS]
+        for node, blocker in one.unevictable[:_PODS]
     ]
-    if len(one.kept) > _PODS:
-        lines.append(f"- and {many(len(one.kept) - _PODS, 'more pod')}")
+    if len(one.unevictable) > _PODS:
+        lines.append(f"- and {many(len(one.unevictable) - _PODS, 'more pod')}")
     return "\n".join(lines)
 
 
@@ -95,9 +95,9 @@ def _pods(one: Rolling) -> str:
     if not one.pods_known:
         return "How many pods it evicts is not known: they could not be listed."
     evicted = f"{many(one.evicted, 'pod')} {'is' if one.evicted == 1 else 'are'} evicted"
-    if not one.kept:
+    if not one.unevictable:
         return f"{evicted}, as things are now."
-    return f"{evicted}, and {many(len(one.kept), 'pod')} cannot be now and would hold it:"
+    return f"{evicted}, and {many(len(one.unevictable), 'pod')} cannot be now and would hold it:"
 
 
 def _shrinks(one: Shrinking) -> str:

@@ -226,8 +226,8 @@ class TestRollout:
         assert _asked(api_server, pool) == ""
         wait(lambda: _condition(api_server, pool) != "RolloutPaused", "it goes on")
         said = say("rollout", "abort", pool)
-        assert "back into service as they are: d1" in said.out
-        assert "the pool still wants layout new-2" in said.out
+        assert "back into service unchanged: d1" in said.out
+        assert "the pool still declares layout new-2" in said.out
         wait(lambda: not api_server.node("d1").unschedulable, "d1 is in service again")
         assert _asked(api_server, pool) == "aborted"
         assert api_server.admin.get(f"{_PODS}/llm-0"), "nothing was evicted"
@@ -248,7 +248,7 @@ class TestRollout:
         said = say("rollout", "undo", pool)
         assert said.code == PROVEN, said
         assert "change back to old-1, a few at a time: d1" in said.out
-        assert "back into service as they are: d2" in said.out
+        assert "back into service unchanged: d2" in said.out
         assert "the stack file still declares new-2" in said.out
         assert _asked(api_server, pool) == "undo:new-2"
         wait(
@@ -268,7 +268,7 @@ class TestRollout:
         status = say("status", pool)
         assert status.code == NOT_PROVEN
         assert "pool day2  undone" in status.out
-        assert "is undone already" in say("rollout", "undo", pool).out
+        assert "is already undone" in say("rollout", "undo", pool).out
         api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("old-1")})
         wait(lambda: _asked(api_server, pool) == "", "the stack file has the old layout: it ends")
         api_server.admin.patch(f"{POOLS}/{pool}", {"spec": _declares("new-2")})

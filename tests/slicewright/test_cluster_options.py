@@ -72,7 +72,7 @@ def test_hosts_without_kubernetes_have_no_cluster_to_ask(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert cli.main(["status", "-s", "s2"]) == cli.CANNOT_RUN
-    assert "is of hosts without Kubernetes; `slicewright-agent show`" in capsys.readouterr().err
+    assert "lists hosts without Kubernetes; run `slicewright-agent show`" in capsys.readouterr().err
 
 
 def test_a_pool_that_the_file_has_not_is_refused_before_anything_is_asked(

@@ -111,7 +111,7 @@ def test_nothing_is_deployed(run: Run, tmp_path: Path, pages: Any) -> None:
     file.write_text("of an earlier run")
     code, out, err = run(pages, "--write", str(file))
     assert (code, out) == (0, "")
-    assert "nothing is deployed of stack prod" in err
+    assert "stack prod has no deployment" in err
     assert not file.exists()
 
 

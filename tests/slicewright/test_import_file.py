@@ -72,7 +72,7 @@ def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
         ("s0", {"resources": [1]}, [], "it has no list `resources`"),
         ("s0", "{", [], "is not a JSON object"),
         ("s0", "[]", [], "is not a JSON object"),
-        ("s4", {"resources": []}, [], "s4 is cloud: byo"),
+        ("s4", {"resources": []}, [], "s4 has cloud: byo"),
         ("missing", {"resources": []}, [], "Pulumi.missing.yaml"),
     ],
 )

@@ -255,7 +255,7 @@ def test_the_name_of_a_node_that_runs_needs_a_fault(
     where = ("--stack", "s0", "--directory", running.root.parent)
     code, said = _run(capsys, "break", "--node", "gke-main-1", *where)
     assert code == cli.BAD_INPUT
-    assert "for a node that runs add --fault xid, lost-gpu, repartition" in said
+    assert "for a running node add --fault xid, lost-gpu, repartition" in said
 
 
 def test_a_node_that_is_not_there_cannot_be_broken(

@@ -142,12 +142,12 @@ S1 = "slicewright.eu-west-1.p4d-cluster"
     [
         ([], "name one stack"),
         (["-s", "s0", "-s", "s1"], "name one stack"),
-        (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts exist without this program"),
+        (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts already exist"),
         (["-s", "missing"], "Pulumi.missing.yaml"),
-        (["-s", "s2", "--preview-role"], "it has hosts only, and no cluster"),
-        (["-s", "s1", "--preview-role", "--json"], "--preview-role is a manifest of its own"),
-        (["-s", "s0", "--boundary"], "permissions boundaries and role names are AWS's"),
-        (["stacks/Pulumi.s1.yaml", "--state"], "--state needs the stack's name, as -s NAME"),
+        (["-s", "s2", "--preview-role"], "it has hosts only, no cluster"),
+        (["-s", "s1", "--preview-role", "--json"], "--preview-role prints a manifest"),
+        (["-s", "s0", "--boundary"], "--boundary and --state are for EKS stacks only"),
+        (["stacks/Pulumi.s1.yaml", "--state"], "--state needs the stack's name as -s NAME"),
     ],
 )
 def test_wrong_use_leaves_stdout_empty(
@@ -190,8 +190,8 @@ config:
     ("roles", "said"),
     [
         (0, ""),
-        (60, "a managed policy takes 6144: give it to the role that runs Pulumi as an inline"),
-        (200, "a role takes 10240 of inline policies: divide its statements"),
+        (60, "a managed policy may have at most 6144: attach it to the role that runs Pulumi"),
+        (200, "the inline policies of a role may have at most 10240 together: divide"),
     ],
 )
 def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name one stack (-s s0) or FILE"),
-        (["-s", "s0", "-s", "s1"], "name one stack (-s s0) or FILE"),
-        (["-s", "s2"], "s2 has hosts only: no account or cluster to ask"),
+        ([], "name exactly one stack (-s s0) or FILE"),
+        (["-s", "s0", "-s", "s1"], "name exactly one stack (-s s0) or FILE"),
+        (["-s", "s2"], "s2 has hosts only: no account or cluster to check"),
     ],
 )
 def test_wrong_use_is_one_message(

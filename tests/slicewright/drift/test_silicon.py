@@ -168,4 +168,4 @@ def test_too_few_nodes_are_drift_of_the_pool() -> None:
     short = pool(planned, verified="False", degraded="True", reason="TooFewNodes")
     ((finding,), _) = silicon_drift(replace(seen, pools=(short,)), fleet("s1"), "s1", NOW)
     assert finding.where == "pool demo-gpu-workers"
-    assert "see why no node joins" in finding.heal
+    assert "check why no node joins" in finding.heal

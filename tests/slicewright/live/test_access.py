@@ -90,8 +90,8 @@ def test_an_exec_plugin_gives_the_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (": [", "config, line 1: it is neither YAML nor JSON"),
-        ("- 1", "it is not a kubeconfig"),
+        (": [", "config, line 1: neither YAML nor JSON"),
+        ("- 1", "not a kubeconfig"),
         ("{}", 'context "" does not exist (the kubeconfig has: none)'),
         (json.dumps(_config("c", current=False)), 'context "" does not exist'),
     ],
@@ -112,7 +112,7 @@ def test_what_is_no_kubeconfig_is_wrong_use_and_a_missing_one_is_not(
 ) -> None:
     file = str(_write(tmp_path / "config", "- 1"))
     assert cli.main([*command, "--kubeconfig", file]) == BAD_INPUT
-    assert "it is not a kubeconfig" in capsys.readouterr().err
+    assert "not a kubeconfig" in capsys.readouterr().err
     assert cli.main([*command, "--kubeconfig", f"{file}.none"]) == CANNOT_RUN
 
 

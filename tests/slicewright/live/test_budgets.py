@@ -28,8 +28,8 @@ def test_a_budget_that_allows_two_of_six_holds_four() -> None:
     found = _refused(_pods(6), budget("infer", allowed=2, needs=4, pods=6))
     assert [*found] == [f"ai/n0-{n}" for n in (2, 3, 4, 5)]
     assert found["ai/n0-2"] == (
-        "disruption budget infer allows 2 evictions at a time (it needs 4 healthy pods): it waits "
-        "until others run again elsewhere"
+        "disruption budget infer allows 2 evictions at a time (it needs 4 healthy pods): waits "
+        "until other pods run again elsewhere"
     )
 
 
@@ -81,7 +81,7 @@ def test_a_budget_that_has_just_changed_is_not_believed() -> None:
     one = budget("infer", allowed=5, needs=1, pods=6)
     one["metadata"]["generation"] = 2
     (why,) = _refused(_pods(1), one).values()
-    assert "has changed, and is not counted again yet" in why
+    assert "has changed, and its status is not yet updated" in why
 
 
 def test_what_stays_anyway_and_what_is_ending_take_nothing_of_a_budget() -> None:

@@ -86,7 +86,7 @@ def test_another_layout_says_the_order_the_pods_and_the_time(
     assert rolling.waves == (("n0",), ("n1",), ("n2",))
     assert (rolling.before, rolling.after) == ("old", planned.mig_config)
     assert rolling.evicted == 2
-    assert [(node, one.pod) for node, one in rolling.kept] == [("n1", "ai/c")]
+    assert [(node, one.pod) for node, one in rolling.unevictable] == [("n1", "ai/c")]
     assert rolling.at_most_s == 3 * (3600 + 1800)
     shown = section(ahead, [])
     assert "3 nodes roll from `old` to" in shown
@@ -254,7 +254,7 @@ def test_evictions_of_one_node_are_counted_together_and_those_that_wait_are_name
     ahead = coming([planned], found, world.now)
     (rolling,) = ahead.rolling
     assert rolling.evicted == 2
-    assert [one.pod for _, one in rolling.kept] == ["ai/p2", "ai/p3", "ai/p4", "ai/p5"]
+    assert [one.pod for _, one in rolling.unevictable] == ["ai/p2", "ai/p3", "ai/p4", "ai/p5"]
     shown = section(ahead, [])
     assert "2 pods are evicted, and 4 pods cannot be now and would hold it" in shown
     assert "- on `n0`: `ai/p2`: disruption budget infer allows 2 evictions at a time" in shown
@@ -266,12 +266,12 @@ def test_nodes_that_are_drained_together_share_a_budget_and_those_after_them_fin
     pods = {name: (_pod(f"p-{name}", name),) for name in ("n0", "n1", "n2")}
     found = replace(_found(world, pods), budgets=(_shared_budget(allowed=1),))
     (one_by_one,) = coming([planned], found, world.now).rolling
-    assert (one_by_one.evicted, one_by_one.kept) == (3, ())
+    assert (one_by_one.evicted, one_by_one.unevictable) == (3, ())
     rollout = planned.rollout.model_copy(update={"max_unavailable": 3, "canary": 1})
     (together,) = coming([replace(planned, rollout=rollout)], found, world.now).rolling
     assert together.waves == (("n0",), ("n1", "n2"))
     assert together.evicted == 2
-    assert [node for node, _ in together.kept] == ["n2"]
+    assert [node for node, _ in together.unevictable] == ["n2"]
 
 
 def test_an_object_that_cannot_be_read_is_in_the_section_though_nothing_changes() -> None:

@@ -110,9 +110,7 @@ class TestStates:
         pool = _pool(world)
         assert pool.state is State.STOPPED
         assert pool.next == ("`slicewright rollout resume p`",)
-        assert "when it is resumed (paused now): n0, then n1, then n2" in _text(
-            _seen(world), world.now
-        )
+        assert "after a resume (now paused): n0, then n1, then n2" in _text(_seen(world), world.now)
 
     def test_a_failed_node_is_first_with_its_remedy(self, world: World) -> None:
         world.wants("new")
@@ -127,7 +125,7 @@ class TestStates:
         first = pool.nodes[0]
         assert (first.name, first.phase, first.reason) == ("n0", "Failed", "ChangeFailed")
         assert pool.rollout is not None
-        assert pool.rollout.left == ("n0", "n1", "n2")
+        assert pool.rollout.blocked == ("n0", "n1", "n2")
         shown = _text(_seen(world), world.now)
         assert "→ repair the node" in shown
         assert "node n1" not in shown, "it waits in service: nothing to do there"
@@ -137,7 +135,7 @@ class TestStates:
         _settle(world)
         pool = _pool(world)
         assert (pool.state, pool.reason) == (State.SETTING_UP, "TooFewNodes")
-        assert "see why no node joins" in pool.next[0]
+        assert "check why no node joins" in pool.next[0]
 
     def test_a_pool_of_the_file_that_the_cluster_lacks_is_missing(self, world: World) -> None:
         fleet = fleet_of(_found(world), {"p", "q"}, world.now)
@@ -230,7 +228,7 @@ class TestOneTruthOfADrain:
         shown = _text(fleet, held.now)
         assert "DrainTimedOut" in shown
         assert "will be evicted" not in shown
-        assert "it is not asked to leave again" in shown
+        assert "not evicted again" in shown
 
 
 class TestUndoIsOffered:
@@ -330,13 +328,13 @@ class TestAsks:
     def test_a_pause_says_what_is_finished_and_what_stays(self, rolling: PoolView) -> None:
         asked = ask("pause", rolling, "")
         assert asked.value == "paused"
-        assert "being cut, and finished: n0" in asked.said
-        assert "drained, stay cordoned: n1" in asked.said
+        assert "being partitioned, will finish: n0" in asked.messages
+        assert "drained, stay cordoned: n1" in asked.messages
 
     def test_an_abort_follows_a_pause(self, rolling: PoolView) -> None:
         asked = ask("abort", rolling, "paused")
         assert asked.value == "aborted"
-        assert "back into service as they are: n1" in asked.said
+        assert "back into service unchanged: n1" in asked.messages
 
     @pytest.mark.parametrize(("verb", "now"), [("pause", "paused"), ("abort", "aborted")])
     def test_what_is_so_already_is_not_written(
@@ -347,15 +345,15 @@ class TestAsks:
     def test_a_resume_says_the_order(self, rolling: PoolView) -> None:
         asked = ask("resume", rolling, "paused")
         assert asked.value == ""
-        assert asked.said[1] == "nodes to change, in this order: n0, n1, n2"
+        assert asked.messages[1] == "nodes to change, in this order: n0, n1, n2"
 
     def test_an_annotation_that_means_nothing_is_not_overwritten(self, rolling: PoolView) -> None:
-        with pytest.raises(Refused, match="'stop', which means nothing"):
+        with pytest.raises(Refused, match="'stop', which is invalid"):
             ask("pause", rolling, "stop")
 
     def test_a_pool_without_a_rollout_is_refused(self, world: World) -> None:
         with pytest.raises(Refused, match="has no rollout"):
             ask("abort", _pool(world), "")
         by_gke: Mapping[str, Any] = {"layout": ""}
-        with pytest.raises(Refused, match="another layout is new nodes"):
+        with pytest.raises(Refused, match="another layout needs new nodes"):
             ask("abort", replace(_pool(world), **by_gke), "")

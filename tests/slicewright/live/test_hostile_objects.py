@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fleet_controller.bounds import seconds
 from infra import plan
 from kubeapi import Unreachable
-from slicewright.commands.rollout import asked
+from slicewright.commands.rollout import request_rollout
 from slicewright.commands.status import exit_code
 from slicewright.drift.silicon import silicon_drift
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN
@@ -116,7 +116,7 @@ def test_what_is_asked_of_a_rollout_is_asked_or_refused_in_words(
     server = Server()
     data.draw(odd_objects(server))
     try:
-        said = asked(_access(server), "p", verb).said
+        said = request_rollout(_access(server), "p", verb).messages
     except (Refused, CannotLook) as e:
         said = (str(e),)
     assert not obeyed("".join(said))
@@ -185,10 +185,10 @@ def test_a_pool_that_cannot_be_read_is_neither_missing_nor_changed() -> None:
     assert exit_code(fleet) == CANNOT_RUN
     for verb in VERBS:
         with pytest.raises(CannotLook, match=r"GPUPool p cannot be read: spec\.expectedNodes\.max"):
-            asked(_access(server), "p", verb)
+            request_rollout(_access(server), "p", verb)
     assert server.patched == []
-    done = asked(_access(server), "q", "pause")
-    assert "GPUPool p cannot be read: spec.expectedNodes.max is missing" in done.said
+    done = request_rollout(_access(server), "q", "pause")
+    assert "GPUPool p cannot be read: spec.expectedNodes.max is missing" in done.messages
     assert len(server.patched) == 1
 
 
@@ -210,8 +210,8 @@ def test_a_note_that_means_nothing_is_named_and_the_node_is_shown(note: str) -> 
 def test_an_annotation_of_a_rollout_that_means_nothing_is_shown_short() -> None:
     server = Server()
     server.items[POOLS][0]["metadata"]["annotations"][ROLLOUT_ANNOTATION] = "x" * 200_000
-    with pytest.raises(Refused, match="which means nothing") as refused:
-        asked(_access(server), "p", "pause")
+    with pytest.raises(Refused, match="which is invalid") as refused:
+        request_rollout(_access(server), "p", "pause")
     assert len(str(refused.value)) < 400
 
 
@@ -244,7 +244,7 @@ def test_an_answer_that_is_no_list_is_no_answer(answer: Any) -> None:
 
 def test_a_list_that_never_ends_is_left() -> None:
     server = SimpleNamespace(get=lambda *_, **query: {"items": [], "metadata": {"continue": "x"}})
-    with pytest.raises(Unreachable, match="does not end"):
+    with pytest.raises(Unreachable, match="without end"):
         read(cast("Any", server), pods_of=lambda *known: ())
 
 

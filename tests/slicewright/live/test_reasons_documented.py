@@ -24,5 +24,5 @@ def _documented() -> set[str]:
 def test_a_next_step_is_of_a_reason_that_people_find(steps: dict[str, str]) -> None:
     assert set(steps) <= _documented()
     for reason in steps:
-        assert next_steps.of_node(reason, node="n", pool="p").count("{") == 0
-        assert next_steps.of_pool(reason, pool="p").count("{") == 0
+        assert next_steps.node_step(reason, node="n", pool="p").count("{") == 0
+        assert next_steps.pool_step(reason, pool="p").count("{") == 0

@@ -71,19 +71,21 @@ def view(world: World) -> PoolView:
 def test_before_any_node_has_changed_it_says_so(world: World) -> None:
     said = ask("undo", replace(view(world), nodes=()), "")
     assert said.value == "undo:new"
-    assert said.said[0] == "the change of pool p to layout new is undone"
-    assert "no node has begun to change: all keep layout old" in said.said
+    assert said.messages[0] == "the change of pool p to layout new is undone"
+    assert "no node has begun to change: all keep layout old" in said.messages
 
 
 def test_a_node_that_is_drained_goes_back_into_service(world: World) -> None:
-    assert "back into service as they are: n0" in ask("undo", view(world), "").said
+    assert "back into service unchanged: n0" in ask("undo", view(world), "").messages
 
 
 def test_nodes_that_have_changed_change_back_and_the_stack_file_is_named(world: World) -> None:
     minutes(world, 4)
-    said = ask("undo", view(world), "").said
+    said = ask("undo", view(world), "").messages
     assert any(line.startswith("change back to old, a few at a time: n0") for line in said)
-    assert said[-1].startswith("the stack file still declares new: until old is written there")
+    assert said[-1].startswith(
+        "the stack file still declares new: `pulumi up` fails until it declares old"
+    )
     assert said[-1].endswith("slicewright rollout resume p")
 
 
@@ -92,7 +94,7 @@ def test_of_a_rollout_that_has_ended(world: World) -> None:
     assert view(world).state is State.VERIFIED
     said = ask("undo", view(world), "")
     assert said.value == "undo:new"
-    assert "change back to old, a few at a time: n0, n1, n2" in said.said
+    assert "change back to old, a few at a time: n0, n1, n2" in said.messages
 
 
 def test_twice_is_once(world: World) -> None:
@@ -102,7 +104,7 @@ def test_twice_is_once(world: World) -> None:
 def test_it_ends_a_pause_and_says_so(world: World) -> None:
     said = ask("undo", view(world), "paused")
     assert said.value == "undo:new"
-    assert "it was paused, which it no longer is" in said.said
+    assert "the rollout is no longer paused" in said.messages
 
 
 def test_with_one_known_layout_it_is_refused(world: World) -> None:
@@ -139,8 +141,8 @@ class TestUndone:
     def test_resume_goes_forward(self, undone: World) -> None:
         said = ask("resume", view(undone), "undo:new")
         assert said.value == ""
-        assert said.said == (
-            "the undo is taken back: pool p changes to layout new",
+        assert said.messages == (
+            "the undo is reverted: pool p changes to layout new",
             "nodes to change: n0, n1, n2",
         )
 
@@ -154,7 +156,7 @@ class TestUndone:
         assert view(undone).state is State.VERIFIED
         said = ask("resume", view(undone), "undo:new")
         assert said.value == ""
-        assert said.said[0].startswith("the undo of layout new had ended")
+        assert said.messages[0].startswith("the undo of layout new had ended")
 
 
 def test_on_its_way_it_can_be_paused_and_resumed_and_then_taken_back(world: World) -> None:

@@ -182,7 +182,7 @@ def test_a_request_of_ones_own_takes_the_place_of_the_scripts(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["other"], "the stack file has no workload other that serves; it has tritonserver, llm"),
+        (["other"], "the stack file has no serving workload other; it has tritonserver, llm"),
         (["llm", "--body", "/nothing"], "--body /nothing: No such file"),
         (["llm", "--key-file", "/nothing"], "--key-file /nothing: No such file"),
         (["llm", "--url", "ftp://a"], "--url ftp://a: write it like http://203.0.113.7:8000"),

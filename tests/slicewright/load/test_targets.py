@@ -129,11 +129,11 @@ def test_without_a_ready_pod_there_is_nothing_to_ask() -> None:
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(targets.BadUrl, match="write it like http"):
-        targets.given([url])
+        targets.given_targets([url])
 
 
 @pytest.mark.parametrize("port", ["8000", "99999"])
 def test_a_password_in_an_address_is_refused_and_not_repeated(port: str) -> None:
     with pytest.raises(targets.BadUrl) as refused:
-        targets.given([f"http://me:secret@a:{port}"])
+        targets.given_targets([f"http://me:secret@a:{port}"])
     assert "secret" not in str(refused.value)

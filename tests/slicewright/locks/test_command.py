@@ -153,7 +153,7 @@ def test_attributes_that_end_early_are_removed(unlock: Unlock, key: str, content
     state = unlock.file("stacks/fleet/prod.json", "{}")
     code, said = unlock("--dry-run")
     assert (code, file.exists()) == (1, True)
-    assert f".pulumi/{key} ends early" in said
+    assert f".pulumi/{key} is truncated" in said
     code, said = unlock()
     assert (code, file.exists(), state.exists()) == (0, False, True)
     assert unlock() == (0, "stack prod has no lock\n")

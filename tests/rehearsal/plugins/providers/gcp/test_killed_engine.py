@@ -188,6 +188,6 @@ def test_what_a_killed_provider_was_making_is_taken_over(stack: Stack) -> None:
     assert "error reading from server: EOF" in output
     stack.resume()
     assert "ALREADY_EXISTS" in stack.engine.up().output
-    assert "no creation was cut off" in stack.recover().stdout
+    assert "no creation was interrupted" in stack.recover().stdout
     urn = "urn:pulumi:killed::killed::gcp:container/nodePool:NodePool::pool"
     stack.goes_on_after(stack.recover("--adopt", urn), pool)
