@@ -55,7 +55,7 @@ def of_existing(
     kubeconfig: str | None = None,
     context: str | None = None,
 ) -> Access:
-    """Returns the cluster of a stack file, or the one that `kubeconfig` and `context` name.
+    """Returns the cluster of a stack file, unless `kubeconfig` or `context` name another.
 
     Raises NoCluster.
     """

@@ -16,7 +16,7 @@ from slicewright.doctor.findings import CannotAsk, Finding
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, NOT_PROVEN, PROVEN
 
 _STYLES: Final = {"fails": "red", "not asked": "yellow", "not seen": "yellow", "ok": "green"}
-"""By verdict, in the order in which they are shown."""
+"""Verdict -> style, in the order of the output."""
 
 
 def add_parser(commands: Any) -> None:

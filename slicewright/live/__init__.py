@@ -1,1 +1,1 @@
-"""What a living cluster says of its pools, and what people ask of their rollouts."""
+"""Reads the state of pools in a running cluster, and sends requests to their rollouts."""

@@ -1,4 +1,4 @@
-"""What a change does to nodes in service, as a section of the report."""
+"""The report's section about the effects of a change on nodes in service."""
 
 from __future__ import annotations
 
@@ -13,105 +13,106 @@ _PODS = 10
 _UNREAD = 10
 
 
-def section(found: Coming, notes: Sequence[str], unread: Sequence[UnreadObject] = ()) -> str:
-    """Empty where nothing changes for nodes in service, as far as all that matters could be read.
+def section(effects: Coming, notes: Sequence[str], unread: Sequence[UnreadObject] = ()) -> str:
+    """Returns the section, or empty if nothing changes for nodes in service and all was readable.
 
-    unread: objects of the cluster that are left out.
+    `unread` has the objects of the cluster that are left out.
     """
     parts = [
-        *map(_ends, found.ending),
-        *map(_rolls, found.rolling),
-        *map(_shrinks, found.shrinking),
+        *map(_ends, effects.ending),
+        *map(_rolls, effects.rolling),
+        *map(_shrinks, effects.shrinking),
     ]
     if not parts and not unread:
         return ""
-    said = [f"*{text(note)}*" for note in notes]
-    said += [
+    remarks = [f"*{text(note)}*" for note in notes]
+    remarks += [
         f"🔴 {text(line)}, so that more may change than is said here."
         for line in lines_of(unread, _UNREAD)
     ]
-    return "\n\n".join(("### Nodes in service, by the cluster", *parts, *said))
+    return "\n\n".join(("### Nodes in service, by the cluster", *parts, *remarks))
 
 
-def _ends(one: Ending) -> str:
-    what = f"Pool {code(one.pool)} is {one.end}, with {many(one.nodes, 'node')}"
-    if not one.pods_known:
-        return f"🔴 {what}, and the pods on them end; they could not be listed."
-    if not one.pods:
-        return f"🟢 {what}; no pod with GPUs runs there."
+def _ends(change: Ending) -> str:
+    subject = f"Pool {code(change.pool)} is {change.end}, with {many(change.nodes, 'node')}"
+    if not change.pods_known:
+        return f"🔴 {subject}, and the pods on them end; they could not be listed."
+    if not change.pods:
+        return f"🟢 {subject}; no pod with GPUs runs there."
     lines = [
-        f"🔴 {what}, and {many(len(one.pods), 'pod')} with GPUs end{_s(len(one.pods))}. To move "
-        "them first, make the new pool under another name and drain the old one "
+        f"🔴 {subject}, and {many(len(change.pods), 'pod')} with GPUs "
+        f"end{_s(len(change.pods))}. To move them first, make the new pool under "
+        "another name and drain the old one "
         "(docs/how-to/day-two.md):",
-        *(f"- on {code(node)}: {code(pod)}" for node, pod in one.pods[:_PODS]),
+        *(f"- on {code(node)}: {code(pod)}" for node, pod in change.pods[:_PODS]),
     ]
-    if len(one.pods) > _PODS:
-        lines.append(f"- and {many(len(one.pods) - _PODS, 'more pod')}")
+    if len(change.pods) > _PODS:
+        lines.append(f"- and {many(len(change.pods) - _PODS, 'more pod')}")
     return "\n".join(lines)
 
 
 def _s(count: int) -> str:
-    """Of a verb."""
+    """Returns the ending of a verb in the present tense."""
     return "s" if count == 1 else ""
 
 
-def _rolls(one: Rolling) -> str:
-    count = sum(map(len, one.waves)) + len(one.later)
-    layout = f"from {code(one.before or 'none')} to {code(one.after)}"
-    driver = f"to driver {code(one.driver)}" if one.driver else ""
-    parts = (layout if one.before != one.after else "", driver)
-    change = " and ".join(part for part in parts if part)
-    if not one.waves:
+def _rolls(change: Rolling) -> str:
+    count = sum(map(len, change.waves)) + len(change.later)
+    layout = f"from {code(change.before or 'none')} to {code(change.after)}"
+    driver = f"to driver {code(change.driver)}" if change.driver else ""
+    parts = (layout if change.before != change.after else "", driver)
+    difference = " and ".join(part for part in parts if part)
+    if not change.waves:
         return (
-            f"🔴 Pool {code(one.pool)}: no node can begin to change {change} as things are: "
-            f"{_names(one.blocked)}."
-            if one.blocked
-            else f"🟢 Pool {code(one.pool)}: no node in service changes {change}."
+            f"🔴 Pool {code(change.pool)}: no node can begin to change {difference} as things are: "
+            f"{_names(change.blocked)}."
+            if change.blocked
+            else f"🟢 Pool {code(change.pool)}: no node in service changes {difference}."
         )
     lines = [
-        f"🟡 Pool {code(one.pool)}: {many(count, 'node')} roll{'s' if count == 1 else ''} "
-        f"{change}, in this order:",
+        f"🟡 Pool {code(change.pool)}: {many(count, 'node')} roll{'s' if count == 1 else ''} "
+        f"{difference}, in this order:",
         "",
-        *(f"{n}. {_names(wave)}" for n, wave in enumerate(one.waves, start=1)),
+        *(f"{n}. {_names(wave)}" for n, wave in enumerate(change.waves, start=1)),
     ]
-    if one.later:
-        lines.append(f"\n*and then {many(len(one.later), 'more node')}*")
-    if one.blocked:
-        lines.append(f"\n🔴 Cannot begin as things are: {_names(one.blocked)}.")
+    if change.later:
+        lines.append(f"\n*and then {many(len(change.later), 'more node')}*")
+    if change.blocked:
+        lines.append(f"\n🔴 Cannot begin as things are: {_names(change.blocked)}.")
     lines.append(
-        f"\n{_pods(one)} It takes {span(one.at_most_s)} at most, if every drain and every "
+        f"\n{_pods(change)} It takes {span(change.at_most_s)} at most, if every drain and every "
         "cut takes the whole time that it may."
     )
     lines += [
         f"- on {code(node)}: {code(blocker.pod)}: {text(blocker.why)}"
-        for node, blocker in one.unevictable[:_PODS]
+        for node, blocker in change.unevictable[:_PODS]
     ]
-    if len(one.unevictable) > _PODS:
-        lines.append(f"- and {many(len(one.unevictable) - _PODS, 'more pod')}")
+    if len(change.unevictable) > _PODS:
+        lines.append(f"- and {many(len(change.unevictable) - _PODS, 'more pod')}")
     return "\n".join(lines)
 
 
-def _pods(one: Rolling) -> str:
-    if not one.pods_known:
+def _pods(change: Rolling) -> str:
+    if not change.pods_known:
         return "How many pods it evicts is not known: they could not be listed."
-    evicted = f"{many(one.evicted, 'pod')} {'is' if one.evicted == 1 else 'are'} evicted"
-    if not one.unevictable:
+    evicted = f"{many(change.evicted, 'pod')} {'is' if change.evicted == 1 else 'are'} evicted"
+    if not change.unevictable:
         return f"{evicted}, as things are now."
-    return f"{evicted}, and {many(len(one.unevictable), 'pod')} cannot be now and would hold it:"
+    return f"{evicted}, and {many(len(change.unevictable), 'pod')} cannot be now and would hold it:"
 
 
-def _shrinks(one: Shrinking) -> str:
-    fewest, most = one.pods_that_end
-    if not one.pods_known:
+def _shrinks(change: Shrinking) -> str:
+    fewest, most = change.pods_that_end
+    if not change.pods_known:
         ends = "the pods on them end"
     elif fewest == most:
-        ends = f"{many(most, 'pod')} with GPUs end with {'it' if one.going == 1 else 'them'}"
+        ends = f"{many(most, 'pod')} with GPUs end with {'it' if change.going == 1 else 'them'}"
     else:
-        ends = f"{fewest} to {most} pods with GPUs end with {'it' if one.going == 1 else 'them'}"
+        ends = f"{fewest} to {most} pods with GPUs end with {'it' if change.going == 1 else 'them'}"
     return (
-        f"🔴 Pool {code(one.pool)} has {many(one.nodes, 'node')} and may have {one.most}: "
-        f"{many(one.going, 'node')} of the cloud's choice {'goes' if one.going == 1 else 'go'}, "
-        f"undrained, and {ends}."
+        f"🔴 Pool {code(change.pool)} has {many(change.nodes, 'node')} and may have {change.most}: "
+        f"{many(change.going, 'node')} of the cloud's choice "
+        f"{'goes' if change.going == 1 else 'go'}, undrained, and {ends}."
     )
 
 
