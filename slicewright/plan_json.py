@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra import plan, values
-from infra.plan import drivers, prices
-from infra.plan.partitions import minimum_driver
+from infra.plan.gpu_operator import drivers
+from infra.plan.machines import prices
+from infra.plan.partition.partitions import minimum_driver
 from infra.spec import Path
 from infra.values import JsonObject
 from slicewright.picture import placements_of

@@ -11,10 +11,12 @@ from rich.text import Text
 from infra import plan, spec, values
 from infra.catalog import Gpu, Price
 from infra.geometry import Placement
-from infra.plan import ChangeEffect, drivers, prices
-from infra.plan.clusters import SYSTEM_POOL
-from infra.plan.partitions import minimum_driver
-from infra.plan.planned_offers import by_index
+from infra.plan import ChangeEffect
+from infra.plan.gpu_operator import drivers
+from infra.plan.machines import prices
+from infra.plan.model.offers import by_index
+from infra.plan.partition.partitions import minimum_driver
+from infra.plan.pools.clusters import SYSTEM_POOL
 from slicewright.change_text import nodes_text, step_text
 from slicewright.landing import Landing, landings
 from slicewright.monitoring_text import monitoring_lines

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path as FilePath
 
 from infra import spec
-from infra.plan.byo import plan_byo
-from infra.plan.clusters import SYSTEM_POOL
-from infra.plan.eks import plan_eks
+from infra.plan.eks.fleet import plan_eks
+from infra.plan.existing.fleet import plan_byo
 from infra.plan.findings import Checked, Stated, collect, refuse
-from infra.plan.fractional import check_fractional, plan_workloads
-from infra.plan.gke import plan_gke
-from infra.plan.monitoring_checks import monitoring_of, readers
-from infra.plan.planned_fleets import CommonParts, FleetPlan
-from infra.plan.planned_nodes import AnyPool
-from infra.plan.planned_pools import PoolPlan
-from infra.plan.pod_autoscaling import plan_pod_autoscaling
-from infra.plan.workloads import plan_deployments
+from infra.plan.gke.fleet import plan_gke
+from infra.plan.model.fleets import CommonParts, FleetPlan
+from infra.plan.model.nodes import AnyPool
+from infra.plan.model.pools import PoolPlan
+from infra.plan.monitoring.checks import monitoring_of, readers
+from infra.plan.partition.fractional import check_fractional, plan_workloads
+from infra.plan.pools.clusters import SYSTEM_POOL
+from infra.plan.workloads.deployments import plan_deployments
+from infra.plan.workloads.pod_autoscaling import plan_pod_autoscaling
 from infra.spec import Problem, SpecError
 
 

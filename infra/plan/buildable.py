@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.plan.planned_fleets import ByoFleetPlan, FleetPlan
+from infra.plan.model.fleets import ByoFleetPlan, FleetPlan
 from infra.spec import (
     Path,
     Problem,

@@ -6,17 +6,18 @@ from typing import Final
 
 from infra import catalog
 from infra.catalog import driver_order
-from infra.plan import eks_notes, gke_notes
-from infra.plan.drivers import driver_of
-from infra.plan.eks_addresses import address_notes
-from infra.plan.eks_autoscaler import autoscaler_notes
-from infra.plan.image_notes import image_notes
-from infra.plan.monitoring_notes import monitoring_notes
-from infra.plan.planned_fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
-from infra.plan.planned_pools import CloudPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
-from infra.plan.pod_autoscaling import pod_autoscaling_notes
-from infra.plan.sharing import alike_by_mps
-from infra.plan.workload_notes import workload_notes
+from infra.plan.eks import notes as eks_notes
+from infra.plan.eks.addresses import address_notes
+from infra.plan.eks.autoscaler import autoscaler_notes
+from infra.plan.gke import notes as gke_notes
+from infra.plan.gpu_operator.drivers import driver_of
+from infra.plan.images.notes import image_notes
+from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.pools import CloudPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.monitoring.notes import monitoring_notes
+from infra.plan.partition.sharing import alike_by_mps
+from infra.plan.workloads.notes import workload_notes
+from infra.plan.workloads.pod_autoscaling import pod_autoscaling_notes
 
 NO_STARTUP_TAINT: Final = (
     "startup_taint is none: until a new node is partitioned and verified, pods may come to it, get "

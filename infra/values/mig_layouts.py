@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from infra.catalog import Gpu
 from infra.plan import PoolPlan
-from infra.plan.layout_names import ALL_DISABLED, layout_name, uniform_layouts
-from infra.plan.planned_offers import by_index
+from infra.plan.model.offers import by_index
+from infra.plan.partition.layout_names import ALL_DISABLED, layout_name, uniform_layouts
 from infra.values.text import JsonObject
 
 MIG_CONFIG_KEY = "config.yaml"
@@ -17,7 +17,7 @@ MIG_CONFIG_KEY = "config.yaml"
 def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
     """mig-parted's config v1 with every layout that a node of `pools` may carry, by name.
 
-    These are all that fit on the pools' GPU models (`infra.plan.layout_names`), and
+    These are all that fit on the pools' GPU models (`infra.plan.partition.layout_names`), and
     those by GPU index. Each entry is filtered by the PCI ids of its GPU: without a filter,
     mig-parted removes all instances of a GPU that lacks the profile and reports success.
     """

@@ -11,7 +11,7 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
 )
 from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan, Taint, WorkloadPlan
-from infra.plan.sharing import allocatable
+from infra.plan.partition.sharing import allocatable
 from infra.values.text import JsonObject
 
 _ANY_GPU_TAINT: JsonObject = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -11,7 +11,7 @@ from typing import Final
 
 from fleet_controller.image_pulls import short
 from infra.plan import ByoFleetPlan, FleetPlan
-from infra.plan.images import StackImages, stack_images
+from infra.plan.images.stack_images import StackImages, stack_images
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok
 
 _OWN: Final = "image"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infra import plan
-from infra.plan import ChangeEffect, prices
+from infra.plan import ChangeEffect
+from infra.plan.machines import prices
 from slicewright.change_text import nodes_text, step_text
 from slicewright.preview.elements import ROWS, table
 from slicewright.preview.escaping import code, text

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from infra import plan, spec, values
-from infra.plan import ChangeEffect, change_rules
+from infra.plan import ChangeEffect
+from infra.plan.changes import rules as change_rules
 from policy.rules import RULES, Resource, ResourceRule
 from policy.rules.rule import complete_settings
 from rehearsal.clouds.aws.policy_evaluation import evaluate

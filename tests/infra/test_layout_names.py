@@ -10,7 +10,7 @@ import pytest
 
 from infra import catalog, geometry, plan, spec, values
 from infra.catalog import Gpu
-from infra.plan.layout_names import layout_name, uniform_layouts
+from infra.plan.partition.layout_names import layout_name, uniform_layouts
 
 MIG_GPUS = [gpu for gpu in catalog.load().gpus.values() if gpu.family]
 by_model = pytest.mark.parametrize("gpu", MIG_GPUS, ids=lambda gpu: gpu.name)

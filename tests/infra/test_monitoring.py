@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra import plan, spec, values
-from infra.plan.monitoring import chart_name
+from infra.plan.model.monitoring import chart_name
 from infra.spec import MetricsNamespace
 
 STACK: dict[str, Any] = {"prometheus": "stack"}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra import plan, spec
-from infra.plan.planned_nodes import GKE_LABELS
+from infra.plan.model.nodes import GKE_LABELS
 from infra.spec import json_schema as schema
 from infra.spec.reading.annotations import example
 from tests.properties import examples

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from infra import plan, spec
-from infra.plan import ChangeEffect, change_rules
+from infra.plan import ChangeEffect
+from infra.plan.changes import rules as change_rules
 
 TEMPLATE = {
     "templated",

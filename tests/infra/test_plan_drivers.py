@@ -9,8 +9,8 @@ import pytest
 
 from infra import catalog, geometry, plan, spec, values
 from infra.catalog import Accelerator, Gpu, Machine, driver_order
-from infra.plan import drivers
 from infra.plan.findings import collect
+from infra.plan.gpu_operator import drivers
 from tests.recorder import recorded
 
 CATALOG = catalog.load()

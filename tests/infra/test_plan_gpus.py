@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra import plan, spec, values
-from infra.plan import prices
+from infra.plan.machines import prices
 
 EKS = """\
 cloud: eks

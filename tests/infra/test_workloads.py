@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra import plan, spec
-from infra.plan.model_memory import model_memory, parameters
+from infra.plan.workloads.model_memory import model_memory, parameters
 
 GOLDEN = Path(__file__).parent / "golden"
 

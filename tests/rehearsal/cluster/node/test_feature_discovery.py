@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infra import catalog
-from infra.plan.feature_labels import feature_labels
-from infra.plan.planned_offers import ReplicatedResource
+from infra.plan.model.offers import ReplicatedResource
+from infra.plan.partition.feature_labels import feature_labels
 from rehearsal.cluster.node.launcher import Bind
 from rehearsal.cluster.silicon import state
 

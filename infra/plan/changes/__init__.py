@@ -1,0 +1,1 @@
+"""A change between two plans keeps the nodes, or rolls or replaces them."""

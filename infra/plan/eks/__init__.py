@@ -1,0 +1,1 @@
+"""An EKS fleet is planned by the rules of the EKS and EC2 APIs."""

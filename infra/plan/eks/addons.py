@@ -1,0 +1,89 @@
+"""The add-ons of an EKS cluster, by the rules of the EKS API and what slicewright needs of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from infra import spec
+from infra.plan.eks.identities import AGENT, OF_ADDONS
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.clusters import EksAddonPlan
+
+NODE_MONITORING: Final = "eks-node-monitoring-agent"
+_ALWAYS: Final = ("coredns", "kube-proxy", "vpc-cni")
+_POLICIES = "EKS user guide, limit pod traffic with Kubernetes network policies"
+
+
+def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
+    """Those of a new cluster; an existing one keeps its own."""
+    if cluster.existing:
+        return ()
+    yield from _check_network_policy(cluster)
+    yield from _check_kube_proxy(cluster)
+    found = []
+    for name in sorted({*_ALWAYS, *cluster.addons, *_with_identities(cluster)}):
+        asked = cluster.addons.get(name, spec.EksAddon())
+        settings = asked.settings
+        if name == "vpc-cni":
+            # Without it, NetworkPolicies have no effect.
+            settings = {**(settings or {}), "enableNetworkPolicy": "true"}
+        found.append(
+            EksAddonPlan(
+                name=name,
+                version=asked.version,
+                settings=None if settings is None else json.dumps(settings, sort_keys=True),
+                identity=OF_ADDONS.get(name),
+            )
+        )
+    return tuple(found)
+
+
+def _with_identities(cluster: spec.EksCluster) -> tuple[str, ...]:
+    """What hands credentials of IAM to those that need them: add-ons and other pods."""
+    needed = OF_ADDONS.keys() & {*cluster.addons} or cluster.pod_identities
+    return (AGENT,) if needed or cluster.autoscaler is not None else ()
+
+
+def _check_network_policy(cluster: spec.EksCluster) -> Checked[None]:
+    """Agents and controller are protected by NetworkPolicies (docs/reference/integrity.md)."""
+    settings = _settings(cluster, "vpc-cni")
+    at = ("cluster", "addons", "vpc-cni", "settings")
+    if settings.get("enableNetworkPolicy", "true") != "true":
+        yield refuse(
+            (*at, "enableNetworkPolicy"),
+            "slicewright's NetworkPolicies would have no effect",
+            'write "true", in quotes, or leave it out',
+            _POLICIES,
+        )
+    agent = settings.get("nodeAgent")
+    if isinstance(agent, dict) and str(agent.get("enabled", True)).casefold() != "true":
+        yield refuse(
+            (*at, "nodeAgent", "enabled"),
+            "the agent that enforces NetworkPolicies would not run",
+            "leave it out",
+            "aws/amazon-vpc-cni-k8s, chart aws-vpc-cni",
+        )
+
+
+def _check_kube_proxy(cluster: spec.EksCluster) -> Checked[None]:
+    """Its version is Kubernetes' own, and EKS has one for each version of a cluster."""
+    asked = cluster.addons.get("kube-proxy")
+    if asked is None or asked.version is None or cluster.version is None:
+        return
+    of_proxy, of_cluster = (
+        tuple(int(part) for part in text.split(".")[:2])
+        for text in (asked.version.removeprefix("v"), cluster.version)
+    )
+    if of_proxy > of_cluster:
+        yield refuse(
+            ("cluster", "addons", "kube-proxy", "version"),
+            f"kube-proxy {asked.version} is newer than the cluster's Kubernetes {cluster.version}",
+            f"write a version that starts with v{cluster.version}., or raise cluster.version",
+            "Kubernetes docs, version skew policy: kube-proxy",
+        )
+
+
+def _settings(cluster: spec.EksCluster, addon: str) -> dict[str, Any]:
+    asked = cluster.addons.get(addon)
+    return dict(asked.settings or {}) if asked is not None else {}

@@ -1,0 +1,73 @@
+"""The addresses that nodes and pods of an EKS cluster take in a VPC of the stack's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.model.fleets import EksFleetPlan
+from infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
+
+SUBNET_PREFIX: Final = 20
+"""Of each subnet that the stack makes, one in each zone for nodes."""
+_RESERVED: Final = 5
+"""Addresses that AWS keeps of a subnet. Source: VPC user guide, subnet sizing."""
+_ROOM: Final = 2 ** (32 - SUBNET_PREFIX) - _RESERVED
+_KEPT_BY_CNI: Final = 100
+"""On a node whose interfaces have 50 addresses each: the VPC CNI keeps one interface full of unused
+ones. Sources: aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md; awslabs/ai-on-eks, networking.
+"""
+
+
+def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mapping[str, int]:
+    """All nodes at their most; EKS spreads those of a pool over its zones."""
+    found: Counter[str] = Counter()
+    users: list[SystemPoolPlan | EksPoolPlan] = [system, *pools]
+    for user in users:
+        for zone in user.zones:
+            found[zone] += -(-user.nodes.max // len(user.zones))
+    return found
+
+
+def check_own_subnets(
+    fleet: spec.EksFleet, system: SystemPoolPlan, pools: Sequence[EksPoolPlan], stated: Stated
+) -> Checked[None]:
+    """Of existing subnets only the account knows the sizes: `slicewright doctor` asks."""
+    if fleet.cluster.existing or isinstance(fleet.cluster.network, spec.ExistingNetwork):
+        return
+    if not stated.has(("cluster", "network")):
+        return
+    for zone, nodes in nodes_by_zone(system, pools).items():
+        if nodes > _ROOM:
+            yield refuse(
+                ("node_pools",),
+                f"{nodes} nodes in {zone} at their most: the subnet that the stack makes there has "
+                f"{_ROOM} addresses",
+                "lower nodes, use more zones, or name larger subnets in cluster.network",
+                "VPC user guide, subnet sizing",
+            )
+
+
+def address_notes(fleet: EksFleetPlan) -> list[str]:
+    """Where the addresses that the CNI keeps by default would be more than a subnet has."""
+    if not fleet.cluster.own_vpc or _cni_is_set(fleet):
+        return []
+    return [
+        f"cluster {fleet.cluster.name}: {nodes} nodes in {zone}, whose subnet has {_ROOM} "
+        f"addresses: the VPC CNI keeps up to {_KEPT_BY_CNI} on a large machine, most of them "
+        "unused, and once none is left pods of further nodes do not start; set WARM_IP_TARGET and "
+        "MINIMUM_IP_TARGET in the settings of vpc-cni in cluster.addons, or name larger subnets "
+        "in cluster.network"
+        for zone, nodes in nodes_by_zone(fleet.system, fleet.pools).items()
+        if nodes * _KEPT_BY_CNI > _ROOM
+    ]
+
+
+def _cni_is_set(fleet: EksFleetPlan) -> bool:
+    return any(
+        addon.name == "vpc-cni" and "WARM_IP_TARGET" in (addon.settings or "")
+        for addon in fleet.cluster.addons
+    )

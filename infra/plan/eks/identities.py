@@ -1,0 +1,85 @@
+"""The IAM roles of pods in an EKS cluster, by EKS Pod Identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.catalog import AwsRegion
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.clusters import AddonIdentity
+
+_AT = ("cluster", "pod_identities")
+_MOST = 5000
+_GUIDE = "EKS user guide, EKS Pod Identity"
+
+AGENT: Final = "eks-pod-identity-agent"
+"""The add-on without which no pod gets the credentials of its role."""
+
+
+OF_ADDONS: Final[Mapping[str, AddonIdentity]] = {
+    # EKS user guide, use Kubernetes volume storage with Amazon EBS; the policy:
+    # kubernetes-sigs/aws-ebs-csi-driver #2918. It covers volumes that the driver made.
+    "aws-ebs-csi-driver": AddonIdentity(
+        role="ebs-csi",
+        service_account="ebs-csi-controller-sa",
+        policy="AmazonEBSCSIDriverPolicyV2",
+    ),
+}
+
+
+def identities_of(
+    cluster: spec.EksCluster, region: AwsRegion | None
+) -> Checked[tuple[spec.PodIdentity, ...]]:
+    """Sorted by namespace and service account. region: None where it is not in the catalog."""
+    asked = cluster.pod_identities
+    if len(asked) > _MOST:
+        yield refuse(
+            _AT,
+            f"{len(asked)} pod identities are too many: EKS allows {_MOST} associations",
+            "give service accounts that several workloads share",
+            _GUIDE,
+        )
+    of_addons = {
+        ("kube-system", OF_ADDONS[name].service_account): name
+        for name in cluster.addons
+        if name in OF_ADDONS
+    }
+    if cluster.autoscaler is not None:
+        of_addons["kube-system", cluster.autoscaler.mode] = cluster.autoscaler.mode
+    first: dict[tuple[str, str], int] = {}
+    for i, one in enumerate(asked):
+        who = (one.namespace, one.service_account)
+        there = first.setdefault(who, i)
+        addon = of_addons.get(who)
+        if there != i or addon is not None:
+            by = f"pod_identities[{there}]" if addon is None else addon
+            yield refuse(
+                (*_AT, i, "service_account"),
+                f"{'/'.join(who)} has a role already, by {by}, and EKS allows one",
+                "leave one of them out",
+                _GUIDE,
+            )
+        yield from _check_role(one.role, asked[0].role, (*_AT, i, "role"), region)
+    return tuple(sorted(asked, key=lambda one: (one.namespace, one.service_account)))
+
+
+def _check_role(arn: str, first: str, path: spec.Path, region: AwsRegion | None) -> Checked[None]:
+    """first: the first role of the file."""
+    _, partition, _, _, account, *_ = arn.split(":")
+    if region is not None and partition != region.partition:
+        yield refuse(
+            path,
+            f"is of partition {partition}, and {region.name} is in {region.partition}",
+            f"write an ARN that starts with arn:{region.partition}:iam:",
+            "IAM user guide, IAM ARNs",
+        )
+    elif account != first.split(":")[4]:
+        yield refuse(
+            path,
+            f"is of account {account}, and the first role of {first.split(':')[4]}: roles of pods "
+            "are of the cluster's account",
+            "write a role of that account, which may assume the other",
+            _GUIDE,
+        )

@@ -1,0 +1,111 @@
+"""Nodes of an EKS pool exchange data over Elastic Fabric Adapters (EFA), or stand close together.
+
+Source of the network interfaces with EFA: EC2 user guide, maximize network bandwidth on instances
+with multiple network cards: a plain interface first, and for each network card one that carries
+EFA's traffic only. So do aws/aws-parallelcluster #7262 and terraform-aws-modules/terraform-aws-eks
+#3653.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra import spec
+from infra.catalog import Machine
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.launch_templates import Interface
+
+_PLACEMENT = "EC2 user guide, placement groups"
+
+
+def interfaces_of(
+    fleet: spec.EksFleet,
+    pool: spec.EksPool,
+    path: spec.Path,
+    machine: Machine,
+    others: Sequence[Machine],
+    zones: Sequence[str],
+) -> Checked[tuple[Interface, ...]]:
+    """None in a pool without `efa`. path: of the pool; others: more types that its nodes may have.
+
+    All of them are in the cluster's own security group, which is open to itself in both directions,
+    as EFA needs. Source: EKS user guide, security group requirements.
+    """
+    if not pool.efa:
+        return ()
+    at = (*path, "efa")
+    if not machine.efa:
+        why = "has no EFA" if machine.efa == 0 else "is not known to have one (no public source)"
+        yield refuse(
+            at,
+            f"{machine.name} {why}",
+            "leave it out, or choose a machine type with EFA",
+            machine.source,
+        )
+        return ()
+    for other in others:
+        if (other.efa, other.efa_first_card) != (machine.efa, machine.efa_first_card):
+            yield refuse(
+                (*path, "other_machine_types"),
+                f"{other.name} has {_number(other)}, and {machine.name} {_number(machine)}: a node "
+                "group has one launch template with all network interfaces",
+                "leave it out, or give it a pool of its own",
+                other.source,
+            )
+    if len(zones) > 1:
+        yield refuse(
+            at,
+            "EFA's traffic does not leave the zone, and the pool is in several",
+            "write one zone, or a pool for each",
+            "EC2 user guide, EFA limitations",
+        )
+    found = _arranged(machine.efa, machine.efa_first_card)
+    public = isinstance(fleet.cluster.network, spec.PublicNetwork) and not fleet.cluster.existing
+    if len(found) > 1 and public:
+        yield refuse(
+            at,
+            "EC2 gives no public address to an instance that has several network interfaces, and "
+            f"{machine.name} has {len(found)} with EFA: it would reach nothing from a public "
+            "subnet",
+            "write network: private for the cluster",
+            "EC2 user guide, assign a public IPv4 address at launch",
+        )
+    return found
+
+
+def check_placement(pool: spec.EksPool, path: spec.Path, zones: Sequence[str]) -> Checked[None]:
+    """path and zones: of the pool. Every GPU machine type can be in a placement group."""
+    if pool.placement is None:
+        return
+    at = (*path, "placement")
+    if len(zones) > 1:
+        yield refuse(
+            at,
+            "a cluster placement group is in one zone, and the pool is in several",
+            "write one zone, or a pool for each",
+            _PLACEMENT,
+        )
+    if isinstance(pool.capacity, spec.CapacityBlock):
+        yield refuse(
+            at,
+            "machines of a capacity block are close to each other already, and EC2 launches them "
+            "in no placement group",
+            "leave it out",
+            "aws/aws-parallelcluster #6311",
+        )
+
+
+def _arranged(number: int, first_card: int) -> tuple[Interface, ...]:
+    """number: EFAs, one for each network card from the first that can have one."""
+    if number == 1 and first_card == 0:
+        return (Interface(card=0, device=0, kind="efa"),)
+    own = Interface(card=0, device=0, kind="interface")
+    cards = range(first_card, first_card + number)
+    return (
+        own,
+        *(Interface(card=card, device=0 if card else 1, kind="efa-only") for card in cards),
+    )
+
+
+def _number(machine: Machine) -> str:
+    return "an unknown number of EFAs" if machine.efa is None else f"{machine.efa} EFAs"

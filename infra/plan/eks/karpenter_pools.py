@@ -1,0 +1,199 @@
+"""GPU pools whose nodes Karpenter makes: what a NodePool and an EC2NodeClass can say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.plan.eks.karpenter import NO_WHOLE_GPU
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.nodes import WHOLE_GPU, Taint
+from infra.plan.model.pools import KarpenterPool, PoolPlan
+from infra.plan.partition.bottlerocket import with_bottlerocket
+
+_NODE_CLASS: Final = "aws/karpenter-provider-aws, pkg/apis/v1/ec2nodeclass.go"
+_NODE_POOL: Final = "kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go"
+_RESTRICTED_TAGS: Final = (
+    *("eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim"),
+    "karpenter.k8s.aws/ec2nodeclass",
+)
+_RESTRICTED_DOMAINS: Final = ("karpenter.sh", "karpenter.k8s.aws")
+_LARGEST_DISK: Final = 59_000
+_NODE_GROUP: Final = "nodes: {count: …}, which is a node group"
+
+
+def check_karpenter_pool(
+    pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter
+) -> Checked[None]:
+    """What Karpenter cannot do, or not as it is asked. path: of the pool."""
+    yield from _check_count(pool, path)
+    yield from _check_capacity(pool, path, asked)
+    if with_bottlerocket(pool):
+        yield refuse(
+            (*path, "ami_type"),
+            "slicewright makes no EC2NodeClass for Bottlerocket",
+            f"write an AL2023 type, or {_NODE_GROUP}",
+            _NODE_CLASS,
+        )
+    if pool.release_version is None:
+        yield refuse(
+            (*path, "release_version"),
+            "Karpenter compares its nodes with the image that the pool names: with the newest, it "
+            "would replace them whenever EKS publishes one",
+            "write one, like 1.35.0-20260714 (`aws ssm get-parameters-by-path` lists them)",
+            "karpenter.sh docs, NodeClasses, spec.amiSelectorTerms",
+        )
+    if pool.efa:
+        yield refuse(
+            (*path, "efa"),
+            "Karpenter gives a node its EFAs where a pod that waits asks for "
+            "vpc.amazonaws.com/efa, and slicewright tells it of no others",
+            f"leave it out, or write {_NODE_GROUP}",
+            "karpenter.sh docs, NodeClasses",
+        )
+    if pool.placement is not None:
+        yield refuse(
+            (*path, "placement"),
+            "slicewright makes no placement group for Karpenter's nodes",
+            f"leave it out, or write {_NODE_GROUP}",
+            _NODE_CLASS,
+        )
+    if pool.repair is not None:
+        yield refuse(
+            (*path, "repair"),
+            "EKS repairs the nodes of node groups, and Karpenter's own node repair is alpha",
+            f"leave it out, or write {_NODE_GROUP}",
+            "karpenter.sh docs, feature gates",
+        )
+    if pool.tags:
+        yield refuse(
+            (*path, "tags"),
+            "are of a node group, and this pool has none",
+            "write instance_tags",
+            "karpenter.sh docs, NodeClasses, spec.tags",
+        )
+    if pool.disk.size_gb > _LARGEST_DISK:
+        yield refuse(
+            (*path, "disk", "size_gb"),
+            f"Karpenter takes disks of at most {_LARGEST_DISK} GB",
+            f"write {_LARGEST_DISK} or less, or {_NODE_GROUP}",
+            _NODE_CLASS,
+        )
+    if "strategy" in pool.update.model_fields_set and pool.update.strategy == "minimal":
+        yield refuse(
+            (*path, "update", "strategy"),
+            "Karpenter starts a new node before it ends an old one",
+            f"write default, or leave it out, or write {_NODE_GROUP}",
+            "karpenter.sh docs, disruption, drift",
+        )
+    yield from _check_names(pool, path)
+
+
+def _check_count(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+    if isinstance(pool.nodes, spec.Autoscaled) and pool.nodes.min > 0:
+        yield refuse(
+            (*path, "nodes", "min"),
+            "Karpenter has no smallest number of nodes: it makes them for pods that wait; a fixed "
+            "number of its own (NodePool.spec.replicas) is alpha",
+            f"write 0, or {_NODE_GROUP}",
+            _NODE_POOL,
+        )
+
+
+def _check_capacity(pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter) -> Checked[None]:
+    at = (*path, "capacity")
+    match pool.capacity:
+        case spec.Spot() if asked.interruption_queue is None:
+            yield refuse(
+                at,
+                "Karpenter learns from a queue that spot instances are taken back, and none is "
+                "stated: pods would end without notice",
+                "write cluster.autoscaler: {mode: karpenter, interruption_queue: …}, or "
+                f"on-demand, or {_NODE_GROUP}",
+                "karpenter.sh docs, disruption, interruption",
+            )
+        case spec.Reservation(reservation=None):
+            yield refuse(
+                (*at, "reservation"),
+                "Karpenter uses the reservations that it is given, and no open one by itself",
+                "write the reservation's ID, cr-…",
+                "karpenter.sh docs, NodeClasses, spec.capacityReservationSelectorTerms",
+            )
+        case spec.Reservation(reservation=str(name)) if not name.startswith("cr-"):
+            yield refuse(
+                (*at, "reservation"),
+                "Karpenter selects reservations by ID, and no groups of them",
+                f"write the reservation's ID, cr-…, or {_NODE_GROUP}",
+                "karpenter.sh docs, NodeClasses, spec.capacityReservationSelectorTerms",
+            )
+        case _:
+            pass
+
+
+def _check_names(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+    for key in pool.instance_tags:
+        if key in _RESTRICTED_TAGS or key.startswith("kubernetes.io/cluster"):
+            yield refuse(
+                (*path, "instance_tags", key),
+                "Karpenter sets it itself, and refuses another",
+                "leave it out",
+                _NODE_CLASS,
+                in_key=True,
+            )
+    for key in pool.labels:
+        domain = key.rpartition("/")[0]
+        if any(domain == one or domain.endswith(f".{one}") for one in _RESTRICTED_DOMAINS):
+            yield refuse(
+                (*path, "labels", key),
+                f"Karpenter refuses labels of {' and '.join(_RESTRICTED_DOMAINS)} other than its "
+                "own",
+                "choose another key",
+                "kubernetes-sigs/karpenter, pkg/apis/v1/labels.go",
+                in_key=True,
+            )
+
+
+def karpenter_pool(
+    pool: spec.EksPool,
+    path: spec.Path,
+    common: PoolPlan,
+    update: spec.EksUpdate,
+    asked: spec.Karpenter,
+) -> Checked[KarpenterPool | None]:
+    """None where Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
+    with a number or a percentage.
+    """
+    whole = common.resources.get(WHOLE_GPU, 0)
+    if whole not in (0, common.gpu_count):
+        key = "sharing" if common.sharing or not common.partitioned else "partition"
+        yield refuse(
+            (*path, key),
+            f"a node offers {whole} {WHOLE_GPU}, and Karpenter counts {common.gpu_count}, the "
+            "machine's own number, which nothing changes: it would make too many nodes or too few",
+            "write sharing.rename_by_default: true, or partition all GPUs of a node, or "
+            f"write {_NODE_GROUP}",
+            "kubernetes-sigs/karpenter, pkg/apis/v1alpha1/nodeoverlay_validation.go",
+        )
+        return None
+    release = (pool.release_version or "").rpartition("-")[2]
+    percent = update.max_unavailable_percent
+    return KarpenterPool(
+        image=f"al2023@v{release}",
+        overlay=_overlay(common.resources),
+        replaced_together=str(update.max_unavailable) if percent is None else f"{percent}%",
+        drain_minutes=asked.drain_minutes,
+    )
+
+
+def _overlay(resources: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: n for name, n in sorted(resources.items()) if name != WHOLE_GPU and n}
+
+
+def karpenter_taints(common: PoolPlan) -> tuple[Taint, ...]:
+    """Those of the pool, and one where its nodes offer no whole GPU."""
+    if common.resources.get(WHOLE_GPU, 0):
+        return common.taints
+    own = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")
+    *others, startup = common.taints
+    return (*others, own, startup)

@@ -1,0 +1,79 @@
+"""The machine types that the nodes of one EKS pool may have: all with the same GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra import spec
+from infra.catalog import AwsRegion, Machine
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.machines.machine_types import named_machine
+from infra.plan.machines.regions import check_offered_there
+from infra.plan.model.nodes import GpuMachine
+
+_MOST_TYPES = 20
+_API = "EKS API, CreateNodegroup.instanceTypes"
+
+
+def other_machines(
+    pool: spec.EksPool,
+    path: spec.Path,
+    first: GpuMachine | None,
+    region: AwsRegion | None,
+    zones: Sequence[str],
+    stated: Stated,
+) -> Checked[tuple[Machine, ...]]:
+    """Beside the pool's machine type, in the order in which they are written. path: of the pool."""
+    names, at = pool.other_machine_types, (*path, "other_machine_types")
+    if names and isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock):
+        yield refuse(
+            at,
+            f"capacity {pool.capacity.mode} is of one machine type",
+            "leave it out",
+            "EC2 user guide, Capacity Reservations",
+        )
+    if len(names) >= _MOST_TYPES:
+        yield refuse(
+            at,
+            f"{len(names)} types beside machine_type are too many: EKS allows {_MOST_TYPES} in all",
+            f"write {_MOST_TYPES - 1} or less",
+            _API,
+        )
+    found = []
+    for i, name in enumerate(names):
+        if not stated.has((*at, i)):
+            continue
+        if name in (pool.machine_type, *names[:i]):
+            yield refuse((*at, i), f"{name} is written twice", "leave one out", _API)
+            continue
+        machine = yield from named_machine(name, "eks", (*at, i))
+        if machine is None or first is None:
+            continue
+        if machine.gpu is None:
+            yield refuse(
+                (*at, i), f"{name} has no GPU", f"write a type with {_gpus(first)}", machine.source
+            )
+        elif (machine.gpu, machine.gpu_count) != (first.gpu, first.count):
+            yield refuse(
+                (*at, i),
+                f"{name} has {machine.gpu_count} x {machine.gpu.name}, and {pool.machine_type} "
+                f"{_gpus(first)}: partitions and resources would differ from node to node",
+                f"write a type with {_gpus(first)}, or a pool of its own",
+                machine.source,
+            )
+        elif machine.architecture != first.machine.architecture:
+            yield refuse(
+                (*at, i),
+                f"{name} has {machine.architecture} processors, and {pool.machine_type} "
+                f"{first.machine.architecture}: a node group has one machine image",
+                "write a type with the same processors",
+                machine.source,
+            )
+        else:
+            yield from check_offered_there(machine, region, zones, path, stated, at=(*at, i))
+            found.append(machine)
+    return tuple(found)
+
+
+def _gpus(machine: GpuMachine) -> str:
+    return f"{machine.count} x {machine.gpu.name}"

@@ -1,0 +1,199 @@
+"""Plans the GPU pools of an EKS fleet, by the rules of managed node groups and of Karpenter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from infra import spec
+from infra.catalog import AwsRegion, Image, Machine
+from infra.plan.eks.interconnect import check_placement, interfaces_of
+from infra.plan.eks.karpenter import by_karpenter
+from infra.plan.eks.karpenter_pools import check_karpenter_pool, karpenter_pool, karpenter_taints
+from infra.plan.eks.machine_types import other_machines
+from infra.plan.eks.tags import check_group
+from infra.plan.eks.templates import template_of
+from infra.plan.eks.updates import repair_of, update_of
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.gpu_operator.drivers import image_driver
+from infra.plan.machines.machine_types import machine_of
+from infra.plan.machines.regions import check_aws_zones, check_offered_there
+from infra.plan.model.nodes import WHOLE_GPU
+from infra.plan.model.pools import EksPoolPlan
+from infra.plan.partition.bottlerocket import check_system, settings_of, with_bottlerocket
+from infra.plan.pools.capacity import check_capacity, check_offered
+from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
+
+_DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
+
+
+def eks_pool(
+    fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
+) -> Checked[EksPoolPlan | None]:
+    """own: the cluster's zones. region: None where it is not in the catalog."""
+    pool, path = fleet.node_pools[i], ("node_pools", i)
+    zones = pool.zones or own[:1]
+    yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
+    yield from check_capacity(pool.capacity, "eks", path, zones)
+    found = yield from machine_of(pool.machine_type, None, "eks", path, stated)
+    others = yield from other_machines(pool, path, found, region, zones, stated)
+    yield from check_system(pool, path)
+    image = _machine_image(pool, found.machine) if found else None
+    yield from _check_release(pool, fleet.cluster.version, path)
+    interfaces = (
+        (yield from interfaces_of(fleet, pool, path, found.machine, others, zones)) if found else ()
+    )
+    yield from check_placement(pool, path, zones)
+    asked = by_karpenter(fleet, pool)
+    if asked is not None:
+        yield from check_karpenter_pool(pool, path, asked)
+    template = yield from template_of(
+        *(pool, path, region, interfaces),
+        of_cluster=fleet.cluster.instance_tags,
+        always=asked is not None or with_bottlerocket(pool),
+    )
+    update = yield from update_of(pool, path)
+    repair = yield from repair_of(pool, path)
+    common = yield from pool_plan(
+        pool,
+        path,
+        found,
+        cloud="eks",
+        strategy=fleet.gpu_operator.mig_strategy,
+        driver=image_driver(image, pool.release_version, path) if image else None,
+        fractional=fleet.fractional,
+        stated=stated,
+    )
+    if found is None:
+        return None
+    assert image is not None, "the machine was found"
+    yield from check_offered(pool.capacity, found.machine, path)
+    yield from check_offered_there(found.machine, region, zones, path, stated)
+    if pool.ami_type not in (None, image.name):
+        yield refuse(
+            (*path, "ami_type"),
+            f"{found.machine.name} has {image.architecture} processors, for which EKS provides "
+            f"{image.name}",
+            f"write {image.name}, or leave it out",
+            image.source,
+        )
+    if common is None:
+        return None
+    limits = {m.name: m.pods for m in (found.machine, *others) if m.pods is not None}
+    smallest = min(limits, key=lambda name: limits[name], default=found.machine.name)
+    most = limits.get(smallest)
+    if most is not None and common.advertised + SYSTEM_PODS > most:
+        yield refuse(
+            (*path, "sharing" if common.sharing else "partition"),
+            f"a node advertises {common.advertised} devices and runs about {SYSTEM_PODS} other "
+            f"pods; {smallest} has addresses for {most} pods",
+            "use fewer replicas, or larger partitions",
+            found.machine.source,
+        )
+    karpenter = None
+    if asked is not None:
+        karpenter = yield from karpenter_pool(pool, path, common, update, asked)
+        if karpenter is None:
+            return None
+        common = replace(common, taints=karpenter_taints(common))
+    if template is not None and with_bottlerocket(pool):
+        settings = settings_of(pool, common.gpu, common.sharing)
+        template = replace(template, bottlerocket=settings)
+    scaled = common.nodes.autoscaled and karpenter is None
+    offered = _node_template(common.resources) if scaled else {}
+    if karpenter is None:
+        yield from check_group(
+            path, own=pool.tags, of_cluster=fleet.cluster.tags, of_autoscaler=offered
+        )
+    return EksPoolPlan(
+        **common.parts(),
+        machine=found.machine,
+        other_machines=others,
+        zones=zones,
+        capacity=pool.capacity,
+        ami_type=image.name,
+        version=fleet.cluster.version,
+        release_version=pool.release_version,
+        disk_size_gb=None if template else pool.disk.size_gb,
+        template=template,
+        update=update,
+        repair=repair,
+        tags={**pool.tags, **offered},
+        karpenter=karpenter,
+    )
+
+
+def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
+    """The one that the stack file asks for, of the machine's architecture."""
+    return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
+
+
+def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> Checked[None]:
+    release = pool.release_version
+    if release is None:
+        return
+    if with_bottlerocket(pool):
+        if _DATED.fullmatch(release):
+            yield refuse(
+                (*path, "release_version"),
+                f"{release} is a release of Amazon Linux's images",
+                "write Bottlerocket's version with its commit, like 1.54.0-5ed15786, or leave it "
+                "out",
+                "EKS API, releaseVersion",
+            )
+    elif not _DATED.fullmatch(release):
+        yield refuse(
+            (*path, "release_version"),
+            f"{release} does not end in the day of a release of Amazon Linux's images",
+            "write it like 1.34.0-20260714, or leave it out",
+            "EKS API, releaseVersion",
+        )
+    elif version is not None and not release.startswith(f"{version}."):
+        yield refuse(
+            (*path, "release_version"),
+            f"{release} has Kubernetes {_kubernetes(release)}, and the cluster has {version}",
+            f"write a release of {version}, like {version}.0-20260714, or leave it out",
+            "eksctl-io/eksctl #7976",
+        )
+
+
+def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
+    """Of the images' where the file leaves the cluster's to EKS: all node groups have the same."""
+    if fleet.cluster.version is not None:
+        return
+    stated = [
+        (i, pool.release_version)
+        for i, pool in enumerate(fleet.node_pools)
+        # Bottlerocket's versions are its own.
+        if pool.release_version and not with_bottlerocket(pool)
+    ]
+    for i, release in stated[1:]:
+        first, other = stated[0][0], _kubernetes(stated[0][1])
+        if _kubernetes(release) != other:
+            yield refuse(
+                ("node_pools", i, "release_version"),
+                f"{release} has Kubernetes {_kubernetes(release)}, and the image of "
+                f"node_pools[{first}] has {other}: node groups have the version of their cluster",
+                "write releases of one Kubernetes version, and that as cluster.version",
+                "eksctl-io/eksctl #7976",
+            )
+
+
+def _kubernetes(release: str) -> str:
+    """`1.34.0-20260714` -> `1.34`"""
+    return ".".join(release.split(".")[:2])
+
+
+def _node_template(resources: Mapping[str, int]) -> Mapping[str, str]:
+    """Tags by which cluster-autoscaler knows what a node will advertise when there is none.
+
+    It reads labels and taints of the node group itself, and of its tags the resources only. Whole
+    GPUs are stated too where there are none: it takes their number from the machine type
+    otherwise, and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
+    cloudprovider/aws/aws_manager.go.
+    """
+    return {
+        f"k8s.io/cluster-autoscaler/node-template/resources/{name}": str(count)
+        for name, count in {WHOLE_GPU: 0, **resources}.items()
+    }

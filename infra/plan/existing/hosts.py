@@ -1,0 +1,200 @@
+"""Plans hosts without Kubernetes: which GPU instances on which GPU, and where on it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu
+from infra.geometry import Fit, Placement
+from infra.plan.findings import CATALOG, Checked, Stated, listed, nearest, refuse
+from infra.plan.model.hosts import HostGpuPlan, HostPlan
+
+
+def gpu_of(asked: spec.GpuChoice, path: spec.Path, stated: Stated) -> Checked[Gpu | None]:
+    """The GPU model of a host or of existing nodes."""
+    known = catalog.load().gpus
+    if not stated.has((*path, "model")):
+        return None
+    if asked.model in known:
+        return known[asked.model]
+    if exclusion := catalog.load().why_excluded(asked.model):
+        yield refuse(
+            (*path, "model"),
+            f"{asked.model} {exclusion.reason}",
+            f"the catalog has {listed(exclusion.instead)}",
+            exclusion.source,
+        )
+        return None
+    # By the name that nvidia-smi prints, too: H100-NVL is "NVIDIA H100 NVL", here H100-94.
+    asked_for = _folded(asked.model)
+    meant = [
+        gpu.name
+        for gpu in known.values()
+        if asked_for in (_folded(gpu.name), *map(_folded, gpu.products))
+    ]
+    hint = f"did you mean {meant[0]}?" if len(meant) == 1 else nearest(asked.model, [*known])
+    yield refuse((*path, "model"), f"{asked.model} is not in the catalog", hint, CATALOG)
+    return None
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia")
+
+
+def plan_hosts(hosts: tuple[spec.Host, ...], stated: Stated) -> Checked[tuple[HostPlan, ...]]:
+    planned, names = (
+        [],
+        Counter(h.name for i, h in enumerate(hosts) if stated.has(("hosts", i, "name"))),
+    )
+    for i, host in enumerate(hosts):
+        if names[host.name] > 1:
+            yield refuse(
+                ("hosts", i, "name"),
+                f"{host.name} is listed {names[host.name]} times",
+                "name each host once",
+            )
+        made = yield from _host(host, ("hosts", i), stated)
+        if made is not None:
+            planned.append(made)
+    return tuple(planned)
+
+
+def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan | None]:
+    gpu = yield from gpu_of(host.gpu, (*path, "gpu"), stated)
+    gpus, seen = [], set()
+    for i, asked in enumerate(host.gpus):
+        at = (*path, "gpus", i)
+        if stated.has((*at, "index")):
+            if asked.index >= host.gpu.count and stated.has((*path, "gpu", "count")):
+                yield refuse(
+                    (*at, "index"),
+                    f"there is no GPU {asked.index}: {host.name} has {host.gpu.count}, counted "
+                    "from 0",
+                    f"write {' or '.join(sorted({'0', str(host.gpu.count - 1)}))}"
+                    if host.gpu.count < 3
+                    else f"write 0 to {host.gpu.count - 1}",
+                    "NVML API, device index",
+                )
+            elif asked.index in seen:
+                yield refuse(
+                    (*at, "index"), f"GPU {asked.index} is listed twice", "name each GPU once"
+                )
+            seen.add(asked.index)
+        placed = yield from _instances(asked, gpu, at, stated)
+        if placed is not None:
+            gpus.append(
+                HostGpuPlan(
+                    index=asked.index,
+                    mig=asked.mig,
+                    persistence=asked.persistence,
+                    instances=placed,
+                )
+            )
+    if gpu is None:
+        return None
+    return HostPlan(
+        name=host.name,
+        gpu=gpu,
+        gpu_count=host.gpu.count,
+        wait_minutes=host.in_use.minutes if isinstance(host.in_use, spec.Wait) else None,
+        gpus=tuple(sorted(gpus, key=lambda g: g.index)),
+    )
+
+
+def _instances(
+    asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
+) -> Checked[tuple[Placement, ...] | None]:
+    """gpu: None where it is not known; what is wrong on every model is reported all the same."""
+    if gpu is not None and gpu.family is None:
+        if asked.mig or asked.instances:
+            yield refuse(
+                (*path, "mig") if asked.mig else (*path, "instances"),
+                f"{gpu.name} has no MIG: it cannot be partitioned",
+                " and ".join(
+                    ["write mig: false"] * asked.mig
+                    + ["leave the instances out"] * bool(asked.instances)
+                ),
+                gpu.source,
+            )
+        return ()
+    if asked.instances and not asked.mig:
+        yield refuse(
+            (*path, "mig"),
+            "is false, but there are instances",
+            "write mig: true, or leave the instances out",
+        )
+    here = {
+        i: instance
+        for i, instance in enumerate(asked.instances)
+        if stated.has((*path, "instances", i))
+    }
+    placed = [i for i, instance in here.items() if instance.start is not None]
+    if placed and len(placed) < len(here):
+        first = next(i for i in here if i not in placed)
+        yield refuse(
+            (*path, "instances", first),
+            "has no start, but others on this GPU have",
+            "write all starts, or none",
+        )
+    if gpu is None:
+        return None
+    fit = geometry.check(gpu, Counter(instance.profile for instance in here.values()))
+    if not isinstance(fit, Fit):
+        near = ", ".join(f"{name}: {count}" for name, count in sorted(fit.nearest.items()))
+        yield refuse(
+            (*path, "instances"),
+            f"does not fit on one {gpu.name}: {fit.reason}",
+            f"nearest that fits: {{{near}}}"
+            if near
+            else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+            gpu.family.source if gpu.family else gpu.source,
+            certain=True,
+        )
+    legal = yield from _legal({i: here[i] for i in placed}, gpu, path)
+    if not isinstance(fit, Fit):
+        return None  # overlaps cannot be judged: an instance may have to be removed
+    return (yield from _as_placed(legal, gpu, path)) if placed else fit.placements
+
+
+def _legal(
+    instances: Mapping[int, spec.Instance], gpu: Gpu, path: spec.Path
+) -> Checked[Mapping[int, Placement]]:
+    """The instances whose start their profile allows."""
+    legal = {}
+    for i, instance in instances.items():
+        if instance.profile not in gpu.profiles:
+            continue
+        kind, start = gpu.profiles[instance.profile].kind, instance.start or 0
+        if start in kind.starts:
+            legal[i] = Placement(profile=instance.profile, start=start, size=kind.size)
+            continue
+        starts = ", ".join(map(str, kind.starts))
+        yield refuse(
+            (*path, "instances", i, "start"),
+            f"{instance.profile} cannot start at slot {start}",
+            f"write one of {starts}",
+            kind.source,
+        )
+    return legal
+
+
+def _as_placed(
+    placed: Mapping[int, Placement], gpu: Gpu, path: spec.Path
+) -> Checked[tuple[Placement, ...]]:
+    """The placements ordered by start, so that the order in the file does not matter."""
+    taken: dict[int, int] = {}
+    for i, placement in placed.items():
+        slots = range(placement.start, placement.start + placement.size)
+        clash = next((taken[slot] for slot in slots if slot in taken), None)
+        if clash is not None:
+            yield refuse(
+                (*path, "instances", i, "start"),
+                f"slots {placement.start} to {slots[-1]} overlap those of instances[{clash}]",
+                "choose another start",
+                gpu.profiles[placement.profile].kind.source,
+            )
+        taken.update(dict.fromkeys(slots, i))
+    return tuple(sorted(placed.values(), key=lambda p: p.start))

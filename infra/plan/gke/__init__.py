@@ -1,0 +1,1 @@
+"""A GKE fleet is planned by the rules of the GKE API."""

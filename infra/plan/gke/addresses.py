@@ -1,0 +1,78 @@
+"""The addresses that nodes and pods of a GKE cluster take, and those of the stack's own network.
+
+Source: GKE docs, "Configure maximum Pods per node" and "Plan IP addresses".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranges:
+    """Of a network of the stack's own."""
+
+    nodes: str = "10.0.0.0/20"
+    pods: str = "10.4.0.0/14"
+    """1,024 nodes of 110 pods."""
+    services: str = "10.8.0.0/20"
+
+
+OWN: Final = Ranges()
+_SYSTEM_PODS_PER_NODE: Final = 110
+"""GKE's default, which the system pool has."""
+_RESERVED: Final = 4
+"""Addresses that Google Cloud keeps of a subnet's primary range."""
+
+
+def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -> int:
+    """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
+    block.
+    """
+    counted = [(system.nodes.max, _SYSTEM_PODS_PER_NODE)] if system else []
+    counted += [(pool.nodes.max, pool.max_pods_per_node) for pool in pools]
+    return sum(nodes * (1 << (2 * pods - 1).bit_length()) for nodes, pods in counted)
+
+
+def check_own_network(
+    fleet: spec.GkeFleet,
+    system: SystemPoolPlan | None,
+    pools: Sequence[GkePoolPlan],
+    stated: Stated,
+) -> Checked[None]:
+    """Of an existing network only the account knows the ranges: `slicewright doctor` asks."""
+    cluster = fleet.cluster
+    if cluster.network is not None or cluster.existing or not stated.has(("cluster", "network")):
+        return
+    room, needed = _size(OWN.pods), pod_addresses(system, pools)
+    if needed > room:
+        yield refuse(
+            ("node_pools",),
+            f"the pods of all nodes at their most take {needed} addresses, and the network that "
+            f"the stack makes has {room} of them: GKE gives each node a block of twice its "
+            "max_pods_per_node or more",
+            "lower nodes or max_pods_per_node, or name a subnet with a larger range in "
+            "cluster.network",
+            "GKE docs, configure maximum Pods per node",
+        )
+    room = _size(OWN.nodes) - _RESERVED
+    nodes = sum(pool.nodes.max for pool in (*([system] if system else ()), *pools))
+    if nodes > room:
+        yield refuse(
+            ("node_pools",),
+            f"{nodes} nodes at their most: the network that the stack makes has {room} addresses "
+            "for nodes",
+            "lower nodes, or name a larger subnet in cluster.network",
+            "GKE docs, plan IP addresses",
+        )
+
+
+def _size(cidr: str) -> int:
+    return ipaddress.ip_network(cidr).num_addresses

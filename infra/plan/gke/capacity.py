@@ -1,0 +1,180 @@
+"""What GKE requires of a pool for each kind of capacity, decided to the last value."""
+
+from __future__ import annotations
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+from infra.plan.pools.capacity import check_capacity
+
+_TOOLKIT = "GoogleCloudPlatform/cluster-toolkit modules/compute/gke-node-pool"
+_STRATEGIES = "GKE docs, node pool upgrade strategies"
+_MOST_AT_ONCE = 20
+_COMPACT_FLEX = ("a3-ultragpu-", "a4-")
+_FLEX = "Google Cloud docs, flex-start VMs"
+
+
+def gke_capacity(
+    pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...]
+) -> Checked[spec.Capacity]:
+    """path, zones: of the pool."""
+    yield from check_capacity(pool.capacity, "gke", path, zones)
+    match pool.capacity:
+        case spec.FlexStart():
+            if isinstance(pool.nodes, spec.Fixed):
+                yield refuse(
+                    (*path, "nodes"),
+                    "a flex-start pool cannot have a fixed number of nodes",
+                    "write {min: 0, max: …}",
+                    _TOOLKIT,
+                )
+            elif pool.nodes.min:
+                yield refuse(
+                    (*path, "nodes", "min"),
+                    "GKE creates a flex-start pool without nodes, and adds them for waiting pods",
+                    "write 0",
+                    _FLEX,
+                )
+            # Whether it is offered otherwise is not known, so the catalog has no list of it.
+            if pool.machine_type.startswith("a4x-"):
+                yield refuse(
+                    (*path, "capacity"),
+                    f"{pool.machine_type} is not offered as flex-start",
+                    "write a reservation",
+                    _FLEX,
+                )
+        case spec.Queued():
+            if isinstance(pool.nodes, spec.Fixed) or pool.nodes.min:
+                yield refuse(
+                    (*path, "nodes"),
+                    "a queued pool starts at 0 nodes and adds them on request",
+                    "write {min: 0, max: …}",
+                    _TOOLKIT,
+                )
+        case spec.GkeReservation():
+            return (yield from _reservation(pool.capacity, path))
+        case _:
+            pass
+    return pool.capacity
+
+
+def _reservation(asked: spec.GkeReservation, path: spec.Path) -> Checked[spec.Capacity]:
+    """With what happens where the reservation is used up."""
+    name = asked.reservation
+    if name is None:
+        return spec.GkeReservation(fallback=asked.fallback or "on-demand")
+    if asked.fallback == "on-demand":
+        yield refuse(
+            (*path, "capacity", "fallback"),
+            f"machines come from {name} or not at all: GKE looks for others only where no "
+            "reservation is named",
+            "leave it out, or leave out reservation",
+            "GKE API, ReservationAffinity.consumeReservationType",
+        )
+    return spec.GkeReservation(reservation=name, fallback="none")
+
+
+def check_placement(pool: spec.GkePool, path: spec.Path, zones: tuple[str, ...]) -> Checked[None]:
+    """Nodes close to each other. zones: of the pool."""
+    at = (*path, "placement")
+    if pool.placement_policy is not None and pool.placement is None:
+        yield refuse(
+            (*path, "placement_policy"),
+            "it takes effect with compact placement only",
+            "write placement: compact too",
+            "GKE API, PlacementPolicy",
+        )
+    if pool.placement is None:
+        return
+    if len(zones) > 1:
+        yield refuse(
+            at, "compact nodes are in one zone", "leave it out, or name one zone", _TOOLKIT
+        )
+    if isinstance(pool.capacity, spec.Queued):
+        yield refuse(at, "queued nodes cannot be placed compactly", "leave it out", _TOOLKIT)
+    if isinstance(pool.capacity, spec.FlexStart) and not pool.machine_type.startswith(
+        _COMPACT_FLEX
+    ):
+        yield refuse(
+            at,
+            f"flex-start nodes of {pool.machine_type} cannot be placed compactly",
+            "leave it out",
+            "GKE docs, compact placement",
+        )
+    if pool.machine_type.startswith("n1-"):
+        yield refuse(
+            at,
+            "Compute Engine places no N1 machines compactly",
+            "leave it out",
+            "Compute Engine docs, placement policies",
+        )
+    if isinstance(pool.upgrade, spec.BlueGreen):
+        yield refuse(
+            (*path, "upgrade"),
+            "compact nodes cannot be upgraded blue-green",
+            "write surge",
+            _TOOLKIT,
+        )
+
+
+def gke_upgrade(pool: spec.GkePool, path: spec.Path) -> Checked[spec.Upgrade]:
+    """The upgrade, decided to the last value."""
+    asked, at = pool.upgrade, (*path, "upgrade")
+    if (
+        isinstance(pool.capacity, spec.FlexStart | spec.Queued)
+        and "upgrade" in pool.model_fields_set
+    ):
+        yield refuse(
+            at,
+            f"GKE upgrades {pool.capacity.mode} nodes in its own way: new nodes have the new "
+            "version, and the others end when their time is over",
+            "leave it out",
+            _STRATEGIES,
+        )
+    match asked:
+        case spec.Surge():
+            together = asked.max_surge + asked.max_unavailable
+            if not 1 <= together <= _MOST_AT_ONCE:
+                yield refuse(
+                    at,
+                    f"max_surge and max_unavailable are {together} together, and GKE upgrades 1 to "
+                    f"{_MOST_AT_ONCE} nodes at the same time",
+                    "write {max_surge: 0, max_unavailable: 1}",
+                    _STRATEGIES,
+                )
+            return asked
+        case spec.BlueGreen():
+            if asked.batch_nodes is not None and asked.batch_percent is not None:
+                yield refuse(
+                    (*at, "batch_percent"),
+                    "a batch is a number of nodes or a part of all, not both",
+                    "leave one out",
+                    "GKE API, StandardRolloutPolicy",
+                )
+            nodes = asked.batch_nodes if asked.batch_percent is not None else asked.batch_nodes or 1
+            return asked.model_copy(update={"batch_nodes": nodes})
+
+
+def check_location_policy(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
+    if pool.location_policy is not None and isinstance(pool.nodes, spec.Fixed):
+        yield refuse(
+            (*path, "location_policy"),
+            "it is the autoscaler's, and the pool has a fixed number of nodes",
+            "leave it out, or write nodes: {min: …, max: …}",
+            "GKE API, NodePoolAutoscaling",
+        )
+
+
+def repaired(
+    asked: spec.Management, capacity: spec.Capacity, path: spec.Path
+) -> Checked[spec.Management]:
+    """GKE cannot repair flex-start nodes, so auto_repair is off by default there."""
+    if not isinstance(capacity, spec.FlexStart):
+        return asked
+    if asked.auto_repair and "auto_repair" in asked.model_fields_set:
+        yield refuse(
+            (*path, "management", "auto_repair"),
+            "flex-start nodes cannot be repaired",
+            "write false",
+            _TOOLKIT,
+        )
+    return spec.Management(auto_repair=False, auto_upgrade=asked.auto_upgrade)

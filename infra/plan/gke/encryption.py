@@ -1,0 +1,59 @@
+"""Customer-managed keys (CMEK) of a GKE cluster: where they are, and who needs rights on them."""
+
+from __future__ import annotations
+
+import re
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.clusters import GkeClusterPlan
+
+
+def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:
+    """region: of the cluster."""
+    if cluster.kms_key is not None:
+        location = _location(cluster.kms_key)
+        # A multi-region, or global, has no number: us, europe, global.
+        if re.search("-.*[0-9]$", location) and location != region:
+            yield refuse(
+                ("cluster", "kms_key"),
+                f"the key is in {location}, and disks of {region} cannot use it",
+                f"name a key in {region}",
+                "Compute Engine docs, protect resources by using Cloud KMS keys",
+            )
+    if cluster.secrets_key is not None:
+        location = _location(cluster.secrets_key)
+        if location != region:
+            yield refuse(
+                ("cluster", "secrets_key"),
+                f"the key is in {location}, and the cluster's control plane in {region}",
+                f"name a key in {region}",
+                "GKE docs, encrypt secrets at the application layer",
+            )
+
+
+def key_notes(cluster: GkeClusterPlan) -> list[str]:
+    """Whom the owner of a key must let use it; the program has no right to. Sources: Compute
+    Engine docs, protect resources by using Cloud KMS keys; GKE docs, encrypt secrets at the
+    application layer.
+    """
+    role = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+    found = []
+    if cluster.kms_key is not None:
+        found.append(
+            f"cluster {cluster.name}: Compute Engine's service agent, service-PROJECT_NUMBER@"
+            f"compute-system.iam.gserviceaccount.com, needs {role} on {cluster.kms_key}; without "
+            "it no node starts"
+        )
+    if cluster.secrets_key is not None:
+        found.append(
+            f"cluster {cluster.name}: GKE's service agent, service-PROJECT_NUMBER@"
+            f"container-engine-robot.iam.gserviceaccount.com, needs {role} on "
+            f"{cluster.secrets_key}, as long as the cluster lives: without it, or without the "
+            "key, the Secrets are lost"
+        )
+    return found
+
+
+def _location(key: str) -> str:
+    return key.split("/")[3]

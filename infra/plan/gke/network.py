@@ -1,0 +1,93 @@
+"""The network of a GKE cluster: one that exists, or one of the stack's own."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.clusters import GkeClusterPlan, GkeNetworkPlan
+
+_PATH: spec.Path = ("cluster", "network")
+_PRIVATE: Final = tuple(
+    ipaddress.IPv4Network(block)
+    for block in (
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "192.0.0.0/24",
+        "198.18.0.0/15",
+        "240.0.0.0/4",
+    )
+)
+"""Source: VPC docs, valid ranges: private IPv4 addresses."""
+
+
+def plan_network(asked: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | None]:
+    """None: the stack has a network of its own."""
+    if asked is None:
+        return None
+    if asked.pods_range == asked.services_range:
+        yield refuse(
+            (*_PATH, "services_range"),
+            f"{asked.services_range} is the range of the pods too",
+            "name another secondary range of the subnet",
+            "GKE API, IPAllocationPolicy",
+        )
+    *path, vpc = asked.vpc.split("/")
+    return GkeNetworkPlan(
+        project=path[1] if path else None,
+        vpc=vpc,
+        subnet=asked.subnet,
+        pods_range=asked.pods_range,
+        services_range=asked.services_range,
+    )
+
+
+def check_control_plane(asked: spec.GkeControlPlane | None) -> Checked[None]:
+    """The private endpoint takes private addresses only; GKE finds it out while it creates."""
+    if asked is None or not asked.private_endpoint:
+        return
+    for i, network in enumerate(asked.authorized_networks or ()):
+        if not _is_private(network.cidr):
+            yield refuse(
+                ("cluster", "control_plane", "authorized_networks", i, "cidr"),
+                f"{network.cidr} is not in a private range, and the control plane has only a "
+                "private address",
+                "leave it out, or write private_endpoint: false",
+                "GoogleCloudPlatform/cluster-toolkit #3364",
+            )
+
+
+def _is_private(cidr: str) -> bool:
+    network = ipaddress.ip_network(cidr)
+    return isinstance(network, ipaddress.IPv4Network) and any(
+        network.subnet_of(private) for private in _PRIVATE
+    )
+
+
+def network_notes(cluster: GkeClusterPlan) -> list[str]:
+    """What becomes of a network that exists, and from where the control plane can be reached."""
+    found = []
+    if (network := cluster.network) is not None:
+        of = f" of project {network.project}" if network.project else ""
+        found.append(
+            f"cluster {cluster.name}: slicewright creates, changes and deletes nothing in VPC "
+            f"{network.vpc}{of}: that its nodes reach registries and Google's APIs (Cloud NAT, "
+            "Private Google Access), and what its firewall allows, is up to whoever manages it"
+        )
+    control_plane = cluster.control_plane
+    if control_plane is not None and not control_plane.dns_endpoint:
+        if control_plane.private_endpoint:
+            found.append(
+                f"cluster {cluster.name}: its control plane has a private address only: run "
+                "`pulumi up` in its VPC or a network connected with it, or write dns_endpoint: true"
+            )
+        elif control_plane.authorized_networks is not None:
+            found.append(
+                f"cluster {cluster.name}: `pulumi up` reaches the control plane from its "
+                "authorized_networks only"
+            )
+    return found

@@ -1,0 +1,58 @@
+"""How many nodes a GKE pool has in each zone: GKE creates the same number in all of them."""
+
+from __future__ import annotations
+
+from infra import spec
+from infra.plan.findings import Checked, refuse
+from infra.plan.model.nodes import NodeCount
+
+_MOST_PER_ZONE = 1000
+
+
+def first_nodes(nodes: NodeCount, zones: int) -> int:
+    """In each zone, when the pool is created: at least the fewest of all zones together."""
+    return -(-nodes.min // zones)
+
+
+def check_counts(nodes: spec.Nodes, zones: int, path: spec.Path) -> Checked[None]:
+    """path: of `nodes`."""
+    if isinstance(nodes, spec.Fixed):
+        yield from _check_fixed(nodes.count, zones, path)
+        key, asked = "count", nodes.count
+    else:
+        yield from _check_autoscaled(nodes, zones, path)
+        key, asked = "max", nodes.max
+    most = zones * _MOST_PER_ZONE
+    if asked > most:
+        yield refuse(
+            (*path, key),
+            f"{asked} nodes in {zones} zone{'s' if zones > 1 else ''}: a pool has at most "
+            f"{_MOST_PER_ZONE} in each",
+            f"write {most} or less, and make more pools",
+            "GKE quotas and limits, nodes per node pool zone",
+        )
+
+
+def _check_fixed(count: int, zones: int, path: spec.Path) -> Checked[None]:
+    if count % zones:
+        yield refuse(
+            (*path, "count"),
+            f"{count} node{'s' if count > 1 else ''} cannot be divided evenly among {zones} "
+            "zones, and GKE counts nodes per zone",
+            f"write a multiple of {zones}, for example {-(-count // zones) * zones}, or name "
+            "fewer zones",
+            "GKE API, NodePool.initialNodeCount",
+        )
+
+
+def _check_autoscaled(nodes: spec.Autoscaled, zones: int, path: spec.Path) -> Checked[None]:
+    """A new pool has `min` nodes or a few more, so that every zone has as many."""
+    first = -(-nodes.min // zones) * zones
+    if nodes.min <= nodes.max < first:
+        yield refuse(
+            (*path, "max"),
+            f"GKE creates as many nodes in one zone as in another: a pool with min: {nodes.min} "
+            f"in {zones} zones begins with {first}, above max: {nodes.max}",
+            f"write {first} or more, or name fewer zones",
+            "GKE API, NodePool.initialNodeCount",
+        )

@@ -1,0 +1,103 @@
+"""What is worth knowing of a cluster and its pools on GKE before `pulumi up`."""
+
+from __future__ import annotations
+
+from infra.plan.gke.encryption import key_notes
+from infra.plan.gke.gpu_direct import gpu_direct_notes
+from infra.plan.gke.gpu_network import dranet_notes
+from infra.plan.gke.monitoring import monitoring_notes
+from infra.plan.gke.network import network_notes
+from infra.plan.gke.node_counts import first_nodes
+from infra.plan.model.fleets import GkeFleetPlan
+from infra.plan.model.pools import GkePoolPlan
+from infra.spec import (
+    FLEX_START_HOURS,
+    BlueGreen,
+    FlexStart,
+    GkeOnDemand,
+    GkeReservation,
+    GkeSpot,
+    Queued,
+)
+
+
+def cluster_notes(fleet: GkeFleetPlan) -> list[str]:
+    return [
+        *network_notes(fleet.cluster),
+        *key_notes(fleet.cluster),
+        *monitoring_notes(fleet),
+        *dranet_notes(fleet),
+        *gpu_direct_notes(fleet),
+    ]
+
+
+def pool_notes(pool: GkePoolPlan) -> list[str]:
+    return [
+        *_begins_with(pool),
+        *_native_on_arm(pool),
+        *_reserved(pool),
+        *_run_time(pool),
+        *_nodes_for_upgrades(pool),
+        *_latest_driver(pool),
+    ]
+
+
+def _begins_with(pool: GkePoolPlan) -> list[str]:
+    zones = len(pool.zones)
+    first = first_nodes(pool.nodes, zones) * zones
+    if not pool.nodes.autoscaled or first == pool.nodes.min:
+        return []
+    return [
+        f"pool {pool.name}: begins with {first} nodes, as many in one zone as in another, and "
+        f"GKE's autoscaler removes those beyond {pool.nodes.min} that nothing uses"
+    ]
+
+
+def _native_on_arm(pool: GkePoolPlan) -> list[str]:
+    """GoogleCloudPlatform/container-engine-accelerators has sizes of GB200, and its images no
+    published list of architectures.
+    """
+    if pool.partition_size is None or pool.machine.architecture != "arm64":
+        return []
+    return [
+        f"pool {pool.name}: GKE's partitioner knows the sizes of {pool.gpu.name}, but whether its "
+        "image runs on arm64 is not published; with partition: {mode: operator, …} NVIDIA's "
+        "operator partitions"
+    ]
+
+
+def _reserved(pool: GkePoolPlan) -> list[str]:
+    if not isinstance(pool.capacity, GkeReservation) or pool.capacity.fallback != "on-demand":
+        return []
+    return [
+        f"pool {pool.name}: where no reservation matches, or all are in use, GKE creates on-demand "
+        "machines; to fail instead, write fallback: none, or name the reservation"
+    ]
+
+
+def _run_time(pool: GkePoolPlan) -> list[str]:
+    if isinstance(pool.capacity, FlexStart | Queued):
+        hours = pool.capacity.max_run_hours or FLEX_START_HOURS
+    elif isinstance(pool.capacity, GkeOnDemand | GkeSpot) and pool.capacity.max_run_hours:
+        hours = pool.capacity.max_run_hours
+    else:
+        return []
+    return [f"pool {pool.name}: GKE ends each node {hours} hours after its creation"]
+
+
+def _nodes_for_upgrades(pool: GkePoolPlan) -> list[str]:
+    """Source: GKE docs, node upgrades and quota: nodes for an upgrade come from it too."""
+    more = isinstance(pool.upgrade, BlueGreen) or pool.upgrade.max_surge > 0
+    if not more or not isinstance(pool.capacity, GkeReservation):
+        return []
+    return [
+        f"pool {pool.name}: an upgrade needs more machines than the pool has, reserved ones too"
+    ]
+
+
+def _latest_driver(pool: GkePoolPlan) -> list[str]:
+    if pool.driver != "LATEST":
+        return []
+    return [
+        f"pool {pool.name}: driver LATEST changes without notice; the agents report what they find"
+    ]

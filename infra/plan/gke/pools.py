@@ -1,0 +1,258 @@
+"""Plans a GPU pool of GKE, by the rules of the GKE API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from infra import spec
+from infra.catalog import Machine
+from infra.plan.findings import Checked, Stated, listed, refuse
+from infra.plan.gke.capacity import (
+    check_location_policy,
+    check_placement,
+    gke_capacity,
+    gke_upgrade,
+    repaired,
+)
+from infra.plan.gke.gpu_direct import GPU_NETWORK_LABEL, check_gpu_direct, gpu_networks
+from infra.plan.gke.gpu_network import DRANET_LABELS, check_dranet
+from infra.plan.gke.labels import check_pool_labels
+from infra.plan.gke.node_counts import check_counts
+from infra.plan.gpu_operator.drivers import gke_driver, operator_driver, rolled_driver
+from infra.plan.machines.machine_types import machine_of
+from infra.plan.machines.regions import check_gcp_zones
+from infra.plan.model.nodes import OPERANDS_LABEL, SharingStrategy
+from infra.plan.model.offers import Offer
+from infra.plan.model.pools import GkePoolPlan
+from infra.plan.pools.capacity import check_offered
+from infra.plan.pools.pool import SYSTEM_PODS, pool_plan
+
+_MOST_LABEL_CHARACTERS = 1024
+_STRATEGY: Final[Mapping[SharingStrategy, Literal["TIME_SHARING", "MPS"]]] = {
+    "time-slicing": "TIME_SHARING",
+    "mps": "MPS",
+}
+
+
+def gke_pool(
+    fleet: spec.GkeFleet,
+    operator: spec.GpuOperator | None,
+    i: int,
+    region: str | None,
+    own_zone: str | None,
+    stated: Stated,
+) -> Checked[GkePoolPlan | None]:
+    pool, path = fleet.node_pools[i], ("node_pools", i)
+    location = ("cluster", "location")
+    if pool.zones is None and own_zone is None and stated.has(location):
+        yield refuse(
+            (*path, "zones"),
+            f"is missing: the cluster is regional, and GKE would create the pool's nodes in "
+            f"three zones of {fleet.cluster.location}",
+            f"name zones that have the machine type, for example [{fleet.cluster.location}-a]",
+            "GKE API, NodePool.locations",
+        )
+    zones = pool.zones or ((own_zone,) if own_zone else ())
+    yield from check_gcp_zones(pool.zones or (), region, (*path, "zones"), stated)
+    if zones and stated.has((*path, "zones"), location):
+        yield from check_counts(pool.nodes, len(zones), (*path, "nodes"))
+    capacity = yield from gke_capacity(pool, path, zones)
+    yield from check_placement(pool, path, zones)
+    upgrade = yield from gke_upgrade(pool, path)
+    yield from check_location_policy(pool, path)
+    management = yield from repaired(pool.management, pool.capacity, path)
+    yield from _check_management(pool.management, fleet.cluster.release_channel, path)
+    by_operator = isinstance(pool.partition, spec.Operator)
+    yield from _check_driver(pool, path)
+    found = yield from machine_of(pool.machine_type, pool.gpu, "gke", path, stated)
+    common = yield from pool_plan(
+        pool,
+        path,
+        found,
+        cloud="gke",
+        strategy=operator.mig_strategy if operator else "mixed",
+        driver=operator_driver(operator) if operator and by_operator else gke_driver(pool.driver),
+        fractional=fleet.fractional,
+        stated=stated,
+    )
+    if found is not None:
+        yield from _check_machine(pool, found.machine, path)
+        yield from check_dranet(pool, path, found.machine, zones)
+        yield from check_gpu_direct(pool, path, found.machine)
+    local_ssd = yield from _local_ssd(pool, path, found.machine.local_ssds if found else None)
+    if common is not None:
+        yield from _check_pods(pool, path, common)
+    if found is None or common is None or local_ssd is None or not zones:
+        return None
+    replicated = common.sharing if not by_operator else ()
+    parts = common.parts()
+    if operator is not None and not by_operator:
+        # GKE's driver and device plugin are on these nodes.
+        parts["labels"] = {**parts["labels"], OPERANDS_LABEL: "false"}
+    networks = gpu_networks(pool.gpu_network, fleet.cluster.gpu_networks)
+    if pool.gpu_network == "dranet":
+        parts["labels"] = {**parts["labels"], **DRANET_LABELS}
+    if networks:
+        parts["labels"] = {**parts["labels"], GPU_NETWORK_LABEL: str(pool.gpu_network)}
+    yield from _check_label_length(parts["labels"], path)
+    return GkePoolPlan(
+        **parts,
+        machine=found.machine,
+        zones=zones,
+        capacity=capacity,
+        accelerator=found.accelerator,
+        partition_size=pool.partition.profile if isinstance(pool.partition, spec.Native) else None,
+        sharing_strategy=_STRATEGY[replicated[0].strategy] if replicated else None,
+        shared_clients=replicated[0].replicas if replicated else None,
+        driver="INSTALLATION_DISABLED" if by_operator else pool.driver,
+        driver_version=rolled_driver(operator) if operator and by_operator else None,
+        image_type=pool.image_type,
+        disk=pool.disk,
+        local_ssd=local_ssd,
+        max_pods_per_node=pool.max_pods_per_node,
+        resource_labels=pool.resource_labels,
+        features=pool.features,
+        management=management,
+        upgrade=upgrade,
+        location_policy=pool.location_policy,
+        placement=pool.placement,
+        placement_policy=pool.placement_policy,
+        gpu_network=pool.gpu_network,
+        gpu_networks=networks,
+    )
+
+
+def _check_management(management: spec.Management, channel: str, path: spec.Path) -> Checked[None]:
+    if not management.auto_upgrade:
+        yield refuse(
+            (*path, "management", "auto_upgrade"),
+            f"GKE upgrades the nodes of every cluster in a release channel, and this one is in "
+            f"{channel}",
+            "leave it out, or write true",
+            "rancher/rancher #32282",
+        )
+
+
+def _check_machine(pool: spec.GkePool, machine: Machine, path: spec.Path) -> Checked[None]:
+    yield from check_offered(pool.capacity, machine, path)
+    if machine.boot_disks is not None and pool.disk.type not in machine.boot_disks:
+        yield refuse(
+            (*path, "disk", "type"),
+            f"{machine.name} cannot boot from {pool.disk.type}",
+            f"write {' or '.join(machine.boot_disks)}",
+            machine.source,
+        )
+    if machine.needs_gvnic and not pool.features.gvnic:
+        yield refuse(
+            (*path, "features", "gvnic"),
+            f"{machine.name} needs gVNIC",
+            "write true, or leave it out",
+            machine.source,
+        )
+    yield from _check_features(pool, path)
+    choices = machine.local_ssd_choices
+    asked = pool.local_ssd.ephemeral + pool.local_ssd.raw if pool.local_ssd else 0
+    if choices is not None and asked not in (0, *choices):
+        yield refuse(
+            (*path, "local_ssd"),
+            f"{machine.name} takes {listed(choices)} local SSDs, not {asked}",
+            f"write one of {listed(choices)}, or leave it out",
+            "Compute Engine docs, choose a valid number of Local SSD disks",
+        )
+
+
+def _check_features(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
+    if pool.features.fast_socket and not pool.features.gvnic:
+        yield refuse(
+            (*path, "features", "fast_socket"),
+            "fast_socket needs gVNIC",
+            "write gvnic: true, or fast_socket: false",
+            "GKE docs, NCCL Fast Socket",
+        )
+    if pool.features.gcfs and pool.image_type != "COS_CONTAINERD":
+        yield refuse(
+            (*path, "features", "gcfs"),
+            f"image streaming needs COS_CONTAINERD, and the pool has {pool.image_type}",
+            "write false, or image_type: COS_CONTAINERD",
+            "GKE docs, image streaming",
+        )
+    yield from check_pool_labels(pool.resource_labels, path)
+
+
+def _check_label_length(labels: Mapping[str, str], path: spec.Path) -> Checked[None]:
+    """labels: with slicewright's own."""
+    length = sum(len(key) + len(value) for key, value in labels.items())
+    if length > _MOST_LABEL_CHARACTERS:
+        yield refuse(
+            (*path, "labels"),
+            f"keys and values have {length} characters together, with slicewright's own labels: "
+            f"GKE allows {_MOST_LABEL_CHARACTERS}",
+            f"shorten them by {length - _MOST_LABEL_CHARACTERS}",
+            "GKE API, NodeConfig.labels",
+        )
+
+
+def _check_driver(pool: spec.GkePool, path: spec.Path) -> Checked[None]:
+    if isinstance(pool.partition, spec.Operator) and "driver" in pool.model_fields_set:
+        yield refuse(
+            (*path, "driver"),
+            "GKE installs no driver on nodes that the NVIDIA GPU Operator manages",
+            "leave it out",
+            "GKE docs, NVIDIA GPU Operator",
+            in_key=True,
+        )
+    elif pool.driver == "LATEST" and pool.image_type != "COS_CONTAINERD":
+        yield refuse(
+            (*path, "driver"),
+            f"GKE offers driver LATEST on COS only, not on {pool.image_type}",
+            "write DEFAULT",
+            "GKE docs, drivers",
+        )
+    if isinstance(pool.sharing, spec.FractionalSharing) and pool.image_type != "UBUNTU_CONTAINERD":
+        yield refuse(
+            (*path, "image_type"),
+            f"HAMi does not run on {pool.image_type}",
+            "write UBUNTU_CONTAINERD",
+            "Project-HAMi/website #864",
+        )
+
+
+def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[None]:
+    if offer.advertised + SYSTEM_PODS > pool.max_pods_per_node:
+        needed, kind = offer.advertised + SYSTEM_PODS, "replicas" if offer.sharing else "partitions"
+        yield refuse(
+            (*path, "max_pods_per_node"),
+            f"{pool.max_pods_per_node} pods are too few for {offer.advertised} {kind} and "
+            f"about {SYSTEM_PODS} others",
+            f"write {needed} or more"
+            if needed <= 256
+            else "use fewer replicas: GKE allows 256 pods per node",
+            "GKE API, maxPodsConstraint",
+        )
+
+
+def _local_ssd(
+    pool: spec.GkePool, path: spec.Path, fixed: int | None
+) -> Checked[spec.LocalSsd | None]:
+    """As stated; by default, all SSDs that the machine type has are for ephemeral storage."""
+    if pool.local_ssd is None:
+        return spec.LocalSsd(ephemeral=fixed or 0)
+    asked = pool.local_ssd
+    if asked.ephemeral and asked.raw:
+        yield refuse(
+            (*path, "local_ssd"),
+            "GKE uses a node's local SSDs either for ephemeral storage or as raw disks",
+            "leave one out",
+            "GKE API",
+        )
+        return None
+    if fixed is not None and asked.ephemeral + asked.raw != fixed:
+        yield refuse(
+            (*path, "local_ssd"),
+            f"{pool.machine_type} has {fixed} local SSDs, not {asked.ephemeral + asked.raw}",
+            f"write {{ephemeral: {fixed}}} or {{raw: {fixed}}}" if fixed else "leave it out",
+            "cluster-toolkit",
+        )
+        return None
+    return asked

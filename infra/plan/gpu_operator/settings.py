@@ -1,0 +1,145 @@
+"""Settings of the GPU Operator that cannot work, whatever the pools are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from infra import catalog, spec
+from infra.plan.findings import Checked, nearest, refuse
+from infra.plan.model.nodes import AnyCloud
+
+_AT = "gpu_operator"
+
+
+def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
+    """With the container toolkit as the nodes' images need it, where the stack file does not say.
+
+    GKE's images have none that the operator can use; EKS's have their own. Existing nodes without
+    a driver are taken to have none either. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.
+    """
+    if operator.toolkit.enabled is not None:
+        return operator
+    wanted = cloud == "gke" or (cloud == "byo" and operator.driver.enabled)
+    toolkit = operator.toolkit.model_copy(update={"enabled": wanted})
+    return operator.model_copy(update={"toolkit": toolkit})
+
+
+def check_on_gke(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
+    """What GKE's images lack. The operator has no driver container for Container-Optimized OS;
+    Google installs it there.
+    """
+    if not operator.toolkit.enabled:
+        yield refuse(
+            (_AT, "toolkit", "enabled"),
+            "GKE's images have no container toolkit, and without it none of the operator's pods "
+            "that use a GPU starts",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Google GKE",
+        )
+    if operator.driver.enabled and "COS_CONTAINERD" in image_types:
+        yield refuse(
+            (_AT, "driver", "enabled"),
+            "NVIDIA publishes no container with a driver for Container-Optimized OS; Google's "
+            "driver installer has it",
+            "write false, or image_type: UBUNTU_CONTAINERD in every pool that the operator manages",
+            "NVIDIA/gpu-operator #1623",
+        )
+    if not operator.driver.enabled and not operator.cdi:
+        yield refuse(
+            (_AT, "cdi"),
+            "beside Google's driver installer, NVIDIA supports the operator with CDI only",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Google GKE",
+        )
+
+
+_OF_AN_ADOPTED = frozenset(
+    (
+        "existing",
+        "cluster_policy",
+        "namespace",
+        "mig_strategy",
+        "mig_manager",
+        "chart_version",
+        "device_plugin",
+    )
+)
+"""What may be said about an operator that slicewright does not install; of mig_manager only
+with_reboot, which is checked.
+"""
+
+
+def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]:
+    """Refuses settings that would be passed to a chart which is not installed, and adoption where
+    the cluster is new.
+    """
+    if operator.existing and cloud != "byo":
+        yield refuse(
+            (_AT, "existing"),
+            "a cluster that is created here has no operator yet",
+            "write false, or cloud: byo",
+        )
+        return
+    if not operator.existing:
+        if "cluster_policy" in operator.model_fields_set:
+            yield refuse(
+                (_AT, "cluster_policy"),
+                "is not used: only the ClusterPolicy of an existing operator is read",
+                "leave it out, or write existing: true",
+                in_key=True,
+            )
+        return
+    of_manager = operator.mig_manager.model_fields_set - {"with_reboot"}
+    without_effect: list[spec.Path] = [
+        *((_AT, key) for key in sorted(operator.model_fields_set - _OF_AN_ADOPTED)),
+        *((_AT, "mig_manager", key) for key in sorted(of_manager)),
+    ]
+    for path in without_effect:
+        yield refuse(
+            path,
+            "has no effect on an operator that exists: slicewright does not change it",
+            "leave it out, and set it where that operator's settings are kept",
+            in_key=True,
+        )
+
+
+def check_operator(
+    operator: spec.GpuOperator, cloud: AnyCloud, *, new_cluster: bool
+) -> Checked[None]:
+    """Refuses fields that dcgm-exporter lacks, and settings that something else makes void.
+
+    new_cluster: the stack makes it, so nothing is in it that the stack does not bring.
+    """
+    yield from _check_adopted(operator, cloud)
+    if new_cluster and not operator.nfd.enabled:
+        yield refuse(
+            (_AT, "nfd", "enabled"),
+            "a new cluster has no Node Feature Discovery of its own, and without its labels the "
+            "operator takes no node for one with GPUs",
+            "leave it out, or write true",
+            "NVIDIA GPU operator docs, Prerequisites",
+        )
+    exporter = operator.dcgm_exporter
+    known = catalog.load().dcgm_fields
+    for i, name in enumerate(exporter.metrics):
+        if name not in known:
+            yield refuse(
+                (_AT, "dcgm_exporter", "metrics", i),
+                f"{name} is not a known field of DCGM; the exporter would not start",
+                nearest(name, tuple(known)),
+                next(iter(known.values())).source,
+            )
+    if not exporter.enabled and exporter.service_monitor.enabled:
+        yield refuse(
+            (_AT, "dcgm_exporter", "service_monitor", "enabled"),
+            "there is nothing to monitor: dcgm_exporter.enabled is false",
+            "leave one of them out",
+        )
+    if operator.chart_path is not None and "repository" in operator.model_fields_set:
+        yield refuse(
+            (_AT, "repository"),
+            "is not used: chart_path names the chart",
+            "leave one of them out",
+            "Helm docs, charts",
+            in_key=True,
+        )

@@ -1,0 +1,1 @@
+"""A stack's pods run images, whose registries have limits."""

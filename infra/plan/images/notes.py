@@ -1,0 +1,88 @@
+"""What is worth knowing of a stack's images before `pulumi up`: limits and reach of registries."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fleet_controller.image_pulls import short
+from infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
+from infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.pools import CloudPoolPlan
+
+_DOCKER_HUB: Final = "docker.io"
+_MOST_PULLS: Final = 50
+"""From one address; half of what Docker Hub serves it in six hours, as nodes are replaced, too."""
+_OF_CHINA: Final = "cn-"
+_ABROAD: Final = frozenset(
+    {"docker.io", "ghcr.io", "mirror.gcr.io", "nvcr.io", "public.ecr.aws", "quay.io"}
+    | {"gcr.io", "registry.k8s.io"}
+)
+"""Registries that nodes of AWS's China regions reach badly or not at all. Sources:
+nwcdlabs/container-mirror; kubernetes/registry.k8s.io #137; awslabs/amazon-eks-ami #722.
+"""
+_PAGE: Final = "docs/how-to/private-registries.md"
+
+
+def image_notes(fleet: FleetPlan) -> list[str]:
+    images = stack_images(fleet)
+    return [*_limited(fleet, images), *_out_of_reach(fleet, images), *_own_on_arm(fleet)]
+
+
+def _limited(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
+    """Sources: Docker docs, usage and limits; Artifact Registry docs, pulling cached Docker Hub
+    images: GKE's nodes ask Google's cache first.
+    """
+    if isinstance(fleet, GkeFleetPlan):
+        return []
+    hub = [one for one in images if one.registry == _DOCKER_HUB and not one.pull_secrets]
+    pulls = sum(one.nodes for one in hub)
+    gateways = _gateways(fleet)
+    if gateways is None or pulls <= _MOST_PULLS * gateways:
+        return []
+    named = ", ".join(dict.fromkeys(short(one.image) for one in hub if one.image))
+    keys = ", ".join(dict.fromkeys(one.key for one in hub if one.image))
+    behind = f"{gateways} NAT gateways" if gateways > 1 else "one address"
+    return [
+        f"images: up to {pulls} pulls of {named} from {_DOCKER_HUB}, which serves an address 100 "
+        f"in 6 hours without a login; nodes behind {behind} share that, and the last of them "
+        f"wait, with their startup taint; name a copy in another registry in {keys}, or a login in "
+        f"image_pull_secrets ({_PAGE})"
+    ]
+
+
+def _gateways(fleet: FleetPlan) -> int | None:
+    """How many addresses the nodes share, as far as it is known; None: each has its own."""
+    if not isinstance(fleet, EksFleetPlan):
+        return 1
+    if fleet.cluster.nat_zones:
+        return len(fleet.cluster.nat_zones)
+    return None if fleet.node_subnets == "public" and not fleet.cluster.existing else 1
+
+
+def _out_of_reach(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
+    if not isinstance(fleet, EksFleetPlan) or not fleet.cluster.region.startswith(_OF_CHINA):
+        return []
+    abroad = [one for one in images if one.registry in _ABROAD]
+    if not abroad:
+        return []
+    registries = ", ".join(sorted({one.registry for one in abroad}))
+    keys = ", ".join(dict.fromkeys(one.key for one in abroad))
+    return [
+        f"images: nodes in {fleet.cluster.region} hardly reach {registries}; copy the images to a "
+        f"registry there and name it in {keys} ({_PAGE})"
+    ]
+
+
+def _own_on_arm(fleet: FleetPlan) -> list[str]:
+    arm = [
+        pool.name
+        for pool in fleet.pools
+        if isinstance(pool, CloudPoolPlan) and pool.machine.architecture == "arm64"
+    ]
+    if not arm or fleet.image.endswith(OWN_INDEX):
+        return []
+    return [
+        f"images: {short(fleet.image)} must have arm64 for pool {', '.join(arm)}, besides what the "
+        "system pool's machines need: name an index of several platforms, or its digest, in image; "
+        "`slicewright doctor` asks the registry"
+    ]

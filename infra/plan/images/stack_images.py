@@ -1,0 +1,118 @@
+"""Which images a stack's pods run, from which registries, on how many nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from fleet_controller.image_pulls import registry_of
+from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
+from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan
+from infra.plan.model.scaling import KedaPlan
+from infra.spec import PrometheusStack
+
+OWN_INDEX: Final = "sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91"
+"""The digest of the default image: of an index with amd64 and arm64 among others. Source:
+CISOToolbox/demo-docker, which pins it for both; docker-library/official-images, library/python.
+"""
+_CONTROLLERS: Final = 2
+_NVIDIA: Final = ("nvcr.io", "registry.k8s.io")
+_PROMETHEUS: Final = ("quay.io", "registry.k8s.io")
+_KEDA: Final = "ghcr.io"
+_KARPENTER: Final = "public.ecr.aws"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackImages:
+    """An image of a stack, or those of one chart from one registry."""
+
+    registry: str
+    key: str
+    """Of the stack file: where another registry is named."""
+    nodes: int
+    """Most nodes that pull it."""
+    image: str = ""
+    """Empty: those that a chart names."""
+    pull_secrets: tuple[str, ...] = ()
+
+
+def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
+    """In the order of the stack file's keys."""
+    if isinstance(fleet, ByoFleetPlan) and fleet.cluster is None:
+        return ()
+    return (
+        *_own(fleet),
+        *_operators(fleet),
+        *_monitoring(fleet),
+        *_scalers(fleet),
+        *_served(fleet),
+    )
+
+
+def _own(fleet: FleetPlan) -> Iterator[StackImages]:
+    yield StackImages(
+        registry=registry_of(fleet.image),
+        key="image",
+        nodes=sum(pool.nodes.max for pool in fleet.pools) + _CONTROLLERS,
+        image=fleet.image,
+        pull_secrets=fleet.image_pull_secrets,
+    )
+
+
+def _operators(fleet: FleetPlan) -> Iterator[StackImages]:
+    operator = fleet.operator
+    if operator is None or operator.existing:
+        return
+    nodes = sum(pool.nodes.max for pool in fleet.operated)
+    for registry in (operator.registry.partition("/")[0],) if operator.registry else _NVIDIA:
+        yield StackImages(
+            registry=registry,
+            key="gpu_operator.registry",
+            nodes=nodes,
+            pull_secrets=operator.image_pull_secrets,
+        )
+
+
+def _monitoring(fleet: FleetPlan) -> Iterator[StackImages]:
+    asked = fleet.monitoring.asked if fleet.monitoring else None
+    if not isinstance(asked, PrometheusStack):
+        return
+    for registry in (asked.registry.partition("/")[0],) if asked.registry else _PROMETHEUS:
+        yield StackImages(
+            registry=registry,
+            key="monitoring.registry",
+            nodes=1,
+            pull_secrets=asked.image_pull_secrets,
+        )
+
+
+def _scalers(fleet: FleetPlan) -> Iterator[StackImages]:
+    nodes = fleet.cluster.autoscaler if isinstance(fleet, EksFleetPlan) else None
+    if isinstance(nodes, EksAutoscalerPlan):
+        yield _of_one_pod(nodes.image, "cluster.autoscaler.image")
+    elif isinstance(nodes, KarpenterPlan):
+        yield StackImages(registry=_KARPENTER, key="cluster.autoscaler", nodes=2)
+    replicas = fleet.pod_autoscaling
+    if replicas is None or replicas.existing:
+        return
+    if isinstance(replicas, KedaPlan):
+        yield StackImages(registry=_KEDA, key="pod_autoscaling", nodes=1)
+    else:
+        yield _of_one_pod(replicas.image, "pod_autoscaling.image")
+
+
+def _of_one_pod(image: str, key: str) -> StackImages:
+    return StackImages(registry=registry_of(image), key=key, nodes=1, image=image)
+
+
+def _served(fleet: FleetPlan) -> Iterator[StackImages]:
+    most = {pool.name: pool.nodes.max for pool in fleet.pools}
+    for one in fleet.deployments:
+        yield StackImages(
+            registry=registry_of(one.asked.image),
+            key=f"workloads.{one.name}.image",
+            nodes=min(one.most, most[one.asked.pool]),
+            image=one.asked.image,
+            pull_secrets=one.asked.image_pull_secrets,
+        )

@@ -1,0 +1,1 @@
+"""Machine types, regions and prices are looked up in the catalog."""

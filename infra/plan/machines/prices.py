@@ -1,0 +1,122 @@
+"""What a fleet costs per hour at public prices; unknown prices are reported, not counted as 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from infra import spec
+from infra.catalog import Machine, Price
+from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan, GkeFleetPlan
+from infra.plan.model.nodes import NodeCount
+from infra.plan.model.pools import CloudPoolPlan, SystemPoolPlan
+
+NOT_INCLUDED: Final = (
+    "control plane",
+    "disks",
+    "address translation",
+    "load balancers",
+    "traffic",
+    "discounts",
+)
+"""What no price of the catalog includes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quote:
+    """What the catalog knows of one node's price in US dollars per hour."""
+
+    price: Price | None
+    """In the fleet's own region."""
+    elsewhere: Price | None = None
+    """In another region, for orientation only; not in any sum."""
+    missing: str = ""
+    """Why there is no price."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of all nodes, at their minimum and maximum number; only valid if some pool is priced."""
+
+    fewest: float
+    most: float
+    priced: tuple[str, ...]
+    """Pools that are in the sums."""
+    sampled: tuple[str, ...]
+    """Those of them at a sample of spot prices, which vary; the others are at list prices."""
+    missing: tuple[tuple[str, str], ...]
+    """Pools and hosts whose price is unknown, and why; they are not in the sums."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "min": round(self.fewest, 4) if self.priced else None,
+            "max": round(self.most, 4) if self.priced else None,
+            "spot_samples": list(self.sampled),
+            "unknown": [name for name, _ in self.missing],
+            "why_unknown": dict(self.missing),
+            "not_in_it": list(NOT_INCLUDED),
+        }
+
+
+def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
+    """The price of a machine. A reservation is billed as on-demand; other kinds have own prices."""
+    if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
+        return Quote(price=None, missing=f"there is no list price for {capacity.mode}")
+    kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"
+    if price := machine.price(kind, region):
+        return Quote(price=price)
+    return Quote(
+        price=None,
+        elsewhere=next((price for price in machine.prices if price.capacity == kind), None),
+        missing=f"no known list price for {machine.name} {kind} in {region}",
+    )
+
+
+def pool_quote(pool: CloudPoolPlan, fleet: FleetPlan) -> Quote:
+    return quote(pool.machine, pool.capacity, region_of(fleet))
+
+
+def system_quote(system: SystemPoolPlan, fleet: GkeFleetPlan | EksFleetPlan) -> Quote:
+    return quote(system.machine, spec.OnDemand(), region_of(fleet))
+
+
+def fleet_cost(fleet: FleetPlan) -> Cost:
+    """The GPU pools and the system pool. The maximum counts spot samples at their dearest zone."""
+    fewest, most = 0.0, 0.0
+    priced, sampled, missing = [], [], []
+    for name, nodes, known in _quotes(fleet):
+        if known.price is None:
+            missing.append((name, known.missing))
+        else:
+            priced.append(name)
+            if known.price.capacity == "spot":
+                sampled.append(name)
+            fewest += known.price.usd_per_hour * nodes.min
+            most += (known.price.up_to or known.price.usd_per_hour) * nodes.max
+    return Cost(
+        fewest=fewest,
+        most=most,
+        priced=tuple(priced),
+        sampled=tuple(sampled),
+        missing=tuple(missing),
+    )
+
+
+def region_of(fleet: FleetPlan) -> str:
+    return "" if isinstance(fleet, ByoFleetPlan) else fleet.cluster.region
+
+
+def _quotes(fleet: FleetPlan) -> Iterator[tuple[str, NodeCount, Quote]]:
+    if isinstance(fleet, ByoFleetPlan):
+        one = NodeCount(min=1, max=1, autoscaled=False)
+        for name, nodes in (
+            *((p.name, p.nodes) for p in fleet.pools),
+            *((host.name, one) for host in fleet.hosts),
+        ):
+            yield name, nodes, Quote(price=None, missing="not created by this stack")
+        return
+    for pool in fleet.pools:
+        yield pool.name, pool.nodes, pool_quote(pool, fleet)
+    if (system := fleet.system) is not None:
+        yield system.name, system.nodes, system_quote(system, fleet)

@@ -1,0 +1,1 @@
+"""The model holds the plan as data, without rules: all that the components create."""

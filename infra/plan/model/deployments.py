@@ -1,0 +1,105 @@
+"""A deployment is what the stack creates for one workload that serves models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.plan.model.memory import ModelMemory
+from infra.plan.model.scaling import AutoscalingPlan
+from infra.spec import ServedWorkload, VllmWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadPlan:
+    """What one container of a workload requests."""
+
+    name: str
+    cards: int
+    memory_mib_per_card: int
+    compute_percent_per_card: int
+    requests: Mapping[str, int]
+    """Extended resources, requests = limits."""
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """One resource of a pool's nodes."""
+
+    resource: str
+    profiles: tuple[str, ...]
+    mib: int | None
+    sharers: int
+    """Pods on one device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentPlan:
+    """A Deployment on one pool, each of whose pods gets devices of one resource.
+
+    Two are equal where the same objects come of them; what else the pool offers is not of them.
+    """
+
+    asked: ServedWorkload
+    resource: str
+    """Extended resource that each pod asks for."""
+    devices: int
+    """Of that resource, for each pod."""
+    profiles: tuple[str, ...] = field(compare=False)
+    """MIG profiles that the resource may be; empty: whole GPUs."""
+    device_mib: int | None = field(compare=False)
+    """Memory of the smallest of them; None: not known."""
+    node_labels: Mapping[str, str]
+    """That its nodes must have, besides those of the pool."""
+    offered: int = field(compare=False)
+    """Devices of the resource on as many nodes as the pool may have."""
+    wanted: int = field(compare=False)
+    """Devices that all workloads together ask of it, with as many replicas as they may have."""
+    room: int | None = field(compare=False)
+    """Replicas for which those nodes have processor and memory, if nothing else ran there; None:
+    not known, or nothing is requested.
+    """
+    awaited: bool
+    """Whether `up` waits until all replicas are ready: there are nodes for them, or will be."""
+    memory: ModelMemory | None = field(compare=False)
+    """None: nothing is known of what it needs."""
+    autoscaling: AutoscalingPlan | None
+    """None: it has as many replicas as are asked for."""
+
+    @property
+    def name(self) -> str:
+        return self.asked.name
+
+    @property
+    def namespace(self) -> str:
+        return self.asked.namespace
+
+    @property
+    def at_first(self) -> int:
+        """Replicas with which it is made."""
+        return self.asked.replicas if self.autoscaling is None else self.autoscaling.min
+
+    @property
+    def most(self) -> int:
+        """Replicas that it may have."""
+        return self.asked.replicas if self.autoscaling is None else self.autoscaling.max
+
+    @property
+    def runs(self) -> int:
+        """Replicas that find a place where no other workload takes it first."""
+        places = self.offered // self.devices
+        return min(self.most, places, places if self.room is None else self.room)
+
+    @property
+    def pending(self) -> int:
+        """Replicas, of this and of all other workloads of the resource, for which there is none."""
+        without_device = max(self.wanted - self.offered, 0) // self.devices
+        return max(without_device, self.most - self.runs)
+
+    @property
+    def usable_mib(self) -> int | None:
+        """What the server may take of a device."""
+        if self.device_mib is None or not isinstance(self.asked, VllmWorkload):
+            return self.device_mib
+        return self.device_mib * self.asked.gpu_memory_percent // 100

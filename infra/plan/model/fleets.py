@@ -1,0 +1,140 @@
+"""A fleet's plan is a cluster with its pools, or hosts, decided to the last value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from infra.plan.findings import Checked
+from infra.plan.model.clusters import ByoClusterPlan, EksClusterPlan, GkeClusterPlan
+from infra.plan.model.deployments import DeploymentPlan, WorkloadPlan
+from infra.plan.model.hosts import HostPlan
+from infra.plan.model.monitoring import MonitoringPlan
+from infra.plan.model.nodes import StartupTaintBy
+from infra.plan.model.pools import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, SystemPoolPlan
+from infra.plan.model.scaling import PodAutoscalingPlan
+from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, NodeAgent, PodGuard
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonPlan:
+    """What the fleets of all clouds have."""
+
+    image: str
+    """Python image of the agent and the controller."""
+    image_pull_secrets: tuple[str, ...]
+    """Of the agents' namespace."""
+    node_agent: NodeAgent
+    admin_groups: tuple[str, ...]
+    """Kubernetes groups exempt from the admission policy on nodes."""
+    pod_guard: PodGuard | None
+    """The admission policy on pods; None: there is none."""
+    metrics_from: tuple[MetricsSource, ...]
+    """Who may connect to the ports of agents and controller; empty: no one."""
+    verify_timeout_minutes: int
+    fractional: Fractional | None
+    workloads: tuple[WorkloadPlan, ...]
+    """Requests for fractions of GPUs."""
+    deployments: tuple[DeploymentPlan, ...]
+    """Servers that the stack makes."""
+    monitoring: MonitoringPlan | None
+    """None: nothing is made for metrics."""
+    pod_autoscaling: PodAutoscalingPlan | None
+    """None: no workload is scaled."""
+
+
+class CommonParts(TypedDict):
+    """The fields of a `CommonPlan`. In `GkeFleetPlan(**common, …)` mypy sees a missing one."""
+
+    image: str
+    image_pull_secrets: tuple[str, ...]
+    node_agent: NodeAgent
+    admin_groups: tuple[str, ...]
+    pod_guard: PodGuard | None
+    metrics_from: tuple[MetricsSource, ...]
+    verify_timeout_minutes: int
+    fractional: Fractional | None
+    workloads: tuple[WorkloadPlan, ...]
+    deployments: tuple[DeploymentPlan, ...]
+    monitoring: MonitoringPlan | None
+    pod_autoscaling: PodAutoscalingPlan | None
+
+
+CommonPlanner = Callable[[Sequence[PoolPlan]], Checked[CommonParts]]
+"""A cloud's planner calls it once its pools are planned, as far as they could be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeFleetPlan(CommonPlan):
+    cluster: GkeClusterPlan
+    system: SystemPoolPlan | None
+    """None in a cluster that exists, unless the stack file asks for one."""
+    pools: tuple[GkePoolPlan, ...]
+    operator: GpuOperator | None
+    """For the pools that mig-manager partitions; None where there are none."""
+
+    @property
+    def gpu_networks(self) -> frozenset[str]:
+        """The kinds of networks that pools have between their GPUs."""
+        return frozenset(pool.gpu_network for pool in self.pools if pool.gpu_network is not None)
+
+    @property
+    def operated(self) -> tuple[GkePoolPlan, ...]:
+        """The pools that the operator manages."""
+        return tuple(pool for pool in self.pools if pool.operated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksFleetPlan(CommonPlan):
+    cluster: EksClusterPlan
+    system: SystemPoolPlan
+    pools: tuple[EksPoolPlan, ...]
+    operator: GpuOperator | None
+    """None where all pools run Bottlerocket, which needs none."""
+
+    @property
+    def node_groups(self) -> tuple[EksPoolPlan, ...]:
+        """The pools that are managed node groups."""
+        return tuple(pool for pool in self.pools if pool.karpenter is None)
+
+    @property
+    def karpenter_pools(self) -> tuple[EksPoolPlan, ...]:
+        """The pools whose nodes Karpenter makes."""
+        return tuple(pool for pool in self.pools if pool.karpenter is not None)
+
+    @property
+    def operated(self) -> tuple[EksPoolPlan, ...]:
+        """The pools that the operator manages."""
+        return tuple(pool for pool in self.pools if not pool.bottlerocket)
+
+    @property
+    def node_subnets(self) -> str | tuple[str, ...]:
+        """Which subnets the nodes' are: public or private ones of the stack, or these by id. Those
+        of a cluster that exists count as public: one that the stack made has such.
+        """
+        network = self.cluster.network
+        if self.cluster.existing and not isinstance(network, ExistingNetwork):
+            return "public"
+        return (
+            tuple(sorted(network.subnets))
+            if isinstance(network, ExistingNetwork)
+            else (network.mode)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByoFleetPlan(CommonPlan):
+    cluster: ByoClusterPlan | None
+    pools: tuple[ByoPoolPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    operator: GpuOperator
+    startup_taint: StartupTaintBy
+
+    @property
+    def operated(self) -> tuple[ByoPoolPlan, ...]:
+        """The pools that the operator manages: all."""
+        return self.pools
+
+
+FleetPlan = GkeFleetPlan | EksFleetPlan | ByoFleetPlan

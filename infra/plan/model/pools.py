@@ -1,0 +1,252 @@
+"""A pool's plan holds what its nodes advertise and the settings of its machines in each cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from infra.catalog import Gpu, Machine
+from infra.plan.model.clusters import GpuNetwork
+from infra.plan.model.launch_templates import EksTemplate
+from infra.plan.model.nodes import Layout, NodeCount, Taint
+from infra.plan.model.offers import Offer, ReplicatedResource
+from infra.spec import (
+    Capacity,
+    CapacityBlock,
+    EksRepair,
+    EksUpdate,
+    GkeDisk,
+    GkeFeatures,
+    LocalSsd,
+    Management,
+    OnDestroy,
+    Queued,
+    Rollout,
+    Spot,
+    Upgrade,
+)
+from node_agent.desired import Desired
+
+_QUEUED = Taint(key="cloud.google.com/gke-queued", value="true", effect="NoSchedule")
+"""Of nodes that come for a ProvisioningRequest. Source: kubernetes-sigs/kueue, its admission check
+for ProvisioningRequests on GKE; Google's manifests for Dynamic Workload Scheduler.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlan(Offer):
+    """One GPU pool: what the pools of all clouds have."""
+
+    name: str
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    """With the startup taint; without those that the cloud adds itself."""
+    gpu: Gpu
+    gpu_count: int
+    """GPUs per node."""
+    rollout: Rollout
+    driver_version: str | None = None
+    """Of the GPU operator's driver, where the fleet controller replaces it node by node."""
+
+    @property
+    def tolerated(self) -> tuple[Taint, ...]:
+        """The taints of its nodes that pods on them must tolerate, nvidia.com/gpu aside."""
+        return self.taints
+
+    @property
+    def ends_surplus(self) -> bool:
+        """Whether `up` ends nodes that are more than `nodes.max`, by the cloud's choice."""
+        return False
+
+    def parts(self) -> PoolParts:
+        """What the plan of a cloud's pool starts from: `GkePoolPlan(**pool.parts(), …)`.
+
+        Typed, unlike `vars(pool)`: mypy sees an argument that is missing beside it.
+        """
+        return {
+            "layouts": self.layouts,
+            "devices": self.devices,
+            "sharing": self.sharing,
+            "resources": self.resources,
+            "expected": self.expected,
+            "mig_config": self.mig_config,
+            "previous": self.previous,
+            "name": self.name,
+            "nodes": self.nodes,
+            "labels": self.labels,
+            "taints": self.taints,
+            "gpu": self.gpu,
+            "gpu_count": self.gpu_count,
+            "rollout": self.rollout,
+        }
+
+
+class PoolParts(TypedDict):
+    """The fields of a `PoolPlan`."""
+
+    layouts: tuple[Layout, ...]
+    devices: Mapping[str, int]
+    sharing: tuple[ReplicatedResource, ...]
+    resources: Mapping[str, int]
+    expected: Desired
+    mig_config: str | None
+    previous: tuple[tuple[Layout, ...], ...]
+    name: str
+    nodes: NodeCount
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    gpu: Gpu
+    gpu_count: int
+    rollout: Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudPoolPlan(PoolPlan):
+    """A pool that creates its machines."""
+
+    machine: Machine
+    zones: tuple[str, ...]
+    capacity: Capacity
+
+    @property
+    def spot(self) -> bool:
+        return isinstance(self.capacity, Spot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkePoolPlan(CloudPoolPlan):
+    accelerator: str
+    partition_size: str | None
+    sharing_strategy: Literal["TIME_SHARING", "MPS"] | None
+    """Sharing by GKE's own device plugin; None also where NVIDIA's plugin shares."""
+    shared_clients: int | None
+    driver: str
+    """INSTALLATION_DISABLED where the NVIDIA GPU Operator manages the node."""
+    image_type: str
+    disk: GkeDisk
+    local_ssd: LocalSsd
+    max_pods_per_node: int
+    resource_labels: Mapping[str, str]
+    features: GkeFeatures
+    management: Management
+    upgrade: Upgrade
+    location_policy: Literal["BALANCED", "ANY"] | None
+    placement: Literal["compact"] | None
+    placement_policy: str | None
+    gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None
+    gpu_networks: tuple[GpuNetwork, ...]
+    """One for each interface beyond the first, as in `GkeClusterPlan`; none without tcpx or tcpxo.
+    """
+
+    @property
+    def tolerated(self) -> tuple[Taint, ...]:
+        """With those that GKE adds."""
+        return (*self.taints, *((_QUEUED,) if isinstance(self.capacity, Queued) else ()))
+
+    @property
+    def ends_surplus(self) -> bool:
+        """GKE's autoscaler keeps those that are there until one can be spared. Source: GKE docs,
+        cluster autoscaler, minimum and maximum node pool size.
+        """
+        return not self.nodes.autoscaled
+
+    @property
+    def operated(self) -> bool:
+        """Whether the NVIDIA GPU Operator manages its nodes; else GKE does."""
+        return self.mig_config is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KarpenterPool:
+    """What only Karpenter needs to know of a pool, as NodePool, EC2NodeClass and NodeOverlay."""
+
+    image: str
+    """Alias of the AMI, with its release: for machines with GPUs, the one with NVIDIA's driver."""
+    overlay: Mapping[str, int]
+    """Resource -> number that a node offers and Karpenter does not know of its machine type."""
+    replaced_together: str
+    """Nodes that are replaced at a time where the pool has changed: a number, or a percentage."""
+    drain_minutes: int | None
+    """After these, a node that is to go ends its pods. None: it waits for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksPoolPlan(CloudPoolPlan):
+    other_machines: tuple[Machine, ...]
+    """More types that its nodes may have, with the same GPUs and processors."""
+    ami_type: str
+    version: str | None
+    """Kubernetes of the nodes: the cluster's, which EKS does not give them by itself."""
+    release_version: str | None
+    disk_size_gb: int | None
+    """None where the launch template states it."""
+    template: EksTemplate | None
+    """None: EKS's own, and never another as long as the node group lives."""
+    update: EksUpdate
+    """With a number or a percentage of nodes at a time."""
+    repair: EksRepair | None
+    """None: not stated, which is off in a new node group and changes nothing in an old one."""
+    tags: Mapping[str, str]
+    """Of the node group, beside those of the cluster's plan, before which they go."""
+    karpenter: KarpenterPool | None
+    """None: the pool is a managed node group. With it, `template` is what the EC2NodeClass says."""
+
+    @property
+    def ends_surplus(self) -> bool:
+        """A node group's desired size cannot be above its maximum; Karpenter's limit ends no node.
+        Source: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go.
+        """
+        return self.karpenter is None
+
+    @property
+    def machine_types(self) -> tuple[str, ...]:
+        """In the order in which on-demand instances are tried."""
+        return (self.machine.name, *(machine.name for machine in self.other_machines))
+
+    @property
+    def bottlerocket(self) -> bool:
+        """Whether its nodes run Bottlerocket, which partitions and shares GPUs itself."""
+        return self.ami_type.startswith("BOTTLEROCKET_")
+
+    @property
+    def templated(self) -> bool:
+        """Whether the program makes a launch template for it; Karpenter makes its own."""
+        return self.template is not None and self.karpenter is None
+
+    @property
+    def capacity_type(self) -> Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]:
+        """As EKS calls it: a reservation's instances are on-demand ones."""
+        match self.capacity:
+            case Spot():
+                return "SPOT"
+            case CapacityBlock():
+                return "CAPACITY_BLOCK"
+            case _:
+                return "ON_DEMAND"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByoPoolPlan(PoolPlan):
+    select: Mapping[str, str]
+    """Labels that select the pool's nodes."""
+    on_destroy: OnDestroy
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemPoolPlan:
+    name: str
+    machine: Machine
+    zones: tuple[str, ...]
+    nodes: NodeCount
+    template: EksTemplate | None = None
+    """Of EKS; None: its own, and GKE has none."""
+
+    @property
+    def machine_type(self) -> str:
+        return self.machine.name
+
+    @property
+    def templated(self) -> bool:
+        return self.template is not None

@@ -1,0 +1,1 @@
+"""A fleet's monitoring is checked, and its notes say what it lacks."""

@@ -1,0 +1,119 @@
+"""Checks where a fleet's metrics go, and who may read them for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fleet_controller.api import NAMESPACE
+from infra import spec
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.model.monitoring import MonitoringPlan
+from infra.plan.model.nodes import AnyCloud
+
+_AT: Final = ("monitoring",)
+_OTHERS: Final = ("default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE)
+_NAME: Final = "app.kubernetes.io/name"
+_PODS: Final = "prometheus"
+"""What the Prometheus operator labels its pods with: prometheus-operator, pkg/prometheus."""
+_COLLECTORS: Final = ("gmp-system", "collector")
+"""Namespace and label of GKE's: GoogleCloudPlatform/prometheus-engine, manifests/operator.yaml."""
+
+
+def monitoring_of(
+    fleet: spec.Fleet, cloud: AnyCloud, stated: Stated
+) -> Checked[MonitoringPlan | None]:
+    """None without `monitoring`."""
+    asked = fleet.monitoring
+    if asked is None:
+        return None
+    if isinstance(fleet, spec.ByoFleet) and fleet.cluster is None and stated.has(("cluster",)):
+        yield refuse(
+            _AT,
+            "there is no cluster for it: the agents of hosts answer on 127.0.0.1 only",
+            "leave it out, or add a cluster",
+            in_key=True,
+        )
+    if isinstance(asked, spec.ManagedPrometheus):
+        yield from _check_managed(fleet, cloud)
+    elif isinstance(asked, spec.PrometheusStack):
+        yield from _check_stack(asked, fleet, stated)
+    yield from _check_dcgm(fleet)
+    return MonitoringPlan(asked=asked)
+
+
+def _check_managed(fleet: spec.Fleet, cloud: AnyCloud) -> Checked[None]:
+    if not isinstance(fleet, spec.GkeFleet):
+        yield refuse(
+            (*_AT, "prometheus"),
+            f"Managed Service for Prometheus collects in GKE clusters, and this fleet's cloud is "
+            f"{cloud}",
+            "write stack or existing",
+            "GKE docs, managed collection",
+        )
+        return
+    stated = fleet.cluster.monitoring
+    if stated is not None and not stated.managed_prometheus:
+        yield refuse(
+            ("cluster", "monitoring", "managed_prometheus"),
+            "monitoring.prometheus is managed, whose collectors this turns off",
+            "write true, or another monitoring.prometheus",
+            "GKE docs, managed collection",
+        )
+
+
+def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated) -> Checked[None]:
+    at = (*_AT, "namespace")
+    operator = fleet.gpu_operator
+    if asked.namespace in _OTHERS:
+        yield refuse(
+            at,
+            f"the stack makes the namespace of Prometheus, and {asked.namespace} is of something "
+            "else",
+            "write another, for example monitoring",
+        )
+    elif operator is not None and asked.namespace == operator.namespace:
+        yield refuse(
+            at, "it is the GPU operator's namespace, whose pods are privileged", "write another"
+        )
+    elif asked.create_namespace and any(
+        not isinstance(one, spec.Workload)
+        and one.create_namespace
+        and one.namespace == asked.namespace
+        for one in fleet.workloads
+    ):
+        yield refuse(
+            at,
+            "a workload has the same namespace, and both would make it",
+            "write another, or create_namespace: false",
+        )
+    # A wrong value is replaced by an example, from which nothing follows.
+    if asked.create_namespace and asked.alertmanager and stated.has((*_AT, "alertmanager")):
+        yield refuse(
+            (*_AT, "create_namespace"),
+            "alertmanager.config_secret is a Secret that exists, in a namespace that the stack "
+            "would only make then",
+            f"make namespace {asked.namespace} with the Secret, and write false",
+        )
+
+
+def _check_dcgm(fleet: spec.Fleet) -> Checked[None]:
+    """One monitor for the GPU operator's DCGM exporter: also of an operator that is adopted."""
+    operator = fleet.gpu_operator
+    if operator is not None and operator.dcgm_exporter.service_monitor.enabled:
+        yield refuse(
+            ("gpu_operator", "dcgm_exporter", "service_monitor", "enabled"),
+            "with monitoring there is a monitor for DCGM's exporter: every sample would be there "
+            "twice",
+            "leave service_monitor out",
+        )
+
+
+def readers(
+    stated: tuple[spec.MetricsSource, ...], monitoring: MonitoringPlan | None
+) -> tuple[spec.MetricsSource, ...]:
+    """Who may connect to the ports of agents and controller: also the Prometheus of the fleet."""
+    if monitoring is None:
+        return stated
+    namespace, pods = _COLLECTORS if monitoring.namespace is None else (monitoring.namespace, _PODS)
+    own = spec.MetricsNamespace(namespace=namespace, pods={_NAME: pods})
+    return stated if own in stated else (*stated, own)

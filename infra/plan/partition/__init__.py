@@ -1,0 +1,1 @@
+"""A pool's GPUs are partitioned and shared by the rules of the tool that does it."""

@@ -1,0 +1,161 @@
+"""Pools of EKS with Bottlerocket, which partitions and shares its GPUs itself when a node boots.
+
+Its settings come with the user data, so that a change of them is a new version of the launch
+template, and EKS recreates the nodes one by one. NVIDIA's GPU Operator leaves these nodes alone.
+Sources: bottlerocket.dev, settings.kubelet-device-plugins;
+bottlerocket-os/bottlerocket-kernel-kit, nvidia-migmanager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeGuard
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu
+from infra.geometry import naming
+from infra.plan.findings import Checked, listed, refuse
+from infra.plan.model.launch_templates import BottlerocketSettings
+from infra.plan.model.nodes import WHOLE_GPU, AnyPool, Gpus
+from infra.plan.model.offers import ReplicatedResource
+from infra.plan.partition.partitions import Partitioning, check_mig
+
+_SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
+
+
+def with_bottlerocket(pool: AnyPool) -> TypeGuard[spec.EksPool]:
+    """Whether the pool's nodes run Bottlerocket; else Amazon Linux, or what a cloud has."""
+    return isinstance(pool, spec.EksPool) and (pool.ami_type or "").startswith("BOTTLEROCKET_")
+
+
+def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
+    """Refuses what the pool's operating system cannot do."""
+    if not with_bottlerocket(pool):
+        if isinstance(pool.partition, spec.Native):
+            yield refuse(
+                (*path, "partition", "mode"),
+                "EKS's Amazon Linux does not partition GPUs itself",
+                "write mode: operator, or ami_type: BOTTLEROCKET_x86_64_NVIDIA",
+                "EKS user guide, EKS-optimized accelerated AMIs",
+            )
+        return
+    if isinstance(pool.partition, spec.Operator):
+        yield refuse(
+            (*path, "partition", "mode"),
+            "Bottlerocket partitions GPUs itself when it boots, and has its own device plugin; "
+            "mig-manager and the GPU operator's plugin would work against both",
+            "write {mode: native, profile: …}, or another ami_type",
+            _SETTINGS,
+        )
+    if isinstance(pool.sharing, spec.Mps | spec.FractionalSharing):
+        yield refuse(
+            (*path, "sharing", "mode")
+            if isinstance(pool.sharing, spec.Mps)
+            else (*path, "sharing"),
+            f"{pool.sharing.mode} is not supported here with Bottlerocket's own device plugin",
+            "write time-slicing, or another ami_type",
+            _SETTINGS,
+        )
+    if pool.instance_store is not None:
+        yield refuse(
+            (*path, "instance_store"),
+            "is a setting of nodeadm, which Bottlerocket does not have",
+            "leave it out",
+            "bottlerocket.dev, ephemeral storage",
+            in_key=True,
+        )
+
+
+def bottlerocket_partitioning(
+    asked: spec.Native | None, path: spec.Path, found: Gpus
+) -> Checked[Partitioning | None]:
+    """asked: None for whole GPUs. The device plugin advertises partitions as nvidia.com/gpu: its
+    strategy is `single` wherever GPUs are partitioned.
+    """
+    if asked is None:
+        return Partitioning(
+            layouts=({},) * found.count,
+            devices={WHOLE_GPU: found.count},
+            partitioner="bottlerocket" if found.gpu.family is not None else "none",
+            mig_config=None,
+        )
+    if not (yield from check_mig(found.gpu, path)):
+        return None
+    known, at = catalog.bottlerocket_mig(), (*path, "profile")
+    profiles = {profile.name: profile for profile in known.profiles(found.gpu)}
+    if not profiles:
+        yield refuse(
+            path,
+            f"Bottlerocket does not know how to partition {found.gpu.name}",
+            f"it knows {listed(sorted(known.models))}; or use another ami_type and mode: operator",
+            known.source,
+        )
+        return None
+    if asked.profile not in profiles:
+        yield refuse(
+            at,
+            f"Bottlerocket does not partition {found.gpu.name} into {asked.profile}; it would "
+            "make one 7g instance of each GPU, and say nothing",
+            f"nearest {naming.nearest_of(tuple(profiles), asked.profile)}; Bottlerocket's: "
+            f"{listed(tuple(profiles))}",
+            known.source,
+        )
+        return None
+    per_gpu = known.partitions[profiles[asked.profile].kind.kind]
+    assert per_gpu == geometry.max_instances(found.gpu, asked.profile), "a test compares them all"
+    return Partitioning(
+        layouts=({asked.profile: per_gpu},) * found.count,
+        devices={WHOLE_GPU: per_gpu * found.count},
+        partitioner="bottlerocket",
+        mig_config=None,
+    )
+
+
+def bottlerocket_sharing(
+    sharing: spec.TimeSlicing, path: spec.Path, devices: Mapping[str, int] | None
+) -> Checked[tuple[ReplicatedResource, ...] | None]:
+    """One number of replicas for all devices of a node. devices: None where they are not known."""
+    if not isinstance(sharing.replicas, int):
+        named = [*sharing.replicas]
+        if len(named) > 1 or named[0] not in ("gpu", WHOLE_GPU):
+            yield refuse(
+                (*path, "replicas"),
+                "Bottlerocket advertises every device as nvidia.com/gpu, with one number of "
+                "replicas",
+                "write one number",
+                _SETTINGS,
+            )
+            return None
+    if devices is None:
+        return None
+    replicas = (
+        sharing.replicas
+        if isinstance(sharing.replicas, int)
+        else next(iter(sharing.replicas.values()))
+    )
+    return (
+        ReplicatedResource(
+            resource=WHOLE_GPU,
+            advertised=f"{WHOLE_GPU}.shared" if sharing.rename_by_default else WHOLE_GPU,
+            strategy="time-slicing",
+            replicas=replicas,
+            fail_requests_greater_than_one=sharing.fail_requests_greater_than_one,
+        ),
+    )
+
+
+def settings_of(
+    pool: spec.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
+) -> BottlerocketSettings:
+    """pool: one that was not refused."""
+    known, mig = catalog.bottlerocket_mig(), None
+    if isinstance(pool.partition, spec.Native):
+        kind = gpu.profiles[pool.partition.profile].kind.kind
+        mig = (known.models[gpu.name], known.partitions[kind])
+    shared = sharing[0] if sharing else None
+    return BottlerocketSettings(
+        mig=mig,
+        replicas=shared.replicas if shared else None,
+        rename_by_default=shared is not None and shared.advertised != shared.resource,
+        fail_requests_greater_than_one=shared is None or shared.fail_requests_greater_than_one,
+    )

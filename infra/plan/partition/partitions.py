@@ -1,0 +1,354 @@
+"""How a pool's GPUs are partitioned, what its nodes advertise, and what the agent must find."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from infra import catalog, geometry, spec
+from infra.catalog import Gpu, driver_order
+from infra.catalog.named import config_name
+from infra.geometry import Fit, Misfit, naming
+from infra.plan.findings import Checked, Stated, each, listed, nearest, refuse
+from infra.plan.model.nodes import WHOLE_GPU, GpuMachine, Gpus, Layout, MigStrategy
+from infra.plan.model.offers import Offer, ReplicatedResource, instances_of, same_layout
+from infra.plan.partition.layout_names import ALL_DISABLED, layout_name
+from infra.plan.partition.resource_names import resource_of
+from infra.plan.partition.sharing import allocatable
+from infra.spec import Path
+from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partitioning:
+    """The partitions of one node of a pool, before sharing."""
+
+    layouts: tuple[Layout, ...]
+    devices: Mapping[str, int]
+    partitioner: Partitioner
+    mig_config: str | None
+    previous: tuple[tuple[Layout, ...], ...] = ()
+
+
+def unpartitioned(found: Gpus, *, by_mig_manager: bool) -> Partitioning:
+    """Whole GPUs. by_mig_manager: it turns MIG off where the GPUs have it, for example where the
+    pool was partitioned before.
+    """
+    operated = by_mig_manager and found.gpu.family is not None
+    return Partitioning(
+        layouts=({},) * found.count,
+        devices={WHOLE_GPU: found.count},
+        partitioner="mig-manager" if operated else "none",
+        mig_config=ALL_DISABLED if operated else None,
+    )
+
+
+def gke_partitioning(
+    asked: spec.Native, path: Path, found: GpuMachine
+) -> Checked[Partitioning | None]:
+    """GKE makes as many partitions of one profile as fit, and advertises all as nvidia.com/gpu."""
+    profile, at = asked.profile, (*path, "profile")
+    if not (yield from check_mig(found.gpu, path)) or not (
+        yield from _fits(found.gpu, {profile: 1}, at)
+    ):
+        return None
+    accelerator = catalog.load().accelerators[found.accelerator]
+    sizes = accelerator.sizes
+    if profile not in sizes:
+        yield refuse(
+            at,
+            f"GKE does not partition {found.accelerator} into {profile}: "
+            f"{accelerator.refused[profile]}",
+            f"nearest {naming.nearest_of(sizes, profile)}; GKE's sizes: {listed(sizes)}",
+            accelerator.source,
+        )
+        return None
+    per_gpu = geometry.max_instances(found.gpu, profile)
+    return Partitioning(
+        layouts=({profile: per_gpu},) * found.count,
+        devices={WHOLE_GPU: per_gpu * found.count},
+        partitioner="gke",
+        mig_config=None,
+    )
+
+
+def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
+    """Exactly one of layout, config and gpus states the layout."""
+    ways = _ways(asked)
+    if len(ways) != 1:
+        has = (
+            f"has {' and '.join(ways)}, but only one of them can apply"
+            if ways
+            else "has none of layout, config and gpus"
+        )
+        yield refuse(path, has, "write one of them, for example config: all-balanced", "mig-parted")
+
+
+def operator_partitioning(
+    asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: MigStrategy, stated: Stated
+) -> Checked[Partitioning | None]:
+    """mig-manager partitions; the device plugin advertises by the cluster's MIG strategy.
+
+    A layout that is stated in two ways is checked in both.
+    """
+    if not (yield from check_mig(found.gpu, path)):
+        return None
+    stated_layouts = yield from each(
+        _asked_layouts(way, asked, found, path, stated) for way in _ways(asked)
+    )
+    earlier = yield from each(
+        _by_index(groups, found, (*path, "previous", i), stated)
+        for i, groups in enumerate(asked.previous)
+    )
+    previous = tuple(layouts for layouts in earlier if layouts is not None)
+    if len(previous) == len(earlier) and strategy == "single":
+        for i, layouts in enumerate(previous):
+            yield from _strategy_allows(layouts, strategy, (*path, "previous", i))
+    now = stated_layouts[0] if len(stated_layouts) == 1 else None
+    if now is not None and not any(now):
+        whole = unpartitioned(found, by_mig_manager=True)
+        return dataclasses.replace(whole, previous=previous)
+    if strategy == "none":
+        yield refuse(
+            path,
+            "with gpu_operator.mig_strategy: none partitions are never advertised",
+            "write mig_strategy: mixed or single",
+            "NVIDIA/k8s-device-plugin internal/rm",
+        )
+        return None
+    if now is None or not (yield from _strategy_allows(now, strategy, path)):
+        return None
+    return Partitioning(
+        layouts=now,
+        devices=_devices(now, strategy),
+        partitioner="mig-manager",
+        mig_config=layout_name(pool, found.gpu, now),
+        previous=previous,
+    )
+
+
+def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str, int]:
+    """What the device plugin advertises of these GPUs."""
+    whole, instances = layouts.count({}), instances_of(layouts)
+    if strategy == "single":
+        return {WHOLE_GPU: whole + sum(instances.values())}
+    devices = {resource_of(profile): count for profile, count in instances.items()}
+    return {WHOLE_GPU: whole, **devices} if whole else devices
+
+
+def offer(
+    pool: str,
+    found: Gpus,
+    partitioning: Partitioning,
+    sharing: tuple[ReplicatedResource, ...],
+    *,
+    resources: Mapping[str, int] | None = None,
+    labels: Mapping[str, tuple[str, ...]] | None = None,
+) -> Offer:
+    """resources: given where it is not a device plugin that advertises.
+    labels: of GPU feature discovery, where it runs.
+    """
+    offered = allocatable(partitioning.devices, sharing) if resources is None else resources
+    gpus = (
+        (
+            DesiredGpu(
+                index="all", mig=bool(partitioning.layouts[0]), instances=partitioning.layouts[0]
+            ),
+        )
+        if same_layout(partitioning.layouts)
+        else tuple(
+            DesiredGpu(index=i, mig=bool(layout), instances=layout)
+            for i, layout in enumerate(partitioning.layouts)
+        )
+    )
+    expected = Desired(
+        pool=pool,
+        partitioner=partitioning.partitioner,
+        gpu_count=found.count,
+        gpu_models=found.gpu.products,
+        gpus=gpus,
+        resources=offered,
+        gpu_memory_mib=found.gpu.memory_mib,
+        minimum_driver=minimum_driver(found.gpu, partitioning.layouts),
+        sharing=tuple(
+            DesiredSharing(resource=s.advertised, strategy=s.strategy, replicas=s.replicas)
+            for s in sharing
+        ),
+        labels=labels or {},
+    )
+    return Offer(
+        layouts=partitioning.layouts,
+        devices=partitioning.devices,
+        sharing=sharing,
+        resources=offered,
+        expected=expected,
+        mig_config=partitioning.mig_config,
+        previous=partitioning.previous,
+    )
+
+
+def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
+    """Whether the GPU has MIG; refuses one that has not."""
+    if gpu.family is None:
+        yield refuse(
+            path,
+            f"{gpu.name} has no MIG: it cannot be partitioned",
+            "write partition: none",
+            gpu.source,
+        )
+    return gpu.family is not None
+
+
+def _ways(asked: spec.Operator) -> list[str]:
+    return [name for name in ("layout", "config", "gpus") if getattr(asked, name) is not None]
+
+
+def _asked_layouts(
+    way: str, asked: spec.Operator, found: Gpus, path: Path, stated: Stated
+) -> Checked[tuple[Layout, ...] | None]:
+    at = (*path, way)
+    match getattr(asked, way):
+        case tuple() as groups:
+            return (yield from _by_index(groups, found, at, stated))
+        case str() as config:
+            layout = yield from _named_layout(config, found.gpu, at)
+        case written:
+            layout = dict(sorted(written.items()))
+    if layout is None or not (yield from _fits(found.gpu, layout, at)):
+        return None
+    return (layout,) * found.count
+
+
+def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
+    named = catalog.load().named_configs[gpu.name]
+    if config in named and (named[config].layout or not named[config].mig):
+        # Only its layout: our config lists the PCI IDs of every board of the model, which the
+        # operator's own may not (`without`).
+        return dict(sorted(named[config].layout.items()))
+    if config in named:
+        yield refuse(
+            path,
+            f"{config} turns MIG on and makes no partitions, so the nodes would have no GPUs",
+            f"write {ALL_DISABLED}, or partition: none",
+            "default-mig-parted-config of the GPU operator",
+        )
+        return None
+    near = _config_alike(config, gpu)
+    yield refuse(
+        path,
+        f"{config} is not a layout of {gpu.name}",
+        f"did you mean {near}?" if near in named else nearest(config, tuple(named)),
+        "default-mig-parted-config of the GPU operator",
+    )
+    return None
+
+
+def _config_alike(config: str, gpu: Gpu) -> str:
+    """The same slices on this GPU, e.g. all-1g.10gb on an H100 for `all-1g.5gb`; empty if none."""
+    match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
+    if match is None:
+        return ""
+    own = naming.own_name(gpu, match[1] + (f"+{match[2]}" if match[2] else match[3] or ""))
+    return config_name(own) if own else ""
+
+
+def _by_index(
+    groups: tuple[spec.GpuGroup, ...], found: Gpus, path: Path, stated: Stated
+) -> Checked[tuple[Layout, ...] | None]:
+    layouts: dict[int, Layout] = {}
+    valid, complete = True, True
+    for i, group in enumerate(groups):
+        layout = dict(sorted(group.layout.items()))
+        for j, index in enumerate(group.index):
+            at = (*path, i, "index", j)
+            if not stated.has(at):
+                complete = False
+                continue
+            if index >= found.count and stated.has((*path[:2], "gpu", "count")):
+                valid = False
+                yield refuse(
+                    at,
+                    f"there is no GPU {index}: the node has {found.count}, counted from 0",
+                    f"write 0 to {found.count - 1}",
+                    "NVML",
+                )
+            elif index in layouts:
+                valid = False
+                yield refuse(at, f"GPU {index} is listed twice", "name each GPU once")
+            layouts[index] = layout
+        fits = yield from _fits(found.gpu, group.layout, (*path, i, "layout"))
+        valid = valid and fits
+    missing = [index for index in range(found.count) if index not in layouts]
+    if missing and complete:
+        yield refuse(
+            path,
+            f"has no layout for GPU {listed(missing)}; mig-manager never considers such a "
+            "layout applied",
+            f"add {{index: [{listed(missing)}], layout: {{}}}} to leave them whole",
+            "NVIDIA/mig-parted #157",
+        )
+    if missing or not valid:
+        return None
+    ordered = tuple(layouts[index] for index in range(found.count))
+    if not any(ordered):
+        yield refuse(path, "leaves every GPU unpartitioned", "write partition: none")
+        return None
+    return ordered
+
+
+def _strategy_allows(
+    layouts: tuple[Layout, ...], strategy: MigStrategy, path: Path
+) -> Checked[bool]:
+    if strategy == "mixed":
+        return True
+    if any(len(layout) > 1 for layout in layouts):
+        why = "has more than one profile"
+    elif not all(layouts):
+        why = "leaves some GPUs unpartitioned"
+    elif any(set(layout) != set(layouts[0]) for layout in layouts):
+        why = "gives GPUs different profiles"
+    else:
+        return True
+    yield refuse(
+        path,
+        f"{why}, and with gpu_operator.mig_strategy: single the device plugin refuses such a node",
+        "write one profile for all GPUs, or mig_strategy: mixed",
+        "NVIDIA/k8s-device-plugin internal/rm",
+    )
+    return False
+
+
+def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
+    match geometry.check(gpu, layout):
+        case Fit():
+            return True
+        case Misfit(reason=reason, nearest=near):
+            written = ", ".join(f"{name}: {count}" for name, count in sorted(near.items()))
+            one = next(iter(near)) if len(near) == 1 and path[-1] == "profile" else ""
+            yield refuse(
+                path,
+                f"does not fit on one {gpu.name}: {reason}",
+                f"nearest: {one}"
+                if one
+                else f"nearest that fits: {{{written}}}"
+                if written
+                else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
+                gpu.family.source if gpu.family else gpu.source,
+                # It stays too large whatever else the layout has.
+                certain=True,
+            )
+            return False
+
+
+def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
+    """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
+    # Mostly all GPUs of a node have one layout, and one object.
+    distinct = {id(layout): layout for layout in layouts if layout}
+    kinds = {frozenset(layout) for layout in distinct.values()}
+    return max(
+        (geometry.minimum_driver(gpu, profiles) for profiles in kinds),
+        key=driver_order,
+        default=None,
+    )

@@ -1,0 +1,1 @@
+"""Node pools of all clouds have these parts: labels, taints, offers, rollout and capacity."""

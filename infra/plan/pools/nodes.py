@@ -1,0 +1,252 @@
+"""The number, labels and taints of a pool's nodes, by the rules of each cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fleet_controller.api import (
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    POOL_LABEL,
+    STARTUP_TAINT,
+    STARTUP_TAINT_KEY,
+)
+from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
+from infra import spec
+from infra.plan.findings import Checked, Stated, refuse
+from infra.plan.model.nodes import (
+    CLOUD_TAINT_EFFECT,
+    GKE_LABELS,
+    NO_GKE_PLUGIN_LABEL,
+    OPERANDS_LABEL,
+    AnyCloud,
+    AnyPool,
+    NodeCount,
+    Taint,
+    TaintEffect,
+)
+from infra.spec import Path
+
+_OPERAND_LABEL = "nvidia.com/gpu.deploy."
+"""Prefix of the labels by which the operator chooses each operand's nodes, and mig-manager pauses
+operands (`paused-for-mig-change`).
+"""
+_OPERATORS_LABELS = frozenset(
+    f"nvidia.com/{name}"
+    for name in (
+        "gpu.present",
+        "mig.capable",
+        "mig.strategy",
+        "gpu-driver-upgrade-state",
+        "vgpu.present",
+    )
+)
+"""Labels that the operator and GPU feature discovery set from what they find."""
+_OWN = "slicewright.io/"
+_MOST_EKS_TAINTS = 50
+_EFFECTS: Mapping[str, TaintEffect] = {
+    written: effect for effect, cloud in CLOUD_TAINT_EFFECT.items() for written in (effect, cloud)
+}
+"""As Kubernetes spells them and as the clouds do -> as Kubernetes does."""
+_STARTUP_TAINT = Taint(
+    key=STARTUP_TAINT["key"],
+    value=STARTUP_TAINT["value"],
+    effect=_EFFECTS[STARTUP_TAINT["effect"]],
+)
+_GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
+"""GKE adds it to every GPU node, to keep away pods that need no GPU; slicewright does so on EKS."""
+
+
+def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCount]:
+    match nodes:
+        case spec.Fixed(count=count):
+            return NodeCount(min=count, max=count, autoscaled=False)
+        case spec.Autoscaled(min=fewest, max=largest):
+            if fewest > largest:
+                yield refuse(
+                    path,
+                    f"min {fewest} is above max {largest}",
+                    f"write {{min: {largest}, max: {fewest}}}",
+                )
+            return NodeCount(min=fewest, max=largest, autoscaled=True)
+
+
+def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
+    """The pool's own label and those of the stack file."""
+    for key, value in pool.labels.items():
+        at = (*path, "labels", key)
+        if key == MIG_CONFIG_LABEL:
+            yield refuse(
+                at,
+                "set on a pool, it races with the device plugin and changes all nodes at once; "
+                "the fleet controller sets it",
+                "use partition",
+                "NVIDIA/gpu-operator #2670",
+                in_key=True,
+            )
+        elif key == MIG_STATE_LABEL:
+            yield refuse(
+                at,
+                "mig-manager reports its result in it, and the fleet controller relies on that",
+                "leave it out",
+                "NVIDIA/mig-parted, nvidia-mig-manager",
+                in_key=True,
+            )
+        elif key in GKE_LABELS:
+            yield refuse(
+                at,
+                "GKE sets it on nodes with that property; on other nodes it would mislead pods",
+                "use machine_type, gpu, partition, sharing or driver",
+                "GKE docs, GPU node labels",
+                in_key=True,
+            )
+        elif key == PLUGIN_CONFIG_LABEL:
+            yield refuse(
+                at, "slicewright sets it where a pool shares its GPUs", "use sharing", in_key=True
+            )
+        elif key == OPERANDS_LABEL:
+            yield refuse(
+                at,
+                "slicewright sets it on nodes that the GPU Operator must leave alone; on others it "
+                "would keep the device plugin away",
+                "use partition",
+                "NVIDIA GPU operator docs, install",
+                in_key=True,
+            )
+        elif key == NO_GKE_PLUGIN_LABEL and cloud == "gke":
+            yield refuse(
+                at,
+                "it removes GKE's device plugin, which also completes the driver's installation",
+                "use partition: {mode: operator}, which sets it",
+                "NVIDIA/aicr docs/integrator/gke-gpu-setup.md",
+                in_key=True,
+            )
+        elif isinstance(pool.partition, spec.Operator) and (
+            key in _OPERATORS_LABELS or key.startswith(_OPERAND_LABEL)
+        ):
+            yield refuse(
+                at,
+                "the GPU Operator sets it; on this pool it could keep the nodes from being "
+                "partitioned or their partitions from being advertised",
+                "leave it out",
+                "NVIDIA/gpu-operator, controllers/state_manager.go",
+                in_key=True,
+            )
+        elif key.startswith(_OWN):
+            yield refuse(
+                at,
+                f"labels with the prefix {_OWN} are reserved for slicewright",
+                "choose another key",
+                in_key=True,
+            )
+        elif cloud == "eks":
+            yield from _check_eks_label(key, value, at)
+        elif cloud == "gke":
+            yield from _check_gke_label(key, at)
+        elif is_of_kubernetes(key):
+            yield refuse(
+                at,
+                "kubernetes.io and k8s.io belong to Kubernetes, and the fleet controller, which "
+                "labels the nodes, writes no label there",
+                "choose another key",
+                in_key=True,
+            )
+    return {**dict(sorted(pool.labels.items())), POOL_LABEL: pool.name}
+
+
+def _reserved(key: str, domains: tuple[str, ...]) -> bool:
+    """Whether the key's prefix is one of the domains, each with a dot before it, or within one."""
+    prefix = key.rpartition("/")[0]
+    return f".{prefix}".endswith(domains)
+
+
+def _check_gke_label(key: str, at: Path) -> Checked[None]:
+    if _reserved(key, (".kubernetes.io", ".k8s.io", ".cloud.google.com")):
+        yield refuse(
+            at,
+            "GKE refuses labels with a kubernetes.io, k8s.io or cloud.google.com prefix",
+            "choose another key",
+            "GKE API, NodeConfig.labels",
+            in_key=True,
+        )
+
+
+def _check_eks_label(key: str, value: str, at: Path) -> Checked[None]:
+    if _reserved(key, (".kubernetes.io", ".k8s.io", ".eks.amazonaws.com")):
+        yield refuse(
+            at,
+            "EKS refuses labels with a kubernetes.io, k8s.io or eks.amazonaws.com prefix",
+            "choose another key",
+            "EKS API; eksctl-io/eksctl #4007",
+            in_key=True,
+        )
+    if len(key) > 63:
+        yield refuse(
+            at,
+            f"EKS allows 63 characters in a label's key with its prefix, this has {len(key)}",
+            "shorten it",
+            "EKS API",
+            in_key=True,
+        )
+    if not value:
+        yield refuse(at, "EKS refuses labels without a value", 'for example "true"', "EKS API")
+
+
+def pool_taints(
+    pool: AnyPool, path: Path, cloud: AnyCloud, stated: Stated
+) -> Checked[tuple[Taint, ...]]:
+    """The stack file's taints, and the startup taint that an unverified node has."""
+    seen: dict[tuple[str, str], int] = {}
+    taints = []
+    for i, written in enumerate(pool.taints):
+        at = (*path, "taints", i)
+        effect = _EFFECTS[written.effect]
+        if not stated.has(at):
+            continue
+        if (written.key, effect) in seen:
+            yield refuse(
+                at,
+                f"{written.key} with {effect} is listed twice, which the cloud refuses",
+                f"leave one out; the other is taints[{seen[written.key, effect]}]",
+                "Kubernetes API, Node.spec.taints",
+            )
+        seen.setdefault((written.key, effect), i)
+        if written.key == STARTUP_TAINT_KEY or written.key.startswith(_OWN):
+            yield refuse(
+                (*at, "key"),
+                "is reserved for slicewright, which taints every GPU node until it is verified",
+                "leave it out",
+            )
+        elif written.key == _GPU_TAINT.key:
+            why = {
+                "gke": "GKE adds it, and refuses a second one",
+                "eks": "slicewright adds it, as GKE does",
+                "byo": "existing nodes keep their taints",
+            }[cloud]
+            yield refuse(
+                (*at, "key"),
+                f"{_GPU_TAINT.key}={_GPU_TAINT.value}:{_GPU_TAINT.effect} is on "
+                f"every GPU node already: {why}",
+                "leave it out",
+                "hashicorp/terraform-provider-google #7928"
+                if cloud == "gke"
+                else "ARCHITECTURE.md, startup taint",
+            )
+        elif cloud == "eks" and len(written.key) > 63:
+            yield refuse(
+                (*at, "key"),
+                f"EKS allows 63 characters in a taint's key, this has {len(written.key)}",
+                "shorten it",
+                "EKS API",
+            )
+        taints.append(Taint(key=written.key, value=written.value, effect=effect))
+    own = (_GPU_TAINT, _STARTUP_TAINT) if cloud == "eks" else (_STARTUP_TAINT,)
+    if cloud == "eks" and len(pool.taints) + len(own) > _MOST_EKS_TAINTS:
+        yield refuse(
+            (*path, "taints"),
+            f"{len(pool.taints)} taints and slicewright's {len(own)} are too many: EKS allows "
+            f"{_MOST_EKS_TAINTS} on a node group",
+            f"write {_MOST_EKS_TAINTS - len(own)} or less",
+            "EKS API, CreateNodegroup",
+        )
+    return (*sorted(taints, key=lambda t: (t.key, t.effect)), *own)

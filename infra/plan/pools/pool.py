@@ -1,0 +1,61 @@
+"""What the pools of all clouds have in common, once the GPUs of their nodes are known."""
+
+from __future__ import annotations
+
+from infra import spec
+from infra.plan.findings import Checked, Stated
+from infra.plan.gpu_operator.drivers import Driver, check_driver
+from infra.plan.model.nodes import AnyCloud, AnyPool, Gpus, MigStrategy
+from infra.plan.model.pools import PoolPlan
+from infra.plan.pools.nodes import count_of, pool_labels, pool_taints
+from infra.plan.pools.offers import offer_of
+from infra.plan.pools.rollouts import rollout_of
+
+SYSTEM_PODS = 10
+"""Roughly the pods on a GPU node that use no GPU: network, logging, metrics, agents, operands."""
+
+
+def pool_plan(
+    pool: AnyPool,
+    path: spec.Path,
+    found: Gpus | None,
+    *,
+    cloud: AnyCloud,
+    strategy: MigStrategy,
+    driver: Driver | None,
+    fractional: spec.Fractional | None,
+    stated: Stated,
+) -> Checked[PoolPlan | None]:
+    """The part of a pool's plan that is the same in all clouds; None where something is refused.
+
+    found: the nodes' GPUs; None where they were refused before. What does not depend on them is
+    checked even then.
+    """
+    nodes = yield from count_of(pool.nodes, (*path, "nodes"))
+    labels = yield from pool_labels(pool, path, cloud)
+    taints = yield from pool_taints(pool, path, cloud, stated)
+    rollout = yield from rollout_of(pool, path)
+    offered = yield from offer_of(
+        pool, path, found, cloud=cloud, strategy=strategy, fractional=fractional, stated=stated
+    )
+    if found is None or offered is None:
+        return None
+    offer, needed = offered
+    if driver is not None:
+        yield from check_driver(driver, pool.name, found.gpu, offer)
+    return PoolPlan(
+        layouts=offer.layouts,
+        devices=offer.devices,
+        sharing=offer.sharing,
+        resources=offer.resources,
+        expected=offer.expected,
+        mig_config=offer.mig_config,
+        previous=offer.previous,
+        name=pool.name,
+        nodes=nodes,
+        labels={**labels, **needed},
+        taints=taints,
+        gpu=found.gpu,
+        gpu_count=found.count,
+        rollout=rollout,
+    )

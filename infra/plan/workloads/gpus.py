@@ -1,0 +1,58 @@
+"""Checks how many GPUs a replica has, and what it says it takes of their memory."""
+
+from __future__ import annotations
+
+from infra import spec
+from infra.plan.findings import Checked, Stated, listed, refuse
+from infra.plan.model.deployments import Devices
+from infra.plan.model.pools import PoolPlan
+from infra.plan.workloads.larger import larger
+
+
+def check_gpus(gpus: int, at: spec.Path, pool: PoolPlan, devices: Devices) -> Checked[None]:
+    """gpus: of one replica. at: the key that states them."""
+    if gpus == 1:
+        return
+    if devices.profiles:
+        yield refuse(
+            at,
+            f"{gpus} partitions of one pod cannot reach each other's memory",
+            "write 1, or choose a pool with whole GPUs",
+            "NVIDIA MIG user guide, application considerations: no peer-to-peer",
+        )
+    elif devices.sharers > 1:
+        yield refuse(
+            at,
+            f"{gpus} of {devices.resource} may be {gpus} turns on one GPU: they are shared",
+            "write 1, or choose a pool without sharing",
+            "NVIDIA/k8s-device-plugin, README",
+        )
+    elif gpus > pool.gpu_count:
+        yield refuse(
+            at,
+            f"a pod runs on one node, and nodes of {pool.name} have {pool.gpu_count} GPUs",
+            f"write {pool.gpu_count} or less",
+            "Kubernetes docs, Pods: a pod runs on one node",
+        )
+
+
+def check_gpu_memory(
+    asked: spec.TritonWorkload | spec.ContainerWorkload,
+    path: spec.Path,
+    pool: PoolPlan,
+    devices: Devices,
+    stated: Stated,
+) -> Checked[None]:
+    """What one replica takes of a GPU or partition."""
+    at = (*path, "gpu_memory")
+    if asked.gpu_memory is None or devices.mib is None or not stated.has(at):
+        return
+    each = spec.mebibytes(asked.gpu_memory)
+    what = f"{listed(devices.profiles)} of" if devices.profiles else "whole"
+    if each > devices.mib:
+        yield refuse(
+            at,
+            f"a {what} {pool.gpu.name} has {devices.mib} MiB",
+            f"choose {larger(pool, each)}",
+            pool.gpu.source,
+        )

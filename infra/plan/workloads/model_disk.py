@@ -1,0 +1,51 @@
+"""Whether the models that replicas download fit on the disk of their node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.plan.model.deployments import DeploymentPlan
+from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
+from infra.plan.workloads.model_memory import parameters
+from infra.spec import VllmWorkload
+
+_LOCAL_SSD_GB: Final = 375
+_EVICTED_ABOVE_PERCENT: Final = 90
+"""The kubelet's default: it evicts pods below 10 % free of nodefs. Source: Kubernetes docs,
+node-pressure eviction.
+"""
+
+
+def download_gb(asked: VllmWorkload) -> float:
+    """Of one copy: two bytes for a parameter, whatever it is loaded as."""
+    return parameters(asked.model.parameters) * 2 / 1e9
+
+
+def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list[str]:
+    """Without a cache each replica keeps its own copy in a directory of the pod, on the node."""
+    has = _disk_gb(pool)
+    if asked.cache is not None or has is None:
+        return []
+    on_one = min(plan.most, pool.resources[plan.resource] // plan.devices)
+    keeps = on_one * download_gb(asked)
+    if keeps <= has * _EVICTED_ABOVE_PERCENT / 100:
+        return []
+    who = "1 replica keeps" if on_one == 1 else f"{on_one} replicas on one node keep"
+    instead = "write cache, or a larger disk.size_gb"
+    return [
+        f"workload {plan.name}: {who} {keeps:.0f} GB of models on its disk of {has} GB, and the "
+        f"kubelet evicts pods of a node whose disk is nearly full: {instead}"
+    ]
+
+
+def _disk_gb(pool: PoolPlan) -> int | None:
+    """What the directories of pods are on; None: not known."""
+    match pool:
+        case GkePoolPlan():
+            return pool.local_ssd.ephemeral * _LOCAL_SSD_GB or pool.disk.size_gb
+        case EksPoolPlan(template=None):
+            return pool.disk_size_gb
+        case EksPoolPlan(template=template):
+            return template.disk_gb if template and template.instance_store is None else None
+        case _:
+            return None

@@ -1,0 +1,46 @@
+"""How much memory of a GPU or partition a language model needs, by what the stack file says of it.
+
+    weights = parameters x bits of a weight / 8
+    context = 2 (keys and values) x layers x kv_heads x head_dim x bytes of a value, a token
+
+Source: vLLM docs, conserving memory; the sizes of keys and values are those of a transformer with
+grouped heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from infra import spec
+from infra.plan.model.memory import MIB, ModelMemory
+
+OVERHEAD_MIB: Final = 1536
+"""What vLLM takes besides weights and context: CUDA's context, activations, graphs. An estimate: it
+depends on version and model.
+"""
+_BITS: Mapping[str, int] = {"auto": 16, "bfloat16": 16, "float16": 16, "float32": 32}
+_TIMES: Mapping[str, int] = {"M": 10**6, "B": 10**9}
+
+
+def model_memory(asked: spec.VllmWorkload) -> ModelMemory:
+    model, gpus = asked.model, asked.tensor_parallel
+    bits = model.weight_bits or _BITS[asked.dtype]
+    value_bytes = 1 if asked.kv_cache_dtype == "fp8" else _BITS[asked.dtype] // 8
+    shape = model.attention
+    return ModelMemory(
+        weights_mib=math.ceil(parameters(model.parameters) * bits / 8 / gpus / MIB),
+        overhead_mib=OVERHEAD_MIB,
+        context_bytes_per_token=math.ceil(
+            2 * shape.layers * shape.kv_heads * shape.head_dim * value_bytes / gpus
+        )
+        if shape
+        else None,
+        context_tokens=asked.max_model_len,
+    )
+
+
+def parameters(written: str) -> float:
+    """`12.25B` -> 12.25e9."""
+    return float(written[:-1]) * _TIMES[written[-1]]

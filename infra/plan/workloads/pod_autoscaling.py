@@ -1,0 +1,164 @@
+"""Who changes the replicas of workloads with `autoscaling`, and whom that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra import spec
+from infra.plan.findings import Checked, Finding, Stated, refuse
+from infra.plan.model.deployments import DeploymentPlan
+from infra.plan.model.monitoring import MonitoringPlan
+from infra.plan.model.scaling import AdapterPlan, KedaPlan, PodAutoscalingPlan
+from infra.plan.workloads.autoscaling import KEDA_POLL_S
+
+
+def plan_pod_autoscaling(
+    fleet: spec.Fleet,
+    deployments: Sequence[DeploymentPlan],
+    monitoring: MonitoringPlan | None,
+    stated: Stated,
+) -> Checked[PodAutoscalingPlan | None]:
+    """None where no workload is scaled."""
+    asked, scaled = fleet.pod_autoscaling, False
+    has_adapter = isinstance(asked, spec.PrometheusAdapter) and asked.existing
+    url = (asked.prometheus_url or "").rstrip("/")
+    url = url or (monitoring.prometheus_url if monitoring is not None else "")
+    for i, workload in enumerate(fleet.workloads):
+        at = ("workloads", i, "autoscaling")
+        if isinstance(workload, spec.Workload) or workload.autoscaling is None:
+            continue
+        scaled = True
+        if not url and not has_adapter and stated.has(at, ("pod_autoscaling",), ("monitoring",)):
+            yield _without_prometheus(at, monitoring)
+        if monitoring is not None and asked.prometheus_url is None and stated.has(at):
+            yield from _check_window(workload.autoscaling, (*at, "window"), monitoring)
+        if isinstance(asked, spec.PrometheusAdapter) and stated.has(at):
+            yield from _check_for_adapter(workload.autoscaling, at)
+    if has_adapter:
+        for key in ("namespace", "image", "prometheus_url"):
+            if key in asked.model_fields_set and stated.has(("pod_autoscaling", key)):
+                yield refuse(
+                    ("pod_autoscaling", key),
+                    "is of an adapter that the stack makes, and the cluster has one",
+                    "leave it out, or write existing: false",
+                    in_key=True,
+                )
+    taken = {one.namespace for one in deployments} | {"default"}
+    if monitoring is not None and monitoring.namespace is not None:
+        taken.add(monitoring.namespace)
+    if scaled and not asked.existing and asked.namespace in taken:
+        yield refuse(
+            ("pod_autoscaling", "namespace"),
+            f"{asked.namespace} is a namespace of others, and the autoscaler's is made and deleted "
+            "with it",
+            f"write another, for example {asked.by}",
+        )
+    if not scaled or not (url or has_adapter):
+        return None
+    if isinstance(asked, spec.PrometheusAdapter):
+        return AdapterPlan(
+            existing=asked.existing,
+            namespace=asked.namespace,
+            image=asked.image,
+            prometheus_url="" if asked.existing else url,
+        )
+    return KedaPlan(
+        existing=asked.existing,
+        namespace=asked.namespace,
+        release=asked.release,
+        repository=asked.repository,
+        chart_version=asked.chart_version,
+        prometheus_url=url,
+        watched=tuple(sorted({one.namespace for one in deployments if one.autoscaling})),
+    )
+
+
+def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Finding:
+    if monitoring is None:
+        return refuse(
+            at,
+            "no Prometheus is stated that could tell how many replicas it takes",
+            "add monitoring: {prometheus: stack}, or one that is there: monitoring: {prometheus: "
+            "existing, url: …}",
+            in_key=True,
+        )
+    return refuse(
+        at,
+        "nothing in the cluster answers for Google's managed Prometheus",
+        "run its frontend, and add monitoring.url",
+        "Google Cloud docs, Managed Service for Prometheus: querying using PromQL",
+        in_key=True,
+    )
+
+
+def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
+    """What Kubernetes' own autoscaler cannot do."""
+    if scaled.min == 0:
+        yield refuse(
+            (*at, "min"),
+            "with prometheus-adapter replicas cannot go to zero and back",
+            "write 1 or more, or pod_autoscaling: {by: keda}",
+            "Kubernetes docs, feature gate HPAScaleToZero",
+        )
+    if scaled.metric == "query":
+        yield refuse(
+            (*at, "metric"),
+            "prometheus-adapter reads metrics of single pods, and a query is of all of them",
+            "write queue-time, requests-waiting or cache-usage, or pod_autoscaling: {by: keda}",
+            "kubernetes-sigs/prometheus-adapter, docs/config.md",
+        )
+    if "fallback" in scaled.model_fields_set:
+        yield refuse(
+            (*at, "fallback"),
+            "is KEDA's: without an answer Kubernetes' own autoscaler changes nothing",
+            "leave it out, or write pod_autoscaling: {by: keda}",
+            in_key=True,
+        )
+
+
+def _check_window(
+    scaled: spec.Autoscaling, at: spec.Path, monitoring: MonitoringPlan
+) -> Checked[None]:
+    """A rate is of two samples at least, and one of them may come late."""
+    window, interval = spec.seconds(scaled.window), monitoring.interval_s
+    if scaled.metric == "query" or window >= 2 * interval:
+        return
+    yield refuse(
+        at,
+        f"in {scaled.window} there are not two samples: metrics are read every {interval} seconds",
+        f"write {4 * interval}s or more, or a shorter monitoring.scrape_interval",
+        "Prometheus docs, rate()",
+    )
+
+
+def pod_autoscaling_notes(
+    deployments: Sequence[DeploymentPlan], monitoring: MonitoringPlan | None
+) -> list[str]:
+    """One sentence each, starting with the workload's name."""
+    return [note for one in deployments for note in _of(one, monitoring)]
+
+
+def _of(plan: DeploymentPlan, monitoring: MonitoringPlan | None) -> list[str]:
+    scaling, at, found = plan.autoscaling, f"workload {plan.name}:", []
+    if scaling is None:
+        return []
+    if scaling.min == scaling.max:
+        found.append(
+            f"{at} autoscaling between {scaling.min} and {scaling.max} replicas changes nothing"
+        )
+    if scaling.asked.metric == "query":
+        found.append(
+            f"{at} whether its query has one value, and what of, is not known before Prometheus "
+            "is asked; without a value the replicas stay as they are"
+        )
+    down = scaling.asked.scale_down.stabilization
+    if down is not None and monitoring is not None:
+        # Of servers that Prometheus loses together, each ends at its own scrape.
+        least = monitoring.interval_s + KEDA_POLL_S
+        if spec.seconds(down) < least:
+            found.append(
+                f"{at} scale_down.stabilization {down} is shorter than a scrape and a decision, "
+                f"{least}s: where Prometheus loses the servers, replicas may go while it still "
+                "knows some of them"
+            )
+    return found
