@@ -22,7 +22,7 @@ from fleet_controller.api import (
     Manifest,
 )
 from fleet_controller.cel import literal, literals, policy, rule
-from fleet_controller.known_layouts import SUSPENDED, UNDO
+from fleet_controller.rollout_request import SUSPENDED, UNDO
 
 
 def report_policy(

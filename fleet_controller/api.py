@@ -70,7 +70,7 @@ RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 
 ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
 """On a pool: `paused`, `aborted` or `undo:LAYOUT`, set by people, see
-`fleet_controller.known_layouts`.
+`fleet_controller.rollout_request`.
 """
 DESIRED_ANNOTATION: Final = "slicewright.io/desired-state"
 """On a node whose layout is not the one that its pool's stack file declares, as after an undo: what
@@ -89,6 +89,8 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
+BUSY_STATES = ("pending", "rebooting")
+"""Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
 DEFAULT_MIG_CONFIG: Final = "all-disabled"
 """The only layout that the GPU operator sets by itself, on a node that has none. Source:
 NVIDIA/gpu-operator, node labelling (migConfigDisabledValue).
@@ -118,6 +120,8 @@ EVENTS_NAMESPACE: Final = "default"
 """The API server accepts events about cluster-scoped objects in this namespace only."""
 MAX_FAILING_NODES: Final = 20
 """In a pool's status, and with a Warning Event each."""
+MOST_REMEMBERED: Final = 3
+"""Layouts that a pool's status remembers, to which an undo can go back."""
 
 AGENT_PRIORITY_CLASS: Final = "system-node-critical"
 """A full node makes room for the agent, and the kubelet never evicts it under pressure. Source:

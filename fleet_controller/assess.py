@@ -8,10 +8,10 @@ and where the pool wants a certain driver, the agent has found that one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
 
+from fleet_controller.assessment import Assessment
 from fleet_controller.bounds import stamp
 from fleet_controller.state import Node, Pool, Report
 
@@ -82,37 +82,6 @@ DRIVER_DOES_NOT_ANSWER = frozenset(
 """The agent's reasons for an Unknown of this moment: it runs, and learns nothing from the driver. A
 test compares them with node_agent/verdict/reasons.py.
 """
-
-BUSY_STATES = ("pending", "rebooting")
-"""Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assessment:
-    """A node's condition as it should be."""
-
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
-    """Depends on the facts alone, not on the time: an unchanged node is not written again."""
-    mismatch: bool = False
-    """Whether the agent found, in this boot and for this layout, that the node is not as wanted."""
-    settles: bool = False
-    """Whether the node may still get there without help, because it is being set up."""
-    expires: float | None = None
-    """When the report becomes too old; seconds since the epoch."""
-    matched: float = 0.0
-    """When the agent last found a match with the layout that is wanted, in this boot, though the
-    node's labels may say something else; 0: it did not.
-    """
-    planned: bool = False
-    """Whether it belongs to a change that is under way: nothing to warn of."""
-    driver: str = ""
-    """Where the pool wants a certain driver: the one that the agent found in this boot, since the
-    driver pod was last replaced. Empty: not known.
-    """
-    reported: float = 0.0
-    """Where the pool wants a certain driver: when the node's agent last reported; 0: never."""
 
 
 def assess(

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from fleet_controller import news
 from fleet_controller.collection import Collection
-from fleet_controller.drain import NodePod, read_pod, unreadable_pod
 from fleet_controller.layout_change import change_of
+from fleet_controller.node_pods import NodePod, read_pod, unreadable_pod
 from fleet_controller.state import Node, read_node
 from kubeapi.client import path_of
 

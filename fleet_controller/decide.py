@@ -44,18 +44,21 @@ from fleet_controller.actions import (
     TellAgent,
 )
 from fleet_controller.api import (
+    BUSY_STATES,
     DEFAULT_MIG_CONFIG,
     MAX_FAILING_NODES,
     SETTLED,
     STARTUP_TAINT_KEY,
 )
-from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S, Assessment, assess
+from fleet_controller.assess import REPORT_AGE_LIMIT_S, assess
+from fleet_controller.assessment import Assessment
 from fleet_controller.bounds import seconds
 from fleet_controller.change_actions import ChangeAction, CordonNode
-from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.drain import Refusal
 from fleet_controller.known_layouts import earlier
 from fleet_controller.members import Member, member_of, says
 from fleet_controller.membership import Present, brought_keys, joining, memberships
+from fleet_controller.node_pods import NodePod
 from fleet_controller.pool_status import EXAMPLES, TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.quarantine import quarantine
 from fleet_controller.release import (

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from fleet_controller.image_names import DOCKER_HUB, registry_of, short
+
 PULLING: Final = frozenset(
     {
         "ErrImagePull",
@@ -40,10 +42,7 @@ OWN: Final = Keys(image="image", secrets="image_pull_secrets")
 OPERATOR: Final = Keys(image="gpu_operator.registry", secrets="gpu_operator.image_pull_secrets")
 """Of NVIDIA's operands."""
 
-_DOCKER_HUB: Final = "docker.io"
 _NAMES: Final = re.compile(r'"[^"]*"|https?://\S+')
-_HOST: Final = re.compile(r"[.:]|^localhost$")
-_SHORT_DIGEST: Final = 12
 
 _LIMITED, _LOGIN, _PLATFORM, _MISSING = "limited", "login", "platform", "missing"
 _CERTIFICATE, _UNREACHED, _BROKEN, _DISK = "certificate", "unreached", "broken", "disk"
@@ -120,21 +119,6 @@ _UNKNOWN: Final = _Cause(
 _SHARED: Final = " from this address without a login (100 in 6 hours, for all nodes behind it)"
 
 
-def registry_of(image: str) -> str:
-    """The host that an image comes from: `docker.io` where its name has none."""
-    first, slash, _ = image.partition("/")
-    return first if slash and _HOST.search(first) else _DOCKER_HUB
-
-
-def short(image: str) -> str:
-    """The image as people name it: a digest only where it has no tag, and not the whole of it."""
-    name, _, digest = image.partition("@")
-    if not digest or ":" in name.rpartition("/")[2]:
-        return name
-    kind, _, value = digest.partition(":")
-    return f"{name}@{kind}:{value[:_SHORT_DIGEST]}…"
-
-
 def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: str = "") -> str:
     """Registry, what it answered, and what helps; for one of the reasons in `PULLING`.
 
@@ -154,7 +138,7 @@ def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: s
         return f"{registry_of(image)}, {named}: {message}"
     chosen = _CAUSES[cause] if cause else _UNKNOWN
     registry = registry_of(image)
-    alone = registry == _DOCKER_HUB and "unauthenticated" in message
+    alone = registry == DOCKER_HUB and "unauthenticated" in message
     answer = chosen.answer.format(shared=_SHARED if alone else "")
     remedy = chosen.remedy.format(
         image=keys.image,

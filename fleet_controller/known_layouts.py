@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-SUSPENDED: Final = ("paused", "aborted")
-UNDO: Final = "undo:"
-"""In the annotation before the layout whose change is undone."""
-MOST_REMEMBERED: Final = 3
+from fleet_controller.api import MOST_REMEMBERED
+
 LONGEST_DESIRED: Final = 64 * 1024
 """Characters of a desired state, by the schema of a GPUPool."""
 OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
@@ -38,32 +36,6 @@ class KnownLayout:
     """Of `desired`: what a report must name."""
     desired: str
     """The desired state of a node, as in the agent's file; empty: not known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What people ask of a pool's rollout, by annotation."""
-
-    suspended: str = ""
-    """`paused` or `aborted`; empty: neither."""
-    undoes: str = ""
-    """The layout, the change to which is to be undone; empty: none."""
-
-    def dump(self) -> str:
-        """The annotation's value: `paused`, `undo:all-balanced`, `undo:all-balanced,paused`; empty
-        for no annotation.
-        """
-        parts = (f"{UNDO}{self.undoes}" if self.undoes else "", self.suspended)
-        return ",".join(part for part in parts if part)
-
-
-def read_asked(text: str) -> Asked | None:
-    """None for what means nothing."""
-    first, _, rest = text.partition(",")
-    undoes = first.removeprefix(UNDO) if first.startswith(UNDO) else ""
-    found = Asked(suspended=rest if undoes else first, undoes=undoes)
-    known = found.suspended in ("", *SUSPENDED) and found.dump() == text
-    return found if known else None
 
 
 def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:

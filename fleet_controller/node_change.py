@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleet_controller.assess import BUSY_STATES, OF_THE_LAYOUT, Assessment
+from fleet_controller.api import BUSY_STATES
+from fleet_controller.assess import OF_THE_LAYOUT
+from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import (
     ApplyLayout,
     ChangeAction,
@@ -25,10 +27,12 @@ from fleet_controller.change_actions import (
     NoteChange,
     UpgradeDriver,
 )
-from fleet_controller.drain import Drain, NodePod, Refusal, drain, shown
+from fleet_controller.drain import Drain, Refusal, drain, shown
 from fleet_controller.known_layouts import KnownLayout, target_of_undo
 from fleet_controller.layout_change import Change, Phase
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
+from fleet_controller.troubles import MIG_MANAGER
 from fleet_controller.wanted import (
     brings,
     changes,
@@ -41,7 +45,7 @@ from fleet_controller.wanted import (
     outdated,
 )
 from fleet_controller.wanted import shown as wanted
-from fleet_controller.watchdog import MIG_MANAGER, relabelled
+from fleet_controller.watchdog import relabelled
 
 APPLY_LIMIT_S = 1800.0
 """From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a

@@ -25,8 +25,8 @@ from fleet_controller.api import (
 from fleet_controller.bound_pods import BoundPods, Nodes, must_list
 from fleet_controller.bounds import UNREADABLE
 from fleet_controller.collection import Collection, error_text
-from fleet_controller.drain import NodePod, driver_tag, read_pod, unreadable_pod
 from fleet_controller.layout_change import change_of
+from fleet_controller.node_pods import NodePod, driver_tag, read_pod, unreadable_pod
 from fleet_controller.operands import may_be_operand, namespaces_of, proven
 from fleet_controller.state import (
     Node,

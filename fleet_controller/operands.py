@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.drain import NodePod
+from fleet_controller.node_pods import NodePod
 
 
 def namespaces_of(policies: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fleet_controller import rollout_schema
 from fleet_controller.api import (
     MAX_FAILING_NODES,
+    MOST_REMEMBERED,
     NOT_OBSERVED,
     Manifest,
 )
-from fleet_controller.known_layouts import LONGEST_DESIRED, MOST_REMEMBERED
+from fleet_controller.known_layouts import LONGEST_DESIRED
 from fleet_controller.label_keys import MOST_KEYS
 from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.watchdog import MOST_TRIES, TROUBLES
+from fleet_controller.troubles import MOST_TRIES, TROUBLES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fleet_controller.reasons import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
-from fleet_controller.watchdog import MOST_TRIES, PAUSES_S, TROUBLES
+from fleet_controller.troubles import MOST_TRIES, PAUSES_S, TROUBLES
 
 
 def page() -> str:

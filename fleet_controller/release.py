@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fleet_controller.api import (
+    BUSY_STATES,
     CHANGED_ANNOTATION,
     DEFAULT_MIG_CONFIG,
     DESIRED_ANNOTATION,
@@ -27,7 +28,6 @@ from fleet_controller.api import (
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
 )
-from fleet_controller.assess import BUSY_STATES
 from fleet_controller.membership import (
     belongs_to,
     brought_keys,

@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet_controller.assess import BUSY_STATES, Assessment
+from fleet_controller.api import BUSY_STATES
+from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import ChangeAction
-from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.drain import Refusal
 from fleet_controller.layout_change import UNDER_WAY, Change, change_of
 from fleet_controller.membership import belongs_to, memberships, unreadable_names
 from fleet_controller.node_change import (
@@ -35,6 +36,7 @@ from fleet_controller.node_change import (
     started,
     waits,
 )
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
 from fleet_controller.wanted import has_layout, lacks_driver, may_lack_driver, shown
 from fleet_controller.watchdog import relabelled

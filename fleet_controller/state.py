@@ -44,16 +44,10 @@ from fleet_controller.bounds import (
     text,
     texts,
 )
-from fleet_controller.known_layouts import (
-    Asked,
-    KnownLayout,
-    read_asked,
-    read_layout,
-    read_told,
-    target_of_undo,
-)
+from fleet_controller.known_layouts import KnownLayout, read_layout, read_told, target_of_undo
 from fleet_controller.label_keys import may_be_brought
 from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
+from fleet_controller.rollout_request import Asked, read_asked
 
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
 _MOST_EVENTS: Final = 2**31 - 1

@@ -8,25 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 from fleet_controller.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
 from fleet_controller.state import Node
-
-What = Literal[
-    "",
-    "PartitioningNotStarted",
-    "PartitioningStuck",
-    "RebootStuck",
-    "MigManagerFailed",
-    "OperandsPaused",
-    "StaleSuccess",
-    "PluginStale",
-    "OperandCrashLoop",
-    "DriverSilent",
-]
-"""In which way it is stuck; empty: it is not any more, and not verified yet either."""
-
+from fleet_controller.troubles import What
 
 _MOST_COUNTED: Final = 1000
 """Tries that a note can claim. A few are made."""

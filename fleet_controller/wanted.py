@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fleet_controller.assess import Assessment
-from fleet_controller.drain import NodePod
+from fleet_controller.assessment import Assessment
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
 
 DRIVER_SILENT: Final = frozenset({"DriverNotLoaded", "DriverLibraryMissing"})

@@ -17,17 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
-from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S, Assessment
-from fleet_controller.drain import NodePod
+from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
+from fleet_controller.assessment import Assessment
 from fleet_controller.layout_change import change_of
 from fleet_controller.membership import memberships
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
-from fleet_controller.stuck import Stuck, What, stuck_of
+from fleet_controller.stuck import Stuck, stuck_of
+from fleet_controller.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
 from fleet_controller.waiting_pods import CRASH_LOOP
 
-MOST_TRIES: Final = 3
-PAUSES_S: Final = (600.0, 1200.0, 1200.0)
-"""At least so long after each try."""
 NOTED_AFTER_S: Final = 120.0
 """How long a node must not have been verified before a note is worth two requests."""
 _POSTPONED_S = 600.0
@@ -35,72 +34,6 @@ _POSTPONED_S = 600.0
 _AT_ONCE = 10
 """Nodes whose pods are listed in one pass."""
 
-MIG_MANAGER: Final = "nvidia-mig-manager"
-DEVICE_PLUGIN: Final = "nvidia-device-plugin-daemonset"
-"""Values of the operands' label `app`. Source: NVIDIA/gpu-operator, assets/."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
-    after_s: float
-    """How long it must last, from the note."""
-    restart: str | None = None
-    """The operand that is restarted, by its label `app`."""
-    under_pods: bool = False
-    """Whether that hurts no pod that uses the node's GPUs."""
-    reason: str = ""
-    """Said in place of what the node is by itself; empty: that says enough."""
-    meaning: str = ""
-    remedy: str = ""
-
-
-_SEE_MIG_MANAGER = "see the log of the nvidia-mig-manager pod on the node"
-TROUBLES: Final[Mapping[What, Trouble]] = {
-    "PartitioningNotStarted": Trouble(
-        after_s=900,
-        restart=MIG_MANAGER,
-        reason="PartitioningNotStarted",
-        meaning="mig-manager has not taken up the layout that nvidia.com/mig.config asks for",
-        remedy="see whether an nvidia-mig-manager pod runs on the node, and its log; the node's "
-        "label nvidia.com/gpu.deploy.mig-manager must be true",
-    ),
-    # At most five waits of five minutes each are legal, but they take seconds.
-    "PartitioningStuck": Trouble(
-        after_s=900,
-        restart=MIG_MANAGER,
-        reason="PartitioningStuck",
-        meaning="nvidia.com/mig.config.state stays pending",
-        remedy=f"{_SEE_MIG_MANAGER}, end what holds the GPUs, or end its instance in the cloud",
-    ),
-    # A restart of mig-manager would only make it failed: it reboots once.
-    "RebootStuck": Trouble(
-        after_s=1200,
-        reason="RebootStuck",
-        meaning="nvidia.com/mig.config.state stays rebooting: the reboot failed, or the node does "
-        "not come back from it",
-        remedy="reboot the node by the cloud's API, or end its instance there",
-    ),
-    "MigManagerFailed": Trouble(after_s=0, restart=MIG_MANAGER),
-    "OperandsPaused": Trouble(
-        after_s=300,
-        restart=MIG_MANAGER,
-        under_pods=True,
-        reason="OperandsPaused",
-        meaning="mig-manager has ended and left operands paused",
-        remedy="set their labels nvidia.com/gpu.deploy.… from paused-for-mig-change to true",
-    ),
-    "StaleSuccess": Trouble(after_s=600, restart=MIG_MANAGER),
-    "PluginStale": Trouble(after_s=600, restart=DEVICE_PLUGIN, under_pods=True),
-    "OperandCrashLoop": Trouble(
-        after_s=600,
-        reason="OperandCrashLoop",
-        meaning="one of NVIDIA's operands on the node ends again and again",
-        remedy="see the log of its last run (kubectl logs --previous)",
-    ),
-    # Noted after two minutes, so held after five. A report that is late holds no node: an outage of
-    # the API server makes all of them late.
-    "DriverSilent": Trouble(after_s=180),
-}
 
 _OF_SILICON = frozenset({"WrongLayout", "NotPartitioned", "LayoutIncomplete", "UnwantedMig"})
 _OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedResources"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, assert_never
 
 from fleet_controller.api import ROLLOUT_ANNOTATION
-from fleet_controller.known_layouts import Asked, read_asked
+from fleet_controller.rollout_request import Asked, read_asked
 from slicewright.live.fleet import PoolView, RolloutView
 from telemetry.plain import shortened
 

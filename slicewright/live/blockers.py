@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.drain import NodePod, drain, read_pod
+from fleet_controller.drain import drain
+from fleet_controller.node_pods import NodePod, read_pod
 from fleet_controller.rollout_policy import DrainPolicy
 from slicewright.live.budgets import refusals, selects
 from telemetry.plain import plain

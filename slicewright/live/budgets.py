@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from fleet_controller.drain import drain, read_pod
+from fleet_controller.drain import drain
+from fleet_controller.node_pods import read_pod
 from fleet_controller.rollout_policy import DrainPolicy
 from telemetry.plain import plain
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from fleet_controller.api import DEGRADED, PROGRESSING, VERIFIED
 from fleet_controller.assess import assess
-from fleet_controller.drain import NodePod, Refusal, read_pod
+from fleet_controller.drain import Refusal
 from fleet_controller.forecast import forecast
 from fleet_controller.known_layouts import target_of_undo
 from fleet_controller.layout_change import Change, change_of
 from fleet_controller.membership import Present, memberships
 from fleet_controller.node_change import STILL_RUNNING
+from fleet_controller.node_pods import NodePod, read_pod
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.rollout import Assessed, Rollout, decide_rollout
 from fleet_controller.state import Condition, Node, Pool

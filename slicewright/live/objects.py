@@ -18,8 +18,8 @@ from fleet_controller.api import (
     REPORTS_AFTER_ANNOTATION,
 )
 from fleet_controller.bounds import UNREADABLE
-from fleet_controller.drain import read_pod
 from fleet_controller.layout_change import change_of
+from fleet_controller.node_pods import read_pod
 from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
 from slicewright.live.shapes import (
     Misfit,

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleet_controller import api
 from fleet_controller.bounds import stamp
-from fleet_controller.drain import NodePod
+from fleet_controller.node_pods import NodePod
 
 REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
 POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"

@@ -24,11 +24,11 @@ from fleet_controller.actions import (
     SetPoolStatus,
     TellAgent,
 )
-from fleet_controller.api import DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
+from fleet_controller.api import BUSY_STATES, DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import BUSY_STATES, REPORT_AGE_LIMIT_S
+from fleet_controller.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.bound_pods import must_list, needed
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -39,14 +39,16 @@ from fleet_controller.change_actions import (
     UpgradeDriver,
 )
 from fleet_controller.decide import Decision, decide, to_inspect
-from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.drain import Refusal
 from fleet_controller.execute import subject
 from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.layout_change import change_of
+from fleet_controller.node_pods import NodePod
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, obeying
-from fleet_controller.watchdog import MIG_MANAGER, MOST_TRIES, PAUSES_S, HealNode
+from fleet_controller.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
+from fleet_controller.watchdog import HealNode
 
 START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"

@@ -20,7 +20,8 @@ from fleet_controller.observe import Cluster
 from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import read_pool
 from fleet_controller.stuck import stuck_of
-from fleet_controller.watchdog import MIG_MANAGER, NOTED_AFTER_S
+from fleet_controller.troubles import MIG_MANAGER
+from fleet_controller.watchdog import NOTED_AFTER_S
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from node_agent.cluster.node import read

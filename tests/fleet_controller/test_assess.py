@@ -4,13 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.assess import (
-    AGENT_SETTLING,
-    BUSY_STATES,
-    CLOCKS_APART_S,
-    REPORT_AGE_LIMIT_S,
-    assess,
-)
+from fleet_controller.api import BUSY_STATES
+from fleet_controller.assess import AGENT_SETTLING, CLOCKS_APART_S, REPORT_AGE_LIMIT_S, assess
 from fleet_controller.node_change import waits
 from fleet_controller.state import Node, Pool, Report
 from node_agent.verdict.reasons import REASONS

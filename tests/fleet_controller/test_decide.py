@@ -30,9 +30,9 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
-from fleet_controller.drain import NodePod
 from fleet_controller.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
 from fleet_controller.node_change import DRAIN_POLL_S, started
+from fleet_controller.node_pods import NodePod
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.quarantine import QuarantineNode
 from fleet_controller.release import ReleaseNode

@@ -4,16 +4,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fleet_controller.drain import (
-    NodePod,
-    Refusal,
-    drain,
-    driver_tag,
-    of_budget,
-    read_pod,
-    refusal_of,
-    shown,
-)
+from fleet_controller.drain import Refusal, drain, of_budget, refusal_of, shown
+from fleet_controller.node_pods import NodePod, driver_tag, read_pod
 from fleet_controller.rollout_policy import DrainPolicy
 
 BUDGET = {

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import EvictPod, FinishChange, NoteChange, UpgradeDriver
-from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.drain import Refusal
 from fleet_controller.layout_change import UNDER_WAY, Change, Phase, change_of
 from fleet_controller.node_change import (
     DRAIN_POLL_S,
@@ -21,6 +21,7 @@ from fleet_controller.node_change import (
     go_on,
     started,
 )
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
 from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool

@@ -10,7 +10,7 @@ import pytest
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import (
     ApplyLayout,
     CordonNode,
@@ -18,9 +18,9 @@ from fleet_controller.change_actions import (
     FinishChange,
     NoteChange,
 )
-from fleet_controller.drain import NodePod
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.node_change import Turn, fail, go_on, waits
+from fleet_controller.node_pods import NodePod
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.bounds import stamp
 from fleet_controller.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status

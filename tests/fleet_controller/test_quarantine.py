@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.members import Member
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode, quarantine
 from fleet_controller.rollout_policy import RolloutPolicy

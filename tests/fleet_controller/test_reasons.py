@@ -19,7 +19,7 @@ from tests.fleet_controller.test_rollout import world
 
 _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs" / "reference"
-_GIVING = ("assess", "watchdog", "node_change", "pool_status", "release", "decide")
+_GIVING = ("assess", "watchdog", "troubles", "node_change", "pool_status", "release", "decide")
 _CAMEL_CASE = re.compile(r"[A-Z][a-z]+([A-Z][A-Za-z]*)+")
 
 

@@ -19,9 +19,10 @@ from fleet_controller.change_actions import (
     NoteChange,
 )
 from fleet_controller.decide import Decision
-from fleet_controller.drain import NodePod, Refusal
+from fleet_controller.drain import Refusal
 from fleet_controller.layout_change import Change, change_of
 from fleet_controller.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
+from fleet_controller.node_pods import NodePod
 from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.state import Pool
 from tests.fleet_controller.rollout_world import START, World

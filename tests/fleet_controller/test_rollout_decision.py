@@ -11,9 +11,9 @@ from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.api import POOL_LABEL, ZONE_LABEL
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import Assessment
-from fleet_controller.drain import NodePod
+from fleet_controller.assessment import Assessment
 from fleet_controller.layout_change import Change, Phase, change_of
+from fleet_controller.node_pods import NodePod
 from fleet_controller.rollout import (
     Rollout,
     decide_rollout,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import CordonNode
-from fleet_controller.drain import NodePod
 from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.layout_change import Phase
+from fleet_controller.node_pods import NodePod
 from fleet_controller.rollout import Rollout, decide_rollout, how_far, needs_pods
 from fleet_controller.state import Condition, Node
 from tests.fleet_controller.test_driver_steps import OLD_POD

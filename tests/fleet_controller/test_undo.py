@@ -18,7 +18,7 @@ from fleet_controller.actions import (
     SetMigConfig,
     TellAgent,
 )
-from fleet_controller.api import DESIRED_ANNOTATION, REPORTS_AFTER_ANNOTATION
+from fleet_controller.api import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.bounds import stamp
@@ -27,11 +27,8 @@ from fleet_controller.decide import decide
 from fleet_controller.execute import execute
 from fleet_controller.known_layouts import (
     LONGEST_DESIRED,
-    MOST_REMEMBERED,
-    Asked,
     KnownLayout,
     earlier,
-    read_asked,
     read_layout,
     read_told,
     remembered,
@@ -42,6 +39,7 @@ from fleet_controller.observe import Cluster
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.release import ReleaseNode
 from fleet_controller.rollout_policy import RolloutPolicy
+from fleet_controller.rollout_request import Asked, read_asked
 from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
 from tests.fleet_controller.rollout_world import START, World, known
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.assess import Assessment
-from fleet_controller.drain import NodePod
+from fleet_controller.assessment import Assessment
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Condition
 from fleet_controller.wanted import (
     brings,

@@ -11,24 +11,13 @@ import pytest
 from fleet_controller.api import DEPLOY_LABEL_PREFIX
 from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
 from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.assess import Assessment
+from fleet_controller.assessment import Assessment
 from fleet_controller.decide import Decision
-from fleet_controller.drain import NodePod
+from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Condition, Node, Pool
 from fleet_controller.stuck import Stuck, stuck_of
-from fleet_controller.watchdog import (
-    DEVICE_PLUGIN,
-    MIG_MANAGER,
-    MOST_TRIES,
-    NOTED_AFTER_S,
-    PAUSES_S,
-    TROUBLES,
-    HealNode,
-    Watch,
-    due,
-    trouble_of,
-    watch,
-)
+from fleet_controller.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
+from fleet_controller.watchdog import NOTED_AFTER_S, HealNode, Watch, due, trouble_of, watch
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 
 NOW = START + 10_000.0

@@ -1,0 +1,25 @@
+"""Names of container images, and the registries that they name. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DOCKER_HUB: Final = "docker.io"
+_HOST: Final = re.compile(r"[.:]|^localhost$")
+_SHORT_DIGEST: Final = 12
+
+
+def registry_of(image: str) -> str:
+    """The host that an image comes from: `docker.io` where its name has none."""
+    first, slash, _ = image.partition("/")
+    return first if slash and _HOST.search(first) else DOCKER_HUB
+
+
+def short(image: str) -> str:
+    """The image as people name it: a digest only where it has no tag, and not the whole of it."""
+    name, _, digest = image.partition("@")
+    if not digest or ":" in name.rpartition("/")[2]:
+        return name
+    kind, _, value = digest.partition(":")
+    return f"{name}@{kind}:{value[:_SHORT_DIGEST]}…"

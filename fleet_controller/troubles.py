@@ -1,0 +1,91 @@
+"""The ways in which a node can be stuck, and the remedy of each. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+What = Literal[
+    "",
+    "PartitioningNotStarted",
+    "PartitioningStuck",
+    "RebootStuck",
+    "MigManagerFailed",
+    "OperandsPaused",
+    "StaleSuccess",
+    "PluginStale",
+    "OperandCrashLoop",
+    "DriverSilent",
+]
+"""In which way it is stuck; empty: it is not any more, and not verified yet either."""
+
+MOST_TRIES: Final = 3
+PAUSES_S: Final = (600.0, 1200.0, 1200.0)
+"""At least so long after each try."""
+MIG_MANAGER: Final = "nvidia-mig-manager"
+DEVICE_PLUGIN: Final = "nvidia-device-plugin-daemonset"
+"""Values of the operands' label `app`. Source: NVIDIA/gpu-operator, assets/."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    after_s: float
+    """How long it must last, from the note."""
+    restart: str | None = None
+    """The operand that is restarted, by its label `app`."""
+    under_pods: bool = False
+    """Whether that hurts no pod that uses the node's GPUs."""
+    reason: str = ""
+    """Said in place of what the node is by itself; empty: that says enough."""
+    meaning: str = ""
+    remedy: str = ""
+
+
+_SEE_MIG_MANAGER = "see the log of the nvidia-mig-manager pod on the node"
+TROUBLES: Final[Mapping[What, Trouble]] = {
+    "PartitioningNotStarted": Trouble(
+        after_s=900,
+        restart=MIG_MANAGER,
+        reason="PartitioningNotStarted",
+        meaning="mig-manager has not taken up the layout that nvidia.com/mig.config asks for",
+        remedy="see whether an nvidia-mig-manager pod runs on the node, and its log; the node's "
+        "label nvidia.com/gpu.deploy.mig-manager must be true",
+    ),
+    # At most five waits of five minutes each are legal, but they take seconds.
+    "PartitioningStuck": Trouble(
+        after_s=900,
+        restart=MIG_MANAGER,
+        reason="PartitioningStuck",
+        meaning="nvidia.com/mig.config.state stays pending",
+        remedy=f"{_SEE_MIG_MANAGER}, end what holds the GPUs, or end its instance in the cloud",
+    ),
+    # A restart of mig-manager would only make it failed: it reboots once.
+    "RebootStuck": Trouble(
+        after_s=1200,
+        reason="RebootStuck",
+        meaning="nvidia.com/mig.config.state stays rebooting: the reboot failed, or the node does "
+        "not come back from it",
+        remedy="reboot the node by the cloud's API, or end its instance there",
+    ),
+    "MigManagerFailed": Trouble(after_s=0, restart=MIG_MANAGER),
+    "OperandsPaused": Trouble(
+        after_s=300,
+        restart=MIG_MANAGER,
+        under_pods=True,
+        reason="OperandsPaused",
+        meaning="mig-manager has ended and left operands paused",
+        remedy="set their labels nvidia.com/gpu.deploy.… from paused-for-mig-change to true",
+    ),
+    "StaleSuccess": Trouble(after_s=600, restart=MIG_MANAGER),
+    "PluginStale": Trouble(after_s=600, restart=DEVICE_PLUGIN, under_pods=True),
+    "OperandCrashLoop": Trouble(
+        after_s=600,
+        reason="OperandCrashLoop",
+        meaning="one of NVIDIA's operands on the node ends again and again",
+        remedy="see the log of its last run (kubectl logs --previous)",
+    ),
+    # Noted after two minutes, so held after five. A report that is late holds no node: an outage of
+    # the API server makes all of them late.
+    "DriverSilent": Trouble(after_s=180),
+}
