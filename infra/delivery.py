@@ -71,6 +71,7 @@ def node_agent() -> Zipapp:
     """The agent with API client and HTTP/2 (kubelet). Raises DeliveryError."""
     packages = (
         "node_agent",
+        "apis",
         "kubeapi",
         "telemetry",
         "urllib3",
@@ -88,7 +89,7 @@ def fleet_controller() -> Zipapp:
     """The controller with the API client. Raises DeliveryError."""
     return build(
         "fleet_controller.pyz",
-        ("fleet_controller", "kubeapi", "telemetry", "urllib3"),
+        ("fleet_controller", "apis", "kubeapi", "telemetry", "urllib3"),
         "fleet_controller.cli",
     )
 

@@ -19,7 +19,7 @@ import node_agent
 from rehearsal.cluster.silicon import state
 
 PROJECT = Path(node_agent.__file__).parents[1]
-PACKAGES = ("node_agent", "kubeapi", "telemetry")
+PACKAGES = ("node_agent", "apis", "kubeapi", "telemetry")
 
 # It builds a wheel: no unit test.
 pytestmark = pytest.mark.toolchain
@@ -99,7 +99,7 @@ def test_its_requirements_are_three_and_those_of_the_repository() -> None:
     assert whole["version"] == node_agent.VERSION
 
 
-def test_the_wheel_holds_three_packages_and_brings_nothing_of_pulumi(environment: Path) -> None:
+def test_the_wheel_holds_four_packages_and_brings_nothing_of_pulumi(environment: Path) -> None:
     (site,) = environment.glob("lib/python*/site-packages")
     installed = {d.metadata["Name"] for d in metadata.distributions(path=[str(site)])}
     assert installed == {
