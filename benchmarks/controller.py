@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_controller import api, custom_resources, rights
+from apis import custom_resources, names, rights
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.bound_pods import Nodes
 from fleet_controller.bounds import stamp
@@ -59,12 +59,12 @@ by processor time counts.
 _QUIET_S = 30.0
 _AT_ONCE = 16
 """As the controller."""
-_ACCOUNT = api.CONTROLLER_SERVICE_ACCOUNT
+_ACCOUNT = names.CONTROLLER_SERVICE_ACCOUNT
 _HASH = "a" * 64
 _LAYOUT = "all-1g.10gb-bench"
 _PROCESS = Path(__file__).with_name("controller_process.py")
-_REPORTS = path_of(api.API_VERSION, api.REPORT_PLURAL)
-_POOLS_PATH = path_of(api.API_VERSION, api.POOL_PLURAL)
+_REPORTS = path_of(names.API_VERSION, names.REPORT_PLURAL)
+_POOLS_PATH = path_of(names.API_VERSION, names.POOL_PLURAL)
 _NODES_PATH = path_of("v1", "nodes")
 _BYSTANDERS = ("kube-scheduler", "kube-controller-manager")
 """Each reads every change of every node, and neither does anything for one that joins. Where kwok
@@ -126,7 +126,7 @@ def _pass_s(count: int, *, at_rest: bool) -> float:
     members = [_member(i, pools[i % len(pools)].name, now) for i in range(count)]
     nodes, reports = [node for node, _ in members], {node.name: told for node, told in members}
     if not at_rest:
-        held = (*nodes[0].taint_keys, api.STARTUP_TAINT_KEY)
+        held = (*nodes[0].taint_keys, names.STARTUP_TAINT_KEY)
         nodes = [
             replace(node, taint_keys=held, condition=None, verified_boot="", verified_layout="")
             for node in nodes
@@ -160,7 +160,7 @@ def _pool(name: str, now: float) -> Pool:
         uid=f"uid-{name}",
         generation=1,
         created=now - 1000,
-        selector={api.POOL_LABEL: name},
+        selector={names.POOL_LABEL: name},
         layout_hash=_HASH,
         fewest=1,
         mig_config=_LAYOUT,
@@ -173,7 +173,7 @@ def _member(number: int, pool: str, now: float) -> tuple[Node, Report]:
     said = Condition(
         status="True", reason="PartitionsMatch", message="m", changed=now - 500, written=now - 500
     )
-    labels = {**_labels(pool), api.MIG_CONFIG_LABEL: _LAYOUT, api.MIG_STATE_LABEL: "success"}
+    labels = {**_labels(pool), names.MIG_CONFIG_LABEL: _LAYOUT, names.MIG_STATE_LABEL: "success"}
     node = Node(
         name=name,
         uid=f"uid-{name}",
@@ -204,7 +204,7 @@ def _member(number: int, pool: str, now: float) -> tuple[Node, Report]:
 
 def _labels(pool: str) -> dict[str, str]:
     features = {f"feature.node.kubernetes.io/cpu-cpuid.F{i}": "true" for i in range(_LABELS)}
-    return {api.POOL_LABEL: pool, **features}
+    return {names.POOL_LABEL: pool, **features}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,15 +280,15 @@ class _Cluster:
 
     def install(self) -> None:
         """CRDs, the controller's account and rights, and pools."""
-        namespace = {"metadata": {"name": api.NAMESPACE}}
+        namespace = {"metadata": {"name": names.NAMESPACE}}
         self._admin.create("/api/v1/namespaces", namespace)
-        accounts = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts"
+        accounts = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts"
         self._admin.create(accounts, {"metadata": {"name": _ACCOUNT}})
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for crd in custom_resources.crds():
             self._admin.create(definitions, crd)
         rbac = "/apis/rbac.authorization.k8s.io/v1"
-        subject = {"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": api.NAMESPACE}
+        subject = {"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": names.NAMESPACE}
         roles = {"": rights.CONTROLLER_RULES, **rights.CONTROLLER_NAMESPACE_RULES}
         for where, rules in roles.items():
             kind = "Role" if where else "ClusterRole"
@@ -304,11 +304,11 @@ class _Cluster:
 
     def _made_pool(self, name: str) -> bool:
         pool = {
-            "apiVersion": api.API_VERSION,
-            "kind": api.POOL_KIND,
+            "apiVersion": names.API_VERSION,
+            "kind": names.POOL_KIND,
             "metadata": {"name": name},
             "spec": {
-                "selector": {"matchLabels": {api.POOL_LABEL: name}},
+                "selector": {"matchLabels": {names.POOL_LABEL: name}},
                 "layoutHash": _HASH,
                 "expectedNodes": {"min": 1, "max": 5000},
                 "migConfig": _LAYOUT,
@@ -322,7 +322,7 @@ class _Cluster:
 
     def token(self) -> str:
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        path = f"/api/v1/namespaces/{api.NAMESPACE}/serviceaccounts/{_ACCOUNT}/token"
+        path = f"/api/v1/namespaces/{names.NAMESPACE}/serviceaccounts/{_ACCOUNT}/token"
         return str(self._admin.create(path, request)["status"]["token"])
 
     def make_nodes(self) -> None:
@@ -341,7 +341,7 @@ class _Cluster:
                 "labels": _labels(pool),
                 "annotations": {annotation: value},
             },
-            "spec": {"taints": [dict(api.STARTUP_TAINT)]},
+            "spec": {"taints": [dict(names.STARTUP_TAINT)]},
         }
         made = self._admin.create(_NODES_PATH, node)
         self._uids[name] = made["metadata"]["uid"]
@@ -406,15 +406,15 @@ class _Cluster:
         )
 
     def _mig_manager_is_done(self, name: str) -> None:
-        patch = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+        patch = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
         self._admin.patch(f"{_NODES_PATH}/{name}", patch, kind="merge")
 
     def _report(self, name: str) -> None:
         pool = self._pools[int(name.rpartition("-")[2]) % len(self._pools)]
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": self._uids[name]}
         report = {
-            "apiVersion": api.API_VERSION,
-            "kind": api.REPORT_KIND,
+            "apiVersion": names.API_VERSION,
+            "kind": names.REPORT_KIND,
             "metadata": {"name": name, "ownerReferences": [owner]},
             "report": {
                 "verdict": "Match",

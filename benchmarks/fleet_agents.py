@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from apis.desired_state import Desired, DesiredGpu, dump
 from infra import delivery
 from infra.components import verified_start
-from node_agent.desired import Desired, DesiredGpu, dump
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.forks import Forks
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec

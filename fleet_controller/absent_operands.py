@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fleet_controller.api import DEPLOY_LABEL_PREFIX
+from apis.names import DEPLOY_LABEL_PREFIX
 from fleet_controller.image_pulls import OPERATOR
 from fleet_controller.state import Node
 from fleet_controller.waiting_pods import CRASH_LOOP, Object, node_of, waits_for

@@ -42,7 +42,7 @@ AGENT_SETTLING = frozenset(
     }
 )
 """The agent's reasons that are normal while a node is being set up. A test compares them with
-node_agent/verdict/reasons.py.
+apis/reasons/agent.py.
 """
 
 OF_THE_LAYOUT = frozenset(
@@ -80,7 +80,7 @@ DRIVER_DOES_NOT_ANSWER = frozenset(
     }
 )
 """The agent's reasons for an Unknown of this moment: it runs, and learns nothing from the driver. A
-test compares them with node_agent/verdict/reasons.py.
+test compares them with apis/reasons/agent.py.
 """
 
 

@@ -110,7 +110,7 @@ def reason(value: object) -> str:
     """A machine-readable reason; empty for None.
 
     Raises TypeError for anything but a string, and ValueError for text that the status of a pool
-    could not hold (`fleet_controller.schemas.CAMEL_CASE`).
+    could not hold (`apis.openapi.CAMEL_CASE`).
     """
     code = text(value)
     if code and not _CAMEL_CASE.fullmatch(code):

@@ -15,8 +15,8 @@ import time
 import uuid
 from collections.abc import Sequence
 
+from apis.names import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
 from fleet_controller import metrics
-from fleet_controller.api import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
 from fleet_controller.collection import error_text
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster

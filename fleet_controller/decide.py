@@ -29,6 +29,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from apis.names import (
+    BUSY_STATES,
+    DEFAULT_MIG_CONFIG,
+    MAX_FAILING_NODES,
+    SETTLED,
+    STARTUP_TAINT_KEY,
+)
 from fleet_controller.actions import (
     Action,
     ClearReportsAfter,
@@ -42,13 +49,6 @@ from fleet_controller.actions import (
     SetNodeCondition,
     SetPoolStatus,
     TellAgent,
-)
-from fleet_controller.api import (
-    BUSY_STATES,
-    DEFAULT_MIG_CONFIG,
-    MAX_FAILING_NODES,
-    SETTLED,
-    STARTUP_TAINT_KEY,
 )
 from fleet_controller.assess import REPORT_AGE_LIMIT_S, assess
 from fleet_controller.assessment import Assessment

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apis.gpu_pool.rollout_policy import DrainPolicy
 from fleet_controller.node_pods import NodePod
-from fleet_controller.rollout_policy import DrainPolicy
 from telemetry.plain import plain
 
 _SHOWN = 3

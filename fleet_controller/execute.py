@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleet_controller.actions import (
-    Action,
-    ClearReportsAfter,
-    EmitEvent,
-    EndUndo,
-    HoldNode,
-    LiftTaint,
-    RecordBoot,
-    RetractEvent,
-    SetMigConfig,
-    SetNodeCondition,
-    SetPoolStatus,
-    TellAgent,
-)
-from fleet_controller.api import (
+from apis.names import (
     API_VERSION,
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
@@ -38,6 +24,20 @@ from fleet_controller.api import (
     STUCK_ANNOTATION,
     VERIFIED_BOOT_ANNOTATION,
     VERIFIED_LAYOUT_ANNOTATION,
+)
+from fleet_controller.actions import (
+    Action,
+    ClearReportsAfter,
+    EmitEvent,
+    EndUndo,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetMigConfig,
+    SetNodeCondition,
+    SetPoolStatus,
+    TellAgent,
 )
 from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleet_controller.api import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
 from fleet_controller.assessment import Assessment
 from fleet_controller.layout_change import change_of
 from fleet_controller.node_pods import NodePod

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.image_names import DOCKER_HUB, registry_of, short
+from apis.image_names import DOCKER_HUB, registry_of, short
 
 PULLING: Final = frozenset(
     {

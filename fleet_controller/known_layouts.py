@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from fleet_controller.api import MOST_REMEMBERED
+from apis.names import LONGEST_DESIRED, MOST_REMEMBERED
 
-LONGEST_DESIRED: Final = 64 * 1024
-"""Characters of a desired state, by the schema of a GPUPool."""
 OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
 """What follows from the partitions alone in a desired state, and may differ after an undo. The rest
 is made by other parts of the stack, which an undo leaves as they are: the sharing by the device
-plugin's config for example. Source: node_agent/desired.py.
+plugin's config for example. Source: apis/desired_state.py.
 """
 
 

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from apis.names import SETTLED
 from fleet_controller.actions import (
     Action,
     EmitEvent,
@@ -27,7 +28,6 @@ from fleet_controller.actions import (
     RetractEvent,
     SetPoolStatus,
 )
-from fleet_controller.api import SETTLED
 from fleet_controller.change_actions import EvictPod
 from fleet_controller.execute import subject
 from fleet_controller.release import LetPoolGo

@@ -17,8 +17,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
 
-from fleet_controller.api import POOL_LABEL
-from fleet_controller.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
+from apis.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
+from apis.names import POOL_LABEL
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleet_controller.api import BUSY_STATES
+from apis.names import BUSY_STATES
+from apis.reasons.troubles import MIG_MANAGER
 from fleet_controller.assess import OF_THE_LAYOUT
 from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import (
@@ -32,7 +33,6 @@ from fleet_controller.known_layouts import KnownLayout, target_of_undo
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
-from fleet_controller.troubles import MIG_MANAGER
 from fleet_controller.wanted import (
     brings,
     changes,

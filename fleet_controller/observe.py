@@ -9,10 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleet_controller import news, waiting_pods
-from fleet_controller.absent_agents import AGENT_SELECTOR
-from fleet_controller.absent_operands import OPERAND_SELECTOR
-from fleet_controller.api import (
+from apis.names import (
     API_VERSION,
     CLUSTER_POLICY_API,
     CLUSTER_POLICY_PLURAL,
@@ -22,6 +19,9 @@ from fleet_controller.api import (
     POOL_PLURAL,
     REPORT_PLURAL,
 )
+from fleet_controller import news, waiting_pods
+from fleet_controller.absent_agents import AGENT_SELECTOR
+from fleet_controller.absent_operands import OPERAND_SELECTOR
 from fleet_controller.bound_pods import BoundPods, Nodes, must_list
 from fleet_controller.bounds import UNREADABLE
 from fleet_controller.collection import Collection, error_text

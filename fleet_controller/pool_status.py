@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fleet_controller.api import (
+from apis.names import (
     DEGRADED,
     MAX_FAILING_NODES,
     PROGRESSING,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from fleet_controller.api import (
+from apis.names import (
     BUSY_STATES,
     CHANGED_ANNOTATION,
     DEFAULT_MIG_CONFIG,

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet_controller.api import BUSY_STATES
+from apis.names import BUSY_STATES
 from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import ChangeAction
 from fleet_controller.drain import Refusal

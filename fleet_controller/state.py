@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from fleet_controller.api import (
+from apis.gpu_pool.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
+from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.label_keys import may_be_brought
+from apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     DEPLOY_LABEL_PREFIX,
@@ -45,9 +48,6 @@ from fleet_controller.bounds import (
     texts,
 )
 from fleet_controller.known_layouts import KnownLayout, read_layout, read_told, target_of_undo
-from fleet_controller.label_keys import may_be_brought
-from fleet_controller.rollout_policy import DEFAULT_POLICY, RolloutPolicy, read_policy
-from fleet_controller.rollout_request import Asked, read_asked
 
 _GPU_RESOURCE_PREFIX = "nvidia.com/"
 _MOST_EVENTS: Final = 2**31 - 1

@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
+from apis.reasons.troubles import What
 from fleet_controller.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
 from fleet_controller.state import Node
-from fleet_controller.troubles import What
 
 _MOST_COUNTED: Final = 1000
 """Tries that a note can claim. A few are made."""

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fleet_controller.api import DEPLOY_LABEL_PREFIX
+from apis.names import DEPLOY_LABEL_PREFIX
+from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
 from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
 from fleet_controller.assessment import Assessment
 from fleet_controller.layout_change import change_of
@@ -24,7 +25,6 @@ from fleet_controller.membership import memberships
 from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Node, Pool
 from fleet_controller.stuck import Stuck, stuck_of
-from fleet_controller.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
 from fleet_controller.waiting_pods import CRASH_LOOP
 
 NOTED_AFTER_S: Final = 120.0

@@ -16,7 +16,7 @@ import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra import plan, spec, values
 from infra.components import existing_cluster, pods
 from infra.components.admission import NodeGuard, PodGuard, StartupTaint

@@ -23,18 +23,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apis import desired_state as desired_file
+from apis.layout import WHOLE, LayoutError, parse_gpus
 from node_agent import VERSION
-from node_agent import desired as desired_file
-from node_agent.layout import WHOLE, LayoutError, parse_gpus
 from node_agent.nvml.prober import ForkServerEnded, Prober
 from telemetry.plain import plain_stream
 
 # Each command imports its other modules itself: the fork server must be forked before the process
 # has threads, and while it is small.
 if TYPE_CHECKING:
+    from apis.desired_state import Desired
+    from apis.layout import Layout
     from node_agent.cluster.node import NodeState
-    from node_agent.desired import Desired
-    from node_agent.layout import Layout
     from node_agent.nvml.addresses import Address
     from node_agent.nvml.observed import Observation, ObservedGpu
     from node_agent.reporting.health import Health
@@ -379,7 +379,7 @@ def _clear(options: argparse.Namespace) -> int:
 
 
 def _read_layout(options: argparse.Namespace) -> Layout:
-    from node_agent.layout import parse
+    from apis.layout import parse
 
     if bool(options.layout) == bool(options.file):
         raise _WrongUse(

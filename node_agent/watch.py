@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from apis.desired_state import Desired, assigned_or_declared, hash_of
+from apis.layout import GpuLayout, Layout, LayoutError
 from kubeapi import Client
 from node_agent.cluster.backoff import Backoff
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.own_node import OwnNode
-from node_agent.desired import Desired, assigned_or_declared, hash_of
-from node_agent.layout import GpuLayout, Layout, LayoutError
 from node_agent.nvml.observed import Observation
 from node_agent.nvml.prober import Prober
 from node_agent.reporting import report

@@ -8,7 +8,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import admission_policies, api, pod_policy
+from apis import names
+from apis.admission import pod_policy, policies
 from infra import values
 from infra.plan import ByoPoolPlan
 
@@ -38,7 +39,7 @@ class NodeGuard(pulumi.ComponentResource):
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
         self.guards = in_force(
             f"{name}-policy",
-            admission_policies.node_policy(
+            policies.node_policy(
                 admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
             ),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),
@@ -67,7 +68,7 @@ class PodGuard(pulumi.ComponentResource):
 
 
 def in_force(
-    name: str, policy: tuple[api.Manifest, api.Manifest], opts: pulumi.ResourceOptions
+    name: str, policy: tuple[names.Manifest, names.Manifest], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """A policy and then its binding, without which it is not asked."""
     rules, binding = policy

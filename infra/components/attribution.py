@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from apis import names
 from infra import delivery
 from infra.components import pods
 
@@ -27,14 +27,14 @@ def container(image: str, code: delivery.Zipapp) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="attribution",
         image=image,
-        command=pods.command(code, "attribution", "--port", str(api.ATTRIBUTION_PORT)),
+        command=pods.command(code, "attribution", "--port", str(names.ATTRIBUTION_PORT)),
         env=[
             pods.field("POD_IP", "status.podIP"),
             # Overrides the image: the pod uses the NVIDIA runtime, and this container needs no GPU.
             k8s.core.v1.EnvVarArgs(name="NVIDIA_VISIBLE_DEVICES", value="void"),
         ],
         ports=[
-            k8s.core.v1.ContainerPortArgs(name="attribution", container_port=api.ATTRIBUTION_PORT)
+            k8s.core.v1.ContainerPortArgs(name="attribution", container_port=names.ATTRIBUTION_PORT)
         ],
         # No readiness probe: a kubelet that does not answer must not make the agent's pod unready
         # and hold up its rollout.

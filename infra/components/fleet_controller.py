@@ -8,7 +8,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import admission_policies, api, custom_resources, own_patches, rights
+from apis import custom_resources, names, rights
+from apis.admission import own_patches, policies
 from infra import delivery
 from infra.components import admission, code_map, network, pods, quota
 from infra.spec import MetricsSource
@@ -44,7 +45,7 @@ class FleetController(pulumi.ComponentResource):
         namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=api.NAMESPACE,
+                name=names.NAMESPACE,
                 # The agent mounts the driver from the host; everything else would pass as
                 # restricted.
                 labels={
@@ -73,7 +74,7 @@ class FleetController(pulumi.ComponentResource):
         guards = [
             *admission.in_force(
                 f"{name}-policy",
-                admission_policies.pool_policy(),
+                policies.pool_policy(),
                 pulumi.ResourceOptions.merge(
                     child, pulumi.ResourceOptions(depends_on=[*self.kinds])
                 ),
@@ -130,12 +131,12 @@ class FleetController(pulumi.ComponentResource):
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
+                name=names.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
             ),
             opts=child,
         )
         subject = k8s.rbac.v1.SubjectArgs(
-            kind="ServiceAccount", name=api.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
+            kind="ServiceAccount", name=names.CONTROLLER_SERVICE_ACCOUNT, namespace=self.namespace
         )
         object_name = "slicewright-fleet-controller"
         role = k8s.rbac.v1.ClusterRole(
@@ -159,7 +160,7 @@ class FleetController(pulumi.ComponentResource):
             ),
         ]
         for namespace, rules in rights.CONTROLLER_NAMESPACE_RULES.items():
-            within = self.namespace if namespace == api.NAMESPACE else namespace
+            within = self.namespace if namespace == names.NAMESPACE else namespace
             local = k8s.rbac.v1.Role(
                 f"{name}-role-{namespace}",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=within),
@@ -187,8 +188,8 @@ def _pod(
     code: pulumi.Input[str],
 ) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
-        service_account_name=api.CONTROLLER_SERVICE_ACCOUNT,
-        priority_class_name=api.CONTROLLER_PRIORITY_CLASS,
+        service_account_name=names.CONTROLLER_SERVICE_ACCOUNT,
+        priority_class_name=names.CONTROLLER_PRIORITY_CLASS,
         image_pull_secrets=image.references(),
         node_selector=dict(node_selector) or None,
         topology_spread_constraints=[
@@ -199,7 +200,7 @@ def _pod(
                 when_unsatisfiable="ScheduleAnyway",
                 label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
             )
-            for key in ("kubernetes.io/hostname", api.ZONE_LABEL)
+            for key in ("kubernetes.io/hostname", names.ZONE_LABEL)
         ],
         security_context=pods.unprivileged(),
         containers=[
@@ -213,7 +214,7 @@ def _pod(
                     pods.field("POD_NAMESPACE", "metadata.namespace"),
                 ],
                 ports=[
-                    k8s.core.v1.ContainerPortArgs(name="http", container_port=api.CONTROLLER_PORT)
+                    k8s.core.v1.ContainerPortArgs(name="http", container_port=names.CONTROLLER_PORT)
                 ],
                 readiness_probe=pods.readiness(),
                 liveness_probe=pods.liveness(),

@@ -15,13 +15,13 @@ from typing import Any
 
 import pulumi
 
-from fleet_controller import api
+from apis import names
 from infra import spec, values
 from infra.plan import ByoPoolPlan, PoolPlan
 
 _ANNOTATIONS = {
     # Until all nodes are verified, or one is wrong in a way that does not pass by itself.
-    "pulumi.com/waitFor": f"condition={api.SETTLED}",
+    "pulumi.com/waitFor": f"condition={names.SETTLED}",
     # Nothing depends on a pool; a foreground delete would wait until the garbage collector has
     # discovered the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",
@@ -58,13 +58,15 @@ class GPUPool(pulumi.CustomResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         properties = {
-            "apiVersion": api.API_VERSION,
-            "kind": api.POOL_KIND,
+            "apiVersion": names.API_VERSION,
+            "kind": names.POOL_KIND,
             "metadata": metadata,
             "spec": spec,
             "status": None,
         }
-        super().__init__(f"kubernetes:{api.API_VERSION}:{api.POOL_KIND}", name, properties, opts)
+        super().__init__(
+            f"kubernetes:{names.API_VERSION}:{names.POOL_KIND}", name, properties, opts
+        )
 
 
 class GpuPools(pulumi.ComponentResource):
@@ -143,7 +145,7 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
     generation: of the pool's spec.
     """
     condition = next(
-        (c for c in (status or {}).get("conditions") or () if c.get("type") == api.VERIFIED), None
+        (c for c in (status or {}).get("conditions") or () if c.get("type") == names.VERIFIED), None
     )
     if condition is None:
         return f"pool {pool}: the fleet controller has not written its status yet"
@@ -272,13 +274,13 @@ def _metadata(pool: PoolPlan) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
     if isinstance(pool, ByoPoolPlan):
         # Here and not by the controller, so that the nodes of every pool are released.
-        metadata["finalizers"] = [api.RELEASE_FINALIZER]
+        metadata["finalizers"] = [names.RELEASE_FINALIZER]
     return metadata
 
 
 def _spec(pool: PoolPlan) -> dict[str, Any]:
     """The spec has the layout's hash, so that `up` waits after every change of a layout."""
-    select = pool.select if isinstance(pool, ByoPoolPlan) else {api.POOL_LABEL: pool.name}
+    select = pool.select if isinstance(pool, ByoPoolPlan) else {names.POOL_LABEL: pool.name}
     spec: dict[str, Any] = {
         "selector": {"matchLabels": dict(select)},
         "layoutHash": pool.layout_hash,

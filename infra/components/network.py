@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from apis import names
 from infra.components import pods
 from infra.spec import MetricsNamespace, MetricsRange, MetricsSource
 
-_PORTS = (api.AGENT_PORT, api.CONTROLLER_PORT, api.ATTRIBUTION_PORT)
+_PORTS = (names.AGENT_PORT, names.CONTROLLER_PORT, names.ATTRIBUTION_PORT)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The API server gives every namespace this label. Source: Kubernetes docs, namespaces."""
 

@@ -15,7 +15,8 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import admission_policies, api, rights
+from apis import names, rights
+from apis.admission import policies
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
 from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
@@ -59,7 +60,7 @@ class NodeAgents(pulumi.ComponentResource):
         rights = self._rights(name, namespace, child)
         self.guards = admission.in_force(
             f"{name}-policy",
-            admission_policies.report_policy(),
+            policies.report_policy(),
             pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(after))),
         )
         zipapp = delivery.node_agent()
@@ -79,7 +80,7 @@ class NodeAgents(pulumi.ComponentResource):
             labels = {
                 "app.kubernetes.io/name": "node-agent",
                 **pods.PART_OF,
-                api.POOL_LABEL: pool.name,
+                names.POOL_LABEL: pool.name,
             }
             daemon_sets[pool.name] = k8s.apps.v1.DaemonSet(
                 f"{name}-{pool.name}",
@@ -127,7 +128,7 @@ class NodeAgents(pulumi.ComponentResource):
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace
+                name=names.AGENT_SERVICE_ACCOUNT, namespace=namespace
             ),
             opts=child,
         )
@@ -150,7 +151,7 @@ class NodeAgents(pulumi.ComponentResource):
             ),
             subjects=[
                 k8s.rbac.v1.SubjectArgs(
-                    kind="ServiceAccount", name=api.AGENT_SERVICE_ACCOUNT, namespace=namespace
+                    kind="ServiceAccount", name=names.AGENT_SERVICE_ACCOUNT, namespace=namespace
                 )
             ],
             opts=child,
@@ -231,11 +232,11 @@ def _pod(
         volumes += attribution.volumes()
         others.append(attribution.container(image.name, zipapp))
     return k8s.core.v1.PodSpecArgs(
-        service_account_name=api.AGENT_SERVICE_ACCOUNT,
-        priority_class_name=api.AGENT_PRIORITY_CLASS,
+        service_account_name=names.AGENT_SERVICE_ACCOUNT,
+        priority_class_name=names.AGENT_PRIORITY_CLASS,
         image_pull_secrets=image.references(),
         automount_service_account_token=False if settings.attribution else None,
-        node_selector={api.POOL_LABEL: pool.name},
+        node_selector={names.POOL_LABEL: pool.name},
         tolerations=[_toleration(t) for t in values.tolerations([pool])],
         runtime_class_name=_runtime_class(pool),
         termination_grace_period_seconds=10,
@@ -257,7 +258,7 @@ def _pod(
                     pods.field("POD_IP", "status.podIP"),
                     *_driver_environment(by_gke=by_gke, by_mount=by_mount),
                 ],
-                ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=api.AGENT_PORT)],
+                ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=names.AGENT_PORT)],
                 readiness_probe=pods.readiness(),
                 liveness_probe=pods.liveness(),
                 resources=k8s.core.v1.ResourceRequirementsArgs(

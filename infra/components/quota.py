@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_kubernetes as k8s
 
-from fleet_controller import api
+from apis import names
 
 
 def critical_pods(
@@ -27,7 +27,7 @@ def critical_pods(
                     k8s.core.v1.ScopedResourceSelectorRequirementArgs(
                         operator="In",
                         scope_name="PriorityClass",
-                        values=[api.AGENT_PRIORITY_CLASS, api.CONTROLLER_PRIORITY_CLASS],
+                        values=[names.AGENT_PRIORITY_CLASS, names.CONTROLLER_PRIORITY_CLASS],
                     )
                 ]
             ),

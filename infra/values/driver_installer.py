@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fleet_controller.api import AGENT_PRIORITY_CLASS, POOL_LABEL
+from apis.names import AGENT_PRIORITY_CLASS, POOL_LABEL
 from infra.plan import GkeFleetPlan, GkePoolPlan
 from infra.values.pods import tolerations
 from infra.values.text import JsonObject

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from apis.layout import GpuLayout, Layout, Partition
 from infra.plan import HostGpuPlan, HostPlan
 from infra.values.text import as_flow_yaml
-from node_agent.layout import GpuLayout, Layout, Partition
 
 INVENTORY = "inventory.yaml"
 GROUP = "gpu_hosts"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT_KEY
 from infra import catalog
 from infra.plan import (
     SYSTEM_LABELS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan
 from infra.values.text import JsonObject
 

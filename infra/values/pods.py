@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fleet_controller.api import (
-    POOL_LABEL,
-    QUARANTINE_EFFECT,
-    STARTUP_TAINT,
-    STARTUP_TAINT_KEY,
-)
+from apis.names import POOL_LABEL, QUARANTINE_EFFECT, STARTUP_TAINT, STARTUP_TAINT_KEY
 from infra.plan import ByoPoolPlan, GkePoolPlan, PoolPlan, Taint, WorkloadPlan
 from infra.plan.partition.sharing import allocatable
 from infra.values.text import JsonObject

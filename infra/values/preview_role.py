@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.api import CLUSTER_POLICY_PLURAL, GROUP, POOL_PLURAL, REPORT_PLURAL
+from apis.names import CLUSTER_POLICY_PLURAL, GROUP, POOL_PLURAL, REPORT_PLURAL
 from infra.values.text import JsonObject
 
 PREVIEW_ROLE: Final = "slicewright-preview"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fleet_controller.api import STARTUP_TAINT, STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT, STARTUP_TAINT_KEY
 from infra.plan import ByoPoolPlan
 from infra.values.text import JsonObject
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from apis.layout import LayoutError, ranges
+from apis.reasons.agent import MATCH, REASONS
 from node_agent.display import picture
-from node_agent.layout import LayoutError, ranges
 from node_agent.nvml import profiles
 from node_agent.nvml.observed import MigDevice, Observation, ObservedGpu, Vitals
-from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
 from node_agent.xids.meanings import describe as describe_xid
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from apis.layout import GpuLayout, Layout, LayoutError, ranges
 from node_agent.display import show
 from node_agent.host import gpu_processes, placement, transaction
 from node_agent.host.mig_state import Gpu, Process
@@ -32,7 +33,6 @@ from node_agent.host.transaction import (
     RolledBack,
     StopRequested,
 )
-from node_agent.layout import GpuLayout, Layout, LayoutError, ranges
 from node_agent.nvml.observed import ObservedGpu
 from node_agent.nvml.profiles import name_of_profile
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from apis.layout import GpuLayout, Partition
 from node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
@@ -16,7 +17,6 @@ from node_agent.host.mig_state import (
     Profile,
     same_compute_instances,
 )
-from node_agent.layout import GpuLayout, Partition
 from node_agent.nvml.observed import Engines
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from apis.layout import GpuLayout
 from node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
@@ -32,7 +33,6 @@ from node_agent.host.steps import (
     affected_processes,
     steps,
 )
-from node_agent.layout import GpuLayout
 
 _ROLLBACK_TRIES = 3
 

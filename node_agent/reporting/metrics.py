@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from apis.desired_state import Desired
+from apis.reasons.agent import MATCH, REASONS
 from node_agent import VERSION
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.reporting import gpu_metrics
-from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict
 from telemetry.prometheus import Family, Histogram, Sample, labels, lines
 

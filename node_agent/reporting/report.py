@@ -21,7 +21,7 @@ from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.verify import Verdict
 from telemetry.plain import plain
 
-# As in fleet_controller/api.py, which defines the resource; a test compares the two.
+# As in apis/names.py, which defines the resource; a test compares the two.
 API_VERSION = "slicewright.io/v1alpha1"
 KIND = "GPUNodeReport"
 PLURAL = "gpunodereports"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from apis.desired_state import Desired
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.verdict.verify import Verdict, with_reason
 
 PENDING: Final = "LayoutChangePending"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from apis.reasons.agent import REASONS, Setting
 from node_agent.nvml.errors import MEANINGS
-from node_agent.verdict.reasons import REASONS, Setting
 from node_agent.xids.meanings import MEANINGS as XIDS
 from node_agent.xids.meanings import RECOVERY_CHANGED
 
@@ -27,7 +27,7 @@ def _lines() -> Iterator[str]:
     yield from (
         "# Reasons",
         "",
-        "Generated from `node_agent/verdict/reasons.py`, `node_agent/nvml/errors.py` and",
+        "Generated from `apis/reasons/agent.py`, `node_agent/nvml/errors.py` and",
         "`node_agent/xids/meanings.py`; a test keeps it current.",
         "",
         "Every verdict has one reason; the codes are stable. It is in the node's "

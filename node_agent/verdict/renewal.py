@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from apis.desired_state import Desired
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.desired import Desired
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import stale_devices
 from node_agent.verdict.stale_devices import Evidence, Signs

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from apis.desired_state import Desired
+from apis.reasons.agent import REASONS
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import Observation, ObservedGpu
-from node_agent.verdict.reasons import REASONS
 from node_agent.verdict.verify import Check, Verdict, is_gpu_resource, observed_instances
 
 REASON = "DeviceNodesOutdated"

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from apis.desired_state import Desired, DesiredGpu
+from apis.layout import GpuLayout, Layout, ranges
+from apis.reasons.agent import MATCH, RANK, REASONS, Outcome, Reason
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu
-from node_agent.layout import GpuLayout, Layout, ranges
 from node_agent.nvml import profiles
 from node_agent.nvml.errors import REASON_OF
 from node_agent.nvml.observed import (
@@ -25,7 +26,6 @@ from node_agent.nvml.observed import (
     ObservedGpu,
     Repair,
 )
-from node_agent.verdict.reasons import MATCH, RANK, REASONS, Outcome, Reason
 from node_agent.xids.history import consequence
 from node_agent.xids.meanings import describe as describe_xid
 from telemetry.plain import plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.labels import keys_with_value
 from policy.rules.rule import ResourceRule, Settings

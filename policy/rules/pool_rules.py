@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from fleet_controller.api import POOL_LABEL, STARTUP_TAINT_KEY
+from apis.names import POOL_LABEL, STARTUP_TAINT_KEY
 from infra import catalog
 from policy.rules import karpenter, labels, pools
 from policy.rules.declared import Resource, at

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from policy.rules import pools
 from policy.rules.declared import UNKNOWN, Resource, at, items, texts, whole
 from policy.rules.rule import ResourceRule, Setting, Settings, StackRule, names

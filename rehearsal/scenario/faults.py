@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra import plan
 from infra.plan import ByoFleetPlan, FleetPlan
 from kubeapi import Client, Unreachable

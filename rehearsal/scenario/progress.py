@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from kubeapi import ApiError, Client, Event, list_and_watch
 from kubeapi.client import Unreachable
 from rehearsal.scenario.environment import Environment

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from apis import desired_state as desired
+from apis.desired_state import Desired
+from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from kubeapi import Client
-from node_agent import desired
-from node_agent.desired import Desired
 from rehearsal.host import processes
 from rehearsal.scenario.engine_runs import Outcome
 from rehearsal.scenario.environment import Environment

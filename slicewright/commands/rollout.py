@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fleet_controller.api import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
+from apis.names import API_VERSION, POOL_PLURAL, ROLLOUT_ANNOTATION
 from infra import spec
 from kubeapi import ApiError, Unreachable
 from kubeapi.client import path_of

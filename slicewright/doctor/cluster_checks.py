@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.api import NAMESPACE
+from apis.names import NAMESPACE
 from infra import spec, values
 from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.image_names import short
+from apis.image_names import short
 from infra.plan import ByoFleetPlan, FleetPlan
 from infra.plan.images.stack_images import StackImages, stack_images
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not_seen, ok

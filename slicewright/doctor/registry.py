@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 
-from fleet_controller.image_names import registry_of
+from apis.image_names import registry_of
 from slicewright.doctor.findings import Answer, NotAnswered
 from slicewright.doctor.http_pool import pool
 

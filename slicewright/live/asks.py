@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, assert_never
 
-from fleet_controller.api import ROLLOUT_ANNOTATION
-from fleet_controller.rollout_request import Asked, read_asked
+from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.names import ROLLOUT_ANNOTATION
 from slicewright.live.fleet import PoolView, RolloutView
 from telemetry.plain import shortened
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from apis.gpu_pool.rollout_policy import DrainPolicy
 from fleet_controller.drain import drain
 from fleet_controller.node_pods import NodePod, read_pod
-from fleet_controller.rollout_policy import DrainPolicy
 from slicewright.live.budgets import refusals, selects
 from telemetry.plain import plain
 

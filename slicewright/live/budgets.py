@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from apis.gpu_pool.rollout_policy import DrainPolicy
 from fleet_controller.drain import drain
 from fleet_controller.node_pods import read_pod
-from fleet_controller.rollout_policy import DrainPolicy
 from telemetry.plain import plain
 
 Raw = Mapping[str, Any]

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.assess import assess
 from fleet_controller.forecast import Forecast, forecast
 from fleet_controller.membership import memberships
 from fleet_controller.node_change import APPLY_LIMIT_S, UPGRADE_LIMIT_S
 from fleet_controller.node_pods import read_pod
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.state import Node, Pool
 from infra import plan, values
 from slicewright.live.blockers import Blocker, blockers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from fleet_controller.api import DEGRADED, PROGRESSING, VERIFIED
+from apis.names import DEGRADED, PROGRESSING, VERIFIED
 from fleet_controller.assess import assess
 from fleet_controller.drain import Refusal
 from fleet_controller.forecast import forecast

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from fleet_controller.api import (
+from apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     NODE_CONDITION,

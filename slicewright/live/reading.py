@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_controller.api import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
+from apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
 from fleet_controller.membership import memberships
 from fleet_controller.rollout import needs_pods
 from fleet_controller.state import Node, Pool, Report

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.api import API_VERSION, POOL_LABEL, POOL_PLURAL
+from apis.names import API_VERSION, POOL_LABEL, POOL_PLURAL
 from kubeapi import ApiError, Client, JsonObject
 from kubeapi.client import path_of
 from slicewright.teardown.inventory import (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from fleet_controller.api import NAMESPACE
+from apis.names import NAMESPACE
 from kubeapi import ApiError, Client, Unreachable
 from slicewright.doctor.findings import NotAnswered
 from slicewright.teardown.access import NoAccess, client_of

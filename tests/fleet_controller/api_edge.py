@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.collection import key_of
 from fleet_controller.observe import Cluster
 from kubeapi import ApiError, Client
@@ -24,11 +24,11 @@ Object = dict[str, Any]
 
 NODES = path_of("v1", "nodes")
 PODS = path_of("v1", "pods")
-EVENTS = path_of("v1", "events", namespace=api.EVENTS_NAMESPACE)
-POOLS = path_of(api.API_VERSION, api.POOL_PLURAL)
-REPORTS = path_of(api.API_VERSION, api.REPORT_PLURAL)
-_AGENT_PODS = path_of("v1", "pods", namespace=api.NAMESPACE)
-_DAEMON_SET_EVENTS = path_of("v1", "events", namespace=api.NAMESPACE)
+EVENTS = path_of("v1", "events", namespace=names.EVENTS_NAMESPACE)
+POOLS = path_of(names.API_VERSION, names.POOL_PLURAL)
+REPORTS = path_of(names.API_VERSION, names.REPORT_PLURAL)
+_AGENT_PODS = path_of("v1", "pods", namespace=names.NAMESPACE)
+_DAEMON_SET_EVENTS = path_of("v1", "events", namespace=names.NAMESPACE)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class ApiEdge:
     def delete(self, path: str, body: Object | None = None) -> Object:
         collection, _, name = path.rpartition("/")
         self._count("DELETE", collection)
-        if self.objects[collection].pop(f"{api.EVENTS_NAMESPACE}/{name}", None) is None:
+        if self.objects[collection].pop(f"{names.EVENTS_NAMESPACE}/{name}", None) is None:
             raise ApiError(404, {"reason": "NotFound"})
         return {}
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.state import Node, Pool, Report, read_node
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
@@ -149,11 +149,13 @@ class ApiServer:
             timeout_s=60,
         )
 
-    def token(self, account: str, *, pod: str | None = None, namespace: str = api.NAMESPACE) -> str:
+    def token(
+        self, account: str, *, pod: str | None = None, namespace: str = names.NAMESPACE
+    ) -> str:
         """A token of a service account, bound to one of its pods or to nothing."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if pod:
-            uid = self.admin.get(f"/api/v1/namespaces/{api.NAMESPACE}/pods/{pod}")["metadata"][
+            uid = self.admin.get(f"/api/v1/namespaces/{names.NAMESPACE}/pods/{pod}")["metadata"][
                 "uid"
             ]
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
@@ -165,12 +167,12 @@ class ApiServer:
         """A Node as a cloud makes it, with the startup taint."""
         taints = [
             {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
-            dict(api.STARTUP_TAINT),
+            dict(names.STARTUP_TAINT),
         ]
         body = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {api.POOL_LABEL: pool} if pool else {}},
+            "metadata": {"name": name, "labels": {names.POOL_LABEL: pool} if pool else {}},
             "spec": {"taints": taints},
         }
         self.admin.create("/api/v1/nodes", body)
@@ -187,7 +189,7 @@ class ApiServer:
         name: str,
         node: str,
         *,
-        namespace: str = api.NAMESPACE,
+        namespace: str = names.NAMESPACE,
         account: str = "default",
         gpus: int = 0,
         labels: Mapping[str, str] | None = None,
@@ -336,8 +338,8 @@ def _furnish(server: ApiServer) -> None:
                 path_of(body["apiVersion"], plural, namespace=body["metadata"].get("namespace")),
                 body,
             )
-    for plural in (api.REPORT_PLURAL, api.POOL_PLURAL):
-        path = path_of(api.API_VERSION, plural)
+    for plural in (names.REPORT_PLURAL, names.POOL_PLURAL):
+        path = path_of(names.API_VERSION, plural)
         server.wait(lambda path=path: _answers(server, path), f"{path} is served")
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.collection import key_of
 from kubeapi import ApiError, Client, Unreachable
 from tests.fleet_controller.api_edge import EVENTS, PODS, ApiEdge, Object
@@ -204,7 +204,7 @@ class FaultyApi:
 
 
 def _key(collection: str, name: str) -> str:
-    return f"{api.EVENTS_NAMESPACE}/{name}" if collection == EVENTS else name
+    return f"{names.EVENTS_NAMESPACE}/{name}" if collection == EVENTS else name
 
 
 def _node_of(selector: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from kubeapi import ApiError, Client
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -23,7 +23,7 @@ def node_writers(api_server: Any) -> dict[str, Client]:
     KUBELETS_NODE, by NodeRestriction.
     """
     found = {
-        "controller": _account(api_server, api.CONTROLLER_SERVICE_ACCOUNT, api.NAMESPACE),
+        "controller": _account(api_server, names.CONTROLLER_SERVICE_ACCOUNT, names.NAMESPACE),
         "administrator": api_server.admin,
         "mig-manager": _mig_manager(api_server),
         "node controller": _account(api_server, "node-controller", "kube-system"),
@@ -85,12 +85,12 @@ def _allow(api_server: Any) -> None:
 
 def _writes(client: Client) -> bool:
     # A label that everybody may set, the controller too.
-    patch = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+    patch = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
     return _accepted(client, patch)
 
 
 def _forges(client: Client) -> bool:
-    return _accepted(client, {"metadata": {"annotations": {api.JOINED_ANNOTATION: "{}"}}})
+    return _accepted(client, {"metadata": {"annotations": {names.JOINED_ANNOTATION: "{}"}}})
 
 
 def _accepted(client: Client, patch: dict[str, Any]) -> bool:

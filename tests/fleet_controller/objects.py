@@ -5,25 +5,25 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.bounds import stamp
 from fleet_controller.node_pods import NodePod
 
-REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
-POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"
+REPORTS = f"/apis/{names.API_VERSION}/{names.REPORT_PLURAL}"
+POOLS = f"/apis/{names.API_VERSION}/{names.POOL_PLURAL}"
 HASH = "a" * 64
 
 
 def pool(name: str, *, fewest: int = 1, **spec: Any) -> dict[str, Any]:
     wanted = {
-        "selector": {"matchLabels": {api.POOL_LABEL: name}},
+        "selector": {"matchLabels": {names.POOL_LABEL: name}},
         "layoutHash": HASH,
         "expectedNodes": {"min": fewest, "max": 8},
         **spec,
     }
     return {
-        "apiVersion": api.API_VERSION,
-        "kind": api.POOL_KIND,
+        "apiVersion": names.API_VERSION,
+        "kind": names.POOL_KIND,
         "metadata": {"name": name},
         "spec": wanted,
     }
@@ -45,8 +45,8 @@ def report(node: dict[str, Any], pool: str, **report: Any) -> dict[str, Any]:
     }
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     return {
-        "apiVersion": api.API_VERSION,
-        "kind": api.REPORT_KIND,
+        "apiVersion": names.API_VERSION,
+        "kind": names.REPORT_KIND,
         "metadata": {"name": name, "ownerReferences": [owner]},
         "report": words,
     }

@@ -10,6 +10,12 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import BUSY_STATES, DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
+from apis.names import STARTUP_TAINT_KEY as TAINT
+from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
 from fleet_controller.actions import (
     Action,
     ClearReportsAfter,
@@ -24,10 +30,6 @@ from fleet_controller.actions import (
     SetPoolStatus,
     TellAgent,
 )
-from fleet_controller.api import BUSY_STATES, DEPLOY_LABEL_PREFIX, POOL_LABEL, ZONE_LABEL
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.bound_pods import must_list, needed
 from fleet_controller.change_actions import (
@@ -45,9 +47,7 @@ from fleet_controller.known_layouts import KnownLayout
 from fleet_controller.layout_change import change_of
 from fleet_controller.node_pods import NodePod
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, obeying
-from fleet_controller.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
 from fleet_controller.watchdog import HealNode
 
 START = 1_800_000_000.0

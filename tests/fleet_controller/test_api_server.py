@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api, custom_resources
+from apis import custom_resources, names
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.reasons.troubles import MIG_MANAGER
 from fleet_controller.actions import LiftTaint
 from fleet_controller.execute import execute
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import read_pool
 from fleet_controller.stuck import stuck_of
-from fleet_controller.troubles import MIG_MANAGER
 from fleet_controller.watchdog import NOTED_AFTER_S
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
@@ -120,7 +120,7 @@ class TestResources:
     def test_a_new_pool_is_not_yet_current_for_kstatus(self, api_server: Any, kstatus: Any) -> None:
         """Whoever asks before the controller has looked would otherwise go on at once."""
         made = api_server.admin.create(POOLS, objects.pool("fine"), dryRun="All")
-        assert made["status"] == {"observedGeneration": api.NOT_OBSERVED}
+        assert made["status"] == {"observedGeneration": names.NOT_OBSERVED}
         assert kstatus([made]) == ["InProgress"]
 
     def test_a_rollout_policy_has_defaults(self, api_server: Any) -> None:
@@ -186,7 +186,7 @@ class TestResources:
 def _replicas(name: str, pool: str) -> dict[str, Any]:
     """A ReplicaSet of one pod with a GPU, for the nodes of a pool."""
     spec = {
-        "nodeSelector": {api.POOL_LABEL: pool},
+        "nodeSelector": {names.POOL_LABEL: pool},
         "terminationGracePeriodSeconds": 0,
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
         "containers": [
@@ -220,7 +220,7 @@ class Clock:
 @contextmanager
 def running(api_server: Any, clock: Clock) -> Iterator[Loop]:
     """The controller as its pod runs it, with its own account's token."""
-    cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
+    cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
     loop, stop = Loop(cluster, clock=clock), threading.Event()
     cluster.follow(stop)
     thread = threading.Thread(target=loop.run, args=(stop,))
@@ -297,16 +297,16 @@ class TestController:
     ) -> None:
         words = 'pods "node-agent-mute-" is forbidden: RuntimeClass "nvidia" not found'
         api_server.admin.create(
-            f"/api/v1/namespaces/{api.NAMESPACE}/events",
+            f"/api/v1/namespaces/{names.NAMESPACE}/events",
             {
                 "apiVersion": "v1",
                 "kind": "Event",
-                "metadata": {"name": "mute", "namespace": api.NAMESPACE},
+                "metadata": {"name": "mute", "namespace": names.NAMESPACE},
                 "involvedObject": {
                     "apiVersion": "apps/v1",
                     "kind": "DaemonSet",
                     "name": "node-agent-mute",
-                    "namespace": api.NAMESPACE,
+                    "namespace": names.NAMESPACE,
                 },
                 "type": "Warning",
                 "reason": "FailedCreate",
@@ -333,7 +333,7 @@ class TestController:
         admin, name = api_server.admin, "unserved-1"
         (crd,) = (c for c in gpu_operator.crds() if c["spec"]["names"]["kind"] == "ClusterPolicy")
         api_server.apply(path_of("apiextensions.k8s.io/v1", "customresourcedefinitions"), crd)
-        policies = path_of(api.CLUSTER_POLICY_API, api.CLUSTER_POLICY_PLURAL)
+        policies = path_of(names.CLUSTER_POLICY_API, names.CLUSTER_POLICY_PLURAL)
         rendered = gpu_operator.render({}, "theirs", "default")
         (made,) = (one for one in rendered if one["kind"] == "ClusterPolicy")
         api_server.wait(lambda: accepted(admin, policies, made), "ClusterPolicies are served")
@@ -447,7 +447,7 @@ class TestController:
         api_server.make_node(name)
         before = admin.patch(path, found, kind="merge")
         existing = {
-            "labels": {api.POOL_LABEL: pool, "team": "vision"},
+            "labels": {names.POOL_LABEL: pool, "team": "vision"},
             "migLayoutOnRelease": layout,
         }
         wanted = objects.pool(
@@ -456,18 +456,18 @@ class TestController:
             migConfig="all-3g.20gb",
             existingNodes=existing,
         )
-        wanted["metadata"]["finalizers"] = [api.RELEASE_FINALIZER]
+        wanted["metadata"]["finalizers"] = [names.RELEASE_FINALIZER]
         admin.create(POOLS, wanted)
         wait(lambda: api_server.node(name).mig_config == "all-3g.20gb", "the layout is requested")
         joined = api_server.node(name)
         assert joined.labels == {
             "rack": name,
-            api.POOL_LABEL: pool,
+            names.POOL_LABEL: pool,
             "team": "vision",
-            api.MIG_CONFIG_LABEL: "all-3g.20gb",
+            names.MIG_CONFIG_LABEL: "all-3g.20gb",
         }
         assert joined.held, "its layout changes"
-        success = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+        success = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
         admin.patch(path, success, kind="merge")
         api_server.apply(REPORTS, objects.report(before, pool))
         wait(
@@ -488,8 +488,8 @@ class TestController:
         wait(lambda: pool not in pools(), "the pool is let go")
         after = admin.get(path)
         left = {
-            api.MIG_CONFIG_LABEL: "all-3g.20gb" if layout == "Keep" else "all-disabled",
-            api.MIG_STATE_LABEL: "success",
+            names.MIG_CONFIG_LABEL: "all-3g.20gb" if layout == "Keep" else "all-disabled",
+            names.MIG_STATE_LABEL: "success",
         }
         assert after["metadata"]["labels"] == {**before["metadata"]["labels"], **left}
         # The node controller of Kubernetes adds the other.
@@ -646,12 +646,12 @@ class TestController:
     ) -> None:
         admin, wait = api_server.admin, api_server.wait
         node = api_server.make_node("stuck-1", "stuck")
-        failed = {api.MIG_CONFIG_LABEL: "old-1", api.MIG_STATE_LABEL: "failed"}
+        failed = {names.MIG_CONFIG_LABEL: "old-1", names.MIG_STATE_LABEL: "failed"}
         admin.patch("/api/v1/nodes/stuck-1", {"metadata": {"labels": failed}})
         admin.create(POOLS, objects.pool("stuck", migConfig="old-1"))
         labels = {"app": MIG_MANAGER}
         spec = {
-            "nodeSelector": {api.POOL_LABEL: "stuck"},
+            "nodeSelector": {names.POOL_LABEL: "stuck"},
             "terminationGracePeriodSeconds": 0,
             "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "c", "image": "test"}],
@@ -683,7 +683,7 @@ class TestController:
         assert note is not None
         assert (note.what, note.tries) == ("MigManagerFailed", 1)
         (after,) = bound()
-        done = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+        done = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
         admin.patch("/api/v1/nodes/stuck-1", done)
         self._released(api_server, "stuck-1")
         wait(lambda: not api_server.node("stuck-1").stuck, "the note is taken back")
@@ -814,8 +814,8 @@ class TestController:
 
     def test_a_node_that_boots_after_the_decision_is_not_released(self, api_server: Any) -> None:
         api_server.make_node("late", "elsewhere")
-        cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
-        position = api_server.node("late").taint_keys.index(api.STARTUP_TAINT_KEY)
+        cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
+        position = api_server.node("late").taint_keys.index(names.STARTUP_TAINT_KEY)
         lift = LiftTaint(node="late", position=position, boot_id="an-earlier-one", layout=None)
         with pytest.raises(ApiError) as refused:
             execute(cluster, lift)
@@ -828,19 +828,19 @@ class TestController:
         """By somebody, or by another replica: what was verified is no longer asked for there."""
         admin, path = api_server.admin, "/api/v1/nodes/relabelled"
         api_server.make_node("relabelled", "elsewhere")
-        cluster = Cluster.of(api_server.client(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT)))
+        cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
         node = api_server.node("relabelled")
-        position = node.taint_keys.index(api.STARTUP_TAINT_KEY)
+        position = node.taint_keys.index(names.STARTUP_TAINT_KEY)
         lift = LiftTaint(
             node="relabelled", position=position, boot_id=node.boot_id, layout="all-1g.5gb"
         )
         for label in (None, "all-balanced"):
-            admin.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: label}}})
+            admin.patch(path, {"metadata": {"labels": {names.MIG_CONFIG_LABEL: label}}})
             with pytest.raises(ApiError) as refused:
                 execute(cluster, lift)
             assert refused.value.status == 422
             assert api_server.node("relabelled").held
-        admin.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "all-1g.5gb"}}})
+        admin.patch(path, {"metadata": {"labels": {names.MIG_CONFIG_LABEL: "all-1g.5gb"}}})
         execute(cluster, lift)
         assert not api_server.node("relabelled").held
         admin.delete(path)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.api import BUSY_STATES
+from apis.names import BUSY_STATES
+from apis.reasons.agent import REASONS
 from fleet_controller.assess import AGENT_SETTLING, CLOCKS_APART_S, REPORT_AGE_LIMIT_S, assess
 from fleet_controller.node_change import waits
 from fleet_controller.state import Node, Pool, Report
-from node_agent.verdict.reasons import REASONS
 
 
 def test_a_fresh_match_of_this_node_and_layout_is_true(

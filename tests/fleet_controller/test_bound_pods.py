@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.bound_pods import BOUND
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.observe import Cluster

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.actions import (
     ClearReportsAfter,
     EmitEvent,
@@ -19,7 +21,6 @@ from fleet_controller.actions import (
     SetPoolStatus,
     TellAgent,
 )
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
 from fleet_controller.decide import (
@@ -36,7 +37,6 @@ from fleet_controller.node_pods import NodePod
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
 from fleet_controller.quarantine import QuarantineNode
 from fleet_controller.release import ReleaseNode
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Joined, Node, Pool, Report, WarningEvent
 from fleet_controller.stuck import Stuck
 from fleet_controller.watchdog import HealNode

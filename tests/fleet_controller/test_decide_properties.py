@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller import assess, bounds
 from fleet_controller.actions import (
     Action,
@@ -21,7 +22,6 @@ from fleet_controller.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.change_actions import (
     ApplyLayout,
     CordonNode,

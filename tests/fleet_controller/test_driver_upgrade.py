@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import POOL_LABEL
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import POOL_LABEL
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assess import assess
 from fleet_controller.layout_change import change_of
 from fleet_controller.node_change import UPGRADE_LIMIT_S
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Pool
 from fleet_controller.wanted import is_version
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known

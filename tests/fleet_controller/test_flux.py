@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller.api import NODE_CONDITION
+from apis.names import NODE_CONDITION
 from fleet_controller.bounds import stamp
 from fleet_controller.loop import Loop
 from fleet_controller.members import DAMPING_S

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.assess import assess
 from fleet_controller.change_actions import CordonNode
 from fleet_controller.forecast import Forecast, forecast
 from fleet_controller.layout_change import change_of
 from fleet_controller.node_change import FAILED_S
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Pool
 from tests.fleet_controller.rollout_world import World
 from tests.properties import examples

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 
 _ROOT = Path(__file__).parents[2]
-DAEMON_SETS = f"/apis/apps/v1/namespaces/{api.NAMESPACE}/daemonsets"
-PODS = f"/api/v1/namespaces/{api.NAMESPACE}/pods"
+DAEMON_SETS = f"/apis/apps/v1/namespaces/{names.NAMESPACE}/daemonsets"
+PODS = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,11 @@ def agent() -> Mapping[str, Any]:
 def _for_pool(agent: Mapping[str, Any], pool: str, **pod: Any) -> dict[str, Any]:
     """The DaemonSet for another pool, with these fields of its pods changed."""
     body: dict[str, Any] = copy.deepcopy(dict(agent))
-    labels = {**body["metadata"]["labels"], api.POOL_LABEL: pool}
+    labels = {**body["metadata"]["labels"], names.POOL_LABEL: pool}
     body["metadata"] = {"name": f"node-agent-{pool}", "labels": labels}
     body["spec"]["selector"] = {"matchLabels": labels}
     body["spec"]["template"]["metadata"]["labels"] = labels
-    body["spec"]["template"]["spec"] |= {"nodeSelector": {api.POOL_LABEL: pool}, **pod}
+    body["spec"]["template"]["spec"] |= {"nodeSelector": {names.POOL_LABEL: pool}, **pod}
     return body
 
 
@@ -56,7 +56,7 @@ def _fill(api_server: Any, node: str) -> None:
 
 
 def _agents(api_server: Any, pool: str) -> list[dict[str, Any]]:
-    found = api_server.admin.get(PODS, labelSelector=f"{api.POOL_LABEL}={pool}")["items"]
+    found = api_server.admin.get(PODS, labelSelector=f"{names.POOL_LABEL}={pool}")["items"]
     assert isinstance(found, list)
     return found
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names
+from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.actions import SetPoolStatus
 from fleet_controller.decide import decide
 from fleet_controller.members import DAMPING_S, GRACE_S
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
 from tests.fleet_controller.rollout_world import World
 from tests.gitops.lua_health import health
@@ -36,7 +36,7 @@ def flux(kstatus: Callable[[Sequence[Mapping[str, Any]]], list[str]]) -> Callabl
     """`Current`, `Failed` or `InProgress`."""
     gate, _ = yaml.safe_load_all((GITOPS / "flux" / "models.yaml").read_text())
     (check,) = gate["spec"]["healthChecks"]
-    assert (check["apiVersion"], check["kind"]) == (api.API_VERSION, api.POOL_KIND)
+    assert (check["apiVersion"], check["kind"]) == (names.API_VERSION, names.POOL_KIND)
 
     def judged(pool: dict[str, Any]) -> str:
         (found,) = kstatus([pool])
@@ -64,7 +64,7 @@ def _object(generation: int, status: dict[str, Any] | None) -> dict[str, Any]:
         "metadata": {"name": "halves", "generation": generation},
     }
     # As the API server stores a pool that the controller has not looked at.
-    return {**made, "status": status or {"observedGeneration": api.NOT_OBSERVED}}
+    return {**made, "status": status or {"observedGeneration": names.NOT_OBSERVED}}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.actions import Action
 from fleet_controller.bounds import stamp
 from fleet_controller.execute import subject
@@ -49,9 +49,9 @@ _SET_BY_THE_SERVER = (
 def _node(name: str, **annotations: str) -> dict[str, Any]:
     """A node on which mig-manager is done, still held."""
     labels = {
-        api.POOL_LABEL: POOL,
-        api.MIG_CONFIG_LABEL: LAYOUT,
-        api.MIG_STATE_LABEL: "success",
+        names.POOL_LABEL: POOL,
+        names.MIG_CONFIG_LABEL: LAYOUT,
+        names.MIG_STATE_LABEL: "success",
     }
     return {
         "metadata": {
@@ -61,13 +61,13 @@ def _node(name: str, **annotations: str) -> dict[str, Any]:
             "labels": labels,
             "annotations": annotations,
         },
-        "spec": {"taints": [{"key": "nvidia.com/gpu"}, dict(api.STARTUP_TAINT)]},
+        "spec": {"taints": [{"key": "nvidia.com/gpu"}, dict(names.STARTUP_TAINT)]},
         "status": {
             "nodeInfo": {"bootID": f"boot-of-{name}"},
             "conditions": [
                 {"type": "Ready", "status": "True"},
                 {
-                    "type": api.NODE_CONDITION,
+                    "type": names.NODE_CONDITION,
                     "status": "Unknown",
                     "reason": "NoReport",
                     "message": "the node's agent has not reported",
@@ -106,14 +106,14 @@ def _hostile_node(name: str = HOSTILE) -> dict[str, Any]:
     return _node(
         name,
         **{
-            api.CHANGE_ANNOTATION: json.dumps(change),
-            api.STUCK_ANNOTATION: json.dumps(stuck),
-            api.JOINED_ANNOTATION: json.dumps(joined),
-            api.VERIFIED_BOOT_ANNOTATION: f"boot-of-{name}",
-            api.VERIFIED_LAYOUT_ANNOTATION: LAYOUT,
-            api.REPORTS_AFTER_ANNOTATION: stamp(NOW - 40),
-            api.CHANGED_ANNOTATION: stamp(NOW - 30),
-            api.DESIRED_ANNOTATION: "{}",
+            names.CHANGE_ANNOTATION: json.dumps(change),
+            names.STUCK_ANNOTATION: json.dumps(stuck),
+            names.JOINED_ANNOTATION: json.dumps(joined),
+            names.VERIFIED_BOOT_ANNOTATION: f"boot-of-{name}",
+            names.VERIFIED_LAYOUT_ANNOTATION: LAYOUT,
+            names.REPORTS_AFTER_ANNOTATION: stamp(NOW - 40),
+            names.CHANGED_ANNOTATION: stamp(NOW - 30),
+            names.DESIRED_ANNOTATION: "{}",
         },
     )
 
@@ -146,8 +146,8 @@ def _pod(node: str = HOSTILE) -> dict[str, Any]:
 def _event(of: str = HOSTILE) -> dict[str, Any]:
     digest = hashlib.sha256(of.encode()).hexdigest()[:16]
     return {
-        "metadata": {"name": f"{POOL}.{digest}", "namespace": api.EVENTS_NAMESPACE},
-        "involvedObject": {"kind": api.POOL_KIND, "name": POOL, "uid": "uid-halves"},
+        "metadata": {"name": f"{POOL}.{digest}", "namespace": names.EVENTS_NAMESPACE},
+        "involvedObject": {"kind": names.POOL_KIND, "name": POOL, "uid": "uid-halves"},
         "source": {"component": EVENT_SOURCE},
         "type": "Warning",
         "reason": "NoReport",
@@ -164,10 +164,10 @@ def _pool(name: str) -> dict[str, Any]:
         "uid": f"uid-{name}",
         "generation": 1,
         "creationTimestamp": stamp(NOW),
-        "annotations": {api.ROLLOUT_ANNOTATION: "paused"},
+        "annotations": {names.ROLLOUT_ANNOTATION: "paused"},
     }
     condition = {
-        "type": api.VERIFIED,
+        "type": names.VERIFIED,
         "status": "True",
         "reason": "AllNodesProven",
         "message": "3 nodes verified",

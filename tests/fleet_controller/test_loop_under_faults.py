@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api, collection
+from apis import names
+from fleet_controller import collection
 from fleet_controller import loop as loop_module
 from fleet_controller.bounds import stamp
 from fleet_controller.layout_change import change_of
@@ -111,7 +112,7 @@ class Fleet:
 
     def _plays_its_part(self, name: str, raw: Object) -> None:
         node = read_node(raw)
-        labels = {api.MIG_STATE_LABEL: "success"}
+        labels = {names.MIG_STATE_LABEL: "success"}
         if node.mig_config and node.mig_state is None:
             assert node.held
             assert not [p for p in self.api.there(PODS).values() if p["spec"]["nodeName"] == name]
@@ -128,7 +129,7 @@ class Fleet:
         changing = frozenset(node.name for node in nodes if change_of(node) or node.unschedulable)
         self.out.add(changing)
         pool = read_pool(self.api.there(POOLS)[POOL])
-        said = pool.condition(api.VERIFIED)
+        said = pool.condition(names.VERIFIED)
         return (
             said is not None
             and (said.status, said.generation) == ("True", pool.generation)
@@ -161,7 +162,7 @@ class Fleet:
 
 
 def _node(name: str) -> Object:
-    labels = {api.POOL_LABEL: POOL}
+    labels = {names.POOL_LABEL: POOL}
     return {
         "metadata": {
             "name": name,
@@ -169,7 +170,7 @@ def _node(name: str) -> Object:
             "creationTimestamp": stamp(START),
             "labels": labels,
         },
-        "spec": {"taints": [{"key": "nvidia.com/gpu"}, dict(api.STARTUP_TAINT)]},
+        "spec": {"taints": [{"key": "nvidia.com/gpu"}, dict(names.STARTUP_TAINT)]},
         "status": {
             "nodeInfo": {"bootID": f"boot-of-{name}"},
             "conditions": [{"type": "Ready", "status": "True"}],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from kubeapi import Unreachable
 from tests.fleet_controller.api_edge import NODES, POOLS, ApiEdge, Object
 from tests.fleet_controller.test_requests import Fleet
@@ -17,7 +17,7 @@ class LosesAnswers(ApiEdge):
 
     def patch(self, path: str, body: Any, *, kind: str = "merge") -> Object:
         answer = super().patch(path, body, kind=kind)
-        if api.CHANGE_ANNOTATION in str(body):
+        if names.CHANGE_ANNOTATION in str(body):
             raise Unreachable("the connection was closed")
         return answer
 
@@ -48,7 +48,7 @@ def _changing(fleet: Fleet) -> list[str]:
     return [
         name
         for name, node in fleet.edge.objects[NODES].items()
-        if api.CHANGE_ANNOTATION in node["metadata"].get("annotations", {})
+        if names.CHANGE_ANNOTATION in node["metadata"].get("annotations", {})
     ]
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apis.names import JOINED_ANNOTATION, POOL_LABEL
 from fleet_controller.actions import SetNodeCondition
-from fleet_controller.api import JOINED_ANNOTATION, POOL_LABEL
 from fleet_controller.decide import decide
 from fleet_controller.membership import JoinNode, joining, memberships
 from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import (
     ApplyLayout,
@@ -21,7 +22,6 @@ from fleet_controller.change_actions import (
 from fleet_controller.layout_change import Change, Phase
 from fleet_controller.node_change import Turn, fail, go_on, waits
 from fleet_controller.node_pods import NodePod
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool
 
 NOW = 1_800_009_000.0

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import admission_policies, api
+from apis import names
+from apis.admission import policies
 from kubeapi import ApiError, Client
 from kubeapi.client import PatchKind
 
@@ -25,7 +26,11 @@ LAYOUT = "mig-balanced-1234"
 
 
 def _labels(**changes: str | None) -> dict[str, Any]:
-    keys = {"config": api.MIG_CONFIG_LABEL, "state": api.MIG_STATE_LABEL, "pool": api.POOL_LABEL}
+    keys = {
+        "config": names.MIG_CONFIG_LABEL,
+        "state": names.MIG_STATE_LABEL,
+        "pool": names.POOL_LABEL,
+    }
     return {"metadata": {"labels": {keys.get(k, k): v for k, v in changes.items()}}}
 
 
@@ -34,9 +39,9 @@ def _taints(*taints: dict[str, str]) -> dict[str, Any]:
 
 
 _GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-_CONFIG = f"the label {api.MIG_CONFIG_LABEL}"
-_TAINT = f"remove the startup taint {api.STARTUP_TAINT_KEY}"
-_POOL = f"the label {api.POOL_LABEL}"
+_CONFIG = f"the label {names.MIG_CONFIG_LABEL}"
+_TAINT = f"remove the startup taint {names.STARTUP_TAINT_KEY}"
+_POOL = f"the label {names.POOL_LABEL}"
 _NOTE = "the annotation "
 FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
     "changes the layout": ("", _labels(config="all-disabled"), "merge", _CONFIG),
@@ -59,21 +64,21 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
     ),
     "weakens the startup taint": (
         "",
-        _taints(_GPU_TAINT, {**api.STARTUP_TAINT, "effect": "PreferNoSchedule"}),
+        _taints(_GPU_TAINT, {**names.STARTUP_TAINT, "effect": "PreferNoSchedule"}),
         "merge",
         _TAINT,
     ),
     "forges what the node gets back": (
         "",
-        {"metadata": {"annotations": {api.JOINED_ANNOTATION: "{}"}}},
+        {"metadata": {"annotations": {names.JOINED_ANNOTATION: "{}"}}},
         "merge",
-        f"the annotation {api.JOINED_ANNOTATION}",
+        f"the annotation {names.JOINED_ANNOTATION}",
     ),
     "forges a proof through the status": (
         "/status",
-        {"metadata": {"annotations": {api.VERIFIED_BOOT_ANNOTATION: "b1"}}},
+        {"metadata": {"annotations": {names.VERIFIED_BOOT_ANNOTATION: "b1"}}},
         "strategic",
-        f"the annotation {api.VERIFIED_BOOT_ANNOTATION}",
+        f"the annotation {names.VERIFIED_BOOT_ANNOTATION}",
     ),
     "leaves the pool": ("", _labels(pool=None), "merge", _POOL),
     "moves to another pool": ("", _labels(pool="other"), "merge", _POOL),
@@ -93,12 +98,12 @@ ALLOWED: dict[str, tuple[str, Any, PatchKind]] = {
         "",
         _taints(
             _GPU_TAINT,
-            dict(api.STARTUP_TAINT),
+            dict(names.STARTUP_TAINT),
             {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
         ),
         "merge",
     ),
-    "another taint less": ("", _taints(dict(api.STARTUP_TAINT)), "merge"),
+    "another taint less": ("", _taints(dict(names.STARTUP_TAINT)), "merge"),
     "the same layout again": ("", _labels(config=LAYOUT), "merge"),
     "conditions of the kubelet": (
         "/status",
@@ -162,7 +167,7 @@ def clients(api_server: Any, accounts: None) -> dict[str, Client]:
         return client
 
     found = {
-        "controller": account(api.CONTROLLER_SERVICE_ACCOUNT, api.NAMESPACE),
+        "controller": account(names.CONTROLLER_SERVICE_ACCOUNT, names.NAMESPACE),
         "administrator": api_server.admin,
         "operator": account(GPU_OPERATOR, OPERATOR_NAMESPACE),
         "mig-manager": account(MIG_MANAGER, OPERATOR_NAMESPACE),
@@ -276,14 +281,14 @@ def test_a_replaced_node_is_compared_as_a_patched_one(
                 return ""
 
     assert replaced() == ""
-    assert "may set, change or remove" in replaced(**{api.MIG_CONFIG_LABEL: "all-disabled"})
+    assert "may set, change or remove" in replaced(**{names.MIG_CONFIG_LABEL: "all-disabled"})
 
 
 def test_the_agent_has_no_right_to_change_nodes_at_all(
     api_server: Any, clients: dict[str, Client], partitioned: str
 ) -> None:
-    api_server.make_pod("agent-k1", "k1", account=api.AGENT_SERVICE_ACCOUNT)
-    agent = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT, pod="agent-k1"))
+    api_server.make_pod("agent-k1", "k1", account=names.AGENT_SERVICE_ACCOUNT)
+    agent = api_server.client(api_server.token(names.AGENT_SERVICE_ACCOUNT, pod="agent-k1"))
     for patch in (_labels(config="all-disabled"), _taints()):
         with pytest.raises(ApiError, match='cannot patch resource "nodes"'):
             agent.patch(partitioned, patch, dryRun="All")
@@ -303,7 +308,10 @@ class TestTheOperator:
         self, api_server: Any, clients: dict[str, Client]
     ) -> None:
         api_server.make_node("fresh", POOL)
-        default = {"nvidia.com/gpu.present": "true", api.MIG_CONFIG_LABEL: api.DEFAULT_MIG_CONFIG}
+        default = {
+            "nvidia.com/gpu.present": "true",
+            names.MIG_CONFIG_LABEL: names.DEFAULT_MIG_CONFIG,
+        }
         clients["operator"].patch("/api/v1/nodes/fresh", {"metadata": {"labels": default}})
         assert api_server.node("fresh").mig_config == "all-disabled"
 
@@ -317,7 +325,7 @@ class TestTheOperator:
         """It patches without a resourceVersion what it read from its cache."""
         with pytest.raises(ApiError, match="may set, change or remove"):
             clients["operator"].patch(
-                partitioned, _labels(config=api.DEFAULT_MIG_CONFIG), dryRun="All"
+                partitioned, _labels(config=names.DEFAULT_MIG_CONFIG), dryRun="All"
             )
 
     @pytest.mark.parametrize("who", ["mig-manager", "kubelet", "alice"])
@@ -326,7 +334,7 @@ class TestTheOperator:
     ) -> None:
         words = "not allowed to modify node" if who == "kubelet" else "may set, change or remove"
         with pytest.raises(ApiError, match=words):
-            clients[who].patch(bare, _labels(config=api.DEFAULT_MIG_CONFIG), dryRun="All")
+            clients[who].patch(bare, _labels(config=names.DEFAULT_MIG_CONFIG), dryRun="All")
 
 
 @pytest.fixture(scope="module")
@@ -341,8 +349,8 @@ def kubelet(api_server: Any, clients: dict[str, Client]) -> Client:
 class TestNodesComeAndGo:
     def _node(self, name: str, **labels: str) -> dict[str, Any]:
         return {
-            "metadata": {"name": name, "labels": {api.POOL_LABEL: POOL, **labels}},
-            "spec": {"taints": [dict(api.STARTUP_TAINT)]},
+            "metadata": {"name": name, "labels": {names.POOL_LABEL: POOL, **labels}},
+            "spec": {"taints": [dict(names.STARTUP_TAINT)]},
         }
 
     def test_a_kubelet_creates_its_node_with_the_startup_taint_and_keeps_its_status(
@@ -357,7 +365,7 @@ class TestNodesComeAndGo:
         clients["alice"].delete(node)
 
     def test_a_kubelet_brings_no_layout_along(self, kubelet: Client) -> None:
-        born = self._node("k2", **{api.MIG_CONFIG_LABEL: "all-disabled"})
+        born = self._node("k2", **{names.MIG_CONFIG_LABEL: "all-disabled"})
         with pytest.raises(ApiError, match="may set, change or remove"):
             kubelet.create("/api/v1/nodes", born, dryRun="All")
 
@@ -399,9 +407,12 @@ def test_a_node_with_hundreds_of_labels_and_taints_is_within_the_limits_of_cel(
     body = {
         "metadata": {
             "name": "many",
-            "labels": {api.POOL_LABEL: POOL, **{f"example.com/{n}": "x" * 60 for n in range(600)}},
+            "labels": {
+                names.POOL_LABEL: POOL,
+                **{f"example.com/{n}": "x" * 60 for n in range(600)},
+            },
         },
-        "spec": {"taints": [*many, dict(api.STARTUP_TAINT)]},
+        "spec": {"taints": [*many, dict(names.STARTUP_TAINT)]},
     }
     clients["alice"].create("/api/v1/nodes", body)
     assert clients["alice"].patch("/api/v1/nodes/many", _labels(a="b"))
@@ -412,7 +423,7 @@ def test_a_node_with_hundreds_of_labels_and_taints_is_within_the_limits_of_cel(
 def test_a_node_without_anything_but_its_pool_is_judged_without_an_error(
     clients: dict[str, Client],
 ) -> None:
-    bare = {"metadata": {"name": "empty", "labels": {api.POOL_LABEL: POOL}}}
+    bare = {"metadata": {"name": "empty", "labels": {names.POOL_LABEL: POOL}}}
     clients["alice"].create("/api/v1/nodes", bare)
     assert clients["alice"].patch("/api/v1/nodes/empty", {"spec": {"unschedulable": True}})
     with pytest.raises(ApiError, match="may change or remove"):
@@ -423,7 +434,7 @@ def test_a_member_keeps_the_labels_by_which_it_was_selected(
     api_server: Any, clients: dict[str, Client]
 ) -> None:
     """Else whoever may change nodes takes one out of its pool, and out of this protection."""
-    policy, binding = admission_policies.node_policy(
+    policy, binding = policies.node_policy(
         admin_groups=[], operator_account=None, selecting=["rack", "row"], name="test-selecting"
     )
     path = "/apis/admissionregistration.k8s.io/v1"
@@ -450,7 +461,7 @@ def test_a_member_keeps_the_labels_by_which_it_was_selected(
     assert refusal(rack="7", other="x") == ""
     given_back = _labels(rack=None)
     given_back["metadata"]["annotations"] = {
-        api.JOINED_ANNOTATION: '{"pool":"p","labels":{"rack":{"value":"7","before":null}}}'
+        names.JOINED_ANNOTATION: '{"pool":"p","labels":{"rack":{"value":"7","before":null}}}'
     }
     assert clients["controller"].patch(node, given_back, dryRun="All")
     api_server.admin.delete(f"{path}/validatingadmissionpolicybindings/test-selecting")
@@ -460,7 +471,7 @@ def test_a_member_keeps_the_labels_by_which_it_was_selected(
 def test_another_group_of_administrators_takes_the_place_of_the_default(
     api_server: Any, clients: dict[str, Client], partitioned: str
 ) -> None:
-    policy, binding = admission_policies.node_policy(
+    policy, binding = policies.node_policy(
         admin_groups=["gpu-admins@example.com", 'a "quoted" one'],
         operator_account=None,
         name="test-other-admins",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from kubeapi import ApiError, Client
 from tests.fleet_controller.node_writers import KUBELETS_NODE
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("no_node_stays")
 POOL = "writers"
 NOTES = sorted(
     value
-    for name, value in vars(api).items()
-    if name.endswith("_ANNOTATION") and value.startswith(api.NOTE_PREFIX)
+    for name, value in vars(names).items()
+    if name.endswith("_ANNOTATION") and value.startswith(names.NOTE_PREFIX)
 )
 FORGED = ["slicewright.io/of-a-later-version", *NOTES]
 WHO = ["mig-manager", "alice", "node controller"]
@@ -98,7 +98,7 @@ def test_none_is_there_when_a_node_is_made(
 ) -> None:
     metadata = {
         "name": "notes-k2",
-        "labels": {api.POOL_LABEL: pool} if pool else {},
+        "labels": {names.POOL_LABEL: pool} if pool else {},
         "annotations": {key: "x"},
     }
     for client in (kubelet, node_writers["alice"], node_writers["mig-manager"]):
@@ -110,7 +110,7 @@ def test_a_node_in_no_pool_is_not_taken_into_one_by_its_own_kubelet(
     api_server: Any, node_writers: dict[str, Client], kubelet: Client
 ) -> None:
     kubelet.create(NODES, {"metadata": {"name": "notes-k2"}})
-    joins = {"metadata": {"labels": {api.POOL_LABEL: POOL}}}
+    joins = {"metadata": {"labels": {names.POOL_LABEL: POOL}}}
     for subresource in ("", "/status"):
         said = refused(kubelet, f"{NODES}/notes-k2{subresource}", joins, kind="strategic")
         assert "a kubelet may register with the label" in said
@@ -147,11 +147,11 @@ def test_annotations_of_others_and_what_is_as_it_was_are_nobodys_concern(
 def test_a_tenant_and_an_agent_change_no_node_at_all(
     api_server: Any, nodes: dict[str, str]
 ) -> None:
-    api_server.make_pod("agent-notes", KUBELETS_NODE, account=api.AGENT_SERVICE_ACCOUNT)
-    agent = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT, pod="agent-notes"))
+    api_server.make_pod("agent-notes", KUBELETS_NODE, account=names.AGENT_SERVICE_ACCOUNT)
+    agent = api_server.client(api_server.token(names.AGENT_SERVICE_ACCOUNT, pod="agent-notes"))
     for client in (agent, api_server.user("tenant", "system:authenticated")):
         for path in nodes.values():
-            said = refused(client, path, notes(**{api.VERIFIED_BOOT_ANNOTATION: "b"}))
+            said = refused(client, path, notes(**{names.VERIFIED_BOOT_ANNOTATION: "b"}))
             assert 'cannot patch resource "nodes"' in said
 
 
@@ -168,7 +168,7 @@ def test_a_node_full_of_annotations_is_still_written(
     node_writers["mig-manager"].patch(path, notes(**dict.fromkeys(keys, "x")))
     node_writers["node controller"].patch(path, {"metadata": {"labels": {"x": "y"}}})
     node_writers["alice"].patch(f"{path}/status", {"status": {"phase": "Running"}})
-    node_writers["controller"].patch(path, notes(**{api.VERIFIED_BOOT_ANNOTATION: "b1"}))
-    said = refused(node_writers["alice"], path, notes(**{api.VERIFIED_BOOT_ANNOTATION: "b2"}))
+    node_writers["controller"].patch(path, notes(**{names.VERIFIED_BOOT_ANNOTATION: "b1"}))
+    said = refused(node_writers["alice"], path, notes(**{names.VERIFIED_BOOT_ANNOTATION: "b2"}))
     assert "the annotation" in said
     api_server.admin.delete(path)

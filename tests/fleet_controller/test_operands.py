@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from apis.reasons.troubles import MIG_MANAGER
 from fleet_controller import observe
 from fleet_controller.node_pods import NodePod
 from fleet_controller.observe import Cluster
 from fleet_controller.operands import namespaces_of
 from fleet_controller.state import Node, read_node
-from fleet_controller.troubles import MIG_MANAGER
 from kubeapi import ApiError, Client, JsonObject
 from tests.fleet_controller.test_bound_pods import _node
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.state import BroughtLabel, Joined
 from kubeapi import ApiError, Client
 from kubeapi.client import PatchKind
@@ -26,7 +26,7 @@ JOINED = Joined(
         RESTRICTED: BroughtLabel(value="a", before="b"),
     },
 )
-OWN_CONDITION = {"type": api.NODE_CONDITION, "status": "True", "reason": "R", "message": "m"}
+OWN_CONDITION = {"type": names.NODE_CONDITION, "status": "True", "reason": "R", "message": "m"}
 
 
 def metadata(**of: Any) -> dict[str, Any]:
@@ -34,25 +34,25 @@ def metadata(**of: Any) -> dict[str, Any]:
 
 
 ALLOWED: dict[str, tuple[str, Any, PatchKind]] = {
-    "a layout": ("", metadata(labels={api.MIG_CONFIG_LABEL: "all-1g.5gb"}), "merge"),
-    "no state": ("", metadata(labels={api.MIG_STATE_LABEL: None}), "merge"),
+    "a layout": ("", metadata(labels={names.MIG_CONFIG_LABEL: "all-1g.5gb"}), "merge"),
+    "no state": ("", metadata(labels={names.MIG_STATE_LABEL: None}), "merge"),
     "a layout, with the status": (
         "/status",
-        metadata(labels={api.MIG_CONFIG_LABEL: "all-1g.5gb"}),
+        metadata(labels={names.MIG_CONFIG_LABEL: "all-1g.5gb"}),
         "strategic",
     ),
     "an operand's switch": (
         "",
-        metadata(labels={f"{api.DEPLOY_LABEL_PREFIX}device-plugin": "true"}),
+        metadata(labels={f"{names.DEPLOY_LABEL_PREFIX}device-plugin": "true"}),
         "merge",
     ),
-    "a pool": ("", metadata(labels={api.POOL_LABEL: "p"}), "merge"),
+    "a pool": ("", metadata(labels={names.POOL_LABEL: "p"}), "merge"),
     "a label that it notes at once": (
         "",
         metadata(
             labels={"rack": "8"},
             annotations={
-                api.JOINED_ANNOTATION: Joined(
+                names.JOINED_ANNOTATION: Joined(
                     pool="p", labels={"rack": BroughtLabel(value="8", before=None)}
                 ).dump()
             },
@@ -61,10 +61,10 @@ ALLOWED: dict[str, tuple[str, Any, PatchKind]] = {
     ),
     "a label that was noted, with the note": (
         "",
-        metadata(labels={"team": "before"}, annotations={api.JOINED_ANNOTATION: None}),
+        metadata(labels={"team": "before"}, annotations={names.JOINED_ANNOTATION: None}),
         "merge",
     ),
-    "a note": ("", metadata(annotations={api.STUCK_ANNOTATION: "{}"}), "merge"),
+    "a note": ("", metadata(annotations={names.STUCK_ANNOTATION: "{}"}), "merge"),
     "no startup taint": ("", {"spec": {"taints": [GPU_TAINT]}}, "merge"),
     "quarantine": (
         "",
@@ -72,8 +72,8 @@ ALLOWED: dict[str, tuple[str, Any, PatchKind]] = {
             "spec": {
                 "taints": [
                     GPU_TAINT,
-                    dict(api.STARTUP_TAINT),
-                    {**api.STARTUP_TAINT, "effect": api.QUARANTINE_EFFECT},
+                    dict(names.STARTUP_TAINT),
+                    {**names.STARTUP_TAINT, "effect": names.QUARANTINE_EFFECT},
                 ]
             }
         },
@@ -103,7 +103,7 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
         metadata(
             labels={"kubernetes.io/hostname": "x"},
             annotations={
-                api.JOINED_ANNOTATION: Joined(
+                names.JOINED_ANNOTATION: Joined(
                     pool="p",
                     labels={"kubernetes.io/hostname": BroughtLabel(value="x", before=None)},
                 ).dump()
@@ -117,7 +117,7 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
         metadata(
             labels={"sub.k8s.io/a": "b"},
             annotations={
-                api.JOINED_ANNOTATION: Joined(
+                names.JOINED_ANNOTATION: Joined(
                     pool="p", labels={"sub.k8s.io/a": BroughtLabel(value="b", before=None)}
                 ).dump()
             },
@@ -129,7 +129,7 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
     "an annotation away": ("", metadata(annotations={"mine": None}), "merge", "annotations of"),
     "a taint of others, away": (
         "",
-        {"spec": {"taints": [dict(api.STARTUP_TAINT)]}},
+        {"spec": {"taints": [dict(names.STARTUP_TAINT)]}},
         "merge",
         "the taint",
     ),
@@ -139,7 +139,7 @@ FORBIDDEN: dict[str, tuple[str, Any, PatchKind, str]] = {
             "spec": {
                 "taints": [
                     GPU_TAINT,
-                    dict(api.STARTUP_TAINT),
+                    dict(names.STARTUP_TAINT),
                     {"key": "x", "effect": "NoExecute"},
                 ]
             }
@@ -190,8 +190,8 @@ def node(request: Any, api_server: Any, node_writers: dict[str, Client]) -> str:
     name = f"own-{'p' if pool else 'x'}"
     api_server.make_node(name, pool)
     path = f"/api/v1/nodes/{name}"
-    labels = {"rack": "7", "team": "vision", RESTRICTED: "a", api.MIG_STATE_LABEL: "success"}
-    noted = {"mine": "stays", api.JOINED_ANNOTATION: JOINED.dump()}
+    labels = {"rack": "7", "team": "vision", RESTRICTED: "a", names.MIG_STATE_LABEL: "success"}
+    noted = {"mine": "stays", names.JOINED_ANNOTATION: JOINED.dump()}
     api_server.admin.patch(path, metadata(labels=labels, annotations=noted))
     wanted = "of a Node, the fleet controller may write"
 

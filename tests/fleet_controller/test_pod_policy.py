@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api, pod_policy
+from apis import names
+from apis.admission import pod_policy
 from kubeapi import ApiError
 from tests.fleet_controller.conftest import ApiServer, with_integers
 
@@ -22,7 +23,7 @@ VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 ALL = {"name": VARIABLE, "value": "all"}
 VOID = {"name": VARIABLE, "value": "void"}
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-STARTUP = {"key": api.STARTUP_TAINT_KEY, "operator": "Exists"}
+STARTUP = {"key": names.STARTUP_TAINT_KEY, "operator": "Exists"}
 PARTITION = {"limits": {"nvidia.com/mig-1g.10gb": "1"}}
 SETTINGS = {"configMapRef": {"name": "settings"}}
 SECRET = {"secretRef": {"name": "settings"}}
@@ -44,7 +45,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "the pod tolerates the startup taint",
     ),
     "tolerates it by its value": (
-        spec(VOID_ENV, tolerations=[{**api.STARTUP_TAINT, "operator": "Equal"}]),
+        spec(VOID_ENV, tolerations=[{**names.STARTUP_TAINT, "operator": "Equal"}]),
         "the pod tolerates the startup taint",
     ),
     "tolerates it in quarantine": (
@@ -215,7 +216,7 @@ def guarded(api_server: ApiServer) -> Iterator[ApiServer]:
         {
             "name": "of-this-test",
             "expression": f"request.namespace in ['{TENANT}', '{EXEMPT}', 'kube-system', "
-            f"'{api.NAMESPACE}']",
+            f"'{names.NAMESPACE}']",
         }
     )
     api_server.apply(f"{POLICIES}/validatingadmissionpolicies", policy)
@@ -265,7 +266,7 @@ def test_it_takes_a_pod_that(guarded: ApiServer, case: str) -> None:
     assert _refusal(guarded, pod("p", ALLOWED[case]), dryRun="All") is None
 
 
-@pytest.mark.parametrize("namespace", [EXEMPT, "kube-system", api.NAMESPACE])
+@pytest.mark.parametrize("namespace", [EXEMPT, "kube-system", names.NAMESPACE])
 def test_an_exempt_namespace_may_do_all_of_it(guarded: ApiServer, namespace: str) -> None:
     for pod_spec, _ in REFUSED.values():
         assert _refusal(guarded, pod("p", pod_spec, namespace), dryRun="All") is None

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import pytest
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import STARTUP_TAINT_KEY
 from fleet_controller.assessment import Assessment
 from fleet_controller.bounds import stamp
 from fleet_controller.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout import Rollout, how_far
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool
 from tests.fleet_controller.rollout_world import known
 

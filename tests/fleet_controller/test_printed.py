@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
-from fleet_controller.custom_resources import crds
+from apis import names as api
+from apis.custom_resources import crds
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS
 

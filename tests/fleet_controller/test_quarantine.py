@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assessment import Assessment
 from fleet_controller.members import Member
 from fleet_controller.quarantine import EndQuarantine, QuarantineNode, quarantine
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Node, Pool, read_node
 from tests.properties import examples
 

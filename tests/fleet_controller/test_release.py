@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_controller.actions import Action, EmitEvent, HoldNode, SetMigConfig
-from fleet_controller.api import (
+from apis.label_keys import may_be_brought
+from apis.names import (
     JOINED_ANNOTATION,
     POOL_LABEL,
     RELEASE_FINALIZER,
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
+from fleet_controller.actions import Action, EmitEvent, HoldNode, SetMigConfig
 from fleet_controller.decide import decide, to_inspect
-from fleet_controller.label_keys import may_be_brought
 from fleet_controller.membership import JoinNode, joining, keys_of
 from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
 from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool, read_node

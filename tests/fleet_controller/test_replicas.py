@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.layout_change import change_of
 from fleet_controller.state import Node, read_node
 from kubeapi import ApiError, Client, list_and_watch
@@ -27,7 +27,7 @@ from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
 _ROOT = Path(__file__).parents[2]
-_LEASE = path_of("coordination.k8s.io/v1", "leases", api.CONTROLLER_LEASE, api.NAMESPACE)
+_LEASE = path_of("coordination.k8s.io/v1", "leases", names.CONTROLLER_LEASE, names.NAMESPACE)
 _POOL = "replicated"
 _NAMES = ("r0", "r1", "r2")
 _KILLS = 4
@@ -41,7 +41,7 @@ class Replicas:
         self._directory = directory
         account = directory / "account"
         account.mkdir()
-        (account / "token").write_text(api_server.token(api.CONTROLLER_SERVICE_ACCOUNT))
+        (account / "token").write_text(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT))
         (account / "ca.crt").write_bytes(api_server.endpoint.ca_pem)
         server = urlsplit(api_server.endpoint.server)
         self._arguments = [str(server.hostname), str(server.port), str(account)]
@@ -128,7 +128,7 @@ class Watcher:
         if node.mig_config == "new-2" and node.mig_state is None:
             if not node.held:
                 self.wrong.append(f"{node.name} is cut and open to pods")
-            done = {"metadata": {"labels": {api.MIG_STATE_LABEL: "success"}}}
+            done = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
             self.admin.patch(f"/api/v1/nodes/{node.name}", done, kind="merge")
             owner = {"metadata": {"name": node.name, "uid": node.uid}}
             written = objects.later_report(owner, _POOL)
@@ -149,7 +149,7 @@ def pool(api_server: Any) -> Iterator[str]:
     """Three nodes in service with the layout `old-1`."""
     admin = api_server.admin
     admin.create(POOLS, objects.pool(_POOL, migConfig="old-1"))
-    done = {api.MIG_CONFIG_LABEL: "old-1", api.MIG_STATE_LABEL: "success"}
+    done = {names.MIG_CONFIG_LABEL: "old-1", names.MIG_STATE_LABEL: "success"}
     for name in _NAMES:
         node = api_server.make_node(name, _POOL)
         admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": done}}, kind="merge")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names as api
 from fleet_controller.bounds import stamp
 from fleet_controller.loop import Loop
 from fleet_controller.observe import Cluster

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from kubeapi import ApiError, Client
 from kubeapi.election import Election, Record
 from tests.fleet_controller import objects
 from tests.fleet_controller.objects import POOLS, REPORTS
 
-SYSTEM = f"/api/v1/namespaces/{api.NAMESPACE}"
+SYSTEM = f"/api/v1/namespaces/{names.NAMESPACE}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 OTHER_NODE = {"own": "other", "other": "own"}
@@ -65,7 +65,7 @@ def _core(verb: str, resource: str, path: str, body: Any = None) -> Deed:
 
 
 def _ours(verb: str, resource: str, path: str, body: Any = None) -> Deed:
-    return Deed(verb, path, body, group=api.GROUP, resource=resource)
+    return Deed(verb, path, body, group=names.GROUP, resource=resource)
 
 
 def _pod(name: str) -> dict[str, Any]:
@@ -80,11 +80,15 @@ _CLUSTER_ADMIN = {
         "name": "cluster-admin",
     },
     "subjects": [
-        {"kind": "ServiceAccount", "name": api.AGENT_SERVICE_ACCOUNT, "namespace": api.NAMESPACE}
+        {
+            "kind": "ServiceAccount",
+            "name": names.AGENT_SERVICE_ACCOUNT,
+            "namespace": names.NAMESPACE,
+        }
     ],
 }
 _CONDITION = {
-    "type": api.NODE_CONDITION,
+    "type": names.NODE_CONDITION,
     "status": "True",
     "reason": "Proven",
     "message": "by itself",
@@ -94,7 +98,7 @@ _EVENT = {
     "type": "Warning",
     "reason": "WrongLayout",
     "message": "node own: GPU 0 wrong",
-    "involvedObject": {"apiVersion": api.API_VERSION, "kind": api.POOL_KIND, "name": "rights"},
+    "involvedObject": {"apiVersion": names.API_VERSION, "kind": names.POOL_KIND, "name": "rights"},
 }
 _GUARD = f"{ADMISSION}/validatingadmissionpolicybindings/slicewright-node-reports"
 
@@ -110,7 +114,7 @@ _FOR_NOBODY = (
     _core(
         "create",
         "serviceaccounts/token",
-        f"{SYSTEM}/serviceaccounts/{api.AGENT_SERVICE_ACCOUNT}/token",
+        f"{SYSTEM}/serviceaccounts/{names.AGENT_SERVICE_ACCOUNT}/token",
         {"spec": {}},
     ),
     _core("create", "nodes", "/api/v1/nodes", {"metadata": {"name": "invented"}}),
@@ -119,7 +123,7 @@ _FOR_NOBODY = (
         "create",
         "events",
         f"{SYSTEM}/events",
-        {**_EVENT, "involvedObject": {"kind": "Pod", "namespace": api.NAMESPACE}},
+        {**_EVENT, "involvedObject": {"kind": "Pod", "namespace": names.NAMESPACE}},
     ),
     _ours("delete", "gpunodereports", f"{REPORTS}/own"),
     _ours("create", "gpupools", POOLS, objects.pool("invented")),
@@ -146,7 +150,7 @@ _EVICTION = _core(
     {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": "agent-own", "namespace": api.NAMESPACE},
+        "metadata": {"name": "agent-own", "namespace": names.NAMESPACE},
     },
 )
 _NOT_FOR_AGENTS = (
@@ -156,7 +160,7 @@ _NOT_FOR_AGENTS = (
         "patch",
         "nodes",
         "/api/v1/nodes/own",
-        {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "all-disabled"}}},
+        {"metadata": {"labels": {names.MIG_CONFIG_LABEL: "all-disabled"}}},
     ),
     _core("patch", "nodes", "/api/v1/nodes/own", {"metadata": {"annotations": {"a": "b"}}}),
     _core("patch", "nodes", "/api/v1/nodes/other", {"metadata": {"annotations": {"a": "b"}}}),
@@ -178,7 +182,7 @@ _NOT_FOR_AGENTS = (
     ),
 )
 _COORDINATION = "coordination.k8s.io"
-_LEASES = f"/apis/{_COORDINATION}/v1/namespaces/{api.NAMESPACE}/leases"
+_LEASES = f"/apis/{_COORDINATION}/v1/namespaces/{names.NAMESPACE}/leases"
 _NOT_FOR_THE_CONTROLLER = (
     Deed("get", f"{_LEASES}/another", group=_COORDINATION, resource="leases"),
     Deed("delete", f"{_LEASES}/another", group=_COORDINATION, resource="leases"),
@@ -200,8 +204,8 @@ def nodes(api_server: Any) -> dict[str, Any]:
     """Two nodes with an agent's pod each, and what else the deeds need to be good ones."""
     made = {name: api_server.make_node(name) for name in ("own", "other")}
     for name in made:
-        api_server.make_pod(f"agent-{name}", name, account=api.AGENT_SERVICE_ACCOUNT)
-    api_server.make_pod("controller", "own", account=api.CONTROLLER_SERVICE_ACCOUNT)
+        api_server.make_pod(f"agent-{name}", name, account=names.AGENT_SERVICE_ACCOUNT)
+    api_server.make_pod("controller", "own", account=names.CONTROLLER_SERVICE_ACCOUNT)
     api_server.admin.create(f"{SYSTEM}/secrets", {"metadata": {"name": "a-secret"}})
     api_server.admin.create(_LEASES, {"metadata": {"name": "another"}, "spec": {}})
     api_server.admin.create(POOLS, objects.pool("rights"))
@@ -235,7 +239,7 @@ def _agent(api_server: Any, node: str) -> Client:
     pod.
     """
     client: Client = api_server.client(
-        api_server.token(api.AGENT_SERVICE_ACCOUNT, pod=f"agent-{node}")
+        api_server.token(names.AGENT_SERVICE_ACCOUNT, pod=f"agent-{node}")
     )
     return client
 
@@ -248,7 +252,7 @@ def agent(api_server: Any, nodes: dict[str, Any]) -> Client:
 @pytest.fixture(scope="module")
 def controller(api_server: Any, nodes: dict[str, Any]) -> Client:
     client: Client = api_server.client(
-        api_server.token(api.CONTROLLER_SERVICE_ACCOUNT, pod="controller")
+        api_server.token(names.CONTROLLER_SERVICE_ACCOUNT, pod="controller")
     )
     return client
 
@@ -279,7 +283,7 @@ def _refused(deed: Deed, client: Client, account: str) -> None:
         deed.do(client)
     assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
     assert (
-        f'User "system:serviceaccount:{api.NAMESPACE}:{account}" {deed.refusal}'
+        f'User "system:serviceaccount:{names.NAMESPACE}:{account}" {deed.refusal}'
         in refused.value.message
     )
 
@@ -372,7 +376,7 @@ class TestTheAgent:
         self, api_server: Any, nodes: dict[str, Any]
     ) -> None:
         """One that was not made for a pod on a node, such as `kubectl create token` makes."""
-        unbound = api_server.client(api_server.token(api.AGENT_SERVICE_ACCOUNT))
+        unbound = api_server.client(api_server.token(names.AGENT_SERVICE_ACCOUNT))
         with pytest.raises(ApiError) as refused:
             unbound.patch(
                 f"{REPORTS}/own",
@@ -389,17 +393,17 @@ class TestTheAgent:
 
     @pytest.mark.parametrize("deed", [*_FOR_NOBODY, *_NOT_FOR_AGENTS], ids=str)
     def test_it_may_not(self, deed: Deed, agent: Client, api_server: Any) -> None:
-        _refused(deed, agent, api.AGENT_SERVICE_ACCOUNT)
+        _refused(deed, agent, names.AGENT_SERVICE_ACCOUNT)
         deed.do(api_server.admin, dryRun="All")
 
-    @pytest.mark.parametrize("namespace", [api.NAMESPACE, api.EVENTS_NAMESPACE, "kube-system"])
+    @pytest.mark.parametrize("namespace", [names.NAMESPACE, names.EVENTS_NAMESPACE, "kube-system"])
     def test_it_has_these_rights_and_no_others(
         self, namespace: str, agent: Client, api_server: Any
     ) -> None:
         anybody = api_server.client(api_server.token("default"))
         assert _rights(agent, namespace) - _rights(anybody, namespace) == {
             ("get", "", "nodes"),
-            *_triples(api.GROUP, "gpunodereports", ("get", "create", "patch")),
+            *_triples(names.GROUP, "gpunodereports", ("get", "create", "patch")),
         }
 
 
@@ -409,9 +413,9 @@ class TestTheController:
     ) -> None:
         api_server.make_node("changed")
         path = "/api/v1/nodes/changed"
-        controller.patch(path, {"metadata": {"labels": {api.MIG_CONFIG_LABEL: "mig-1"}}})
+        controller.patch(path, {"metadata": {"labels": {names.MIG_CONFIG_LABEL: "mig-1"}}})
         kept = [
-            t for t in controller.get(path)["spec"]["taints"] if t["key"] != api.STARTUP_TAINT_KEY
+            t for t in controller.get(path)["spec"]["taints"] if t["key"] != names.STARTUP_TAINT_KEY
         ]
         controller.patch(path, {"spec": {"taints": kept}})
         controller.patch(
@@ -449,7 +453,7 @@ class TestTheController:
 
     def test_it_cordons_a_node_and_notes_why(self, controller: Client, api_server: Any) -> None:
         api_server.make_node("cordoned")
-        note = {"metadata": {"annotations": {api.CHANGE_ANNOTATION: "{}"}}}
+        note = {"metadata": {"annotations": {names.CHANGE_ANNOTATION: "{}"}}}
         controller.patch("/api/v1/nodes/cordoned", {**note, "spec": {"unschedulable": True}})
         node = api_server.node("cordoned")
         assert (node.unschedulable, node.change) == (True, "{}")
@@ -458,7 +462,7 @@ class TestTheController:
         self, controller: Client, api_server: Any
     ) -> None:
         made = objects.pool("let-go")
-        made["metadata"]["finalizers"] = ["example.org/keep", api.RELEASE_FINALIZER]
+        made["metadata"]["finalizers"] = ["example.org/keep", names.RELEASE_FINALIZER]
         api_server.admin.create(POOLS, made)
         controller.patch(f"{POOLS}/let-go", {"metadata": {"finalizers": ["example.org/keep"]}})
         left = api_server.admin.get(f"{POOLS}/let-go")
@@ -468,11 +472,11 @@ class TestTheController:
         self, controller: Client, api_server: Any
     ) -> None:
         made = objects.pool("undone")
-        made["metadata"]["annotations"] = {api.ROLLOUT_ANNOTATION: "undo:new,paused", "a": "b"}
+        made["metadata"]["annotations"] = {names.ROLLOUT_ANNOTATION: "undo:new,paused", "a": "b"}
         api_server.admin.create(POOLS, made)
 
         def tried(asked: str | None) -> str:
-            change = {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: asked}}}
+            change = {"metadata": {"annotations": {names.ROLLOUT_ANNOTATION: asked}}}
             try:
                 controller.patch(f"{POOLS}/undone", change)
             except ApiError as e:
@@ -485,7 +489,7 @@ class TestTheController:
         assert words in tried("aborted")
         assert words in tried(None), "it does not resume what people have paused"
         api_server.admin.patch(
-            f"{POOLS}/undone", {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: "undo:new"}}}
+            f"{POOLS}/undone", {"metadata": {"annotations": {names.ROLLOUT_ANNOTATION: "undo:new"}}}
         )
         assert tried(None) == ""
         left = api_server.admin.get(f"{POOLS}/undone")["metadata"]["annotations"]
@@ -498,7 +502,7 @@ class TestTheController:
             {"spec": {"layoutHash": "b" * 64}},
             {"metadata": {"labels": {"a": "b"}}},
             {"metadata": {"annotations": {"a": "b"}}},
-            {"metadata": {"annotations": {api.ROLLOUT_ANNOTATION: "paused"}}},
+            {"metadata": {"annotations": {names.ROLLOUT_ANNOTATION: "paused"}}},
             {"metadata": {"finalizers": ["example.org/other"]}},
         ],
         ids=str,
@@ -530,32 +534,32 @@ class TestTheController:
         self, controller: Client, api_server: Any
     ) -> None:
         with suppress(ApiError):  # of replicas that another test has killed
-            api_server.admin.delete(f"{_LEASES}/{api.CONTROLLER_LEASE}")
+            api_server.admin.delete(f"{_LEASES}/{names.CONTROLLER_LEASE}")
         election = Election(
-            controller, namespace=api.NAMESPACE, name=api.CONTROLLER_LEASE, identity="one"
+            controller, namespace=names.NAMESPACE, name=names.CONTROLLER_LEASE, identity="one"
         )
         assert election.attempt()
         assert election.attempt()
         election.release()
-        lease = Record.of(controller.get(f"{_LEASES}/{api.CONTROLLER_LEASE}"))
+        lease = Record.of(controller.get(f"{_LEASES}/{names.CONTROLLER_LEASE}"))
         assert (lease.holder, lease.lease_s, lease.transitions) == ("", 1.0, 0)
 
     @pytest.mark.parametrize("deed", [*_FOR_NOBODY, *_NOT_FOR_THE_CONTROLLER], ids=str)
     def test_it_may_not(self, deed: Deed, controller: Client, api_server: Any) -> None:
-        _refused(deed, controller, api.CONTROLLER_SERVICE_ACCOUNT)
+        _refused(deed, controller, names.CONTROLLER_SERVICE_ACCOUNT)
         deed.do(api_server.admin, dryRun="All")
 
-    @pytest.mark.parametrize("namespace", [api.NAMESPACE, api.EVENTS_NAMESPACE, "kube-system"])
+    @pytest.mark.parametrize("namespace", [names.NAMESPACE, names.EVENTS_NAMESPACE, "kube-system"])
     def test_it_has_these_rights_and_no_others(
         self, namespace: str, controller: Client, api_server: Any
     ) -> None:
         anybody = api_server.client(api_server.token("default"))
         events = {
-            api.EVENTS_NAMESPACE: _triples(
+            names.EVENTS_NAMESPACE: _triples(
                 "", "events", ("get", "list", "create", "patch", "delete")
             ),
             # Why the agents' DaemonSets make no pods.
-            api.NAMESPACE: {
+            names.NAMESPACE: {
                 *_triples("", "events", ("list",)),
                 *_triples(_COORDINATION, "leases", ("create", "get", "update")),
             },
@@ -565,9 +569,9 @@ class TestTheController:
             ("patch", "", "nodes/status"),
             *_triples("", "pods", ("list", "watch")),
             ("create", "", "pods/eviction"),
-            *_triples(api.GROUP, "gpunodereports", ("get", "list", "watch")),
-            *_triples(api.GROUP, "gpupools", ("get", "list", "watch", "patch")),
-            ("patch", api.GROUP, "gpupools/status"),
+            *_triples(names.GROUP, "gpunodereports", ("get", "list", "watch")),
+            *_triples(names.GROUP, "gpupools", ("get", "list", "watch", "patch")),
+            ("patch", names.GROUP, "gpupools/status"),
             # Which driver the operator's DaemonSet has.
             ("get", "apps", "daemonsets"),
             # Why NVIDIA's operands do not serve a node.

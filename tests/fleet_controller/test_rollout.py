@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import custom_resources
+from apis import custom_resources
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.actions import EmitEvent, HoldNode, LiftTaint
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.change_actions import (
     ApplyLayout,
     CordonNode,
@@ -23,7 +24,6 @@ from fleet_controller.drain import Refusal
 from fleet_controller.layout_change import Change, change_of
 from fleet_controller.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from fleet_controller.node_pods import NodePod
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.state import Pool
 from tests.fleet_controller.rollout_world import START, World
 

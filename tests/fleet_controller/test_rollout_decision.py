@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.api import POOL_LABEL, ZONE_LABEL
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
+from apis.names import POOL_LABEL, ZONE_LABEL
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assessment import Assessment
 from fleet_controller.layout_change import Change, Phase, change_of
 from fleet_controller.node_pods import NodePod
@@ -23,7 +24,6 @@ from fleet_controller.rollout import (
     must_change,
     needs_pods,
 )
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool
 
 NOW = 1_800_000_000.0

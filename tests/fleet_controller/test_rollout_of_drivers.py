@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import STARTUP_TAINT_KEY as TAINT
+from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.assessment import Assessment
 from fleet_controller.change_actions import CordonNode
 from fleet_controller.known_layouts import KnownLayout

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.gpu_pool.rollout_request import Asked
+from apis.names import POOL_LABEL
 from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
-from fleet_controller.api import POOL_LABEL
 from fleet_controller.layout_change import change_of
 from fleet_controller.pool_status import UNDONE
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
-from fleet_controller.rollout_request import Asked
 from fleet_controller.state import Pool
 from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over

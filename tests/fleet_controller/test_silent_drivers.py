@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import STARTUP_TAINT_KEY
+from apis.reasons.agent import REASONS
 from fleet_controller.actions import HoldNode, LiftTaint, SetNodeCondition
-from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
 from fleet_controller.decide import decide
 from fleet_controller.quarantine import QuarantineNode
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import Condition, Node, Pool, Report
 from fleet_controller.watchdog import HealNode
-from node_agent.verdict.reasons import REASONS
 from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples
 

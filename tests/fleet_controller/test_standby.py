@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
+from apis.names import STARTUP_TAINT_KEY
 from fleet_controller import cli
 from fleet_controller import loop as loop_module
 from fleet_controller.actions import Action, LiftTaint, SetNodeCondition, SetPoolStatus
-from fleet_controller.api import STARTUP_TAINT_KEY
 from fleet_controller.bound_pods import Nodes
 from fleet_controller.change_actions import EvictPod
 from fleet_controller.lanes import Outcome

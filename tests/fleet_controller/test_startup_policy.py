@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from infra import plan, spec, values
 from infra.plan import ByoFleetPlan
 from kubeapi import Client
@@ -76,17 +76,17 @@ def keys(node: dict[str, Any]) -> list[str]:
 
 
 def held(node: dict[str, Any]) -> bool:
-    return dict(api.STARTUP_TAINT) in (node["spec"].get("taints") or ())
+    return dict(names.STARTUP_TAINT) in (node["spec"].get("taints") or ())
 
 
 @pytest.mark.parametrize(
     ("labels", "joins"),
     [
         (BOTH, True),
-        ({api.POOL_LABEL: "by-default"}, True),
+        ({names.POOL_LABEL: "by-default"}, True),
         ({"example.org/rack": "7"}, False),
         ({**BOTH, "example.org/rack": "8"}, False),
-        ({api.POOL_LABEL: "other"}, False),
+        ({names.POOL_LABEL: "other"}, False),
         ({}, False),
     ],
 )
@@ -103,11 +103,11 @@ def test_its_other_taints_stay_and_the_startup_taint_comes_once(
     with_others = api_server.admin.create(NODES, body_of("a", BOTH, "mine"), dryRun="All")
     assert [key for key in keys(with_others) if "kubernetes.io/not-ready" not in key] == [
         "mine",
-        api.STARTUP_TAINT_KEY,
+        names.STARTUP_TAINT_KEY,
     ]
-    registered = body_of("b", BOTH, api.STARTUP_TAINT_KEY)
+    registered = body_of("b", BOTH, names.STARTUP_TAINT_KEY)
     made = api_server.admin.create(NODES, registered, dryRun="All")
-    assert keys(made).count(api.STARTUP_TAINT_KEY) == 1
+    assert keys(made).count(names.STARTUP_TAINT_KEY) == 1
 
 
 def test_a_node_that_gets_its_labels_later_is_held_then_and_not_again(
@@ -136,7 +136,7 @@ def test_a_node_without_any_taint_is_held_too(api_server: Any, policy: None) -> 
     assert not keys(bare)
     joined = admin.patch(path, {"metadata": {"labels": BOTH}}, kind="merge")
     ours = [key for key in keys(joined) if not key.startswith("node.kubernetes.io/")]
-    assert ours == [api.STARTUP_TAINT_KEY]
+    assert ours == [names.STARTUP_TAINT_KEY]
 
 
 def test_a_kubelet_registers_with_the_taint_and_its_updates_are_not_refused(

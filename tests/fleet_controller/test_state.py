@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.bounds import seconds, stamp
 from fleet_controller.known_layouts import KnownLayout
-from fleet_controller.rollout_policy import RolloutPolicy
 from fleet_controller.state import (
     BroughtLabel,
     Condition,

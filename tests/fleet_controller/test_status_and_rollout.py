@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.bounds import stamp
 from fleet_controller.loop import Loop
 from kubeapi import ApiError, Client
@@ -142,7 +142,7 @@ def _asked(api_server: Any, pool: str) -> str:
     notes: Mapping[str, str] = api_server.admin.get(f"{POOLS}/{pool}")["metadata"].get(
         "annotations", {}
     )
-    return notes.get(api.ROLLOUT_ANNOTATION, "")
+    return notes.get(names.ROLLOUT_ANNOTATION, "")
 
 
 def _held_rollout(api_server: Any) -> None:

@@ -10,6 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.gpu_pool.rollout_request import Asked, read_asked
+from apis.names import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
 from fleet_controller.actions import (
     Action,
     ClearReportsAfter,
@@ -18,9 +23,6 @@ from fleet_controller.actions import (
     SetMigConfig,
     TellAgent,
 )
-from fleet_controller.api import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
 from fleet_controller.bounds import stamp
 from fleet_controller.change_actions import ApplyLayout, FinishChange
 from fleet_controller.decide import decide
@@ -38,8 +40,6 @@ from fleet_controller.layout_change import Change, change_of
 from fleet_controller.observe import Cluster
 from fleet_controller.pool_status import UNDONE
 from fleet_controller.release import ReleaseNode
-from fleet_controller.rollout_policy import RolloutPolicy
-from fleet_controller.rollout_request import Asked, read_asked
 from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
 from tests.fleet_controller.rollout_world import START, World, known
 

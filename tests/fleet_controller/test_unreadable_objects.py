@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from fleet_controller.actions import Action, HoldNode
 from fleet_controller.assess import assess
 from fleet_controller.bounds import stamp
@@ -39,7 +39,7 @@ from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, POOLS, ApiEdge
 
 NOW = 1_800_000_000.0
-HELD = (api.STARTUP_TAINT_KEY,)
+HELD = (names.STARTUP_TAINT_KEY,)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_the_warnings_of_a_pool_that_cannot_be_read_stay(pool: Pool) -> None:
 def test_a_pool_keeps_its_nodes_as_it_was_last_read(pool: Pool) -> None:
     raw = {"metadata": {"name": "halves", "uid": "pool-uid"}}
     assert unreadable_pool(raw, "why", pool) == replace(pool, unreadable="why")
-    assert unreadable_pool(raw, "why").selector == {api.POOL_LABEL: "halves"}
+    assert unreadable_pool(raw, "why").selector == {names.POOL_LABEL: "halves"}
 
 
 def test_a_report_that_cannot_be_read_is_named_in_the_condition(
@@ -242,7 +242,7 @@ class Fleet:
         self.edge = ApiEdge()
         self.edge.put(POOLS, _raw(existingNodes={"labels": {"team": "a"}}))
         note = {"pool": "halves", "labels": {"team": {"value": "a", "before": None}}}
-        labels = {api.POOL_LABEL: "halves", "team": "a"}
+        labels = {names.POOL_LABEL: "halves", "team": "a"}
         self.edge.put(
             NODES,
             {
@@ -251,9 +251,9 @@ class Fleet:
                     "uid": "u1",
                     "creationTimestamp": stamp(NOW - 100),
                     "labels": labels,
-                    "annotations": {api.JOINED_ANNOTATION: json.dumps(note)},
+                    "annotations": {names.JOINED_ANNOTATION: json.dumps(note)},
                 },
-                "spec": {"taints": [dict(api.STARTUP_TAINT)]},
+                "spec": {"taints": [dict(names.STARTUP_TAINT)]},
                 "status": {
                     "nodeInfo": {"bootID": "b1"},
                     "conditions": [{"type": "Ready", "status": "True"}],

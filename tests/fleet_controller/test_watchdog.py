@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.api import DEPLOY_LABEL_PREFIX
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
+from apis.names import DEPLOY_LABEL_PREFIX
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
+from apis.reasons.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
 from fleet_controller.assessment import Assessment
 from fleet_controller.decide import Decision
 from fleet_controller.node_pods import NodePod
 from fleet_controller.state import Condition, Node, Pool
 from fleet_controller.stuck import Stuck, stuck_of
-from fleet_controller.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
 from fleet_controller.watchdog import NOTED_AFTER_S, HealNode, Watch, due, trouble_of, watch
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 

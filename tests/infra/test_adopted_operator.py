@@ -14,7 +14,7 @@ import pulumi
 import pytest
 import yaml
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT_KEY
 from infra import plan, spec, values
 from infra.plan import ByoFleetPlan
 from tests.recorder import Made, recorded

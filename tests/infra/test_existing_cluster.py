@@ -11,7 +11,7 @@ import pulumi
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names as api
 from infra import plan, program, spec
 from infra.components import existing_cluster, gpu_pool
 from infra.plan import ByoClusterPlan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api
+from apis import names as api
 from infra import plan, spec, values
 from infra.plan import GkeFleetPlan
 from rehearsal.plugins.charts.gpu_operator import values as chart

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from apis import layout
 from infra import catalog, plan, spec, values
 from infra.plan import ByoFleetPlan
-from node_agent import cli, layout
+from node_agent import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = ROOT / "node_agent/ansible/gpu-partitions.yaml"

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names as api
 from infra import plan, values
 from infra.values.monitoring.scrapes import metrics_port, scrapes
 from tests.infra.test_monitoring import CLOUDS, EXISTING, STACK, planned

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet_controller.api import MIG_CONFIG_LABEL, STARTUP_TAINT_KEY
+from apis import desired_state
+from apis.names import MIG_CONFIG_LABEL, STARTUP_TAINT_KEY
 from infra import plan, spec
 from infra.plan import EksFleetPlan, GkeFleetPlan
-from node_agent import desired
 from tests.repository_stacks import STACKS
 
 
@@ -109,7 +109,7 @@ def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
     (pool,) = eks(partition, strategy).pools
     assert (pool.mig_config, pool.layout) == ("all-disabled", {})
     assert pool.resources == {"nvidia.com/gpu": 8}
-    assert desired.parse(pool.desired).partitioner == "mig-manager"
+    assert desired_state.parse(pool.desired).partitioner == "mig-manager"
     (without_mig,) = eks('"none"', strategy, machine="g4dn.xlarge").pools
     assert without_mig.mig_config is None
 
@@ -117,8 +117,8 @@ def test_where_the_gpus_have_mig_whole_gpus_are_made_by_mig_manager_too(
 @pytest.mark.parametrize("stack", STACKS, ids=lambda s: s.name)
 def test_what_infra_writes_the_agent_reads(stack: Path) -> None:
     for pool in plan.read_file(stack).pools:
-        read = desired.parse(pool.desired)
-        assert desired.hash_of(read) == pool.layout_hash
+        read = desired_state.parse(pool.desired)
+        assert desired_state.hash_of(read) == pool.layout_hash
         assert read.pool == pool.name
         assert read.gpu_count == pool.gpu_count
         assert dict(read.resources) == dict(pool.resources)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from apis import desired_state
 from infra import plan, spec, values
-from node_agent import desired
 
 
 def pool(
@@ -78,7 +78,7 @@ def test_what_nvidias_plugin_offers(
 ) -> None:
     made = pool(partition, sharing, strategy=strategy)
     assert made.resources == resources
-    read = desired.parse(made.desired)
+    read = desired_state.parse(made.desired)
     assert dict(read.resources) == resources
     assert [(s.resource, s.replicas) for s in read.sharing] == [(name, 4) for name in resources]
 

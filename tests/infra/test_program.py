@@ -16,14 +16,14 @@ import pytest
 import yaml
 from hypothesis import given
 
-from fleet_controller import api, rights
+from apis import names, rights
+from apis.desired_state import digest
 from infra import plan, program, spec
 from infra.components import gpu_pool
 from infra.components.gpu_pool import Unverified, unverified
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
 from node_agent.cluster import restart_memory
-from node_agent.desired import digest
 from tests.nasty import obeyed, texts
 from tests.repository_stacks import NAMES
 
@@ -102,7 +102,7 @@ def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
     }  # S0-31
     assert node["taints"] == [  # S0-32, and ours; S0-33 is GKE's own
         {"key": "nvidia/share", "value": "nvidia-mig", "effect": "NO_SCHEDULE"},
-        {"key": api.STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"},
+        {"key": names.STARTUP_TAINT_KEY, "value": "unverified", "effect": "NO_SCHEDULE"},
     ]
 
 
@@ -120,7 +120,7 @@ def test_s1_group_has_the_inputs_of_the_published_system(record: Record) -> None
     assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     assert group["subnetIds"] == ["eks-eu-west-1a-id"]
     assert group["labels"] == {"slicewright.io/pool": "demo-gpu-workers"}
-    assert [t["key"] for t in group["taints"]] == ["nvidia.com/gpu", api.STARTUP_TAINT_KEY]
+    assert [t["key"] for t in group["taints"]] == ["nvidia.com/gpu", names.STARTUP_TAINT_KEY]
 
 
 def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
@@ -358,7 +358,7 @@ def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(
     )
     assert pod["nodeSelector"] == {"slicewright.io/pool": pool}
     tolerated = {t["key"] for t in pod["tolerations"]}
-    assert tolerated >= {api.STARTUP_TAINT_KEY, "nvidia.com/gpu"}
+    assert tolerated >= {names.STARTUP_TAINT_KEY, "nvidia.com/gpu"}
     assert "" not in tolerated
 
 
@@ -424,8 +424,8 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
     assert {
         m.inputs["metadata"]["name"] for m in made if m.type.endswith(":CustomResourceDefinition")
     } == {
-        f"{api.REPORT_PLURAL}.{api.GROUP}",
-        f"{api.POOL_PLURAL}.{api.GROUP}",
+        f"{names.REPORT_PLURAL}.{names.GROUP}",
+        f"{names.POOL_PLURAL}.{names.GROUP}",
     }
 
 
@@ -583,9 +583,9 @@ def test_the_stack_file_opens_the_ports_to_pods_and_addresses(record: Record) ->
         {"ipBlock": {"cidr": "10.0.0.0/16"}},
     ]
     assert {(p["protocol"], p["port"]) for p in rule["ports"]} == {
-        ("TCP", api.AGENT_PORT),
-        ("TCP", api.CONTROLLER_PORT),
-        ("TCP", api.ATTRIBUTION_PORT),
+        ("TCP", names.AGENT_PORT),
+        ("TCP", names.CONTROLLER_PORT),
+        ("TCP", names.ATTRIBUTION_PORT),
     }
 
 
@@ -1098,9 +1098,9 @@ def _within(tree: Any, wanted: Any) -> int:
 def test_what_could_mend_a_quarantined_node_stays_on_it(record: Record) -> None:
     """The agent and NVIDIA's operands. Nothing tolerates more than before without quarantine."""
     toleration = {
-        "key": api.STARTUP_TAINT_KEY,
+        "key": names.STARTUP_TAINT_KEY,
         "operator": "Equal",
-        "value": api.STARTUP_TAINT["value"],
+        "value": names.STARTUP_TAINT["value"],
         "effect": "NoExecute",
     }
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from apis import desired_state
 from infra import plan, spec, values
 from infra.plan import ByoFleetPlan, PoolPlan
-from node_agent import desired
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -289,7 +289,7 @@ def test_s4_partitions_times_slices() -> None:
 
 
 def test_s4_pods_choose_nodes_by_these_labels() -> None:
-    a100, t4 = (desired.parse(pool.desired).labels for pool in planned(written("s4")).pools)
+    a100, t4 = (desired_state.parse(pool.desired).labels for pool in planned(written("s4")).pools)
     assert t4["nvidia.com/gpu.product"] == ("Tesla-T4-SHARED",)  # S4-56
     assert t4["nvidia.com/gpu.replicas"] == ("14",)
     one, two, three = "mig-1g.5gb", "mig-2g.10gb", "mig-3g.20gb"
@@ -304,7 +304,7 @@ def test_without_feature_discovery_no_label_is_expected() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
     for stack in ("s0", "s3"):
         for pool in planned(written(stack)).pools:
-            assert desired.parse(pool.desired).labels == {}
+            assert desired_state.parse(pool.desired).labels == {}
 
 
 def test_s4_single_strategy_gives_seven() -> None:  # S4-23

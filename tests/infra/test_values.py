@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT_KEY
 from infra import catalog, plan, spec, values
 from infra.plan import EksFleetPlan, PoolPlan, Taint
 from rehearsal.plugins.charts.gpu_operator import values as chart

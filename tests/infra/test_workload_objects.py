@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names as api
 from infra import spec, values
 from infra.components import existing_cluster
 from infra.values import WorkloadObjects

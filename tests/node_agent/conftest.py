@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import node_agent
+from apis.desired_state import Desired, DesiredGpu
 from node_agent import cli
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml.observed import Engines, MigDevice, Observation, ObservedGpu
 from node_agent.nvml.prober import Prober
 from rehearsal.cluster.silicon import models, state

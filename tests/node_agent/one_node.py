@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from apis.desired_state import Desired
 from kubeapi import ApiError, Client
 from node_agent.cluster.restart_memory import RestartMemory
-from node_agent.desired import Desired
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.renewal import Renewal

@@ -18,7 +18,7 @@ import urllib3
 import kubeapi
 import node_agent
 import telemetry
-from node_agent.desired import Desired, dump
+from apis.desired_state import Desired, dump
 from rehearsal.cluster.silicon import state
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from node_agent.desired import (
+from apis.desired_state import (
     Desired,
     DesiredError,
     DesiredGpu,

@@ -133,7 +133,7 @@ def test_every_command_finds_its_modules(command: str, environment: Path) -> Non
         "verify": "node_agent.verdict.verify",
         "watch": "node_agent.watch, node_agent.cluster.own_node, telemetry.endpoints",
         "apply": "node_agent.host.commands, node_agent.host.reader, node_agent.host.partition",
-        "clear": "node_agent.layout",
+        "clear": "apis.layout",
         "attribution": "node_agent.attribution.exporter",
     }
     imported = subprocess.run(

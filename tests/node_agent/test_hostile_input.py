@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeapi import ApiError
-from node_agent.attribution.pod_resources import parse as parse_pod_resources
-from node_agent.attribution.wire import NotProtobuf
-from node_agent.cluster.backoff import Backoff
-from node_agent.cluster.node import read
-from node_agent.cluster.own_node import OwnNode
-from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.desired import (
+from apis.desired_state import (
     LARGEST,
     Desired,
     DesiredError,
@@ -27,6 +20,13 @@ from node_agent.desired import (
     dump,
     parse,
 )
+from kubeapi import ApiError
+from node_agent.attribution.pod_resources import parse as parse_pod_resources
+from node_agent.attribution.wire import NotProtobuf
+from node_agent.cluster.backoff import Backoff
+from node_agent.cluster.node import read
+from node_agent.cluster.own_node import OwnNode
+from node_agent.cluster.restart_memory import Past, RestartMemory
 from node_agent.reporting.report import Reporter
 from node_agent.verdict.layout_change import or_pending
 from node_agent.verdict.verify import Verdict

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import pytest
 
 import node_agent
+from apis.desired_state import Desired
+from apis.reasons.agent import REASONS
 from kubeapi import ApiError
-from node_agent.desired import Desired
-from node_agent.verdict.reasons import REASONS
 from node_agent.watch import Pace
 from rehearsal.cluster.node.container_runtime import Container
 from rehearsal.cluster.silicon import state

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from apis.desired_state import Desired, DesiredGpu, dump, hash_of
 from kubeapi import ApiError, Client, Unreachable
-from node_agent.desired import Desired, DesiredGpu, dump, hash_of
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics
 from node_agent.reporting.report import seconds

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.layout import parse
+from apis.layout import parse
 from node_agent.nvml.observed import Observation
 from node_agent.reporting.health import Health
 from node_agent.reporting.metrics import Metrics

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.desired import Desired
+from apis.desired_state import Desired
 from rehearsal.cluster.node.container_runtime import Container, Mode
 from rehearsal.cluster.silicon import state
 from tests.node_agent.clocks import Clocks

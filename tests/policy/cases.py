@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT_KEY
 from policy.rules import Resource, ResourceRule, StackRule, karpenter
 from policy.rules.rule import complete_settings
 

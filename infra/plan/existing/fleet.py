@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra import spec
 from infra.plan.existing.hosts import gpu_of, plan_hosts
 from infra.plan.findings import Checked, Stated, each, refuse

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL
+from apis.label_keys import PLUGIN_CONFIG_LABEL
 from infra import catalog, spec
 from infra.catalog import DevicePluginIssue, driver_order
 from infra.plan.findings import Checked, Stated, refuse

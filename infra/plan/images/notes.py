@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.image_names import short
+from apis.image_names import short
 from infra.plan.images.stack_images import OWN_INDEX, StackImages, stack_images
 from infra.plan.model.fleets import EksFleetPlan, FleetPlan, GkeFleetPlan
 from infra.plan.model.pools import CloudPoolPlan

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.image_names import registry_of
+from apis.image_names import registry_of
 from infra.plan.model.clusters import EksAutoscalerPlan, KarpenterPlan
 from infra.plan.model.fleets import ByoFleetPlan, EksFleetPlan, FleetPlan
 from infra.plan.model.scaling import KedaPlan

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from apis.desired_state import Desired
 from infra.catalog import Gpu, Machine
 from infra.plan.model.clusters import GpuNetwork
 from infra.plan.model.launch_templates import EksTemplate
@@ -26,7 +27,6 @@ from infra.spec import (
     Spot,
     Upgrade,
 )
-from node_agent.desired import Desired
 
 _QUEUED = Taint(key="cloud.google.com/gke-queued", value="true", effect="NoSchedule")
 """Of nodes that come for a ProvisioningRequest. Source: kubernetes-sigs/kueue, its admission check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.api import NAMESPACE
+from apis.names import NAMESPACE
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.monitoring import MonitoringPlan

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from apis.desired_state import Desired, DesiredGpu, DesiredSharing, Partitioner
 from infra import catalog, geometry, spec
 from infra.catalog import Gpu, driver_order
 from infra.catalog.named import config_name
@@ -18,7 +19,6 @@ from infra.plan.partition.layout_names import ALL_DISABLED, layout_name
 from infra.plan.partition.resource_names import resource_of
 from infra.plan.partition.sharing import allocatable
 from infra.spec import Path
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing, Partitioner
 
 
 @dataclass(frozen=True, kw_only=True)

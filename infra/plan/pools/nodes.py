@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleet_controller.api import (
+from apis.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
+from apis.names import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
     POOL_LABEL,
     STARTUP_TAINT,
     STARTUP_TAINT_KEY,
 )
-from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL, is_of_kubernetes
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.nodes import (

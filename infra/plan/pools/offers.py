@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleet_controller.label_keys import PLUGIN_CONFIG_LABEL
+from apis.label_keys import PLUGIN_CONFIG_LABEL
 from infra import spec
 from infra.plan.findings import Checked, Stated, refuse
 from infra.plan.model.nodes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from fleet_controller.api import NAMESPACE
+from apis.names import NAMESPACE
 from infra import spec
 from infra.plan.findings import Checked, Stated, listed, nearest, refuse
 from infra.plan.model.deployments import DeploymentPlan, Devices

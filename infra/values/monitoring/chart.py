@@ -14,12 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.api import (
-    DEPLOY_LABEL_PREFIX,
-    MIG_CONFIG_LABEL,
-    MIG_STATE_LABEL,
-    POOL_LABEL,
-)
+from apis.names import DEPLOY_LABEL_PREFIX, MIG_CONFIG_LABEL, MIG_STATE_LABEL, POOL_LABEL
 from infra.plan import FleetPlan, MonitoringPlan
 from infra.spec import PrometheusStack
 from infra.values.helm_charts import ChartAddress, chart_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet_controller.api import STARTUP_TAINT_KEY
+from apis.names import STARTUP_TAINT_KEY
 from infra.values.monitoring.grafana import Dashboard, Panel, Query, Variable
 
 _POOL: Final = 'pool=~"$pool"'

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller import api
+from apis import names
 from infra.plan import DeploymentPlan, FleetPlan, GkeFleetPlan, MonitoringPlan
 from infra.spec import ContainerWorkload, TritonWorkload, VllmWorkload
 from infra.values.text import JsonObject
@@ -18,7 +18,7 @@ from infra.values.workload_heads import WORKLOAD_LABEL
 _NAME: Final = "app.kubernetes.io/name"
 _TIMEOUT_S: Final = 10
 DCGM: Final = "dcgm-exporter"
-_OWN: Final[Mapping[str, str]] = {api.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
+_OWN: Final[Mapping[str, str]] = {names.POOL_LABEL: "pool", WORKLOAD_LABEL: "workload"}
 """Label of a pod -> label of its samples."""
 
 
@@ -56,13 +56,13 @@ def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
     found = [
         Scrape(
             name="node-agent",
-            namespace=api.NAMESPACE,
+            namespace=names.NAMESPACE,
             selector={_NAME: "node-agent"},
             endpoints=tuple(of_agents),
         ),
         Scrape(
             name="fleet-controller",
-            namespace=api.NAMESPACE,
+            namespace=names.NAMESPACE,
             selector={_NAME: "fleet-controller"},
             endpoints=(of_controller,),
         ),
@@ -186,7 +186,7 @@ def _labels(scrape: Scrape) -> Mapping[str, str]:
     """The labels that the pods have."""
     if WORKLOAD_LABEL in scrape.selector:
         return {WORKLOAD_LABEL: _OWN[WORKLOAD_LABEL]}
-    return {api.POOL_LABEL: _OWN[api.POOL_LABEL]} if scrape.name == "node-agent" else {}
+    return {names.POOL_LABEL: _OWN[names.POOL_LABEL]} if scrape.name == "node-agent" else {}
 
 
 def _sanitized(label: str) -> str:

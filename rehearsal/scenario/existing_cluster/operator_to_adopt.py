@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from fleet_controller.api import CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL, MIG_STATE_LABEL
+from apis.names import CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL, MIG_STATE_LABEL
 from infra.plan import ByoFleetPlan
 from kubeapi import Client, JsonObject
 from kubeapi.client import path_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_controller import api
+from apis import names
 from node_agent.cluster.node import quantity, read
 
 
@@ -53,7 +53,7 @@ def test_what_the_controller_tells_is_read_from_the_annotations() -> None:
     node = read({"metadata": {"name": "n", "uid": "u", "annotations": notes}})
     assert (node.assigned, node.reports_after) == ("{}", "then")
     assert (node.assigned, node.reports_after) == tuple(
-        notes[name] for name in (api.DESIRED_ANNOTATION, api.REPORTS_AFTER_ANNOTATION)
+        notes[name] for name in (names.DESIRED_ANNOTATION, names.REPORTS_AFTER_ANNOTATION)
     ), "as the controller writes them"
     silent = read({"metadata": {"name": "n", "uid": "u"}})
     assert (silent.assigned, silent.reports_after) == ("", "")

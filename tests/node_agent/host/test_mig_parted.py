@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from apis.layout import parse
 from node_agent.host import partition, transaction
 from node_agent.host.placement import LayoutImpossible
 from node_agent.host.transaction import GpusInUse, RolledBack
-from node_agent.layout import parse
 from node_agent.verdict.verify import verify_layout
 from rehearsal.cluster.node import launcher, root
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec

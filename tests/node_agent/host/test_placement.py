@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apis.layout import GpuLayout, parse
 from node_agent.host.mig_state import (
     ComputeInstance,
     ComputeProfile,
@@ -20,7 +21,6 @@ from node_agent.host.mig_state import (
     same_compute_instances,
 )
 from node_agent.host.placement import LayoutImpossible, place, place_compute_instances
-from node_agent.layout import GpuLayout, parse
 from node_agent.nvml.observed import Engines
 from rehearsal.cluster.silicon import models
 from rehearsal.cluster.silicon import placement as silicon_rules

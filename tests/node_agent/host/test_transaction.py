@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apis.layout import Layout, parse
 from node_agent.host import partition, transaction
 from node_agent.host.placement import LayoutImpossible
 from node_agent.host.steps import DestroyGpuInstance, SetMigMode
 from node_agent.host.transaction import Done, GpusInUse, NvmlCallFailed, RollbackFailed, RolledBack
-from node_agent.layout import Layout, parse
 from rehearsal.cluster.silicon import models, state
 from rehearsal.cluster.silicon import placement as silicon_rules
 from tests.properties import examples

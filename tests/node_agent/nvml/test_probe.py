@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.desired import Desired, DesiredGpu
+from apis.desired_state import Desired, DesiredGpu
 from node_agent.nvml import binding, observed, utilization
 from node_agent.nvml import probe as nvml
 from node_agent.verdict.verify import observed_instances, verify

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from node_agent.desired import Desired, DesiredGpu
+from apis.desired_state import Desired, DesiredGpu
 from node_agent.display import show
 from node_agent.nvml import observed
 from node_agent.nvml.observed import Observation, Vitals

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import node_agent
+from apis.desired_state import Desired
 from node_agent.attribution import exporter as attribution
 from node_agent.attribution.pod_resources import ContainerDevices
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.nvml.observed import Failure, Observation
 from node_agent.reporting.metrics import Metrics
 from node_agent.verdict.verify import verify

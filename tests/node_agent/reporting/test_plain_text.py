@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.custom_resources import crds
+from apis.custom_resources import crds
+from apis.desired_state import Desired, DesiredGpu
 from node_agent import cli
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml.observed import (
     Engines,
     Failure,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.desired_state import Desired, DesiredGpu, hash_of
 from kubeapi import ApiError, Client, Unreachable
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu, hash_of
 from node_agent.nvml.observed import Engines, Failure, MigDevice, MigMode, Observation, ObservedGpu
 from node_agent.reporting.report import HEARTBEAT_S, Reporter, body, content, seconds, stamp
 from node_agent.verdict.damping import Damper

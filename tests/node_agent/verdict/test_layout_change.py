@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from apis.desired_state import Desired
+from apis.reasons.agent import MATCH, REASONS
 from fleet_controller.assess import OF_THE_LAYOUT
 from fleet_controller.layout_change import Change
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import layout_change
-from node_agent.verdict.reasons import MATCH, REASONS
 from node_agent.verdict.verify import Verdict, verify
 
 OLD, NEW = "all-1g.10gb", "all-balanced"

@@ -11,8 +11,9 @@ import pynvml
 import pytest
 
 import node_agent
+from apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from apis.reasons.agent import RANK, REASONS
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing
 from node_agent.nvml.errors import MEANINGS
 from node_agent.nvml.observed import (
     BROKEN,
@@ -24,7 +25,6 @@ from node_agent.nvml.observed import (
     ObservedGpu,
 )
 from node_agent.verdict import reasons_page
-from node_agent.verdict.reasons import RANK, REASONS
 from node_agent.verdict.verify import Verdict, partitioning_in_progress, verify
 
 Change = Callable[["Scene"], "Scene"]

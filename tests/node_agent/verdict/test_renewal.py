@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apis.desired_state import Desired, DesiredGpu
 from node_agent.cluster.node import NodeState
 from node_agent.cluster.restart_memory import Past, RestartMemory
-from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml.observed import Failure, Observation
 from node_agent.verdict.renewal import (
     CONFIRM_S,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from apis.reasons.agent import REASONS
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing
 from node_agent.nvml.observed import Failure, GpuInstance, MigDevice, Observation
 from node_agent.verdict import stale_devices
-from node_agent.verdict.reasons import REASONS
 from node_agent.verdict.verify import Check, Verdict, verify
 
 NO_DRIVER = Observation(failure=Failure(call="nvmlInit", code=9, text="Driver Not Loaded"))

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from apis.desired_state import Desired, DesiredGpu, DesiredSharing
+from apis.layout import GpuLayout, Layout, parse
+from apis.reasons.agent import REASONS
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu, DesiredSharing
-from node_agent.layout import GpuLayout, Layout, parse
 from node_agent.nvml.observed import (
     Engines,
     Failure,
@@ -21,7 +22,6 @@ from node_agent.nvml.observed import (
     OfferedProfile,
     Xid,
 )
-from node_agent.verdict.reasons import REASONS
 from node_agent.verdict.verify import (
     Check,
     Verdict,

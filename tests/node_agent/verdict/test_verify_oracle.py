@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.desired_state import Desired, DesiredGpu
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired, DesiredGpu
 from node_agent.nvml.observed import (
     Engines,
     Failure,

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.desired_state import Desired
+from apis.layout import parse as layout
 from node_agent.cluster.node import NodeState
-from node_agent.desired import Desired
 from node_agent.display import show
-from node_agent.layout import parse as layout
 from node_agent.nvml import observed
 from node_agent.nvml.observed import Failure, Observation, ObservedGpu, Vitals, Xid
 from node_agent.reporting.health import Health

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from apis import desired_state
 from infra import plan, spec
 from kubeapi import Client
-from node_agent import desired
 from rehearsal.scenario import proof
 from rehearsal.scenario.existing_cluster import Differences
 from rehearsal.scenario.proof import ProvenNode
@@ -49,14 +49,14 @@ EXPECTED = {
 }
 
 
-def planned(pool: str) -> desired.Desired:
+def planned(pool: str) -> desired_state.Desired:
     raw = {
         "cloud": "gke",
         "cluster": {"name": "dev", "location": "us-central1"},
         "node_pools": [{"name": pool, "nodes": {"count": 1}, **POOLS[pool]}],
     }
     (only,) = plan.read(json.dumps(raw), spec.Source("test", raw)).pools
-    return desired.parse(only.desired)
+    return desired_state.parse(only.desired)
 
 
 def test_the_fleet_is_read_again_until_every_node_is_released(

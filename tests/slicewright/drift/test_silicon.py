@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import DEGRADED, POOL_LABEL, VERIFIED
-from fleet_controller.rollout_policy import RolloutPolicy
+from apis.gpu_pool.rollout_policy import RolloutPolicy
+from apis.names import DEGRADED, POOL_LABEL, VERIFIED
 from fleet_controller.state import Condition, Node, Pool
 from infra import plan
 from infra.plan import FleetPlan

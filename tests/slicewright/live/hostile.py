@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from hypothesis import strategies as st
 
-from fleet_controller.api import (
+from apis.names import (
     CHANGE_ANNOTATION,
     CHANGED_ANNOTATION,
     NODE_CONDITION,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.rollout_policy import DrainPolicy
+from apis.gpu_pool.rollout_policy import DrainPolicy
 from slicewright.live.blockers import Blocker, blockers, selects
 
 

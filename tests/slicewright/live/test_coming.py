@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
 from fleet_controller.state import Pool
 from infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s

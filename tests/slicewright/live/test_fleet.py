@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import MIG_CONFIG_LABEL as CONFIG
-from fleet_controller.api import MIG_STATE_LABEL as STATE
+from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
+from apis.names import MIG_CONFIG_LABEL as CONFIG
+from apis.names import MIG_STATE_LABEL as STATE
 from fleet_controller.drain import Refusal
 from fleet_controller.node_change import FAILED_S
-from fleet_controller.rollout_policy import DrainPolicy, RolloutPolicy
 from fleet_controller.state import Pool
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN

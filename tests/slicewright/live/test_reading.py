@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from kubeapi import ApiError, Client, Unreachable
 from slicewright.live.access import NoCluster
 from slicewright.live.looking import CannotLook, found_in

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from apis import desired_state as desired_file
+from apis.desired_state import Desired, DesiredGpu
 from infra import delivery
-from node_agent import desired as desired_file
-from node_agent.desired import Desired, DesiredGpu
 from rehearsal.cluster.silicon import device_nodes, state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 from tests.rehearsal.cluster.kubelet.simulated_cluster import pids_with

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import api, pod_policy
+from apis import names
+from apis.admission import pod_policy
 from kubeapi import ApiError
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
@@ -18,7 +19,7 @@ MACHINE = {"cloud": "eks", "gpu_model": "H100-80", "gpu_count": 2, "driver_versi
 HALVES = "nvidia.com/mig-3g.40gb"
 TAINTS = [
     {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
-    dict(api.STARTUP_TAINT),
+    dict(names.STARTUP_TAINT),
 ]
 COUNTS = """
 import os, re, time
@@ -36,7 +37,7 @@ EVERYTHING, PARTITION, NOTHING = (
 VARIABLE = pod_policy.VARIABLE
 ALL, VOID = ({"name": VARIABLE, "value": value} for value in ("all", "void"))
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
-STARTUP = {"key": api.STARTUP_TAINT_KEY, "operator": "Exists"}
+STARTUP = {"key": names.STARTUP_TAINT_KEY, "operator": "Exists"}
 BOTH = [GPU, STARTUP]
 REQUEST = {"resources": {"limits": {HALVES: "1"}}}
 ATTACKS: dict[str, tuple[dict[str, Any], list[dict[str, str]]]] = {

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from apis.desired_state import Desired, DesiredGpu, dump
 from infra import delivery
 from infra.components import verified_start
-from node_agent.desired import Desired, DesiredGpu, dump
 from rehearsal.cluster.node import launcher
 from rehearsal.cluster.node.forks import Forks, PythonCode
 from rehearsal.cluster.node.launcher import Bind, LaunchSpec

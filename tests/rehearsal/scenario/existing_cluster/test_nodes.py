@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra import catalog, plan, spec
 from infra.plan import ByoFleetPlan
 from rehearsal.cluster.node import machine

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet_controller import api
+from apis import names
 from kubeapi import ApiError, Client, Unreachable
 from tests.odd_values import TEXTS
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"
-REPORTS = f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}"
+REPORTS = f"/apis/{names.API_VERSION}/{names.REPORT_PLURAL}"
 _PAUSE_S = 0.2
 _NOTES = (
-    api.CHANGE_ANNOTATION,
-    api.STUCK_ANNOTATION,
-    api.JOINED_ANNOTATION,
-    api.VERIFIED_BOOT_ANNOTATION,
-    api.VERIFIED_LAYOUT_ANNOTATION,
-    api.REPORTS_AFTER_ANNOTATION,
-    api.CHANGED_ANNOTATION,
-    api.DESIRED_ANNOTATION,
+    names.CHANGE_ANNOTATION,
+    names.STUCK_ANNOTATION,
+    names.JOINED_ANNOTATION,
+    names.VERIFIED_BOOT_ANNOTATION,
+    names.VERIFIED_LAYOUT_ANNOTATION,
+    names.REPORTS_AFTER_ANNOTATION,
+    names.CHANGED_ANNOTATION,
+    names.DESIRED_ANNOTATION,
 )
 _REPORT_FIELDS = (
     "time",
@@ -108,7 +108,7 @@ class Attacker:
 
     def _set_condition(self) -> str:
         condition = {
-            "type": api.NODE_CONDITION,
+            "type": names.NODE_CONDITION,
             "status": self._random.choice(["True", "False", "Unknown", "Perhaps"]),
             "reason": self._text()[:1000],
             "message": self._text(),
@@ -129,8 +129,8 @@ class Attacker:
     def _create_event(self) -> str:
         name = f"{self.pool}.{self._random.getrandbits(64):016x}"
         event = {
-            "metadata": {"name": name, "namespace": api.EVENTS_NAMESPACE},
-            "involvedObject": {"kind": api.POOL_KIND, "name": self.pool},
+            "metadata": {"name": name, "namespace": names.EVENTS_NAMESPACE},
+            "involvedObject": {"kind": names.POOL_KIND, "name": self.pool},
             "source": {"component": "slicewright-fleet-controller"},
             "type": "Warning",
             "reason": "Forged",
@@ -157,7 +157,7 @@ class Attacker:
 
     def _relabel(self) -> str:
         key = self._random.choice(
-            [api.POOL_LABEL, api.MIG_CONFIG_LABEL, "node-restriction.kubernetes.io/tenant"]
+            [names.POOL_LABEL, names.MIG_CONFIG_LABEL, "node-restriction.kubernetes.io/tenant"]
         )
         labels: dict[str, Any] = {"metadata": {"labels": {key: "forged"}}}
         self.kubelet.patch(f"{NODES}/{self.node}", labels)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from kubeapi import ApiError, Client, Unreachable, list_and_watch
 from rehearsal.cluster.kubelet.nodes.holds import Holds, holds_of
 from rehearsal.cluster.node.root import NodeFiles

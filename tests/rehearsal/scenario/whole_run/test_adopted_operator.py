@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import ApiError, Client
@@ -62,7 +62,7 @@ def client(engine: Engine) -> Client:
 @pytest.fixture(scope="module")
 def before(client: Client, engine: Engine) -> Mapping[str, Any]:
     """Every object of the cluster; the operator is done with its nodes."""
-    assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
+    assert labels(client, A100)[names.MIG_STATE_LABEL] == "success"
     assert "nvidia.com/gpu.count" in labels(client, T4)
     return record.settled(client, timeout_s=120)
 
@@ -75,7 +75,7 @@ def refused(client: Client, engine: Engine, before: Mapping[str, Any]) -> Outcom
 def pools(client: Client) -> list[Any] | None:
     """None while the API server does not serve the new kind yet: it was made a moment ago."""
     try:
-        return list(client.get(path_of(api.API_VERSION, api.POOL_PLURAL))["items"])
+        return list(client.get(path_of(names.API_VERSION, names.POOL_PLURAL))["items"])
     except ApiError as e:
         if e.status in (404, 429):
             return None
@@ -173,8 +173,8 @@ def test_mig_is_off_and_the_operators_pods_start_again(client: Client) -> None:
     phases = {pod["status"].get("phase") for pod in client.get(pods)["items"]}
     assert phases <= {"Running", "Succeeded"}
     until(lambda: offered(client, A100) == {"nvidia.com/gpu": "1"}, "a whole GPU again")
-    assert labels(client, A100)[api.MIG_CONFIG_LABEL] == "all-disabled"
-    assert labels(client, A100)[api.MIG_STATE_LABEL] == "success"
+    assert labels(client, A100)[names.MIG_CONFIG_LABEL] == "all-disabled"
+    assert labels(client, A100)[names.MIG_STATE_LABEL] == "success"
 
 
 def test_with_its_settings_of_before_the_cluster_is_as_it_was_object_by_object(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from infra import plan, values
 from kubeapi import Client
 from rehearsal.cluster.silicon import state

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller import api
+from apis import names
 from kubeapi import Client
 from rehearsal.cluster.control_plane import process_images
 from rehearsal.cluster.kubelet.services.proxy import ADDRESS
@@ -190,8 +190,8 @@ def test_a_request_brings_a_replica_and_that_a_node_which_is_verified_before_it_
     (pod,) = client.get(PODS)["items"]
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
     # It was bound when the agent had proven the partitions, and the controller had let pods in.
-    assert conditions(pod)["PodScheduled"] >= conditions(node)[api.NODE_CONDITION]
-    assert api.STARTUP_TAINT_KEY not in {taint["key"] for taint in node["spec"].get("taints", ())}
+    assert conditions(pod)["PodScheduled"] >= conditions(node)[names.NODE_CONDITION]
+    assert names.STARTUP_TAINT_KEY not in {taint["key"] for taint in node["spec"].get("taints", ())}
     assert {k: v for k, v in node["status"]["allocatable"].items() if k.startswith("nvidia")} == {
         "nvidia.com/gpu": "0",
         SLICE: "7",

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller import api
-from fleet_controller.api import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
+from apis import names as api
+from apis.desired_state import digest
+from apis.names import CHANGE_ANNOTATION, NODE_CONDITION, POOL_LABEL
 from infra import plan
 from kubeapi import Client
-from node_agent.desired import digest
 from rehearsal.clouds.core import call_log
 from rehearsal.cluster.kubelet.nodes.holds import Holds
 from rehearsal.cluster.silicon import state

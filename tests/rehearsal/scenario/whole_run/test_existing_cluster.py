@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet_controller.api import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
+from apis.names import API_VERSION, NODE_CONDITION, POOL_LABEL, REPORT_PLURAL
 from infra import plan
 from infra.plan import ByoFleetPlan
 from kubeapi import Client

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
+from apis.names import NODE_CONDITION, POOL_LABEL, STARTUP_TAINT_KEY
 from infra import plan
 from kubeapi import Client
 from rehearsal.clouds.core import call_log

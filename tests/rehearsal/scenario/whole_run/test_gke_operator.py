@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import POOL_LABEL
+from apis.names import POOL_LABEL
 from kubeapi import Client
 from rehearsal.clouds.gcp.gke import addons
 from rehearsal.scenario import proof

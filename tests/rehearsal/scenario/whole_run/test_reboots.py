@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.api import (
+from apis.names import (
     API_VERSION,
     NODE_CONDITION,
     POOL_LABEL,

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fleet_controller import api
+from apis import names
 from kubeapi import ApiError, Client
 
-GPU_POOLS = f"/apis/{api.API_VERSION}/{api.POOL_PLURAL}"
+GPU_POOLS = f"/apis/{names.API_VERSION}/{names.POOL_PLURAL}"
 
 
 def until(holds: Callable[[], Any], what: str, timeout_s: float = 300) -> Any:
@@ -37,7 +37,7 @@ def until_serving_again(client: Client, node: str, boot: str) -> None:
     def serving() -> bool:
         try:
             found = client.get(f"/api/v1/nodes/{node}")
-            report = client.get(f"/apis/{api.API_VERSION}/{api.REPORT_PLURAL}/{node}")["report"]
+            report = client.get(f"/apis/{names.API_VERSION}/{names.REPORT_PLURAL}/{node}")["report"]
         except ApiError as e:
             if e.status != 404:
                 raise
@@ -46,7 +46,7 @@ def until_serving_again(client: Client, node: str, boot: str) -> None:
         return bool(
             booted == report["bootID"] != boot
             and report["verdict"] == "Match"
-            and found["metadata"]["annotations"].get(api.VERIFIED_BOOT_ANNOTATION) == booted
+            and found["metadata"]["annotations"].get(names.VERIFIED_BOOT_ANNOTATION) == booted
             and not is_held(found)
         )
 
@@ -55,11 +55,13 @@ def until_serving_again(client: Client, node: str, boot: str) -> None:
 
 def is_held(node: dict[str, Any]) -> bool:
     """Whether it has the startup taint."""
-    return any(taint["key"] == api.STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ())
+    return any(
+        taint["key"] == names.STARTUP_TAINT_KEY for taint in node["spec"].get("taints") or ()
+    )
 
 
 def _verified(status: dict[str, Any]) -> bool:
     return any(
-        condition["type"] == api.VERIFIED and condition["status"] == "True"
+        condition["type"] == names.VERIFIED and condition["status"] == "True"
         for condition in status.get("conditions", ())
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from node_agent.desired import Partitioner
+from apis.desired_state import Partitioner
 
 Outcome = Literal["Match", "Mismatch", "Unknown"]
 Setting = Partitioner | Literal["host"]

@@ -70,7 +70,7 @@ RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 
 ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
 """On a pool: `paused`, `aborted` or `undo:LAYOUT`, set by people, see
-`fleet_controller.rollout_request`.
+`apis.gpu_pool.rollout_request`.
 """
 DESIRED_ANNOTATION: Final = "slicewright.io/desired-state"
 """On a node whose layout is not the one that its pool's stack file declares, as after an undo: what
@@ -120,6 +120,8 @@ EVENTS_NAMESPACE: Final = "default"
 """The API server accepts events about cluster-scoped objects in this namespace only."""
 MAX_FAILING_NODES: Final = 20
 """In a pool's status, and with a Warning Event each."""
+LONGEST_DESIRED: Final = 64 * 1024
+"""Characters of a desired state, by the schema of a GPUPool."""
 MOST_REMEMBERED: Final = 3
 """Layouts that a pool's status remembers, to which an undo can go back."""
 

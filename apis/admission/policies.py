@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet_controller.api import (
+from apis.admission.cel import literal, literals, policy, rule
+from apis.gpu_pool.rollout_request import SUSPENDED, UNDO
+from apis.names import (
     AGENT_SERVICE_ACCOUNT,
     CONTROLLER_SERVICE_ACCOUNT,
     DEFAULT_MIG_CONFIG,
@@ -21,8 +23,6 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     Manifest,
 )
-from fleet_controller.cel import literal, literals, policy, rule
-from fleet_controller.rollout_request import SUSPENDED, UNDO
 
 
 def report_policy(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from fleet_controller.troubles import MOST_TRIES, TROUBLES
+from apis.reasons.troubles import MOST_TRIES, TROUBLES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fleet_controller.api import (
+from apis.names import (
     CLUSTER_POLICY_PLURAL,
     CONTROLLER_LEASE,
     EVENTS_NAMESPACE,

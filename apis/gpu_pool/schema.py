@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from fleet_controller import rollout_schema
-from fleet_controller.api import (
-    MAX_FAILING_NODES,
-    MOST_REMEMBERED,
-    NOT_OBSERVED,
-    Manifest,
-)
-from fleet_controller.known_layouts import LONGEST_DESIRED
-from fleet_controller.label_keys import MOST_KEYS
-from fleet_controller.schemas import CAMEL_CASE, count, generation, object_of, text
+from apis.gpu_pool import rollout_schema
+from apis.label_keys import MOST_KEYS
+from apis.names import LONGEST_DESIRED, MAX_FAILING_NODES, MOST_REMEMBERED, NOT_OBSERVED, Manifest
+from apis.openapi import CAMEL_CASE, count, generation, object_of, text
 
 _CONDITION_TYPES = (
     "Verified: the nodes match the layout that the spec declares, except for those that "

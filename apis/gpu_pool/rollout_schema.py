@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_controller.api import (
-    Manifest,
-)
-from fleet_controller.schemas import count, object_of, text
+from apis.names import Manifest
+from apis.openapi import count, object_of, text
 
 SCHEMA: Manifest = object_of(
     "How a new MIG layout reaches nodes that are in service: a node is cordoned, its pods are "

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_controller.api import (
-    Manifest,
-)
-from fleet_controller.schemas import CAMEL_CASE, object_of, text
+from apis.names import Manifest
+from apis.openapi import CAMEL_CASE, object_of, text
 
 _MIG_MODE: Manifest = {"type": "string", "enum": ["enabled", "disabled", "unsupported", "unknown"]}
 

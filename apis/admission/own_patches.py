@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fleet_controller.api import (
+from apis.admission.cel import literal, literals, policy, rule
+from apis.names import (
     CONTROLLER_SERVICE_ACCOUNT,
     DEPLOY_LABEL_PREFIX,
     JOINED_ANNOTATION,
@@ -23,7 +24,6 @@ from fleet_controller.api import (
     STARTUP_TAINT_KEY,
     Manifest,
 )
-from fleet_controller.cel import literal, literals, policy, rule
 
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields", "selfLink")
 """Fields of the metadata that the API server writes."""

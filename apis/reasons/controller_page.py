@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fleet_controller.reasons import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
-from fleet_controller.troubles import MOST_TRIES, PAUSES_S, TROUBLES
+from apis.reasons.controller import OF_A_DEPARTING_NODE, OF_A_NODE, OF_A_POOL, Reason
+from apis.reasons.troubles import MOST_TRIES, PAUSES_S, TROUBLES
 
 
 def page() -> str:
@@ -16,7 +16,7 @@ def _lines() -> Iterator[str]:
     yield from (
         "# Reasons of the fleet controller",
         "",
-        "Generated from `fleet_controller/reasons.py` and `fleet_controller/watchdog.py`; a test "
+        "Generated from `apis/reasons/controller.py` and `fleet_controller/watchdog.py`; a test "
         "keeps it current.",
         "",
         "Those of the agent are in [reasons.md](reasons.md), those of a change of the layout in "

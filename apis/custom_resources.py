@@ -10,16 +10,9 @@ fleet controller.
 
 from __future__ import annotations
 
-from fleet_controller import pool_schema, report_schema
-from fleet_controller.api import (
-    GROUP,
-    POOL_KIND,
-    POOL_PLURAL,
-    REPORT_KIND,
-    REPORT_PLURAL,
-    VERSION,
-    Manifest,
-)
+from apis import node_report
+from apis.gpu_pool import schema as pool_schema
+from apis.names import GROUP, POOL_KIND, POOL_PLURAL, REPORT_KIND, REPORT_PLURAL, VERSION, Manifest
 
 
 def crds() -> list[Manifest]:
@@ -29,8 +22,8 @@ def crds() -> list[Manifest]:
             REPORT_KIND,
             REPORT_PLURAL,
             "gnr",
-            report_schema.SCHEMA,
-            report_schema.COLUMNS,
+            node_report.SCHEMA,
+            node_report.COLUMNS,
             subresources={},
         ),
         _crd(

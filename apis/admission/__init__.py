@@ -1,0 +1,1 @@
+"""The admission policies that limit agent and controller beyond their roles."""

@@ -1,0 +1,1 @@
+"""The reason codes of agent and controller, with their meanings and remedies."""
