@@ -65,7 +65,7 @@ bench: $(SETUP)  ## measures, compares within the run, and writes docs/figures.m
 	@$(BIN)/python benchmarks/figures.py $(BENCHMARKS)
 
 mutate: $(SETUP)  ## changes the code in small ways to see whether its tests notice;
-## writes docs/mutation.md; MODULES="fleet_controller.drain" for some of them
+## writes docs/mutation.md; MODULES="fleet_controller.rollout.drain" for some of them
 	@$(BIN)/python benchmarks/mutate.py $(MODULES)
 
 gpu-check: $(SETUP)  ## on a machine with an NVIDIA GPU: reads it, compares it with the fake,

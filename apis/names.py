@@ -59,11 +59,11 @@ VERIFIED_LAYOUT_ANNOTATION: Final = "slicewright.io/verified-layout"
 pool still wants it and the label says something else, somebody else has changed the label.
 """
 STUCK_ANNOTATION: Final = "slicewright.io/stuck"
-"""On a node that is stuck (`fleet_controller.stuck.Stuck`)."""
+"""On a node that is stuck (`fleet_controller.objects.stuck.Stuck`)."""
 
 JOINED_ANNOTATION: Final = "slicewright.io/joined"
 """On a node that exists without its pool: which labels the controller has set for the pool, and
-what they were before (`fleet_controller.membership.Joined`).
+what they were before (`fleet_controller.membership.membership.Joined`).
 """
 RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 """On a pool of existing nodes: it stays until the controller has released them."""
@@ -82,7 +82,7 @@ later reports count. The time is that report's, so of the node's own clock. It i
 node is verified.
 """
 CHANGE_ANNOTATION: Final = "slicewright.io/layout-change"
-"""On a node whose layout is being changed (`fleet_controller.layout_change.Change`)."""
+"""On a node whose layout is being changed (`fleet_controller.objects.layout_change.Change`)."""
 CHANGED_ANNOTATION: Final = "slicewright.io/changed-at"
 """On a node: when the last change of its layout or driver has ended well."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"

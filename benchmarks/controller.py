@@ -34,12 +34,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apis import custom_resources, names, rights
-from fleet_controller.actions import SetPoolStatus
-from fleet_controller.bound_pods import Nodes
-from fleet_controller.bounds import stamp
-from fleet_controller.decide import decide, silent, to_inspect, unproven
-from fleet_controller.membership import memberships
-from fleet_controller.state import Condition, Node, Pool, Report
+from fleet_controller.cluster.bound_pods import Nodes
+from fleet_controller.decision.actions import SetPoolStatus
+from fleet_controller.decision.decide import decide, silent, to_inspect, unproven
+from fleet_controller.membership.membership import memberships
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.state import Condition, Node, Pool, Report
 from kubeapi import ApiError, Client, list_all
 from kubeapi.client import path_of
 from rehearsal.cluster import control_plane

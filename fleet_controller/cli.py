@@ -16,10 +16,10 @@ import uuid
 from collections.abc import Sequence
 
 from apis.names import CONTROLLER_LEASE, CONTROLLER_PORT, NAMESPACE
-from fleet_controller import metrics
-from fleet_controller.collection import error_text
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
+from fleet_controller.app import metrics
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.collection import error_text
+from fleet_controller.cluster.observe import Cluster
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.election import Election
 from telemetry import log

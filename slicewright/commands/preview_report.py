@@ -19,7 +19,7 @@ from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.objects import UnreadObject, lines_of
 
 if TYPE_CHECKING:
-    from fleet_controller.state import Node, Pool
+    from fleet_controller.objects.state import Node, Pool
     from slicewright.preview.steps import Preview
 
 _MOST_UNREAD = 10

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.drain import drain
-from fleet_controller.node_pods import NodePod, read_pod
+from fleet_controller.objects.node_pods import NodePod, read_pod
+from fleet_controller.rollout.drain import drain
 from slicewright.live.budgets import refusals, selects
 from telemetry.plain import plain
 

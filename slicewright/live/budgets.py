@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.drain import drain
-from fleet_controller.node_pods import read_pod
+from fleet_controller.objects.node_pods import read_pod
+from fleet_controller.rollout.drain import drain
 from telemetry.plain import plain
 
 Raw = Mapping[str, Any]

@@ -1,7 +1,7 @@
 """The state of a fleet, from the objects of its cluster. Pure.
 
 The messages of a pool are those of the fleet controller, and predictions use the controller's
-decisions (`fleet_controller.forecast`). So status and controller cannot disagree.
+decisions (`fleet_controller.rollout.forecast`). So status and controller cannot disagree.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from enum import Enum
 from typing import Any
 
 from apis.names import DEGRADED, PROGRESSING, VERIFIED
-from fleet_controller.assess import assess
-from fleet_controller.drain import Refusal
-from fleet_controller.forecast import forecast
-from fleet_controller.known_layouts import target_of_undo
-from fleet_controller.layout_change import Change, change_of
-from fleet_controller.membership import Present, memberships
-from fleet_controller.node_change import STILL_RUNNING
-from fleet_controller.node_pods import NodePod, read_pod
-from fleet_controller.pool_status import UNDONE
-from fleet_controller.rollout import Assessed, Rollout, decide_rollout
-from fleet_controller.state import Condition, Node, Pool
-from fleet_controller.wanted import has_layout
+from fleet_controller.membership.membership import Present, memberships
+from fleet_controller.nodes.assess import assess
+from fleet_controller.objects.known_layouts import target_of_undo
+from fleet_controller.objects.layout_change import Change, change_of
+from fleet_controller.objects.node_pods import NodePod, read_pod
+from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.pools.status import UNDONE
+from fleet_controller.rollout.drain import Refusal
+from fleet_controller.rollout.forecast import forecast
+from fleet_controller.rollout.node_change import STILL_RUNNING
+from fleet_controller.rollout.rollout import Assessed, Rollout, decide_rollout
+from fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals

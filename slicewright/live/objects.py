@@ -17,10 +17,10 @@ from apis.names import (
     NODE_CONDITION,
     REPORTS_AFTER_ANNOTATION,
 )
-from fleet_controller.bounds import UNREADABLE
-from fleet_controller.layout_change import change_of
-from fleet_controller.node_pods import read_pod
-from fleet_controller.state import Node, Pool, Report, read_node, read_pool, read_report
+from fleet_controller.objects.bounds import UNREADABLE
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import read_pod
+from fleet_controller.objects.state import Node, Pool, Report, read_node, read_pool, read_report
 from slicewright.live.shapes import (
     Misfit,
     Shape,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
-from fleet_controller.membership import memberships
-from fleet_controller.rollout import needs_pods
-from fleet_controller.state import Node, Pool, Report
-from fleet_controller.waiting_pods import waits_for
+from fleet_controller.membership.membership import memberships
+from fleet_controller.nodes.waiting_pods import waits_for
+from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.rollout.rollout import needs_pods
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from slicewright.live import objects

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fleet_controller.bounds import seconds
+from fleet_controller.objects.bounds import seconds
 from telemetry.plain import shortened
 
 Shape = Callable[[Any, str], None]

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from apis import names
-from fleet_controller.collection import key_of
-from fleet_controller.observe import Cluster
+from fleet_controller.cluster.collection import key_of
+from fleet_controller.cluster.observe import Cluster
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from apis import names
-from fleet_controller.state import Node, Pool, Report, read_node
+from fleet_controller.objects.state import Node, Pool, Report, read_node
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane

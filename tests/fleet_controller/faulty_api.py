@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from apis import names
-from fleet_controller.collection import key_of
+from fleet_controller.cluster.collection import key_of
 from kubeapi import ApiError, Client, Unreachable
 from tests.fleet_controller.api_edge import EVENTS, PODS, ApiEdge, Object
 

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from apis import names
-from fleet_controller.bounds import stamp
-from fleet_controller.node_pods import NodePod
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.node_pods import NodePod
 
 REPORTS = f"/apis/{names.API_VERSION}/{names.REPORT_PLURAL}"
 POOLS = f"/apis/{names.API_VERSION}/{names.POOL_PLURAL}"

@@ -16,7 +16,9 @@ from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
-from fleet_controller.actions import (
+from fleet_controller.cluster.bound_pods import must_list, needed
+from fleet_controller.cluster.execute import subject
+from fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     EmitEvent,
@@ -30,9 +32,15 @@ from fleet_controller.actions import (
     SetPoolStatus,
     TellAgent,
 )
-from fleet_controller.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.bound_pods import must_list, needed
-from fleet_controller.change_actions import (
+from fleet_controller.decision.decide import Decision, decide, to_inspect
+from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects.known_layouts import KnownLayout
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition, Node, Pool, Report, WarningEvent, obeying
+from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
@@ -40,15 +48,7 @@ from fleet_controller.change_actions import (
     NoteChange,
     UpgradeDriver,
 )
-from fleet_controller.decide import Decision, decide, to_inspect
-from fleet_controller.drain import Refusal
-from fleet_controller.execute import subject
-from fleet_controller.known_layouts import KnownLayout
-from fleet_controller.layout_change import change_of
-from fleet_controller.node_pods import NodePod
-from fleet_controller.quarantine import EndQuarantine, QuarantineNode
-from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent, obeying
-from fleet_controller.watchdog import HealNode
+from fleet_controller.rollout.drain import Refusal
 
 START = 1_800_000_000.0
 PAUSED = "paused-for-mig-change"

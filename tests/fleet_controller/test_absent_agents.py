@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.absent_agents import reasons
-from fleet_controller.assess import REPORT_AGE_LIMIT_S, assess
-from fleet_controller.decide import decide, silent
-from fleet_controller.state import Node, Pool, Report
+from fleet_controller.decision.decide import decide, silent
+from fleet_controller.nodes.absent_agents import reasons
+from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
+from fleet_controller.objects.state import Node, Pool, Report
 
 REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import absent_operands
-from fleet_controller.assess import assess
-from fleet_controller.decide import decide, unproven
-from fleet_controller.state import Condition, Node, Pool, Report
-from fleet_controller.watchdog import trouble_of
+from fleet_controller.decision.decide import decide, unproven
+from fleet_controller.nodes import absent_operands
+from fleet_controller.nodes.assess import assess
+from fleet_controller.nodes.watchdog import trouble_of
+from fleet_controller.objects.state import Condition, Node, Pool, Report
 
 GPU = {"nvidia.com/gpu.present": "true"}
 FOUND = {"feature.node.kubernetes.io/pci-10de.present": "true"}

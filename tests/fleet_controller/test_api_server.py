@@ -15,13 +15,13 @@ import pytest
 from apis import custom_resources, names
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.reasons.troubles import MIG_MANAGER
-from fleet_controller.actions import LiftTaint
-from fleet_controller.execute import execute
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from fleet_controller.state import read_pool
-from fleet_controller.stuck import stuck_of
-from fleet_controller.watchdog import NOTED_AFTER_S
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.execute import execute
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.decision.actions import LiftTaint
+from fleet_controller.nodes.watchdog import NOTED_AFTER_S
+from fleet_controller.objects.state import read_pool
+from fleet_controller.objects.stuck import stuck_of
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of
 from node_agent.cluster.node import read

@@ -6,9 +6,14 @@ import pytest
 
 from apis.names import BUSY_STATES
 from apis.reasons.agent import REASONS
-from fleet_controller.assess import AGENT_SETTLING, CLOCKS_APART_S, REPORT_AGE_LIMIT_S, assess
-from fleet_controller.node_change import waits
-from fleet_controller.state import Node, Pool, Report
+from fleet_controller.nodes.assess import (
+    AGENT_SETTLING,
+    CLOCKS_APART_S,
+    REPORT_AGE_LIMIT_S,
+    assess,
+)
+from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.rollout.node_change import waits
 
 
 def test_a_fresh_match_of_this_node_and_layout_is_true(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.backoff import Refusals
-from fleet_controller.drain import of_budget, refusal_of
+from fleet_controller.cluster.backoff import Refusals
+from fleet_controller.rollout.drain import of_budget, refusal_of
 from kubeapi import ApiError
 from tests.odd_values import VALUES
 

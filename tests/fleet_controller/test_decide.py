@@ -9,7 +9,7 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.actions import (
+from fleet_controller.decision.actions import (
     ClearReportsAfter,
     EmitEvent,
     HoldNode,
@@ -21,9 +21,7 @@ from fleet_controller.actions import (
     SetPoolStatus,
     TellAgent,
 )
-from fleet_controller.bounds import stamp
-from fleet_controller.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
-from fleet_controller.decide import (
+from fleet_controller.decision.decide import (
     LONGEST_WAIT_S,
     REPEAT_WARNING_S,
     SAID_EVERY_S,
@@ -31,15 +29,17 @@ from fleet_controller.decide import (
     decide,
     to_inspect,
 )
-from fleet_controller.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
-from fleet_controller.node_change import DRAIN_POLL_S, started
-from fleet_controller.node_pods import NodePod
-from fleet_controller.pool_status import TOO_FEW_LIMIT_S
-from fleet_controller.quarantine import QuarantineNode
-from fleet_controller.release import ReleaseNode
-from fleet_controller.state import Condition, Joined, Node, Pool, Report, WarningEvent
-from fleet_controller.stuck import Stuck
-from fleet_controller.watchdog import HealNode
+from fleet_controller.membership.release import ReleaseNode
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition, Joined, Node, Pool, Report, WarningEvent
+from fleet_controller.objects.stuck import Stuck
+from fleet_controller.pools.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
+from fleet_controller.pools.quarantine import QuarantineNode
+from fleet_controller.pools.status import TOO_FEW_LIMIT_S
+from fleet_controller.rollout.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
+from fleet_controller.rollout.node_change import DRAIN_POLL_S, started
 from tests.fleet_controller.objects import bare
 
 NOW = 1_800_000_000.0

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller import assess, bounds
-from fleet_controller.actions import (
+from fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     EmitEvent,
@@ -22,16 +21,18 @@ from fleet_controller.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.change_actions import (
+from fleet_controller.decision.decide import Decision, decide, to_inspect
+from fleet_controller.nodes import assess
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects import bounds
+from fleet_controller.objects.state import Condition, Node, Pool, Report, WarningEvent
+from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from fleet_controller.decide import Decision, decide, to_inspect
-from fleet_controller.state import Condition, Node, Pool, Report, WarningEvent
-from fleet_controller.watchdog import HealNode
 from tests.fleet_controller.objects import bare
 from tests.properties import examples
 

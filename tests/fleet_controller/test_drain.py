@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import pytest
 
 from apis.gpu_pool.rollout_policy import DrainPolicy
-from fleet_controller.drain import Refusal, drain, of_budget, refusal_of, shown
-from fleet_controller.node_pods import NodePod, driver_tag, read_pod
+from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod
+from fleet_controller.rollout.drain import Refusal, drain, of_budget, refusal_of, shown
 
 BUDGET = {
     "message": "Cannot evict pod as it would violate the pod's disruption budget.",

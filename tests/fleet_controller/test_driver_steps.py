@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assessment import Assessment
-from fleet_controller.change_actions import EvictPod, FinishChange, NoteChange, UpgradeDriver
-from fleet_controller.drain import Refusal
-from fleet_controller.layout_change import UNDER_WAY, Change, Phase, change_of
-from fleet_controller.node_change import (
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.layout_change import UNDER_WAY, Change, Phase, change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Node, Pool
+from fleet_controller.rollout.change_actions import (
+    EvictPod,
+    FinishChange,
+    NoteChange,
+    UpgradeDriver,
+)
+from fleet_controller.rollout.drain import Refusal
+from fleet_controller.rollout.node_change import (
     DRAIN_POLL_S,
     NOT_UPGRADED,
     UPGRADE_LIMIT_S,
@@ -21,8 +28,6 @@ from fleet_controller.node_change import (
     go_on,
     started,
 )
-from fleet_controller.node_pods import NodePod
-from fleet_controller.state import Node, Pool
 from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool
 

@@ -10,11 +10,11 @@ import pytest
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import POOL_LABEL
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assess import assess
-from fleet_controller.layout_change import change_of
-from fleet_controller.node_change import UPGRADE_LIMIT_S
-from fleet_controller.state import Pool
-from fleet_controller.wanted import is_version
+from fleet_controller.nodes.assess import assess
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.state import Pool
+from fleet_controller.rollout.node_change import UPGRADE_LIMIT_S
+from fleet_controller.rollout.wanted import is_version
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known
 from tests.fleet_controller.test_rollout import condition, reason, steps
 

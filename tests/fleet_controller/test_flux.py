@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 from apis.names import NODE_CONDITION
-from fleet_controller.bounds import stamp
-from fleet_controller.loop import Loop
-from fleet_controller.members import DAMPING_S
+from fleet_controller.app.loop import Loop
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.pools.members import DAMPING_S
 from kubeapi import ApiError
 from rehearsal.host.toolchain.go_sdk import Sdk
 from tests.fleet_controller import git_over_http, objects

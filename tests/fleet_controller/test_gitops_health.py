@@ -14,11 +14,11 @@ import yaml
 
 from apis import names
 from apis.gpu_pool.rollout_policy import RolloutPolicy
-from fleet_controller.actions import SetPoolStatus
-from fleet_controller.decide import decide
-from fleet_controller.members import DAMPING_S, GRACE_S
-from fleet_controller.pool_status import TOO_FEW_LIMIT_S
-from fleet_controller.state import Condition, Node, Pool, Report
+from fleet_controller.decision.actions import SetPoolStatus
+from fleet_controller.decision.decide import decide
+from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.pools.members import DAMPING_S, GRACE_S
+from fleet_controller.pools.status import TOO_FEW_LIMIT_S
 from tests.fleet_controller.rollout_world import World
 from tests.gitops.lua_health import health
 

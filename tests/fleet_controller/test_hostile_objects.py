@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis import names
-from fleet_controller.actions import Action
-from fleet_controller.bounds import stamp
-from fleet_controller.execute import subject
-from fleet_controller.lanes import Outcome
-from fleet_controller.loop import Loop
-from fleet_controller.observe import EVENT_SOURCE, Cluster
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.execute import subject
+from fleet_controller.cluster.lanes import Outcome
+from fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
+from fleet_controller.decision.actions import Action
+from fleet_controller.objects.bounds import stamp
 from tests import odd_values
 from tests.fleet_controller import hostile, objects
 from tests.fleet_controller.api_edge import EVENTS, NODES, PODS, POOLS, REPORTS, ApiEdge

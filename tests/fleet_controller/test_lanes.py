@@ -14,18 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller import lanes as lanes_module
-from fleet_controller.actions import (
-    Action,
-    EmitEvent,
-    HoldNode,
-    LiftTaint,
-    RecordBoot,
-    RetractEvent,
-    SetPoolStatus,
-)
-from fleet_controller.change_actions import EvictPod
-from fleet_controller.lanes import (
+from fleet_controller.cluster import lanes as lanes_module
+from fleet_controller.cluster.lanes import (
     LONGEST_SLICE_S,
     PER_SECOND,
     SLICE_S,
@@ -34,6 +24,16 @@ from fleet_controller.lanes import (
     Outcome,
     Pace,
 )
+from fleet_controller.decision.actions import (
+    Action,
+    EmitEvent,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetPoolStatus,
+)
+from fleet_controller.rollout.change_actions import EvictPod
 from tests.properties import examples
 
 

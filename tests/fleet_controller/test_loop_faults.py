@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import decide, loop
-from fleet_controller.state import Pool, WarningEvent
+from fleet_controller.app import loop
+from fleet_controller.decision import decide
+from fleet_controller.objects.state import Pool, WarningEvent
 from tests.fleet_controller.api_edge import NODES
 from tests.fleet_controller.test_requests import Fleet
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller import loop as loop_module
-from fleet_controller.actions import Action
-from fleet_controller.lanes import Outcome
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
+from fleet_controller.app import loop as loop_module
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.lanes import Outcome
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.decision.actions import Action
 from kubeapi import Client
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from apis import names
-from fleet_controller import collection
-from fleet_controller import loop as loop_module
-from fleet_controller.bounds import stamp
-from fleet_controller.layout_change import change_of
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from fleet_controller.state import read_node, read_pool
-from fleet_controller.status_pace import StatusPace
+from fleet_controller.app import loop as loop_module
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster import collection
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.cluster.status_pace import StatusPace
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.state import read_node, read_pool
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, PODS, POOLS, REPORTS, Object
 from tests.fleet_controller.faulty_api import FaultyApi

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.names import JOINED_ANNOTATION, POOL_LABEL
-from fleet_controller.actions import SetNodeCondition
-from fleet_controller.decide import decide
-from fleet_controller.membership import JoinNode, joining, memberships
-from fleet_controller.state import BroughtLabel, Joined, Node, Pool, read_node
+from fleet_controller.decision.actions import SetNodeCondition
+from fleet_controller.decision.decide import decide
+from fleet_controller.membership.membership import JoinNode, joining, memberships
+from fleet_controller.objects.state import BroughtLabel, Joined, Node, Pool, read_node
 from tests.properties import examples
 
 POOL = Pool(

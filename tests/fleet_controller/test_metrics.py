@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_controller import metrics
-from fleet_controller.actions import LiftTaint
-from fleet_controller.layout_change import Change
-from fleet_controller.loop import Progress
-from fleet_controller.state import Condition, Node, Pool
+from fleet_controller.app import metrics
+from fleet_controller.app.loop import Progress
+from fleet_controller.decision.actions import LiftTaint
+from fleet_controller.objects.layout_change import Change
+from fleet_controller.objects.state import Condition, Node, Pool
 
 NOW = 1_800_000_000.0
 _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "controller.md"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller import news
-from fleet_controller.state import Condition, Joined, Node, Report
+from fleet_controller.cluster import news
+from fleet_controller.objects.state import Condition, Joined, Node, Report
 
 _OTHER: dict[str, Any] = {
     "taint_keys": ("another",),

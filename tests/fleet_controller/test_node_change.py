@@ -11,18 +11,18 @@ from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assessment import Assessment
-from fleet_controller.change_actions import (
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.layout_change import Change, Phase
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from fleet_controller.layout_change import Change, Phase
-from fleet_controller.node_change import Turn, fail, go_on, waits
-from fleet_controller.node_pods import NodePod
-from fleet_controller.state import Condition, Node, Pool
+from fleet_controller.rollout.node_change import Turn, fail, go_on, waits
 
 NOW = 1_800_009_000.0
 BASE = Assessment(status="True", reason="PartitionsMatch", message="m")

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from fleet_controller import collection
-from fleet_controller.absent_operands import OPERAND_SELECTOR
-from fleet_controller.collection import Collection
-from fleet_controller.observe import Cluster
+from fleet_controller.cluster import collection
+from fleet_controller.cluster.collection import Collection
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
 from kubeapi import Client, Event, Unreachable
 
 LISTED = {"metadata": {"resourceVersion": "1"}, "items": []}

@@ -10,12 +10,12 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY
-from fleet_controller.assessment import Assessment
-from fleet_controller.bounds import stamp
-from fleet_controller.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
-from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
-from fleet_controller.rollout import Rollout, how_far
-from fleet_controller.state import Condition, Node, Pool
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
+from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
+from fleet_controller.rollout.rollout import Rollout, how_far
 from tests.fleet_controller.rollout_world import known
 
 NOW = 1_800_000_000.0

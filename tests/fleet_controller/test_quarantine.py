@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assessment import Assessment
-from fleet_controller.members import Member
-from fleet_controller.quarantine import EndQuarantine, QuarantineNode, quarantine
-from fleet_controller.state import Node, Pool, read_node
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.state import Node, Pool, read_node
+from fleet_controller.pools.members import Member
+from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode, quarantine
 from tests.properties import examples
 
 NODE = read_node(

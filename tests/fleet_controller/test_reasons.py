@@ -13,19 +13,19 @@ from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.reasons import controller_page
 from apis.reasons.agent import REASONS
 from apis.reasons.controller import OF_A_POOL
-from fleet_controller.pool_status import TOO_FEW_LIMIT_S, pool_status
+from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
 from tests.fleet_controller.test_pool_status import NONE, NOW, POOL, member
 from tests.fleet_controller.test_rollout import world
 
 _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs" / "reference"
 _GIVING = (
-    "fleet_controller/assess.py",
-    "fleet_controller/watchdog.py",
-    "fleet_controller/node_change.py",
-    "fleet_controller/pool_status.py",
-    "fleet_controller/release.py",
-    "fleet_controller/decide.py",
+    "fleet_controller/nodes/assess.py",
+    "fleet_controller/nodes/watchdog.py",
+    "fleet_controller/rollout/node_change.py",
+    "fleet_controller/pools/status.py",
+    "fleet_controller/membership/release.py",
+    "fleet_controller/decision/decide.py",
     "apis/reasons/troubles.py",
 )
 _CAMEL_CASE = re.compile(r"[A-Z][a-z]+([A-Z][A-Za-z]*)+")

@@ -19,11 +19,11 @@ from apis.names import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from fleet_controller.actions import Action, EmitEvent, HoldNode, SetMigConfig
-from fleet_controller.decide import decide, to_inspect
-from fleet_controller.membership import JoinNode, joining, keys_of
-from fleet_controller.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.state import BroughtLabel, Condition, Joined, Node, Pool, read_node
+from fleet_controller.decision.actions import Action, EmitEvent, HoldNode, SetMigConfig
+from fleet_controller.decision.decide import decide, to_inspect
+from fleet_controller.membership.membership import JoinNode, joining, keys_of
+from fleet_controller.membership.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.objects.state import BroughtLabel, Condition, Joined, Node, Pool, read_node
 from tests.fleet_controller.objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"

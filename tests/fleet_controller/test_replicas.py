@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from apis import names
-from fleet_controller.layout_change import change_of
-from fleet_controller.state import Node, read_node
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.state import Node, read_node
 from kubeapi import ApiError, Client, list_and_watch
 from kubeapi.client import path_of
 from kubeapi.election import Record

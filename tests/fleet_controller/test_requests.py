@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from apis import names as api
-from fleet_controller.bounds import stamp
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from fleet_controller.status_pace import StatusPace
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.cluster.status_pace import StatusPace
+from fleet_controller.objects.bounds import stamp
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, POOLS, REPORTS, ApiEdge
 

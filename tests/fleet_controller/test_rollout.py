@@ -11,20 +11,20 @@ from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.actions import EmitEvent, HoldNode, LiftTaint
-from fleet_controller.change_actions import (
+from fleet_controller.decision.actions import EmitEvent, HoldNode, LiftTaint
+from fleet_controller.decision.decide import Decision
+from fleet_controller.objects.layout_change import Change, change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Pool
+from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
     EvictPod,
     FinishChange,
     NoteChange,
 )
-from fleet_controller.decide import Decision
-from fleet_controller.drain import Refusal
-from fleet_controller.layout_change import Change, change_of
-from fleet_controller.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
-from fleet_controller.node_pods import NodePod
-from fleet_controller.state import Pool
+from fleet_controller.rollout.drain import Refusal
+from fleet_controller.rollout.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from tests.fleet_controller.rollout_world import START, World
 
 STEPS = (CordonNode, NoteChange, EvictPod, ApplyLayout, FinishChange, HoldNode, LiftTaint)

@@ -12,10 +12,11 @@ from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import POOL_LABEL, ZONE_LABEL
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.assessment import Assessment
-from fleet_controller.layout_change import Change, Phase, change_of
-from fleet_controller.node_pods import NodePod
-from fleet_controller.rollout import (
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.layout_change import Change, Phase, change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.rollout.rollout import (
     Rollout,
     decide_rollout,
     fresh,
@@ -24,7 +25,6 @@ from fleet_controller.rollout import (
     must_change,
     needs_pods,
 )
-from fleet_controller.state import Condition, Node, Pool
 
 NOW = 1_800_000_000.0
 Status = Literal["True", "False", "Unknown"]

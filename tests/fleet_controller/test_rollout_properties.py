@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from apis.gpu_pool.rollout_request import Asked
 from apis.names import POOL_LABEL
-from fleet_controller.actions import EmitEvent, RetractEvent, SetPoolStatus
-from fleet_controller.layout_change import change_of
-from fleet_controller.pool_status import UNDONE
-from fleet_controller.state import Pool
-from fleet_controller.watchdog import HealNode
+from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.state import Pool
+from fleet_controller.pools.status import UNDONE
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over
 from tests.fleet_controller.rollout_world import known as layout_of
 from tests.properties import examples

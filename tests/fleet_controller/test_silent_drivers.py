@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY
 from apis.reasons.agent import REASONS
-from fleet_controller.actions import HoldNode, LiftTaint, SetNodeCondition
-from fleet_controller.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
-from fleet_controller.decide import decide
-from fleet_controller.quarantine import QuarantineNode
-from fleet_controller.state import Condition, Node, Pool, Report
-from fleet_controller.watchdog import HealNode
+from fleet_controller.decision.actions import HoldNode, LiftTaint, SetNodeCondition
+from fleet_controller.decision.decide import decide
+from fleet_controller.nodes.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.pools.quarantine import QuarantineNode
 from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples
 

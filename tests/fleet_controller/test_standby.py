@@ -13,14 +13,14 @@ import pytest
 
 from apis.names import STARTUP_TAINT_KEY
 from fleet_controller import cli
-from fleet_controller import loop as loop_module
-from fleet_controller.actions import Action, LiftTaint, SetNodeCondition, SetPoolStatus
-from fleet_controller.bound_pods import Nodes
-from fleet_controller.change_actions import EvictPod
-from fleet_controller.lanes import Outcome
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from fleet_controller.state import Node, Pool, Report
+from fleet_controller.app import loop as loop_module
+from fleet_controller.app.loop import Loop
+from fleet_controller.cluster.bound_pods import Nodes
+from fleet_controller.cluster.lanes import Outcome
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.decision.actions import Action, LiftTaint, SetNodeCondition, SetPoolStatus
+from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.rollout.change_actions import EvictPod
 from kubeapi import ApiError, Client, Unreachable
 from telemetry import log as telemetry_log
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
-from fleet_controller.bounds import seconds, stamp
-from fleet_controller.known_layouts import KnownLayout
-from fleet_controller.state import (
+from fleet_controller.objects.bounds import seconds, stamp
+from fleet_controller.objects.known_layouts import KnownLayout
+from fleet_controller.objects.state import (
     BroughtLabel,
     Condition,
     Joined,

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from apis import names
-from fleet_controller.bounds import stamp
-from fleet_controller.loop import Loop
+from fleet_controller.app.loop import Loop
+from fleet_controller.objects.bounds import stamp
 from kubeapi import ApiError, Client
 from slicewright import cli
 from slicewright.exit_codes import BAD_INPUT, CANNOT_RUN, DEGRADED, NOT_PROVEN, PROVEN

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.actions import Action, RecordBoot, SetPoolStatus
-from fleet_controller.state import Pool
-from fleet_controller.status_pace import (
+from fleet_controller.cluster.status_pace import (
     COUNTED_A_SECOND,
     COUNTED_EVERY_S,
     Paced,
     StatusPace,
     only_counts,
 )
+from fleet_controller.decision.actions import Action, RecordBoot, SetPoolStatus
+from fleet_controller.objects.state import Pool
 from tests.properties import examples
 
 _NODE = RecordBoot(node="n", boot_id="b", layout=None)

@@ -15,7 +15,9 @@ from apis.gpu_pool.rollout_request import Asked, read_asked
 from apis.names import DESIRED_ANNOTATION, MOST_REMEMBERED, REPORTS_AFTER_ANNOTATION
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
-from fleet_controller.actions import (
+from fleet_controller.cluster.execute import execute
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     EmitEvent,
@@ -23,11 +25,10 @@ from fleet_controller.actions import (
     SetMigConfig,
     TellAgent,
 )
-from fleet_controller.bounds import stamp
-from fleet_controller.change_actions import ApplyLayout, FinishChange
-from fleet_controller.decide import decide
-from fleet_controller.execute import execute
-from fleet_controller.known_layouts import (
+from fleet_controller.decision.decide import decide
+from fleet_controller.membership.release import ReleaseNode
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.known_layouts import (
     LONGEST_DESIRED,
     KnownLayout,
     earlier,
@@ -36,11 +37,10 @@ from fleet_controller.known_layouts import (
     remembered,
     target_of_undo,
 )
-from fleet_controller.layout_change import Change, change_of
-from fleet_controller.observe import Cluster
-from fleet_controller.pool_status import UNDONE
-from fleet_controller.release import ReleaseNode
-from fleet_controller.state import Joined, Pool, obeying, read_node, read_pool
+from fleet_controller.objects.layout_change import Change, change_of
+from fleet_controller.objects.state import Joined, Pool, obeying, read_node, read_pool
+from fleet_controller.pools.status import UNDONE
+from fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
 from tests.fleet_controller.rollout_world import START, World, known
 
 UNDO = Asked(undoes="new").dump()

@@ -11,19 +11,18 @@ from typing import Any, cast
 import pytest
 
 from apis import names
-from fleet_controller.actions import Action, HoldNode
-from fleet_controller.assess import assess
-from fleet_controller.bounds import stamp
-from fleet_controller.change_actions import FinishChange
+from fleet_controller.app.loop import Loop
 from fleet_controller.cli import _unreadable_pool
-from fleet_controller.collection import SECOND_LIST_AFTER_S, Collection
-from fleet_controller.decide import decide
-from fleet_controller.execute import subject
-from fleet_controller.layout_change import Change
-from fleet_controller.loop import Loop
-from fleet_controller.observe import Cluster
-from fleet_controller.release import ReleaseNode
-from fleet_controller.state import (
+from fleet_controller.cluster.collection import SECOND_LIST_AFTER_S, Collection
+from fleet_controller.cluster.execute import subject
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.decision.actions import Action, HoldNode
+from fleet_controller.decision.decide import decide
+from fleet_controller.membership.release import ReleaseNode
+from fleet_controller.nodes.assess import assess
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.layout_change import Change
+from fleet_controller.objects.state import (
     BroughtLabel,
     Joined,
     Node,
@@ -34,6 +33,7 @@ from fleet_controller.state import (
     read_pool,
     unreadable_pool,
 )
+from fleet_controller.rollout.change_actions import FinishChange
 from kubeapi import Client, JsonObject
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, POOLS, ApiEdge

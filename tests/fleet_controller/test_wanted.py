@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.assessment import Assessment
-from fleet_controller.node_pods import NodePod
-from fleet_controller.state import Condition
-from fleet_controller.wanted import (
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition
+from fleet_controller.rollout.wanted import (
     brings,
     changes,
     has_layout,

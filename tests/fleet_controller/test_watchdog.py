@@ -12,12 +12,12 @@ from apis.names import DEPLOY_LABEL_PREFIX
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.reasons.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
-from fleet_controller.assessment import Assessment
-from fleet_controller.decide import Decision
-from fleet_controller.node_pods import NodePod
-from fleet_controller.state import Condition, Node, Pool
-from fleet_controller.stuck import Stuck, stuck_of
-from fleet_controller.watchdog import NOTED_AFTER_S, HealNode, Watch, due, trouble_of, watch
+from fleet_controller.decision.decide import Decision
+from fleet_controller.nodes.watchdog import NOTED_AFTER_S, HealNode, Watch, due, trouble_of, watch
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.stuck import Stuck, stuck_of
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 
 NOW = START + 10_000.0

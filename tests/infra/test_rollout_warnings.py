@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from fleet_controller import node_change
+from fleet_controller.rollout import node_change
 from infra import plan
 from infra.components.gpu_pool import GpuPools
 from infra.values.rollout_warnings import _CUT_MINUTES, _DRIVER_MINUTES, rollout_warnings

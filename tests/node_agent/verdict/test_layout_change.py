@@ -9,8 +9,8 @@ import pytest
 
 from apis.desired_state import Desired
 from apis.reasons.agent import MATCH, REASONS
-from fleet_controller.assess import OF_THE_LAYOUT
-from fleet_controller.layout_change import Change
+from fleet_controller.nodes.assess import OF_THE_LAYOUT
+from fleet_controller.objects.layout_change import Change
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation
 from node_agent.verdict import layout_change

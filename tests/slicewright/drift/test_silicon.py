@@ -10,7 +10,7 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import DEGRADED, POOL_LABEL, VERIFIED
-from fleet_controller.state import Condition, Node, Pool
+from fleet_controller.objects.state import Condition, Node, Pool
 from infra import plan
 from infra.plan import FleetPlan
 from slicewright.drift.findings import Between

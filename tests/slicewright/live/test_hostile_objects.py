@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet_controller.bounds import seconds
+from fleet_controller.objects.bounds import seconds
 from infra import plan
 from kubeapi import Unreachable
 from slicewright.commands.rollout import request_rollout

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.waiting_pods import waits_for
+from fleet_controller.nodes.waiting_pods import waits_for
 from rehearsal.host.toolchain import Toolchain
 from tests.rehearsal.cluster.kubelet.simulated_cluster import (
     PYTHON,

@@ -1,0 +1,469 @@
+"""The control loop: on every change, and at set times, observe, decide and execute."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet_controller.cluster import action_log
+from fleet_controller.cluster.aside import Aside
+from fleet_controller.cluster.backoff import Refusals
+from fleet_controller.cluster.collection import error_text
+from fleet_controller.cluster.durations import Durations
+from fleet_controller.cluster.execute import execute, subject
+from fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
+from fleet_controller.cluster.observe import FEW_NODES, Cluster
+from fleet_controller.cluster.status_pace import StatusPace
+from fleet_controller.decision.actions import (
+    Action,
+    EmitEvent,
+    EndUndo,
+    HoldNode,
+    LiftTaint,
+    RecordBoot,
+    RetractEvent,
+    SetNodeCondition,
+)
+from fleet_controller.decision.decide import (
+    Decision,
+    Unproven,
+    decide,
+    silent,
+    to_inspect,
+    unproven,
+)
+from fleet_controller.membership.membership import memberships, pool_names
+from fleet_controller.membership.release import ReleaseNode
+from fleet_controller.nodes import absent_agents, absent_operands
+from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.objects.state import Node, Pool, WarningEvent, missing_pool
+from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
+from fleet_controller.rollout.change_actions import EvictPod, FinishChange
+from fleet_controller.rollout.drain import of_budget
+from kubeapi import ApiError, Unreachable
+from telemetry import log
+from telemetry.plain import plain
+
+DEBOUNCE_S = 0.1
+"""Pause after a change, because changes come in bursts."""
+_DECISIONS_SHARE = 0.03
+"""Of a processor, that the loop's decisions may take while changes come one after the other: each
+is about all nodes, and of most changes nothing follows. What passes while actions are carried out
+counts: where thousands of nodes are released, no decision waits for this.
+"""
+_SHARE_WHILE_ACTING = 0.01
+"""The same while more actions are left than a pass can carry out: the next decision would be mostly
+about the same ones. A pass goes on that much longer, see `lanes`, and joining takes no more of a
+processor for each node in a fleet of thousands than in one of hundreds.
+"""
+_LONGEST_REST_S = 2.0
+"""Between two decisions, however long one takes."""
+RESYNC_S = 30.0
+"""Longest time between two passes; bounds the delay after a missed event."""
+_EVENTS_RELISTED_S = 300.0
+_BACKOFF_MAX_S = 10.0
+_LONGEST_RETRY_AFTER_S = 60.0
+_OVERTAKEN_S = 1.0
+"""Until what an object's change has kept from being done is decided again."""
+_STANDBY_S = 1.0
+"""Between two looks at whether this process leads."""
+_ASKED_AGAIN_S = 15.0
+"""Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
+operands, to see why nodes are not verified.
+"""
+_LONGEST_FAULT = 500
+"""Characters of an unexpected exception that are logged."""
+_MANY_ASKED_AGAIN_S = 60.0
+"""The same, of the operands of many nodes: then all pods of operands are listed."""
+
+
+PARTS = ("pass", "pool", "action", "question")
+"""Where an unexpected exception leaves something undone: a whole pass, the decision about one pool,
+one action, or a question whose answer would only make messages clearer.
+"""
+
+
+@dataclass
+class Progress:
+    """For health endpoints and metrics. Written by the loop, read by the server's threads."""
+
+    last_turn: float = field(default_factory=time.monotonic)
+    """Seconds, by the monotonic clock."""
+    passes: int = 0
+    pass_s: float = 0.0
+    """Seconds spent in all passes."""
+    error: str | None = None
+    """Why the last pass failed."""
+    left: int = 0
+    """Actions that the last pass has left to the next one."""
+    done: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(action, result) -> count."""
+    durations: Durations = field(default_factory=Durations)
+    faults: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    """Part of the controller -> unexpected exceptions in it."""
+
+    def count(self, action: Action, result: str) -> None:
+        key = (type(action).__name__, result)
+        self.done[key] = self.done.get(key, 0) + 1
+
+
+class Loop:
+    """`cluster` must be followed by its threads. `clock`: seconds since the epoch. `term`: in which
+    of its terms this process acts at this moment; 0 where it may not, and another one may.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Callable[[], float] = time.time,
+        term: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self.progress = Progress()
+        self._may_act: Callable[[], bool] = lambda: term() != 0
+        self._term = term
+        self._cluster = cluster
+        self._clock = clock
+        self._warnings: dict[str, WarningEvent] | None = None
+        self._warnings_listed = float("-inf")
+        self._agents_asked = float("-inf")
+        self._no_agents: Mapping[str, str] = {}
+        self._no_operands: Aside[Mapping[str, str]] = Aside(
+            cluster.changed.set, every_s=_ASKED_AGAIN_S
+        )
+        self._refusals = Refusals()
+        self._nodes: Mapping[str, Node] = {}
+        self._pools: Mapping[str, Pool] = {}
+        """As the last decision knew them."""
+        self._lock = threading.Lock()
+        """Of what is written down about actions: several are carried out at a time."""
+        self._statuses = StatusPace()
+        self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
+        self._overtaken = False
+        self._unanswered = False
+        """Whether a write may have been carried out of which no watch need have told yet."""
+        self._failures = 0
+        self._acted = 0
+        """Actions that the last pass has carried out."""
+        self._decision_s = 0.0
+        """Processor time of the last one."""
+        self._decided = float("-inf")
+        """When it was made, by the monotonic clock."""
+        self._retry_after = 0.0
+        """Seconds for which the API server wants to be left alone; asked in the last pass."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
+        server are logged and retried, and so is any other exception: an object that nobody expected
+        must not end the controller, which would meet it again at once.
+        """
+        changed = self._cluster.changed
+        caught_up = 0
+        # Between two terms another one may have acted, however short the time: what was decided in
+        # the first is not carried out in the second.
+        self._may_act = lambda: self._term() == caught_up != 0 and not stop.is_set()
+        while not stop.is_set() and not self._cluster.ended():
+            self.progress.last_turn = time.monotonic()
+            term = self._term()
+            if self._cluster.incomplete() or not term:
+                caught_up, self._failures, self.progress.error = 0, 0, None
+                changed.wait(_STANDBY_S)
+                changed.clear()
+                continue
+            if term != caught_up:
+                if self._catch_up():
+                    caught_up = term
+                else:
+                    stop.wait(max(_STANDBY_S, self._after_failure_s()))
+                continue
+            look_again = self.turn()
+            pause = (
+                RESYNC_S
+                if look_again is None
+                else min(RESYNC_S, max(0.0, look_again - self._clock()))
+            )
+            if self._failures:
+                stop.wait(self._after_failure_s())
+            elif changed.wait(pause):
+                stop.wait(self._rest_s())
+            changed.clear()
+        self._lanes.close()
+
+    def _after_failure_s(self) -> float:
+        # One object that cannot be changed keeps nobody waiting while others are being changed; a
+        # server that answers nothing else is not asked faster because much is left.
+        goes_on = self.progress.left and self._acted
+        return max(
+            0.0 if goes_on else min(_BACKOFF_MAX_S, 0.1 * 2.0**self._failures), self._retry_after
+        )
+
+    def _rest_s(self) -> float:
+        """For how long to wait after a change. Nothing is gained by it where actions are left: what
+        has changed meanwhile has come in a burst long enough.
+        """
+        apart = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_REST_S)
+        least = 0.0 if self.progress.left else DEBOUNCE_S
+        return max(least, self._decided + apart - time.monotonic())
+
+    def _slice_s(self) -> float:
+        return min(max(SLICE_S, self._decision_s / _SHARE_WHILE_ACTING), LONGEST_SLICE_S)
+
+    def _catch_up(self) -> bool:
+        """Lists everything once more: what an earlier leader has done last, a watch may not have
+        shown yet, and how many nodes are out is counted from it.
+        """
+        self._warnings, self._retry_after, self._acted = None, 0.0, 0
+        try:
+            self._cluster.list_again()
+        except (ApiError, Unreachable) as e:
+            self._heed(e)
+            self._fail(f"cannot read the cluster: {error_text(e)}")
+            return False
+        except Exception as e:  # noqa: BLE001 - see `run`
+            self._fail(self._fault("pass", "the lists of the cluster", e))
+            return False
+        return True
+
+    def turn(self) -> float | None:
+        """One pass. Returns when the next one is due without a change: seconds since the epoch."""
+        started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
+        self._acted = 0
+        began = time.thread_time()
+        try:
+            if self._unanswered:
+                # Which nodes are out, and change, is counted before a further one is.
+                self._cluster.nodes.list_again(self._cluster.client)
+                self._unanswered = False
+            if self._cluster.pools.second_list_due_s() == 0.0:
+                self._cluster.pools.list_again(self._cluster.client)
+            decision = self._decide()
+            self._decision_s, self._decided = time.thread_time() - began, time.monotonic()
+        except (ApiError, Unreachable) as e:
+            self._heed(e)
+            self._fail(f"cannot read the cluster: {error_text(e)}")
+            return None
+        except Exception as e:  # noqa: BLE001 - see `run`
+            self._fail(self._fault("pass", "the decision about all pools", e))
+            return None
+        for fault in decision.faults:
+            self._fault("pool", fault.subject, fault.error)
+        paced = self._statuses.of(decision.actions, self._pools)
+        outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
+        if not self._may_act():
+            return None
+        failed = outcome.failed
+        if failed:
+            about, error = next(iter(failed.items()))
+            self._fail(
+                f"{about}: {error}" + (f" (and {len(failed) - 1} more)" if len(failed) > 1 else "")
+            )
+        else:
+            self._failures, self.progress.error = 0, None
+        self.progress.passes += 1
+        self.progress.left = outcome.left
+        self.progress.pass_s += time.monotonic() - started
+        due = [decision.look_again] if decision.look_again is not None else []
+        if outcome.left:
+            due.append(self._clock())
+        if paced.put_off_s is not None:
+            due.append(self._clock() + paced.put_off_s)
+        if self._overtaken:
+            due.append(self._clock() + _OVERTAKEN_S)
+        if (list_due_s := self._cluster.pools.second_list_due_s()) is not None:
+            due.append(self._clock() + list_due_s)
+        return min(due, default=None)
+
+    def _decide(self) -> Decision:
+        cluster = self._cluster
+        if self._warnings is None or time.monotonic() - self._warnings_listed > _EVENTS_RELISTED_S:
+            self._warnings, self._warnings_listed = cluster.warnings(), time.monotonic()
+        nodes = list(cluster.nodes.all().values())
+        self._pools = self._known_pools(nodes)
+        pools = list(self._pools.values())
+        now = self._clock()
+        present = memberships(pools, nodes)
+        asked = to_inspect(pools, nodes, now, present=present)
+        cluster.bound.ask_about(asked)
+        self._nodes = {node.name: node for node in nodes}
+        pods = {name: cluster.pods(self._nodes[name]) for name in asked}
+        self._refusals.keep(pod.uid for there in pods.values() for pod in there)
+        reports = cluster.reports.all()
+        return decide(
+            pools,
+            nodes,
+            reports,
+            pods,
+            self._warnings,
+            now,
+            refusals=self._refusals.all(),
+            no_agents=self._why_no_agents(silent(pools, nodes, reports, now, present=present)),
+            no_operands=self._why_no_operands(unproven(pools, nodes, present=present)),
+            present=present,
+        )
+
+    def _known_pools(self, nodes: Sequence[Node]) -> dict[str, Pool]:
+        """The pools by name, with a stand-in for each that only its nodes tell of, until a second
+        list of pools has confirmed that it does not exist.
+        """
+        pools = self._cluster.pools.all()
+        if not self._cluster.pools.confirmed():
+            names = {name for node in nodes for name in pool_names(node)} - pools.keys()
+            pools |= {name: missing_pool(name, _NOT_CONFIRMED) for name in names}
+        return pools
+
+    def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
+        """Why the agents of these nodes have not reported. Asked for again after a while only."""
+        if not pool_of:
+            return {}
+        if time.monotonic() - self._agents_asked > _ASKED_AGAIN_S:
+            self._agents_asked = time.monotonic()
+            try:
+                pods = self._cluster.agent_pods()
+                here = {pod["spec"].get("nodeName") for pod in pods}
+                events = self._cluster.daemon_set_warnings() if set(pool_of) - here else []
+                self._no_agents = absent_agents.reasons(pool_of, pods, events)
+            except (ApiError, Unreachable) as e:
+                # It only makes a message clearer: the pass goes on without.
+                log.warning("agents' pods not readable", error=error_text(e))
+            except Exception as e:  # noqa: BLE001 - see `run`
+                self._fault("question", "the agents' pods", e)
+        return self._no_agents
+
+    def _why_no_operands(self, nodes: Unproven) -> Mapping[str, str]:
+        """Why NVIDIA's operands do not serve these nodes, as it was a while ago."""
+        names = {node.name for some in nodes for node in some}
+        if not names:
+            return {}
+
+        def ask() -> Mapping[str, str] | None:
+            try:
+                policies = self._cluster.cluster_policies()
+                pods = self._cluster.waiting_operands(names) if policies else []
+                return absent_operands.reasons(nodes.examples, pods, policies, nodes.others)
+            except (ApiError, Unreachable) as e:
+                # It only makes a message clearer.
+                log.warning("operands not readable", error=error_text(e))
+                return None
+            except Exception as e:  # noqa: BLE001 - see `run`
+                self._fault("question", "NVIDIA's operands", e)
+                return None
+
+        many = len(names) > FEW_NODES
+        self._no_operands.every_s = _MANY_ASKED_AGAIN_S if many else _ASKED_AGAIN_S
+        found = self._no_operands.latest(ask) or {}
+        return {name: why for name, why in found.items() if name in names}
+
+    def _do(self, action: Action) -> str | None:
+        """Carries out one action. Returns why it failed, or None."""
+        try:
+            return self._carry_out(action)
+        except Exception as e:  # noqa: BLE001 - see `run`
+            with self._lock:
+                # Whether it has been carried out is not known.
+                self._unanswered = True
+                self.progress.count(action, "failed")
+                return self._fault("action", f"{type(action).__name__} of {subject(action)}", e)
+
+    def _carry_out(self, action: Action) -> str | None:
+        try:
+            execute(self._cluster, action)
+        except (ApiError, Unreachable) as e:
+            with self._lock:
+                return self._not_done(action, e)
+        with self._lock:
+            self.progress.count(action, "done")
+            self._acted += 1
+            self._time(action)
+            if self._warnings is not None:
+                if isinstance(action, EmitEvent):
+                    event = WarningEvent(name=action.name, last_seen=action.now)
+                    self._warnings[action.name] = event
+                elif isinstance(action, RetractEvent):
+                    self._warnings.pop(action.name, None)
+        action_log.tell(action)
+        return None
+
+    def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
+        """Why it failed; None where that is not a failure."""
+        if isinstance(error, ApiError) and _overtaken(action, error):
+            # The object is gone or has changed: the next pass decides again.
+            self._overtaken = True
+            self.progress.count(action, "overtaken")
+            if isinstance(action, RetractEvent) and self._warnings is not None:
+                self._warnings.pop(action.name, None)
+            return None
+        if isinstance(error, ApiError) and isinstance(action, EvictPod) and not _overloaded(error):
+            # A disruption budget has none left: the answer of an ordinary day.
+            self._refusals.add(action.uid, error, self._clock())
+            self.progress.count(action, "refused")
+            return None
+        if (
+            isinstance(error, ApiError)
+            and isinstance(action, HealNode)
+            and error.status == 429
+            and not _overloaded(error)
+        ):
+            # A disruption budget protects the operand; that was a try, too.
+            self.progress.count(action, "refused")
+            return None
+        self._unanswered |= isinstance(error, Unreachable) or error.status >= 500
+        self._heed(error)
+        self.progress.count(action, "failed")
+        return error_text(error)
+
+    def _time(self, action: Action) -> None:
+        """How long it took until a node was verified, or in service again."""
+        node = self._nodes.get(getattr(action, "node", ""))
+        if node is None:
+            return
+        match action:
+            case RecordBoot() | SetNodeCondition(boot=RecordBoot()):
+                self.progress.durations.verified(node, self._clock())
+            case FinishChange():
+                self.progress.durations.changed(node, self._clock())
+            case _:
+                pass
+
+    def _heed(self, error: ApiError | Unreachable) -> None:
+        """An API server that is overloaded says when it may be asked again."""
+        if isinstance(error, ApiError) and error.retry_after_s:
+            # Several are asked at a time, and each may have an answer of its own.
+            asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
+            self._retry_after = max(self._retry_after, asked)
+
+    def _fault(self, part: str, about: str, error: Exception) -> str:
+        """Counts and logs an unexpected exception. Returns it as text."""
+        self.progress.faults[part] += 1
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        at = "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
+        why = plain(f"{type(error).__name__}: {error}")[:_LONGEST_FAULT]
+        log.warning("unexpected error: left alone", part=part, about=about, error=why, at=at)
+        return f"unexpected error: {why}"
+
+    def _fail(self, error: str) -> None:
+        self._failures += 1
+        if error != self.progress.error:
+            log.warning("pass failed", error=error)
+        self.progress.error = error
+
+
+_NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
+_BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine, EndUndo)
+
+
+def _overtaken(action: Action, error: ApiError) -> bool:
+    """Whether an action failed because its object has changed since the decision."""
+    # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
+    return error.status in (404, 409) or (
+        error.status == 422 and isinstance(action, _BY_JSON_PATCH)
+    )
+
+
+def _overloaded(error: ApiError) -> bool:
+    """Whether the API server wants to be left alone altogether. Not where it says when a disruption
+    budget may be asked again. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go.
+    """
+    return error.status in (429, 503) and bool(error.retry_after_s) and not of_budget(error.body)

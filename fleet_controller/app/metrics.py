@@ -1,0 +1,164 @@
+"""The controller's metrics, in Prometheus text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from fleet_controller.app.loop import Progress
+from fleet_controller.membership.membership import memberships
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.state import Node, Pool
+from telemetry.prometheus import Family, Sample, labels, lines
+
+_STATES: Final = ("verified", "failing", "unknown", "changing", "failed")
+"""Of nodes. The last two are of a rollout; a node is in one of the first three besides."""
+_OF_STATUS: Final = {"True": "verified", "False": "failing", "Unknown": "unknown"}
+
+
+def text(
+    progress: Progress,
+    pools: Sequence[Pool],
+    nodes: Sequence[Node],
+    now: float,
+    *,
+    leads: bool,
+    unreadable: Mapping[str, int] = MappingProxyType({}),
+) -> str:
+    """The page of this process.
+
+    leads: whether this process acts. Of pools and nodes only the one that does speaks, so that a
+    sum over all counts each node once. now: seconds since the epoch. unreadable: kind -> how many
+    of its objects cannot be read.
+    """
+    families = (
+        *_families(progress, pools if leads else (), leads),
+        _unreadable(unreadable),
+        _faults(progress),
+        *(_ages(pools, nodes, now) if leads else ()),
+    )
+    return "".join(f"{line}\n" for family in families for line in lines(family))
+
+
+def _unreadable(count_by_kind: Mapping[str, int]) -> Family:
+    return Family(
+        "slicewright_controller_unreadable_objects",
+        "gauge",
+        "Objects that cannot be read at present, by kind.",
+        tuple(Sample(labels(kind=kind), n) for kind, n in sorted(count_by_kind.items())),
+    )
+
+
+def _faults(progress: Progress) -> Family:
+    return Family(
+        "slicewright_controller_faults_total",
+        "counter",
+        "Unexpected exceptions, by the part of the controller that they have left undone.",
+        tuple(Sample(labels(part=part), n) for part, n in sorted(progress.faults.items())),
+    )
+
+
+def _ages(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> Iterable[Family]:
+    oldest: dict[tuple[str, str], float] = {}
+    for pool, members in memberships(pools, nodes):
+        for node in members:
+            for state, since in _states(node):
+                key = (pool.name, state)
+                oldest[key] = max(oldest.get(key, 0.0), now - since)
+    yield Family(
+        "slicewright_pool_state_age_seconds",
+        "gauge",
+        "For how long the node has been in a state that has been longest in it.",
+        tuple(
+            Sample(labels(pool=pool, state=state), round(age))
+            for (pool, state), age in sorted(oldest.items())
+        ),
+    )
+
+
+def _states(node: Node) -> Iterable[tuple[str, float]]:
+    """Each with when it began."""
+    if node.condition is None:
+        yield "unknown", node.created
+    else:
+        yield _OF_STATUS.get(node.condition.status, "unknown"), node.condition.changed
+    if change := change_of(node):
+        yield "changing", change.started
+        if change.phase == "Failed":
+            yield "failed", change.since
+
+
+def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[Family, ...]:
+    pools = sorted(pools, key=lambda pool: pool.name)
+    return (
+        Family(
+            "slicewright_controller_leads",
+            "gauge",
+            "1 if this replica acts, 0 if it stands by.",
+            (Sample("", float(leads)),),
+        ),
+        Family(
+            "slicewright_pool_nodes",
+            "gauge",
+            "Nodes of a pool by state.",
+            tuple(
+                Sample(
+                    labels(pool=pool.name, state=state), pool.status.get("nodes", {}).get(state, 0)
+                )
+                for pool in pools
+                for state in _STATES
+            ),
+        ),
+        Family(
+            "slicewright_pool_condition",
+            "gauge",
+            "1 if the condition of a pool is True, else 0.",
+            tuple(
+                Sample(
+                    labels(pool=pool.name, condition=each["type"]), float(each["status"] == "True")
+                )
+                for pool in pools
+                for each in pool.status.get("conditions", ())
+            ),
+        ),
+        Family(
+            "slicewright_node_verified_seconds",
+            "histogram",
+            "From the creation of a node until it is verified for the first time.",
+            progress.durations.to_verified.samples(),
+        ),
+        Family(
+            "slicewright_node_layout_change_seconds",
+            "histogram",
+            "Of a change of the layout of a node in service, from its cordon to its end.",
+            progress.durations.of_changes.samples(),
+        ),
+        Family(
+            "slicewright_controller_actions_left",
+            "gauge",
+            "Actions that the last pass has left to the next one.",
+            (Sample("", progress.left),),
+        ),
+        Family(
+            "slicewright_controller_actions_total",
+            "counter",
+            "Actions of the controller, by kind and result.",
+            tuple(
+                Sample(labels(action=action, result=result), count)
+                for (action, result), count in sorted(progress.done.items())
+            ),
+        ),
+        Family(
+            "slicewright_controller_passes_total",
+            "counter",
+            "Passes of the control loop.",
+            (Sample("", progress.passes),),
+        ),
+        Family(
+            "slicewright_controller_pass_seconds_total",
+            "counter",
+            "Time spent in passes of the control loop.",
+            (Sample("", progress.pass_s),),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The reads, watches and writes of the controller."""

@@ -1,0 +1,104 @@
+"""When a pod whose eviction was refused is asked again.
+
+The API server answers 429 without Retry-After where a disruption budget has none left, and nothing
+tells when it has: so one of the pods that a budget holds is asked every few seconds. Not each of
+them, as there may be thousands: they take turns. Kept in this process only: a controller that is
+restarted asks once too often.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet_controller.rollout.drain import Refusal, of_budget, refusal_of
+from kubeapi import ApiError
+
+_FIRST_S = 5.0
+"""Until a pod is asked again that a budget has held; of a refusal that no budget has made, the
+first time.
+"""
+_LONGEST_S = 60.0
+"""Of a refusal that no budget has made: a webhook's, or for want of a right. A server that asks to
+be left alone for longer is.
+"""
+_LONGEST_OF_A_BUDGET_S = 10.0
+_PER_SECOND = 25.0
+"""Pods that all budgets hold, asked again: a tenth of what the controller may ask in all
+(`lanes.PER_SECOND`). The first turns of a budget's pods come together after `_FIRST_S`.
+"""
+_BUDGET = re.compile(r"disruption budget (\S+) ")
+"""In the API server's words. Source: kubernetes/kubernetes,
+pkg/registry/core/pod/storage/eviction.go (checkAndDecrement).
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Refused:
+    why: str
+    budget: str
+    """By which those are known that wait for the same; empty: no budget has refused it."""
+    at: float
+    pause_s: float
+    """Until it is asked again, if its turn has come."""
+
+
+class Refusals:
+    """Evictions that were refused, by the pod's uid, those refused longest ago first."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Refused] = {}
+
+    def all(self) -> Mapping[str, Refusal]:
+        """By the pod's uid."""
+        by_budget: dict[str, list[tuple[str, _Refused]]] = {}
+        refusals: dict[str, Refusal] = {}
+        for uid, one in self._known.items():
+            if one.budget:
+                by_budget.setdefault(one.budget, []).append((uid, one))
+            else:
+                refusals[uid] = Refusal(why=one.why, retry_at=one.at + one.pause_s)
+        for held in by_budget.values():
+            refusals |= _turns(held, _PER_SECOND / len(by_budget))
+        return refusals
+
+    def add(self, uid: str, error: ApiError, now: float) -> None:
+        """now: seconds since the epoch."""
+        why = refusal_of(error.body, error.message)
+        budget = _budget_of(error, why)
+        before = self._known.pop(uid, None)
+        doubled = 2 * before.pause_s if before is not None and not before.budget else 0.0
+        asked_for = error.retry_after_s or 0.0
+        if budget:
+            # The server is not busy: it has not counted the budget again since that has changed.
+            asked_for = min(_LONGEST_OF_A_BUDGET_S, asked_for)
+        pause_s = max(min(_LONGEST_S, doubled or _FIRST_S), asked_for)
+        self._known[uid] = _Refused(why=why, budget=budget, at=now, pause_s=pause_s)
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forgets all other pods."""
+        there = set(uids)
+        self._known = {uid: one for uid, one in self._known.items() if uid in there}
+
+
+def _turns(
+    held: Sequence[tuple[str, _Refused]], per_second: float
+) -> Iterator[tuple[str, Refusal]]:
+    """When each of the pods that one budget holds is asked again.
+
+    held: those refused longest ago first. per_second: at most so many are asked, and one in any
+    case after `_FIRST_S`, so that it is seen when the budget allows evictions again.
+    """
+    last = held[-1][1].at
+    for place, (uid, one) in enumerate(held):
+        turn = last + (place / per_second if place else 0.0)
+        yield uid, Refusal(why=one.why, retry_at=max(one.at + one.pause_s, turn))
+
+
+def _budget_of(error: ApiError, why: str) -> str:
+    """Its name, as far as the answer has it; empty where no budget has refused."""
+    if not of_budget(error.body):
+        return ""
+    named = _BUDGET.search(why)
+    return named[1] if named else why

@@ -1,0 +1,113 @@
+"""Nodes, and the pods that are bound to them from one watch; and when that is not enough.
+
+A LIST of a node's pods is what the API server knew at that moment. A watch may be behind by as much
+as it likes, which matters in one place only: a layout is about to change, the watch shows no pod,
+and one was bound just before the node got its startup taint. So a node that was ever seen without
+the taint is listed once more when it has it. One that came with the taint never needs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from fleet_controller.cluster import news
+from fleet_controller.cluster.collection import Collection
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import NodePod, read_pod, unreadable_pod
+from fleet_controller.objects.state import Node, read_node
+from kubeapi.client import path_of
+
+BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector. Of a pod that ends, such a watch says DELETED."""
+
+
+class BoundPods(Collection[NodePod]):
+    """Thread-safe, as its base. Static pods and those of DaemonSets are kept only where they use
+    GPUs or bring NVIDIA's driver: no others are asked about.
+    """
+
+    def __init__(self, changed: threading.Event) -> None:
+        pods = path_of("v1", "pods")
+        super().__init__(
+            pods, _read, changed, self._is_news, field_selector=BOUND, stand_in=unreadable_pod
+        )
+        self._on: dict[str, dict[str, NodePod]] = {}
+        self._asked: frozenset[str] = frozenset()
+
+    def on(self, node: str) -> tuple[NodePod, ...]:
+        with self._lock:
+            return tuple(self._on.get(node, {}).values())
+
+    def ask_about(self, nodes: Iterable[str]) -> None:
+        """From now on, what changes on these nodes wakes the controller; no other does."""
+        self._asked = frozenset(nodes)
+
+    def _is_news(self, old: NodePod | None, new: NodePod | None) -> bool:
+        return old != new and any(pod is not None and pod.node in self._asked for pod in (old, new))
+
+    def _stored(self, old: NodePod | None, new: NodePod | None) -> None:
+        if old is not None:
+            there = self._on[old.node]
+            del there[old.path]
+            if not there:
+                del self._on[old.node]
+        if new is not None:
+            self._on.setdefault(new.node, {})[new.path] = new
+
+    def _replaced(self) -> None:
+        self._on = {}
+        for _, pod in self._items.values():
+            self._on.setdefault(pod.node, {})[pod.path] = pod
+
+
+class Nodes(Collection[Node]):
+    """All nodes, and which of them were ever seen without the startup taint."""
+
+    def __init__(self, changed: threading.Event) -> None:
+        super().__init__(path_of("v1", "nodes"), read_node, changed, news.of_node)
+        self._open: set[str] = set()
+        """Uids of nodes that have been without it, as far as this process knows."""
+
+    def was_open(self, node: Node) -> bool:
+        """Whether it was ever seen without its taint, as far as this process knows. What an earlier
+        one has tainted is in the lists with which this one began: it lists pods after nodes.
+        """
+        with self._lock:
+            return node.uid in self._open
+
+    def _stored(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            if not new.held:
+                self._open.add(new.uid)
+        elif old is not None:
+            self._open.discard(old.uid)
+
+    def _replaced(self) -> None:
+        there = [node for _, node in self._items.values()]
+        self._open &= {node.uid for node in there}
+        self._open |= {node.uid for node in there if not node.held}
+
+
+def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool:
+    """Whether what a watch shows of the node's pods is not enough. Pure.
+
+    It is not where operands may be restarted, which no watch has; and where the node is held and
+    seems empty, but was open to pods, as every node was that has been verified.
+    """
+    change = change_of(node)
+    if node.stuck or (change is not None and change.phase == "Upgrading"):
+        return True
+    open_once = was_open or bool(node.verified_boot)
+    return node.held and open_once and not any(pod.gpus for pod in watched)
+
+
+def needed(pod: NodePod) -> bool:
+    """Whether the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
+    return pod.gpus or bool(pod.driver) or not (pod.daemon_set or pod.static)
+
+
+def _read(raw: Mapping[str, Any]) -> NodePod | None:
+    pod = read_pod(raw)
+    return pod if needed(pod) else None

@@ -1,0 +1,274 @@
+"""The objects of one kind in memory, kept current by lists and watches."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from fleet_controller.objects.bounds import UNREADABLE
+from kubeapi import ApiError, Client, Event, Unreachable, list_all, list_and_watch
+from telemetry import log
+from telemetry.plain import plain
+
+_BACKOFF_MAX_S = 5.0
+_TOMBSTONES = 1000
+"""Deleted objects that are remembered: a request takes 30 s at most."""
+
+SECOND_LIST_AFTER_S: Final = 5.0
+"""Least time between two lists that count as two opinions."""
+_LONGEST_REASON = 200
+
+T = TypeVar("T")
+StandIn = Callable[[Mapping[str, Any], str, T | None], T | None]
+"""Makes an item of an object that cannot be read, why it cannot, and how it was last read."""
+
+
+def _as_last_read(raw: Mapping[str, Any], why: str, last: T | None) -> T | None:
+    return last
+
+
+class Collection(Generic[T]):
+    """The objects of one kind, parsed, by `key_of`. Thread-safe; `follow` has its own thread.
+
+    An object that cannot be read stays as it was last read, unless `stand_in` makes something else
+    of it. It hides no other object.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        read: Callable[[Mapping[str, Any]], T | None],
+        changed: threading.Event,
+        matters: Callable[[T | None, T | None], bool] = operator.ne,
+        *,
+        field_selector: str = "",
+        stand_in: StandIn[T] = _as_last_read,
+        two_lists: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """read: None for an object that is not needed. matters: whether a change from one to the
+        other (None: not there) sets `changed`. field_selector: empty for all objects. two_lists:
+        whether an object is gone only when a second list lacks it, too, or a watch says so.
+        """
+        self.path = path
+        self.listed = threading.Event()
+        """Set after the first list."""
+        self.error: str | None = None
+        """Why the last list or watch failed; None while they succeed."""
+        self.thread: threading.Thread | None = None
+        """In which `follow` runs."""
+        self._read = read
+        self._changed = changed
+        self._matters = matters
+        self._selector = field_selector
+        self._stand_in = stand_in
+        self._two_lists = two_lists
+        self._clock = clock
+        self._unreadable: dict[str, str] = {}
+        """Name -> why."""
+        self._first_list_at: float | None = None
+        self._confirmed = False
+        """Whether a second list has been taken since the first one."""
+        self._doubted: dict[str, float] = {}
+        """Object that the last list lacks -> when a list lacked it first."""
+        self._lock = threading.Lock()
+        self._items: dict[str, tuple[int, T]] = {}
+        self._deleted: dict[str, int] = {}
+        """Name -> version, of the last few."""
+        self._listed_at = 0
+        """Version of the last list: what it does not have was gone by then."""
+
+    def all(self) -> dict[str, T]:
+        with self._lock:
+            return {name: item for name, (_, item) in self._items.items()}
+
+    def unreadable(self) -> dict[str, str]:
+        """The objects that cannot be read at present, each with the reason."""
+        with self._lock:
+            return dict(self._unreadable)
+
+    def second_list_due_s(self) -> float | None:
+        """After how many seconds another list tells whether what the last one lacks is gone; None
+        where nothing is in doubt.
+        """
+        with self._lock:
+            if not self._two_lists or self._first_list_at is None:
+                return None
+            if self._confirmed and not self._doubted:
+                return None
+            since = max(self._doubted.values(), default=self._first_list_at)
+            return max(0.0, since + SECOND_LIST_AFTER_S - self._clock())
+
+    def confirmed(self) -> bool:
+        """Whether an object that is not known does not exist: a second list has lacked it, too."""
+        return self._confirmed or not self._two_lists
+
+    def put(self, raw: Mapping[str, Any]) -> None:
+        """Stores an object that the API server answered, unless a newer one is known."""
+        parsed = self._parsed(raw, known=self._newest)
+        if parsed is None:
+            return
+        name, version, item = parsed
+        with self._lock:
+            if self._newest(name) >= version:
+                return
+            known = self._items.get(name)
+            self._items[name] = (version, item)
+            self._stored(known[1] if known else None, item)
+        if self._matters(known[1] if known else None, item):
+            self._changed.set()
+
+    def list_again(self, client: Client) -> None:
+        """Takes over what there is at this moment. Raises ApiError or Unreachable."""
+        listed = list_all(client, self.path, keep=self._parsed, fieldSelector=self._selector)
+        self._take(listed)
+
+    def follow(self, client: Client, stop: threading.Event) -> None:
+        """Keeps the collection current until `stop` is set, whatever happens."""
+        while not stop.is_set():
+            try:
+                for event in list_and_watch(
+                    client,
+                    self.path,
+                    stop=stop,
+                    backoff_max_s=_BACKOFF_MAX_S,
+                    on_error=self._failed,
+                    on_open=self._opened,
+                    keep=self._parsed,
+                    fieldSelector=self._selector,
+                ):
+                    self._apply(event)
+            except Exception as e:  # noqa: BLE001 - a thread that ends here would end unseen
+                self._failed(ValueError(f"{type(e).__name__}: {e}"))
+                stop.wait(_BACKOFF_MAX_S)
+
+    def outdated(self) -> str | None:
+        """Why what is known may be out of date; None where a list or watch is open."""
+        if self.thread and not self.thread.is_alive():
+            return f"the thread that follows {self.path} has ended"
+        return f"{self.path} is not followed: {self.error}" if self.error else None
+
+    def _opened(self) -> None:
+        self.error = None
+
+    def _apply(self, event: Event) -> None:
+        if event.type == "LISTED":
+            self._take(event)
+            self.listed.set()
+        elif event.type == "DELETED":
+            self._gone(key_of(event.object), int(event.object["metadata"]["resourceVersion"]))
+        elif event.type in ("ADDED", "MODIFIED"):
+            self.put(event.object)
+
+    def _gone(self, name: str, version: int) -> None:
+        with self._lock:
+            known = self._items.pop(name, None)
+            self._unreadable.pop(name, None)
+            self._deleted[name] = version
+            if len(self._deleted) > _TOMBSTONES:
+                del self._deleted[next(iter(self._deleted))]
+            if known is not None:
+                self._stored(known[1], None)
+        if known is not None and self._matters(known[1], None):
+            self._changed.set()
+
+    def _newest(self, name: str) -> int:
+        """The version that is known; 0 where none is. The answer to a write may come after the news
+        that the object is gone.
+        """
+        item = self._items.get(name)
+        return item[0] if item else max(self._listed_at, self._deleted.get(name, 0))
+
+    def _stored(self, old: T | None, new: T | None) -> None:
+        """Called with each change, under the lock."""
+
+    def _replaced(self) -> None:
+        """Called when a list has replaced what was known, under the lock."""
+
+    def _take(self, listed: Event) -> None:
+        """Replaces what is known, but for what is newer than the list."""
+        at = int(listed.object["metadata"]["resourceVersion"])
+        found = {name: (version, item) for name, version, item in filter(None, listed.items)}
+        with self._lock:
+            newer = {
+                name: known
+                for name, known in self._items.items()
+                if known[0] > (found[name][0] if name in found else at)
+            } | self._in_doubt(found)
+            self._items = {
+                name: one
+                for name, one in {**found, **newer}.items()
+                if one[0] > self._deleted.get(name, 0)
+            }
+            self._listed_at = at
+            self._unreadable = {n: why for n, why in self._unreadable.items() if n in self._items}
+            self._replaced()
+        self._changed.set()
+
+    def _in_doubt(self, found: Mapping[str, tuple[int, T]]) -> dict[str, tuple[int, T]]:
+        """The objects that this list lacks and no other one has lacked before. Under the lock."""
+        if not self._two_lists:
+            return {}
+        now = self._clock()
+        if self._first_list_at is None:
+            self._first_list_at = now
+        first = now - SECOND_LIST_AFTER_S
+        self._confirmed |= self._first_list_at <= first
+        lacking = {n: self._doubted.get(n, now) for n in self._items if n not in found}
+        self._doubted = {name: at for name, at in lacking.items() if at > first}
+        return {name: self._items[name] for name in self._doubted}
+
+    def _parsed(
+        self, raw: Mapping[str, Any], *, known: Callable[[str], int] = lambda name: 0
+    ) -> tuple[str, int, T] | None:
+        """None for an object that is not needed, and for one of a version that is `known`: most
+        news is of the controller's own writes, where many nodes join. Also for one that can neither
+        be read nor be stood in for.
+        """
+        try:
+            name, version = key_of(raw), int(raw["metadata"]["resourceVersion"])
+            if known(name) >= version:
+                return None
+        except UNREADABLE as e:
+            log.warning("object ignored: no name or version", path=self.path, error=_why(e))
+            return None
+        try:
+            item = self._read(raw)
+            self._unreadable.pop(name, None)
+        except UNREADABLE as e:
+            item = self._stood_in(raw, name, _why(e))
+        return None if item is None else (name, version, item)
+
+    def _stood_in(self, raw: Mapping[str, Any], name: str, why: str) -> T | None:
+        if self._unreadable.get(name) != why:
+            log.warning("object cannot be read", path=self.path, object=name, error=why)
+        self._unreadable[name] = why
+        last = self._items.get(name)
+        try:
+            return self._stand_in(raw, why, last[1] if last else None)
+        except UNREADABLE:
+            return last[1] if last else None
+
+    def _failed(self, error: ApiError | Unreachable | ValueError) -> None:
+        text = error_text(error)
+        if text != self.error:
+            log.warning("cluster not readable", path=self.path, error=text)
+        self.error = text
+
+
+def _why(error: Exception) -> str:
+    return plain(f"{type(error).__name__}: {error}")[:_LONGEST_REASON]
+
+
+def key_of(raw: Mapping[str, Any]) -> str:
+    """An object's name, or `namespace/name`. Raises KeyError without one."""
+    meta = raw["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+
+
+def error_text(error: ApiError | Unreachable | ValueError) -> str:
+    """An error of the API server, for logs and /readyz."""
+    return f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)

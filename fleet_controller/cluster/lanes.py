@@ -1,0 +1,195 @@
+"""In which order the actions of a pass are carried out, and which of them side by side.
+
+    nodes that must be held → nodes that are released → other nodes → pools → Events
+
+Actions on one object are carried out one after the other, those on different ones at the same time,
+a few at once and not more than `Pace` allows a second. A pass ends after a while even if something
+is left: the next one decides again, with what has become known, so that a node that must be held
+does not wait for thousands that are released.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from apis.names import SETTLED
+from fleet_controller.cluster.execute import subject
+from fleet_controller.decision.actions import (
+    Action,
+    EmitEvent,
+    EndUndo,
+    HoldNode,
+    LiftTaint,
+    RetractEvent,
+    SetPoolStatus,
+)
+from fleet_controller.membership.release import LetPoolGo
+from fleet_controller.rollout.change_actions import EvictPod
+
+WORKERS: Final = 16
+"""With 50 ms a request, they make what `PER_SECOND` allows. By default an API server works on 600
+requests at a time. Source: kube-apiserver, --max-requests-inflight and
+--max-mutating-requests-inflight.
+"""
+PER_SECOND: Final = 250.0
+"""Requests: 2,000 nodes that join take three each and their pools some hundreds, which is half a
+minute at this pace; twice of it would shorten that by a quarter of a minute, and leave others less
+of the API server.
+"""
+SLICE_S: Final = 2.0
+"""How long a pass goes on, if its decision took no time to speak of."""
+LONGEST_SLICE_S: Final = 5.0
+
+
+class Pace:
+    """A token bucket: `per_second` on average, at most as many at once. Thread-safe."""
+
+    def __init__(
+        self, per_second: float = PER_SECOND, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tokens = per_second
+        self._at = clock()
+
+    def take(self) -> float:
+        """Takes a token. Returns for how many seconds to wait before it may be used."""
+        with self._lock:
+            now = self._clock()
+            gained = (now - self._at) * self._per_second
+            self._tokens = min(self._per_second, self._tokens + gained) - 1
+            self._at = now
+            return max(0.0, -self._tokens / self._per_second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    failed: dict[str, str]
+    """`subject` -> why."""
+    left: int
+    """Actions that were not begun, and nothing had failed before them."""
+
+
+class Lanes:
+    """do: carries out one action; returns why it failed, or None. go_on: whether another action may
+    begin. wait: for so many seconds.
+    """
+
+    def __init__(
+        self,
+        do: Callable[[Action], str | None],
+        *,
+        go_on: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._do = do
+        self._go_on = go_on
+        self._pace = Pace(clock=clock)
+        self._clock = clock
+        self._wait = wait
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="lane")
+
+    def close(self) -> None:
+        self._workers.shutdown()
+
+    def carry_out(self, actions: Sequence[Action], *, slice_s: float = SLICE_S) -> Outcome:
+        """slice_s: after how many seconds no further action begins."""
+        end = self._clock() + slice_s
+        failed: dict[str, str] = {}
+        left = 0
+        for stage in _stages(actions):
+            lanes = deque(
+                sorted(_lanes(a for a in stage if not (left and _says_settled(a))), key=_can_wait)
+            )
+            if len(lanes) <= 1:
+                outcomes = [self._work(lanes, end)]
+            else:
+                # Not a task for each lane: of thousands most are left for the next pass.
+                count = min(WORKERS, len(lanes))
+                workers = [self._workers.submit(self._work, lanes, end) for _ in range(count)]
+                outcomes = [worker.result() for worker in workers]
+            for one in outcomes:
+                failed |= one.failed
+                left += one.left
+        return Outcome(failed=failed, left=left)
+
+    def _work(self, lanes: deque[list[Action]], end: float) -> Outcome:
+        """One worker's: takes lanes until none is left."""
+        failed: dict[str, str] = {}
+        left = 0
+        while True:
+            try:
+                lane = lanes.popleft()
+            except IndexError:
+                return Outcome(failed=failed, left=left)
+            one = self._lane(lane, end)
+            failed |= one.failed
+            left += one.left
+
+    def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
+        failed: dict[str, str] = {}
+        # Those of pools are few, and say what has been done by then.
+        limited = not isinstance(actions[0], HoldNode | SetPoolStatus | EndUndo | LetPoolGo)
+        for place, action in enumerate(actions):
+            about = subject(action)
+            if about in failed:
+                continue
+            if not self._go_on() or (limited and self._clock() >= end):
+                return Outcome(failed=failed, left=len(actions) - place)
+            if pause := self._pace.take():
+                self._wait(pause)
+                # What stops them all may have come meanwhile.
+                if not self._go_on():
+                    return Outcome(failed=failed, left=len(actions) - place)
+            if error := self._do(action):
+                failed[about] = error
+        return Outcome(failed=failed, left=0)
+
+
+def _stages(actions: Iterable[Action]) -> list[list[Action]]:
+    stages: list[list[Action]] = [[], [], [], []]
+    for action in actions:
+        stages[_stage(action)].append(action)
+    return stages
+
+
+def _stage(action: Action) -> int:
+    match action:
+        case HoldNode():
+            return 0
+        case SetPoolStatus() | EndUndo() | LetPoolGo():
+            return 2
+        case EmitEvent() | RetractEvent():
+            return 3
+        case _:
+            return 1
+
+
+def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
+    """By the object that must see them in their order: the evictions of a node are its own."""
+    lanes: dict[str, list[Action]] = {}
+    for action in actions:
+        about = f"node {action.node}" if isinstance(action, EvictPod) else subject(action)
+        lanes.setdefault(about, []).append(action)
+    return list(lanes.values())
+
+
+def _can_wait(lane: Sequence[Action]) -> bool:
+    """Pods wait for a node that is released; that another one is not proven yet is said later."""
+    return not any(isinstance(action, LiftTaint) for action in lane)
+
+
+def _says_settled(action: Action) -> bool:
+    """Whether a waiting `pulumi up` would return, though nodes of the pool may not be released."""
+    return isinstance(action, SetPoolStatus) and any(
+        one["type"] == SETTLED and one["status"] == "True"
+        for one in action.status.get("conditions", ())
+    )

@@ -1,0 +1,265 @@
+"""The state of the cluster in memory, kept current by lists and watches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from apis.names import (
+    API_VERSION,
+    CLUSTER_POLICY_API,
+    CLUSTER_POLICY_PLURAL,
+    EVENTS_NAMESPACE,
+    NAMESPACE,
+    POOL_KIND,
+    POOL_PLURAL,
+    REPORT_PLURAL,
+)
+from fleet_controller.cluster import news
+from fleet_controller.cluster.bound_pods import BoundPods, Nodes, must_list
+from fleet_controller.cluster.collection import Collection, error_text
+from fleet_controller.cluster.operands import may_be_operand, namespaces_of, proven
+from fleet_controller.nodes import waiting_pods
+from fleet_controller.nodes.absent_agents import AGENT_SELECTOR
+from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
+from fleet_controller.objects.bounds import UNREADABLE
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod, unreadable_pod
+from fleet_controller.objects.state import (
+    Node,
+    Pool,
+    Report,
+    WarningEvent,
+    read_pool,
+    read_report,
+    read_warning,
+    unreadable_pool,
+    unreadable_report,
+)
+from kubeapi import ApiError, Client, JsonObject, list_all
+from kubeapi.client import path_of
+from telemetry import log
+
+EVENT_SOURCE = "slicewright-fleet-controller"
+FEW_NODES = 10
+"""Nodes whose pods are listed one by one; a list of all pods is cheaper for more."""
+_OPERATOR_KNOWN_S = 300.0
+"""For how long it is not asked again in which namespace the GPU operator is."""
+
+
+def _readable_warning(raw: JsonObject) -> WarningEvent | None:
+    try:
+        return read_warning(raw)
+    except UNREADABLE:
+        return None
+
+
+@dataclass
+class Cluster:
+    """Nodes, pools, reports and pods, and what is asked for when it is needed."""
+
+    client: Client
+    changed: threading.Event
+    """Set whenever one of the collections changed."""
+    nodes: Nodes
+    pools: Collection[Pool]
+    reports: Collection[Report]
+    bound: BoundPods
+    _operator: tuple[float, frozenset[str] | None] | None = field(default=None, init=False)
+    """When it was last read where operands can be (`operands.namespaces_of`), and the answer."""
+
+    @classmethod
+    def of(cls, client: Client) -> Cluster:
+        changed = threading.Event()
+        return cls(
+            client=client,
+            changed=changed,
+            nodes=Nodes(changed),
+            pools=Collection(
+                path_of(API_VERSION, POOL_PLURAL),
+                read_pool,
+                changed,
+                stand_in=unreadable_pool,
+                two_lists=True,
+            ),
+            reports=Collection(
+                path_of(API_VERSION, REPORT_PLURAL),
+                read_report,
+                changed,
+                news.of_report,
+                stand_in=unreadable_report,
+            ),
+            bound=BoundPods(changed),
+        )
+
+    def followed(self) -> Iterator[Collection[Any]]:
+        """Pods after nodes: to a node that is listed with its taint, all pods have come by then."""
+        yield from (self.pools, self.nodes, self.reports, self.bound)
+
+    def follow(self, stop: threading.Event) -> None:
+        """Starts one daemon thread per collection."""
+        for collection in self.followed():
+            collection.thread = threading.Thread(
+                target=collection.follow,
+                args=(self.client, stop),
+                name=collection.path,
+                daemon=True,
+            )
+            collection.thread.start()
+
+    def list_again(self) -> None:
+        """What there is at this moment, whatever the watches have shown. Raises ApiError or
+        Unreachable.
+        """
+        for collection in self.followed():
+            collection.list_again(self.client)
+
+    def ended(self) -> str | None:
+        """Which collection is not followed any more, for good; None where all are."""
+        for collection in self.followed():
+            if collection.thread and not collection.thread.is_alive():
+                return f"the thread that follows {collection.path} has ended"
+        return None
+
+    def incomplete(self) -> str | None:
+        """Which collection has not been listed yet, and why; None when all have."""
+        for collection in self.followed():
+            if not collection.listed.is_set():
+                return f"{collection.path} not listed yet" + (
+                    f": {collection.error}" if collection.error else ""
+                )
+        return None
+
+    def outdated(self) -> str | None:
+        """Which collection may be out of date, and why; None where none is."""
+        return next((why for each in self.followed() if (why := each.outdated())), None)
+
+    def unreadable(self) -> dict[str, dict[str, str]]:
+        """The objects that cannot be read at present: kind -> name -> why."""
+        return {
+            "GPUPool": self.pools.unreadable(),
+            "Node": self.nodes.unreadable(),
+            "GPUNodeReport": self.reports.unreadable(),
+            "Pod": self.bound.unreadable(),
+        }
+
+    def warnings(self) -> dict[str, WarningEvent]:
+        """The controller's Warning Events, by name. Others are skipped, whoever wrote them.
+
+        Raises ApiError or Unreachable.
+        """
+        path = path_of("v1", "events", namespace=EVENTS_NAMESPACE)
+        selector = f"involvedObject.kind={POOL_KIND},source={EVENT_SOURCE},type=Warning"
+        # In pages: there may be twenty for each pool.
+        events = list_all(self.client, path, keep=_readable_warning, fieldSelector=selector).items
+        return {event.name: event for event in events if event is not None}
+
+    def agent_pods(self) -> list[JsonObject]:
+        """The agents' pods of all pools. Raises ApiError or Unreachable."""
+        path = path_of("v1", "pods", namespace=NAMESPACE)
+        # In pages, and only what is needed of each: a large fleet has thousands.
+        return list(
+            list_all(self.client, path, keep=waiting_pods.kept, labelSelector=AGENT_SELECTOR).items
+        )
+
+    def daemon_set_warnings(self) -> list[JsonObject]:
+        """Warning Events about the agents' DaemonSets. Raises ApiError or Unreachable."""
+        path = path_of("v1", "events", namespace=NAMESPACE)
+        selector = "involvedObject.kind=DaemonSet,type=Warning"
+        return list(self.client.get(path, fieldSelector=selector).get("items") or ())
+
+    def cluster_policies(self) -> list[JsonObject]:
+        """Of NVIDIA's GPU operator; none where the cluster has none. Raises ApiError or
+        Unreachable.
+        """
+        try:
+            listed = self.client.get(path_of(CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL))
+        except ApiError as e:
+            if e.status != 404:
+                raise
+            listed = {}
+        policies = list(listed.get("items") or ())
+        self._operator = (time.monotonic(), namespaces_of(policies))
+        return policies
+
+    def waiting_operands(self, nodes: AbstractSet[str]) -> list[JsonObject]:
+        """NVIDIA's operands on these nodes, and those that are bound to none, that wait for
+        something. Of many nodes: those on all. Asked after `cluster_policies`, by which it is
+        known in which namespace they are. Raises ApiError or Unreachable.
+        """
+        namespaces = self._operator[1] if self._operator else None
+        everywhere = [None] if namespaces is None else sorted(namespaces)
+        return [pod for name in everywhere for pod in self._waiting_in(name, nodes)]
+
+    def _waiting_in(self, namespace: str | None, nodes: AbstractSet[str]) -> list[JsonObject]:
+        """namespace: None for all."""
+        pods = path_of("v1", "pods", namespace=namespace)
+        if len(nodes) > FEW_NODES:
+            # In pages, of which next to nothing is kept: a large fleet has tens of thousands.
+            kept = list_all(
+                self.client, pods, keep=waiting_pods.kept_waiting, labelSelector=OPERAND_SELECTOR
+            ).items
+            return [pod for pod in kept if pod is not None]
+        found: list[JsonObject] = []
+        for node in ("", *nodes):
+            # From its index by node, and its memory.
+            listed = self.client.get(
+                pods,
+                labelSelector=OPERAND_SELECTOR,
+                fieldSelector=f"spec.nodeName={node}",
+                resourceVersion="0",
+            )
+            found += [pod for pod in listed.get("items") or () if waiting_pods.waits_for(pod)]
+        return found
+
+    def pods(self, node: Node) -> tuple[NodePod, ...]:
+        """A node's pods that have not ended, as the watch has shown them or, where it may be
+        behind and that matters, from a list. Raises ApiError or Unreachable.
+        """
+        found = self.bound.on(node.name)
+        if must_list(node, found, was_open=self.nodes.was_open(node)):
+            found = self._listed(node.name)
+        if any(map(may_be_operand, found)):
+            namespaces = self._operator_namespaces()
+            found = tuple(proven(pod, namespaces) for pod in found)
+        change = change_of(node)
+        if change is None or change.phase != "Upgrading":
+            return found
+        return tuple(
+            replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in found
+        )
+
+    def _operator_namespaces(self) -> frozenset[str] | None:
+        """Raises ApiError or Unreachable."""
+        read_at, namespaces = self._operator or (float("-inf"), None)
+        if time.monotonic() - read_at > _OPERATOR_KNOWN_S or namespaces == frozenset():
+            self.cluster_policies()
+        return self._operator[1] if self._operator else None
+
+    def _next_driver(self, pod: NodePod) -> str:
+        """The tag of the driver's image in the DaemonSet of a driver pod; empty: not known. Raises
+        Unreachable.
+        """
+        path = path_of("apps/v1", "daemonsets", pod.owner, pod.namespace)
+        try:
+            template = self.client.get(path)["spec"]["template"]
+        except ApiError as e:
+            log.warning("driver's DaemonSet not readable", path=path, error=error_text(e))
+            return ""
+        return driver_tag(template["spec"])
+
+    def _listed(self, node: str) -> tuple[NodePod, ...]:
+        selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        listed = self.client.get(path_of("v1", "pods"), fieldSelector=selector)
+        return tuple(map(_readable_pod, listed.get("items") or ()))
+
+
+def _readable_pod(raw: JsonObject) -> NodePod:
+    try:
+        return read_pod(raw)
+    except UNREADABLE as e:
+        return unreadable_pod(raw, type(e).__name__)

@@ -1,0 +1,208 @@
+"""How an existing node leaves its pool: what it was brought is taken back, and nothing else. Pure.
+
+A node leaves when its pool no longer selects it, and when its pool is deleted. A pool that is being
+deleted stays until its nodes are released, by a finalizer, so that the controller is still there to
+do it: `pulumi destroy` deletes the pools before the controller.
+
+Taken back are labels, startup taint, annotations and condition. The MIG layout stays, and with it
+the label `nvidia.com/mig.config`, because the operator disables MIG on a node without that label.
+Or, where the pool says so, MIG is disabled first, once no pod uses the node's GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from apis.names import (
+    BUSY_STATES,
+    CHANGED_ANNOTATION,
+    DEFAULT_MIG_CONFIG,
+    DESIRED_ANNOTATION,
+    JOINED_ANNOTATION,
+    RELEASE_FINALIZER,
+    REPORTS_AFTER_ANNOTATION,
+    STARTUP_TAINT_KEY,
+    STUCK_ANNOTATION,
+    VERIFIED_BOOT_ANNOTATION,
+    VERIFIED_LAYOUT_ANNOTATION,
+)
+from fleet_controller.membership.membership import (
+    belongs_to,
+    brought_keys,
+    memberships,
+    taken_back,
+    unreadable_names,
+)
+from fleet_controller.objects.state import Node, Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearNodeCondition:
+    """Removes the condition of a node that is in no pool any more."""
+
+    node: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseNode:
+    """Takes back what a node was brought, and the note about it. The last that is done to it."""
+
+    node: str
+    version: str
+    labels: Mapping[str, str | None]
+    """As they were; None removes a label."""
+    annotations: tuple[str, ...]
+    """Those to remove."""
+    taints: tuple[int, ...]
+    """Indexes in spec.taints of those to remove, the last first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetPoolGo:
+    """Removes our finalizer from a pool that is being deleted."""
+
+    pool: str
+    version: str
+    finalizers: tuple[str, ...]
+    """Those that stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisableMig:
+    """The layout of a departing node has to be disabled first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A departing node that cannot be released yet."""
+
+    pool: Pool
+    reason: str
+    message: str
+
+
+Step = ClearNodeCondition | ReleaseNode | DisableMig | Waiting
+
+
+def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, Pool | None]]:
+    """The nodes that have joined a pool and are in none now, with that pool if there still is one.
+
+    By name. Without those that bear the name of a pool that cannot be read: it is not deleted.
+    """
+    # Of nodes that were created for their pool, no question is asked: there are thousands.
+    unreadable = unreadable_names(pools)
+    joined = [
+        node
+        for node in nodes
+        if node.joined is not None and not node.leaving and not belongs_to(node, unreadable)
+    ]
+    members = {node.name for _, present in memberships(pools, joined) for node in present}
+    by_name = {pool.name: pool for pool in pools}
+    return [
+        (node, by_name.get(node.joined.pool))
+        for node in sorted(joined, key=lambda node: node.name)
+        if node.joined is not None and node.name not in members
+    ]
+
+
+def next_step(
+    node: Node,
+    pool: Pool | None,
+    gpu_pods: tuple[str, ...] | None,
+    brought_by_any: AbstractSet[str] | None = None,
+) -> Step:
+    """What to do next with a departing node.
+
+    pool: None where it has been deleted already. gpu_pods: those that use its GPUs; None: unknown.
+    brought_by_any: `brought_keys` of all pools; None: `pool` is the only one.
+    """
+    if pool is not None and disables(node, pool):
+        if node.mig_config != DEFAULT_MIG_CONFIG:
+            if node.mig_state in BUSY_STATES:
+                return _for_mig_manager(node, pool)
+            if gpu_pods == ():
+                return DisableMig()
+            running = ", ".join((gpu_pods or ())[:3]) or "not known yet"
+            return Waiting(
+                pool=pool,
+                reason="ReleaseHeldByPods",
+                message="MIG is disabled, and the node leaves the pool, when no pod uses the "
+                f"node's GPUs; still running: {running}",
+            )
+        if node.mig_state != "success":
+            return _for_mig_manager(node, pool)
+    if node.condition is not None:
+        # On the status, so a request of its own; the note on the node has to go last.
+        return ClearNodeCondition(node=node.name)
+    known = brought_keys([pool] if pool else []) if brought_by_any is None else brought_by_any
+    return _release(node, known)
+
+
+def disables(node: Node, pool: Pool) -> bool:
+    """Whether MIG is to be disabled on a node that leaves `pool`."""
+    return pool.disables_mig and pool.mig_config is not None and node.mig_config is not None
+
+
+def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
+    """Departing nodes whose MIG layout is to be disabled, which depends on their pods."""
+    if not any(pool.disables_mig for pool in pools):
+        return
+    for node, pool in departing(pools, nodes):
+        if (
+            pool is not None
+            and disables(node, pool)
+            and node.mig_config != DEFAULT_MIG_CONFIG
+            and node.mig_state not in BUSY_STATES
+        ):
+            yield node.name
+
+
+def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[LetPoolGo]:
+    """Pools that are being deleted and whose nodes have all been released."""
+    going = [
+        pool
+        for pool in pools
+        if pool.leaving and not pool.unreadable and RELEASE_FINALIZER in pool.finalizers
+    ]
+    if not going:
+        return
+    held = {node.joined.pool for node, _ in departing(pools, nodes) if node.joined}
+    for pool in sorted(going, key=lambda pool: pool.name):
+        if pool.name not in held:
+            others = tuple(name for name in pool.finalizers if name != RELEASE_FINALIZER)
+            yield LetPoolGo(pool=pool.name, version=pool.version, finalizers=others)
+
+
+def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
+    assert node.joined is not None
+    taints = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
+    ours = {
+        VERIFIED_BOOT_ANNOTATION: node.verified_boot,
+        VERIFIED_LAYOUT_ANNOTATION: node.verified_layout,
+        STUCK_ANNOTATION: node.stuck,
+        DESIRED_ANNOTATION: node.told,
+        REPORTS_AFTER_ANNOTATION: node.reports_after,
+        CHANGED_ANNOTATION: node.changed_at,
+        JOINED_ANNOTATION: "there",
+    }
+    return ReleaseNode(
+        node=node.name,
+        version=node.version,
+        labels=taken_back(node, node.joined.labels, known),
+        annotations=tuple(key for key, value in ours.items() if value),
+        taints=tuple(reversed(taints)),
+    )
+
+
+def _for_mig_manager(node: Node, pool: Pool) -> Waiting:
+    return Waiting(
+        pool=pool,
+        reason="ReleaseWaitsForMigManager",
+        message="the node leaves the pool when mig-manager has disabled MIG; "
+        f"nvidia.com/mig.config.state is {node.mig_state or 'absent'}. If this lasts, see the log "
+        "of the mig-manager pod on the node, or let the layout stay: kubectl patch gpupool "
+        f'{pool.name} --type merge -p \'{{"spec":{{"existingNodes":{{"migLayoutOnRelease":'
+        '"Keep"}}}\'',
+    )

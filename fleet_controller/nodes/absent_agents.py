@@ -1,0 +1,42 @@
+"""Why a node's agent does not report: what its pod waits for, or why it has none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fleet_controller.nodes.waiting_pods import Object, node_of, waits_for
+from telemetry.plain import plain
+
+AGENT_SELECTOR = "app.kubernetes.io/name=node-agent"
+_LONGEST = 600
+"""Characters of an answer: it becomes part of a condition."""
+
+
+def reasons(
+    pool_of: Mapping[str, str], pods: Sequence[Object], events: Sequence[Object]
+) -> dict[str, str]:
+    """Why, by node, where something is known.
+
+    pool_of: the pool of each node that has no report. pods: all agents' pods. events: Warning
+    Events about DaemonSets in their namespace.
+    """
+    by_node = {node_of(pod): pod for pod in pods}
+    refused = _newest(events)
+    found = {}
+    for node, pool in pool_of.items():
+        pod = by_node.get(node)
+        why = refused.get(f"node-agent-{pool}") if pod is None else waits_for(pod)
+        if why:
+            # Repeated in conditions and events, which people read in terminals.
+            found[node] = plain(why)[:_LONGEST]
+    return found
+
+
+def _newest(events: Sequence[Object]) -> dict[str, str]:
+    """The newest Warning by the name of the DaemonSet that it is about."""
+    ordered = sorted(events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
+    return {
+        e["involvedObject"]["name"]: f"{e.get('reason', '')}: {e.get('message', '')}"
+        for e in ordered
+        if e["involvedObject"].get("kind") == "DaemonSet"
+    }

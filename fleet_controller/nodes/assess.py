@@ -1,0 +1,295 @@
+"""The status of a node's condition, from its report and labels. Pure.
+
+True requires all of this: the report's verdict is Match; the report is recent, and is about this
+Node object, its current boot and the layout that the pool wants; and where mig-manager creates the
+partitions, the node's labels agree and none of its GPU operands is paused; and the node is Ready;
+and where the pool wants a certain driver, the agent has found that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.state import Node, Pool, Report
+
+REPORT_AGE_LIMIT_S = 900.0
+"""An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""
+
+CLOCKS_APART_S = 60.0
+"""How far a node's clock may be ahead of the controller's: a report is believed for so much longer
+after its agent has died.
+"""
+
+AGENT_SETTLING = frozenset(
+    {
+        "LayoutChangePending",
+        "MigModePending",
+        "NotPartitioned",
+        "LayoutIncomplete",
+        "ResourcesNotAdvertised",
+        "WrongResources",
+        "UnexpectedResources",
+        "ResourcesWithheld",
+        "WrongLabels",
+        "DriverLibraryMissing",
+        "DriverNotLoaded",
+        "PartitioningUnderWay",
+        "DeviceNodesOutdated",
+        "NodeUnreadable",
+    }
+)
+"""The agent's reasons that are normal while a node is being set up. A test compares them with
+apis/reasons/agent.py.
+"""
+
+OF_THE_LAYOUT = frozenset(
+    {
+        "ReportOfAnotherLayout",
+        "ReportFromEarlierLayout",
+        "MigConfigNotSet",
+        "LayoutChangePending",
+        "WrongLayout",
+        "UnwantedMig",
+        "MigModePending",
+        "NotPartitioned",
+        "LayoutIncomplete",
+        "ResourcesNotAdvertised",
+        "WrongResources",
+        "UnexpectedResources",
+        "ResourcesWithheld",
+        "WrongLabels",
+        "DriverNotUpgraded",
+    }
+)
+"""Reasons for which a node need not be broken that still has an earlier layout or driver: it is
+compared with the new one.
+"""
+
+DRIVER_DOES_NOT_ANSWER = frozenset(
+    {
+        "DriverHung",
+        "DriverError",
+        "DriverVersionMismatch",
+        "DriverLibraryMissing",
+        "DriverNotLoaded",
+        "NoPermission",
+        "ProbeBroken",
+    }
+)
+"""The agent's reasons for an Unknown of this moment: it runs, and learns nothing from the driver. A
+test compares them with apis/reasons/agent.py.
+"""
+
+
+def assess(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    *,
+    no_agent: str | None = None,
+    no_operands: str | None = None,
+) -> Assessment:
+    """The condition that `node` should have as a member of `pool`, rollouts aside.
+
+    no_agent: why its agent has not reported, and no_operands: why NVIDIA's operands do not serve
+    it, as far as the cluster says.
+    """
+    found = _assess(node, pool, report, now, no_agent)
+    if pool.driver and report is not None and report.owner_uid == node.uid:
+        known = report.boot_id == node.boot_id and report.time > node.reports_after
+        found = replace(found, driver=report.driver if known else "", reported=report.time)
+    if no_operands and found.settles:
+        return replace(found, message=f"{found.message.rstrip('.')}; GPU operator: {no_operands}")
+    return found
+
+
+def _assess(
+    node: Node,
+    pool: Pool,
+    report: Report | None,
+    now: float,
+    no_agent: str | None,
+) -> Assessment:
+    if report is None and no_agent:
+        return _unknown("NoReport", f"the node's agent has not reported: {no_agent}", settles=True)
+    invalid = _invalid_report(node, pool, report, now)
+    if invalid and invalid.reason == "ReportTooOld" and no_agent:
+        return replace(invalid, message=f"{invalid.message}: {no_agent}")
+    if invalid:
+        return invalid
+    assert report is not None
+    expires = report.time + REPORT_AGE_LIMIT_S
+    if report.verdict == "Match":
+        problem = (
+            _label_problem(node, pool, expires)
+            or _not_ready(node, expires)
+            or _other_driver(pool, report, expires)
+        )
+        if problem is not None:
+            return replace(problem, matched=report.time)
+        return _proven(report.reason or "PartitionsMatch", report.message, report.time)
+    mismatch = report.verdict == "Mismatch"
+    return Assessment(
+        status="False" if mismatch else "Unknown",
+        reason=report.reason or "NoReason",
+        message=report.message,
+        mismatch=mismatch,
+        settles=report.reason in AGENT_SETTLING or _being_partitioned(node, pool),
+        expires=expires,
+    )
+
+
+# Of thousands of nodes each pass asks the same again, and to make the answer costs several times as
+# much as to find it.
+@lru_cache(maxsize=4096)
+def _proven(reason: str, message: str, reported: float) -> Assessment:
+    return Assessment(
+        status="True",
+        reason=reason,
+        message=message,
+        expires=reported + REPORT_AGE_LIMIT_S,
+        matched=reported,
+    )
+
+
+def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:
+    """Unknown, where the report does not describe the node as it is now; None where it does."""
+    if report is None:
+        return _unknown(
+            "NoReport",
+            "the node's agent has not reported; see the log of the node-agent pod on the node",
+            settles=True,
+        )
+    if report.unreadable:
+        return _unknown(
+            "ReportUnreadable",
+            f"the node's report cannot be read ({report.unreadable}); the node-agent pod on the "
+            f"node writes it anew after `kubectl delete gpunodereport {node.name}`",
+        )
+    if report.owner_uid != node.uid:
+        return _unknown(
+            "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True
+        )
+    if report.pool != pool.name or report.layout_hash != pool.layout_hash:
+        return _unknown(
+            "ReportOfAnotherLayout",
+            f"the agent checked layout {report.layout_hash[:8] or 'none'} of pool "
+            f"{report.pool or 'none'}, the pool wants {pool.layout_hash[:8]}; the node-agent pod "
+            "on the node has not been replaced yet",
+            settles=True,
+        )
+    if report.boot_id != node.boot_id:
+        return _unknown(
+            "ReportFromEarlierBoot",
+            "the node has booted since the report; MIG partitions do not survive a reboot",
+            settles=True,
+        )
+    if node.reports_after and report.time <= node.reports_after:
+        return _unknown(
+            "ReportFromEarlierLayout",
+            "the report was made before the node's layout was last set",
+            settles=True,
+        )
+    if report.time > now + CLOCKS_APART_S:
+        return _unknown(
+            "ReportTimeImplausible",
+            f"the report's time is {stamp(report.time)}, in the future; set the node's clock",
+        )
+    if now >= report.time + REPORT_AGE_LIMIT_S:
+        return _unknown(
+            "ReportTooOld",
+            f"the agent last reported at {stamp(report.time)}, more than "
+            f"{REPORT_AGE_LIMIT_S / 60:.0f} minutes ago; see the log of the node-agent pod on the "
+            "node, and whether the node's clock is right",
+        )
+    if report.verdict not in ("Match", "Mismatch", "Unknown"):
+        return _unknown("ReportUnreadable", f"unknown verdict {report.verdict!r} in the report")
+    return None
+
+
+def _label_problem(node: Node, pool: Pool, expires: float) -> Assessment | None:
+    """Why a matching node of mig-manager's is not ready; None where its labels agree.
+
+    The label `success` proves nothing, but any other state means that mig-manager is changing the
+    partitions or has given up.
+    """
+    if not pool.mig_config:
+        return None
+    if node.mig_config != pool.mig_config:
+        return _unknown(
+            "MigConfigNotSet",
+            f"nvidia.com/mig.config is {node.mig_config or 'not set'}, the pool wants "
+            f"{pool.mig_config}",
+            settles=True,
+            expires=expires,
+        )
+    if node.mig_state == "failed":
+        message = (
+            "the partitions match, but nvidia.com/mig.config.state is failed; delete the "
+            "mig-manager pod on the node to make it try again"
+        )
+        return Assessment(
+            status="False", reason="MigManagerFailed", message=message, expires=expires
+        )
+    if node.mig_state != "success":
+        state = node.mig_state or "absent"
+        return _unknown(
+            "MigManagerBusy",
+            f"nvidia.com/mig.config.state is {state}",
+            settles=True,
+            expires=expires,
+        )
+    if node.paused:
+        return _unknown(
+            "OperandsPaused",
+            f"mig-manager has paused {', '.join(node.paused)}; if this lasts, delete the "
+            "mig-manager pod on the node",
+            settles=True,
+            expires=expires,
+        )
+    return None
+
+
+def _not_ready(node: Node, expires: float) -> Assessment | None:
+    """Unknown while the kubelet is silent or not ready; the node may be rebooting."""
+    if node.ready:
+        return None
+    return _unknown(
+        "NodeNotReady",
+        "the partitions matched, but the node is not Ready; see its condition Ready",
+        settles=True,
+        expires=expires,
+    )
+
+
+def _other_driver(pool: Pool, report: Report, expires: float) -> Assessment | None:
+    if pool.driver in (None, report.driver):
+        return None
+    return _unknown(
+        "DriverNotUpgraded",
+        f"driver {report.driver or 'of unknown version'} is loaded, the pool wants {pool.driver}",
+        settles=True,
+        expires=expires,
+    )
+
+
+def _being_partitioned(node: Node, pool: Pool) -> bool:
+    """Whether mig-manager changes the node's partitions, or is about to."""
+    if not pool.mig_config:
+        return False
+    if node.mig_config != pool.mig_config:
+        return True
+    return node.mig_state != "failed" and (node.mig_state != "success" or bool(node.paused))
+
+
+@lru_cache(maxsize=4096)
+def _unknown(
+    reason: str, message: str, *, settles: bool = False, expires: float | None = None
+) -> Assessment:
+    return Assessment(
+        status="Unknown", reason=reason, message=message, settles=settles, expires=expires
+    )

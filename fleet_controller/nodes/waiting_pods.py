@@ -1,0 +1,86 @@
+"""What a pod waits for, and on which node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleet_controller.nodes import image_pulls
+from fleet_controller.nodes.image_pulls import Keys
+
+Object = Mapping[str, Any]
+
+CRASH_LOOP = "CrashLoopBackOff"
+"""The kubelet's reason for a container that ends again and again."""
+_ORDINARY = (None, "ContainerCreating", "PodInitializing")
+"""Reasons that every pod's containers wait for."""
+
+
+def waits_for(pod: Object, keys: Keys = image_pulls.OWN) -> str | None:
+    """What the pod or one of its containers waits for, or why it failed; None where it runs.
+
+    keys: where the stack file names its images.
+    """
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    for one in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
+        waiting = (one.get("state") or {}).get("waiting")
+        if waiting and waiting.get("reason") not in _ORDINARY:
+            message = _message(waiting, one, pod, keys)
+            return _line(name, waiting.get("reason"), message)
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _line(name, condition.get("reason"), condition.get("message"))
+    if status.get("phase") == "Failed":
+        return _line(name, status.get("reason") or "Failed", status.get("message"))
+    return None
+
+
+def _message(waiting: Object, container: Object, pod: Object, keys: Keys) -> str:
+    reason, message = str(waiting.get("reason")), str(waiting.get("message") or "")
+    if reason not in image_pulls.PULLING:
+        return message
+    image, namespace = container.get("image", ""), pod["metadata"].get("namespace", "")
+    return image_pulls.explained(reason, message, image, keys, namespace=namespace)
+
+
+def _line(name: str, *words: object) -> str:
+    """The pod and the words about it, without those that are missing."""
+    return ": ".join([f"pod {name}", *(str(word) for word in words if word)])
+
+
+def kept(pod: Object) -> Object:
+    """What of a pod is needed here."""
+    spec = {key: pod["spec"][key] for key in ("nodeName", "affinity") if key in pod["spec"]}
+    return {
+        "metadata": {
+            key: pod["metadata"][key] for key in ("name", "namespace") if key in pod["metadata"]
+        },
+        "spec": spec,
+        "status": pod.get("status") or {},
+    }
+
+
+def kept_waiting(pod: Object) -> Object | None:
+    """The same; None of a pod that waits for nothing."""
+    return kept(pod) if waits_for(pod) else None
+
+
+def node_of(pod: Object) -> str:
+    """Its node, or before it is bound the one that its DaemonSet's controller made it for; empty:
+    none yet.
+    """
+    return str(pod["spec"].get("nodeName") or _wanted_node(pod))
+
+
+def _wanted_node(pod: Object) -> str:
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            if field.get("key") == "metadata.name" and field.get("values"):
+                return str(field["values"][0])
+    return ""

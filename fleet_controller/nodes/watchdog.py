@@ -1,0 +1,267 @@
+"""Nodes that are stuck: which, for how long, what is tried, and what is said. Pure.
+
+NVIDIA's mig-manager acts only on another label and at its own start, and some of its errors leave
+no state behind. A node on which that has gone wrong stays as it is for ever, so its mig-manager or
+device plugin is restarted, by eviction: at most MOST_TRIES times until the node is verified or
+another layout is wanted, with growing pauses, and never where that could cut GPUs under a pod. What
+has no cure here is named, with what to do.
+
+Sources: NVIDIA/mig-parted, pkg/mig/reconfigure and cmd/nvidia-mig-manager; its #485, and
+NVIDIA/gpu-operator #2833, #1607, #603.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from apis.names import DEPLOY_LABEL_PREFIX
+from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
+from fleet_controller.membership.membership import memberships
+from fleet_controller.nodes.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.waiting_pods import CRASH_LOOP
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.stuck import Stuck, stuck_of
+
+NOTED_AFTER_S: Final = 120.0
+"""How long a node must not have been verified before a note is worth two requests."""
+_POSTPONED_S = 600.0
+"""Until the pods of a node in the way are looked at again; each time is a write."""
+_AT_ONCE = 10
+"""Nodes whose pods are listed in one pass."""
+
+
+_OF_SILICON = frozenset({"WrongLayout", "NotPartitioned", "LayoutIncomplete", "UnwantedMig"})
+_OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedResources"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealNode:
+    """Writes the note about a stuck node, resumes its operands, and has one of its pods recreated.
+
+    The note comes first: whoever is killed in between has tried.
+    """
+
+    node: str
+    version: str
+    stuck: Stuck | None
+    """None removes the note."""
+    labels: Mapping[str, str]
+    """Those that change."""
+    restart: NodePod | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What one pass of the watchdog does with one node."""
+
+    actions: tuple[HealNode, ...] = ()
+    hold: bool = False
+    """Whether the node must have the startup taint before anything is tried."""
+    hold_if_room: bool = False
+    """Whether it is to have the taint where that leaves enough nodes of the pool in service."""
+    said: Assessment | None = None
+    """In place of what the node is by itself."""
+    again: tuple[float, ...] = ()
+
+
+NOTHING: Final = Watch()
+
+
+def watch(
+    node: Node,
+    pool: Pool,
+    base: Assessment,
+    operands: str | None,
+    pods: tuple[NodePod, ...] | None,
+    now: float,
+) -> Watch:
+    """base: what the node is by itself. operands: what NVIDIA's wait for there. pods: all that have
+    not ended, of the nodes of `due`; None: not known.
+    """
+    note = stuck_of(node)
+    if note and note.layout != (pool.mig_config or ""):
+        note = None
+    what = trouble_of(node, pool, base, operands)
+    if what is None:
+        return _no_trouble(node, note, base, now)
+    trouble = TROUBLES[what]
+    if note is None and not _lasts(node, now):
+        changed = node.condition.changed if node.condition else now
+        return Watch(again=(changed + NOTED_AFTER_S,))
+    if note is None or note.what != what:
+        tries = note.tries if note else 0
+        at = max(now + trouble.after_s, note.next if note and tries else 0.0)
+        layout = pool.mig_config or ""
+        noted = Stuck(node_uid=node.uid, layout=layout, what=what, since=now, next=at, tries=tries)
+        return Watch(actions=(_noted(node, noted),), again=(at,))
+    if now < note.since + trouble.after_s:
+        return Watch(again=(note.next,))
+    said = _said(trouble, note, base, now)
+    silent = _driver_is_silent(node, base)
+    if now < note.next or trouble.restart is None or note.tries >= MOST_TRIES:
+        return Watch(said=said, again=(note.next,), hold_if_room=silent)
+    tried = _try(node, note, trouble, base, pods, now)
+    return replace(tried, said=said, hold_if_room=silent)
+
+
+def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
+    """In which way the node may be stuck; that it lasts is another question."""
+    if base.status == "True" or _upgrades_driver(node):
+        return None
+    if pool.mig_config is not None:
+        if node.mig_state == "rebooting":
+            return "RebootStuck"
+        if not node.ready:
+            return None
+        if node.mig_state == "pending":
+            return "PartitioningStuck"
+        if node.mig_config == pool.mig_config and (found := _at_rest(node, base)):
+            return found
+    if node.ready and CRASH_LOOP in (operands or ""):
+        return "OperandCrashLoop"
+    return "DriverSilent" if _driver_is_silent(node, base) else None
+
+
+def _driver_is_silent(node: Node, base: Assessment) -> bool:
+    """Whether the agent of a node in service reports now, of this boot, that it cannot ask the
+    driver. A node that is being set up, or changed, has no driver yet or loses it for a while.
+    """
+    current = base.expires is not None
+    set_up = bool(node.verified_boot) and not node.change
+    return node.ready and set_up and current and base.reason in DRIVER_DOES_NOT_ANSWER
+
+
+def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, ...]:
+    """Nodes for which something is to be tried, which depends on their pods; not too many."""
+    noted = [node for node in nodes if node.stuck]
+    if not noted:
+        return ()
+    found = (
+        node.name
+        for pool, members in memberships(pools, noted)
+        for node in members
+        if (note := stuck_of(node))
+        and note.what
+        and note.layout == (pool.mig_config or "")
+        and TROUBLES[note.what].restart
+        and note.tries < MOST_TRIES
+        and note.next <= now
+    )
+    return tuple(found)[:_AT_ONCE]
+
+
+def relabelled(node: Node, pool: Pool) -> bool:
+    """Whether somebody else has set another layout on a node that was verified with the pool's."""
+    return (
+        pool.mig_config is not None
+        and node.verified_layout == pool.mig_config
+        and node.mig_config != pool.mig_config
+        and not node.change
+    )
+
+
+def _upgrades_driver(node: Node) -> bool:
+    """Whether its operands are away because its driver is being replaced."""
+    change = change_of(node)
+    return change is not None and change.phase == "Upgrading"
+
+
+def _at_rest(node: Node, base: Assessment) -> What | None:
+    """Of a node on which mig-manager does nothing at the moment."""
+    match node.mig_state:
+        case None:
+            return "PartitioningNotStarted"
+        case "failed":
+            return "MigManagerFailed"
+        case "success" if node.paused:
+            return "OperandsPaused"
+        case "success" if base.reason in _OF_SILICON:
+            return "StaleSuccess"
+        case "success" if base.reason in _OF_PLUGIN:
+            return "PluginStale"
+        case _:
+            return None
+
+
+def _lasts(node: Node, now: float) -> bool:
+    known = node.condition
+    return known is not None and known.status != "True" and now >= known.changed + NOTED_AFTER_S
+
+
+def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) -> Watch:
+    if not node.stuck:
+        return NOTHING
+    if note is None or not note.tries or base.status == "True":
+        return Watch(actions=(_noted(node, None),))
+    if note.what:
+        # What was tried still counts, should it get stuck again.
+        return Watch(actions=(_noted(node, replace(note, what="", since=now, held_by="")),))
+    return NOTHING
+
+
+def _try(
+    node: Node,
+    note: Stuck,
+    trouble: Trouble,
+    base: Assessment,
+    pods: tuple[NodePod, ...] | None,
+    now: float,
+) -> Watch:
+    if pods is None:
+        return Watch(again=(note.next,))
+    holders = [pod.path for pod in pods if pod.gpus]
+    if holders and not trouble.under_pods:
+        held = replace(note, next=now + _POSTPONED_S, held_by=", ".join(sorted(holders)[:3]))
+        return Watch(actions=(_noted(node, held),), again=(held.next,))
+    if trouble.restart == MIG_MANAGER and holders and _reported(base) <= note.since:
+        # Its start changes nothing where the partitions match. They did before it got stuck.
+        return Watch(again=(now + _POSTPONED_S,))
+    if not node.held and not trouble.under_pods:
+        # The pods are listed again with the taint: one may have been bound since the last look.
+        return Watch(hold=True, again=(note.next,))
+    pause = max(trouble.after_s, PAUSES_S[note.tries])
+    tried = replace(note, tries=note.tries + 1, next=now + pause, held_by="")
+    # mig-manager resumes its operands itself where it can; a pod that has forgotten to does not.
+    resume = note.what == "OperandsPaused" and note.tries > 0
+    found = sorted((p for p in pods if p.app == trouble.restart), key=lambda pod: pod.path)
+    restart = next((pod for pod in found if pod.daemon_set and not pod.leaving), None)
+    labels = {f"{DEPLOY_LABEL_PREFIX}{name}": "true" for name in node.paused} if resume else {}
+    if restart is None and not labels:
+        tried = replace(tried, held_by=f"no {trouble.restart} pod on the node")
+    heal = HealNode(
+        node=node.name, version=node.version, stuck=tried, labels=labels, restart=restart
+    )
+    return Watch(actions=(heal,), again=(tried.next,))
+
+
+def _reported(base: Assessment) -> float:
+    """When the agent reported what it rests on."""
+    return (base.expires or 0.0) - REPORT_AGE_LIMIT_S
+
+
+def _said(trouble: Trouble, note: Stuck, base: Assessment, now: float) -> Assessment | None:
+    """None where what the node is by itself says it all."""
+    tried = ""
+    if trouble.restart and note.tries:
+        tried = f"; {trouble.restart} was restarted {note.tries} of {MOST_TRIES} times"
+    if note.held_by:
+        tried += f"; not restarted: {note.held_by}"
+    if not trouble.reason:
+        return replace(base, message=f"{base.message}{tried}") if tried else None
+    hopeless = trouble.restart is None or (note.tries >= MOST_TRIES and now >= note.next)
+    return Assessment(
+        status="False" if hopeless else "Unknown",
+        reason=trouble.reason,
+        message=f"{trouble.meaning}{tried}; {trouble.remedy}. {base.reason}: {base.message}",
+        mismatch=base.mismatch,
+        expires=base.expires,
+    )
+
+
+def _noted(node: Node, stuck: Stuck | None) -> HealNode:
+    return HealNode(node=node.name, version=node.version, stuck=stuck, labels={})

@@ -1,0 +1,1 @@
+"""Pools, nodes, reports and pods, as the controller reads them. Pure."""

@@ -1,0 +1,108 @@
+"""Pods on nodes, parsed from the API server's objects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet_controller.objects.bounds import seconds, text
+from fleet_controller.objects.state import requests_gpus
+
+_MIRROR = "kubernetes.io/config.mirror"
+_COMPONENT, _DRIVER = "app.kubernetes.io/component", "nvidia-driver"
+_DRIVER_CONTAINER = "nvidia-driver-ctr"
+"""Source of the three: NVIDIA/gpu-operator, assets/state-driver/0500_daemonset.yaml."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodePod:
+    """A pod on a node that has not ended. A controller knows tens of thousands of them."""
+
+    namespace: str
+    name: str
+    uid: str
+    gpus: bool
+    """Whether it requests GPUs."""
+    controlled: bool = True
+    """Whether a controller makes another one when it is gone."""
+    daemon_set: bool = False
+    static: bool = False
+    """Of a file on the node: the API server has but its image."""
+    local_data: bool = False
+    """An emptyDir in memory is none: it is the shared memory of most GPU programs. Source:
+    kubernetes/autoscaler, simulator/drainability (rules/localstorage).
+    """
+    leaving: bool = False
+    """Being deleted."""
+    app: str = ""
+    """Its label `app`, by which NVIDIA's operands are known."""
+    driver: str = ""
+    """Of a pod that brings NVIDIA's driver: the tag of its image, 580.95.05-ubuntu22.04."""
+    next_driver: str = ""
+    """The tag of the image in its DaemonSet's template; empty: not known."""
+    owner: str = ""
+    """The DaemonSet of a pod that brings the driver."""
+    created: float = 0.0
+    """Seconds since the epoch."""
+    node: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def read_pod(raw: Mapping[str, Any]) -> NodePod:
+    """Raises KeyError or TypeError for anything but a Pod."""
+    meta, spec = raw["metadata"], raw["spec"]
+    owners = meta.get("ownerReferences") or ()
+    owner: Mapping[str, Any] = next((o for o in owners if o.get("controller")), {})
+    labels = meta.get("labels") or {}
+    in_daemon_set = owner.get("kind") == "DaemonSet"
+    driver = driver_tag(spec) if in_daemon_set and labels.get(_COMPONENT) == _DRIVER else ""
+    return NodePod(
+        namespace=text(meta["namespace"]),
+        name=text(meta["name"]),
+        uid=text(meta["uid"]),
+        gpus=requests_gpus(raw),
+        controlled=bool(owner),
+        daemon_set=in_daemon_set,
+        static=_MIRROR in (meta.get("annotations") or {}),
+        local_data=any(
+            "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory"
+            for volume in spec.get("volumes") or ()
+        ),
+        leaving="deletionTimestamp" in meta,
+        app=text(labels.get("app")),
+        driver=driver,
+        owner=text(owner["name"]) if driver else "",
+        created=seconds(meta.get("creationTimestamp")),
+        node=text(spec.get("nodeName")),
+    )
+
+
+def unreadable_pod(raw: Mapping[str, Any], why: str, last: NodePod | None = None) -> NodePod:
+    """A stand-in for a pod that cannot be read: one that uses GPUs and may not be evicted, so that
+    no layout changes under it.
+
+    Raises KeyError or TypeError where not even its name and node can be read.
+    """
+    meta = raw["metadata"]
+    return NodePod(
+        namespace=text(meta["namespace"]),
+        name=text(meta["name"]),
+        uid=text(meta["uid"]),
+        gpus=True,
+        controlled=False,
+        node=last.node if last else text(raw["spec"].get("nodeName")),
+    )
+
+
+def driver_tag(pod_spec: Mapping[str, Any]) -> str:
+    """The tag of the image of NVIDIA's driver in a pod that brings it; empty without one, as where
+    it is named by digest.
+    """
+    containers = pod_spec.get("containers") or ()
+    image = next((c.get("image") or "" for c in containers if c["name"] == _DRIVER_CONTAINER), "")
+    path, _, tag = image.rpartition("/")[2].partition(":")
+    return "" if "@" in path + tag else tag

@@ -1,0 +1,86 @@
+"""A node of a pool, with how long it has been what it is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.state import Condition, Node
+from fleet_controller.rollout.rollout import fresh
+
+GRACE_S = 300.0
+"""How long a node may take to become what it should be before a Warning Event says that it is not.
+"""
+SET_UP_LIMIT_S = 1800.0
+"""How long a node that has never been in service may take: to install a driver, to reboot for MIG
+and to make the partitions takes up to a quarter of an hour.
+"""
+DAMPING_S = 10.0
+"""How long a finding must last before there is an event: a report may come from mid-change."""
+_PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
+"""Reasons that end when pods leave the node."""
+
+
+class Member(NamedTuple):
+    """A node of a pool. Each pass makes thousands, and a dataclass takes twice as long."""
+
+    node: Node
+    assessment: Assessment
+    settling: bool
+    """Not verified, but still within its grace period."""
+    changed: float
+    """When its condition's status last changed."""
+    warns: bool
+    """Whether there is to be an event about it."""
+    stuck: bool
+    """Wrong for DAMPING_S, for a reason that does not pass by itself."""
+    joining: bool
+    """Never in service yet, and still within the time that setting up a node may take."""
+
+
+def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
+    old = node.condition
+    changed = old.changed if old and old.status == assessment.status else now
+    if assessment.expires:
+        deadlines.append(assessment.expires)
+    settling = warns = joining = False
+    if assessment.planned:
+        settling = True
+    elif assessment.status != "True":
+        if assessment.settles:
+            # The grace period starts with the node, and again when its status changes.
+            until = (max(node.created, old.changed) if old else node.created) + GRACE_S
+            settling = now < until
+        else:
+            since = old.written if old and says(old, assessment) else now
+            until = since + DAMPING_S
+        deadlines.append(until)
+        warns = now >= until
+        if fresh(node):
+            limit = node.created + SET_UP_LIMIT_S
+            deadlines.append(limit)
+            joining = settling or (assessment.settles and now < limit)
+    stuck = (
+        warns
+        and assessment.status == "False"
+        and not assessment.settles
+        and assessment.reason not in _PASSES_WITH_PODS
+    )
+    return Member(
+        node=node,
+        assessment=assessment,
+        settling=settling,
+        changed=changed,
+        warns=warns,
+        stuck=stuck,
+        joining=joining,
+    )
+
+
+def says(condition: Condition, assessment: Assessment) -> bool:
+    """Whether a condition in the cluster is what it should be."""
+    return (condition.status, condition.reason, condition.message) == (
+        assessment.status,
+        assessment.reason,
+        assessment.message,
+    )

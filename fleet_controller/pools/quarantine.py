@@ -1,0 +1,59 @@
+"""Which nodes are emptied because their GPUs are definitely not as wanted. Pure.
+
+Such a node is held, so that no pod comes. Whether those that are there may stay is the pool's
+policy: a job on a wrong partition may go on for days, or may compute on a GPU that is failing. With
+`quarantine: NoExecute` the node gets the startup taint a second time, with that effect, and
+Kubernetes ends the pods that do not tolerate it. Disruption budgets have no say in that.
+
+So it takes a finding that does not pass by itself and has lasted (`Member.stuck`), of this boot and
+this layout, and never are more nodes emptied than may be unavailable: where a whole pool is found
+wrong, what is wrong is as likely what was wanted. The taint goes when the node is verified, or with
+the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet_controller.objects.state import Pool
+from fleet_controller.pools.members import Member
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineNode:
+    """Gives a node that is held the startup taint with the effect NoExecute, too."""
+
+    node: str
+    version: str
+    why: str
+    """For the log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndQuarantine:
+    """Takes that taint back. The node stays held."""
+
+    node: str
+    version: str
+    position: int
+    """Of the taint in spec.taints."""
+
+
+def quarantine(pool: Pool, members: Sequence[Member]) -> tuple[QuarantineNode | EndQuarantine, ...]:
+    """members: by name, as they were before the pass."""
+    emptied = [(m.node, at) for m in members if (at := m.node.quarantine_at) is not None]
+    if not pool.policy.quarantine:
+        return tuple(
+            EndQuarantine(node=node.name, version=node.version, position=at) for node, at in emptied
+        )
+    room = pool.policy.limit(len(members)) - len(emptied)
+    wrong = [m for m in members if m.node.quarantine_at is None and _definitely_wrong(m)]
+    return tuple(
+        QuarantineNode(node=m.node.name, version=m.node.version, why=m.assessment.reason)
+        for m in wrong[: max(0, room)]
+    )
+
+
+def _definitely_wrong(member: Member) -> bool:
+    return member.node.held and member.stuck and member.assessment.mismatch

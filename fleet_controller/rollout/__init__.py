@@ -1,0 +1,1 @@
+"""How a new layout or driver reaches the nodes of a pool. Pure."""

@@ -1,0 +1,118 @@
+"""Which pods of a node leave for a change of its layout, and which stay. Pure.
+
+Pods leave by eviction, which respects PodDisruptionBudgets, and never otherwise. As with `kubectl
+drain`, pods of DaemonSets and static pods are not evicted; nor are, unless the policy says so, pods
+that no controller would recreate and those with data on the node's disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apis.gpu_pool.rollout_policy import DrainPolicy
+from fleet_controller.objects.node_pods import NodePod
+from telemetry.plain import plain
+
+_SHOWN = 3
+_LONGEST = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An eviction that the API server has refused. Known to this process only."""
+
+    why: str
+    retry_at: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drain:
+    left: tuple[NodePod, ...]
+    """Pods that must be gone before the layout may change."""
+    evict: tuple[NodePod, ...]
+    """Of these, those to ask now."""
+    kept: Mapping[str, str]
+    """Of these, those that may not be evicted -> why."""
+    refused: Mapping[str, str]
+    """Of these, those whose eviction was refused -> why."""
+    retry_at: float | None
+    """When the next one may be asked again."""
+
+
+def drain(
+    pods: Sequence[NodePod],
+    policy: DrainPolicy,
+    refusals: Mapping[str, Refusal],
+    now: float,
+    *,
+    forced: bool = False,
+) -> Drain:
+    """refusals: by uid. forced: the time is over, and the policy says Force."""
+    left = tuple(sorted((p for p in pods if _must_go(p, policy)), key=lambda pod: pod.path))
+    kept = {
+        pod.path: why for pod in left if not pod.leaving and (why := _stays(pod, policy, forced))
+    }
+    asked = [pod for pod in left if not pod.leaving and pod.path not in kept]
+    again = [refusals[pod.uid].retry_at for pod in asked if pod.uid in refusals]
+    return Drain(
+        left=left,
+        evict=tuple(p for p in asked if p.uid not in refusals or refusals[p.uid].retry_at <= now),
+        kept=kept,
+        refused={pod.path: refusals[pod.uid].why for pod in asked if pod.uid in refusals},
+        retry_at=min((at for at in again if at > now), default=None),
+    )
+
+
+def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
+    """The first few, with what keeps them."""
+    if isinstance(pods, Mapping):
+        texts = [f"{name} ({why})" for name, why in sorted(pods.items())]
+    else:
+        texts = [pod.path for pod in pods]
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def refusal_of(body: Mapping[str, Any], message: str) -> str:
+    """Why an eviction was refused: of a disruption budget, which one."""
+    said = next((c.get("message") for c in _budget_causes(body)), None)
+    # Repeated in conditions and events, which people read in terminals.
+    text = said if isinstance(said, str) and said else message
+    return plain(text[:_LONGEST])[:_LONGEST].rstrip(".")
+
+
+def of_budget(body: Mapping[str, Any]) -> bool:
+    """Whether it is a disruption budget that has refused an eviction."""
+    return bool(_budget_causes(body))
+
+
+def _budget_causes(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    details = body.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else ()
+    return [
+        cause
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget"
+    ]
+
+
+def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:
+    return pod.gpus or (policy.pods == "All" and not pod.daemon_set and not pod.static)
+
+
+def _stays(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
+    """Why the pod is not evicted; None where it is."""
+    if policy.pods == "None":
+        return "the pool's policy evicts no pod"
+    if pod.static:
+        return "a static pod"
+    if pod.daemon_set:
+        return "of a DaemonSet"
+    if not pod.controlled and not forced:
+        return "no controller would recreate it"
+    if pod.local_data and not policy.delete_local_data and not forced:
+        return "has data in an emptyDir"
+    return None

@@ -1,0 +1,98 @@
+"""In which order the nodes of a pool would change their layout or driver. Pure.
+
+The controller's own decision (`rollout`) is asked again and again, and every node that begins is
+taken to end well: so the forecast follows the same policy, and cannot differ from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.state import Node, Pool
+from fleet_controller.rollout.rollout import Assessed, decide_rollout
+
+_PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    waves: tuple[tuple[str, ...], ...]
+    """Nodes in the order in which they begin; those of a wave begin together. Nodes that are in the
+    middle of a change already are the first. The next wave does not always wait for the last node
+    of this one.
+    """
+    later: tuple[str, ...]
+    """Nodes after these waves, by name."""
+    left: tuple[str, ...]
+    """Nodes that would wait for ever as things are: not Ready, or too many others are out. Not
+    known, and among `later`, where there are more waves than were asked for.
+    """
+    steps: int
+    """How many waves there are in all; at most so many for those of `later`."""
+
+
+def forecast(
+    pool: Pool,
+    members: Sequence[Assessed],
+    pods: Mapping[str, tuple[NodePod, ...]] | None = None,
+    *,
+    most: int,
+) -> Forecast:
+    """members: the pool's nodes with what each is by itself. pool: as it shall be; what people have
+    asked of its rollout aside. most: so many waves are worked out, each of which takes one decision
+    over all nodes.
+    """
+    if pool.mig_config is None and pool.driver is None:
+        # Changes that are under way in such a pool are ended as they are.
+        return Forecast(waves=(), later=(), left=(), steps=0)
+    pool = replace(pool, suspended="")
+    proven = replace(_PROVEN, driver=pool.driver or "")
+    now = {node.name: (node, base) for node, base in members}
+    waves: list[tuple[str, ...]] = []
+    while True:
+        rollout = decide_rollout(pool, list(now.values()), pods or {}, {}, 0.0)
+        wave = tuple(name for name in rollout.changing if name not in rollout.failed)
+        if not wave:
+            left = tuple(sorted((*rollout.waiting, *rollout.failed)))
+            return Forecast(waves=tuple(waves), later=(), left=left, steps=len(waves))
+        if len(waves) == most:
+            later = tuple(sorted((*wave, *rollout.waiting)))
+            steps = len(waves) + _steps(pool, [now[name][0] for name in later], len(members))
+            return Forecast(waves=tuple(waves), later=later, left=(), steps=steps)
+        waves.append(wave)
+        for name in wave:
+            now[name] = (_changed(now[name][0], pool), proven)
+
+
+def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
+    """The waves of `nodes`, one zone after the other where the policy says so. of: nodes of the
+    pool.
+    """
+    limit = pool.policy.limit(of)
+    by_zone = Counter(node.zone if pool.policy.one_zone_at_a_time else "" for node in nodes)
+    # In the worst case the proof is still to be made, one node at a time.
+    return pool.policy.canary + sum(-(-count // limit) for count in by_zone.values())
+
+
+def _changed(node: Node, pool: Pool) -> Node:
+    """As it is after its change: proven, and in service."""
+    change = change_of(node)
+    layout = (
+        {MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"} if pool.mig_config else {}
+    )
+    return replace(
+        node,
+        labels={**node.labels, **layout},
+        change="",
+        # The cordon of somebody else stays, and counts.
+        unschedulable=node.unschedulable and not (change is not None and change.cordoned),
+        ready=True,
+        taint_keys=tuple(key for key in node.taint_keys if key != STARTUP_TAINT_KEY),
+        verified_boot=node.boot_id,
+    )
