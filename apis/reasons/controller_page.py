@@ -16,8 +16,8 @@ def _lines() -> Iterator[str]:
     yield from (
         "# Reasons of the fleet controller",
         "",
-        "Generated from `apis/reasons/controller.py` and `apis/reasons/troubles.py`; a test keeps it "
-        "current.",
+        "Generated from `apis/reasons/controller.py` and `apis/reasons/troubles.py`; a test keeps "
+        "it current.",
         "",
         "Those of the agent are in [reasons.md](reasons.md), those of a change of the layout in "
         "[rollout.md](rollout.md#reasons).",

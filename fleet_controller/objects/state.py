@@ -121,7 +121,7 @@ class Node:
     unschedulable: bool = False
     """Cordoned, by whomever."""
     change: str = ""
-    """The note about a change of its layout (`fleet_controller.objects.layout_change`), or empty."""
+    """The note about a change of its layout (`objects.layout_change`); empty: none."""
     verified_layout: str = ""
     """The layout with which the controller last found the node verified; empty: none."""
     stuck: str = ""
