@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STACK ?= s0 s1
+STACK ?= gke-h100 eks-a100
 # Parallel test processes. Whole runs take about 1.5 GiB each, and less than half a core: the rest
 # of their time they wait for pods, nodes and the engine. The quick tests only compute.
 test test-all soak: WORKERS ?= 4
@@ -22,7 +22,7 @@ PACKAGES = $(shell grep -c '^[a-z].*==' requirements.lock)
 .PHONY: help rehearse destroy test test-all unit soak lint bench mutate gpu-check setup toolchain
 .PHONY: policy clean
 
-rehearse: $(SETUP)  ## S0 and S1 from a stack file to a proven fleet and back;
+rehearse: $(SETUP)  ## gke-h100 and eks-a100 from a stack file to a proven fleet and back;
 ## STACK=NAME for stacks/Pulumi.NAME.yaml, KEEP=1 to leave it running,
 ## PLUGINS=official for Pulumi's own plugins
 	@$(if $(PLUGINS),SLICEWRIGHT_PLUGINS='$(PLUGINS)' )$(BIN)/slicewright rehearse \

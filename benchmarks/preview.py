@@ -30,7 +30,7 @@ from rehearsal.scenario.environment import Environment
 _GOAL = 1.2
 _UNCHANGED_GOAL = 1.0
 _ROUNDS = 3
-_STACK = "s0"
+_STACK = "gke-h100"
 _BY_HAND = Path(__file__).with_name("by_hand.py")
 _FLEET = """\
 config:

@@ -216,7 +216,7 @@ def record(
     pulumi.runtime.set_mocks(
         recorder, project="slicewright", stack=stack, preview=preview, monitor=monitor
     )
-    pulumi.runtime.set_all_config({"gcp:project": "slicewright-s0"})
+    pulumi.runtime.set_all_config({"gcp:project": "slicewright-gke-h100"})
     # Each registration tells the engine all calls on the stack, of which pytest alone has 40: a
     # quarter of a recording's time for what the recorder is not told.
     with mock.patch.object(registrations, "_get_stack_trace", source_pb2.StackTrace):

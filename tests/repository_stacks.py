@@ -5,5 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "stacks"
-NAMES = ("s0", "s0-serving", "s1", "s2", "s3", "s4", "s4-autoscaling", "s4-serving")
+NAMES = (
+    "gke-h100",
+    "gke-h100-serving",
+    "eks-a100",
+    "hosts-a100",
+    "fractional",
+    "existing-a100-t4",
+    "existing-a100-t4-autoscaling",
+    "existing-a100-t4-serving",
+)
 STACKS = tuple(sorted(DIRECTORY / f"Pulumi.{name}.yaml" for name in NAMES))

@@ -1,4 +1,4 @@
-"""Part of `make bench`: measures rehearsals of S0 on this machine, and prints Markdown.
+"""Part of `make bench`: measures rehearsals of gke-h100 on this machine, and prints Markdown.
 
 Clouds and GPUs are simulated; times and memory are measured.
 """
@@ -87,7 +87,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class Measured:
-    """One warm run of S0 with so many GPU nodes; `marks` in seconds since `pulumi up` began."""
+    """One warm run of gke-h100 with so many GPU nodes; `marks` in seconds since `pulumi up`
+    began.
+    """
 
     nodes: int
     ok: bool
@@ -114,7 +116,7 @@ def main() -> int:
         type=int,
         nargs="+",
         default=[1, 8, 64],
-        help="GPU nodes of S0's pool (default: 1 8 64)",
+        help="GPU nodes of gke-h100's pool (default: 1 8 64)",
     )
     parser.add_argument(
         "--cold",
@@ -141,9 +143,9 @@ def _progress(line: str) -> None:
 
 def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
     base = Path(tempfile.mkdtemp(prefix="sw-bench-", dir="/tmp"))
-    environment = environments.create(base / "s0", tools)
+    environment = environments.create(base / "gke-h100", tools)
     try:
-        stack_file = environment.stack_file("s0")
+        stack_file = environment.stack_file("gke-h100")
         text, changed = re.subn(
             r"nodes: \{ ?count: 1 ?\}", f"nodes: {{ count: {nodes} }}", stack_file.read_text()
         )
@@ -153,9 +155,9 @@ def _measure(tools: toolchain.Toolchain, nodes: int) -> Measured:
             )
         stack_file.write_text(text)
         environments.start(environment)
-        engine = Engine(environment, "s0")
+        engine = Engine(environment, "gke-h100")
         engine.init()
-        _progress(f"S0 with {nodes} GPU node(s) …")
+        _progress(f"gke-h100 with {nodes} GPU node(s) …")
         # Not measured: it makes the plugins' caches of bytecode, which every later run finds.
         engine.preview()
         preview = engine.preview()
@@ -230,7 +232,7 @@ def _text(warm_s: float, cold_s: float | None, runs: list[Measured]) -> str:
             else "; cold not measured (`--cold`)"
         ),
         "",
-        "S0, warm, seconds after `pulumi up` was started:",
+        "gke-h100, warm, seconds after `pulumi up` was started:",
         "",
         "| GPU nodes | "
         + " | ".join(_STAGES)

@@ -2,8 +2,8 @@
 
 The state of a fleet has some megabytes, because it holds the code of agent and controller, and
 `pulumi up` writes it at the beginning and at the end of every step: a tenth of the processor time
-of S0 from `up` to `destroy`. An engine that is killed leaves no trace of what it has made where it
-writes its state at the end only, so this is for runs that nobody kills.
+of gke-h100 from `up` to `destroy`. An engine that is killed leaves no trace of what it has made
+where it writes its state at the end only, so this is for runs that nobody kills.
 """
 
 from __future__ import annotations

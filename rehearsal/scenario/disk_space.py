@@ -10,8 +10,8 @@ from rehearsal.scenario.environment import Environment
 from rehearsal.scenario.errors import DiskFull
 
 NEEDED_BYTES = 400e6
-"""S0 and S1 grow to 173 MB each, most of it etcd's (measured 2026-11-22); the rest is for fleets of
-more nodes, and their logs.
+"""gke-h100 and eks-a100 grow to 173 MB each, most of it etcd's (measured 2026-11-22); the rest is
+for fleets of more nodes, and their logs.
 """
 _FULL_BYTES = 8e6
 """With less the engine's checkpoints and etcd's log no longer fit."""

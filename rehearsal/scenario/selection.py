@@ -55,7 +55,7 @@ class Selection:
             return found[0]
         there = ", ".join(environment.stack for environment in found)
         raise NotOneStack(
-            "name one stack, for example --stack s0; "
+            "name one stack, for example --stack gke-h100; "
             + (f"there are {there}" if there else f"none was left running in {self.directory}")
         )
 

@@ -44,8 +44,8 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
     w.stack: w
     for w in (
         Walkthrough(
-            stack="s0",
-            title="S0 · GKE, one a3-highgpu-8g, 8 × H100-80GB partitioned into 2 × 3g.40gb",
+            stack="gke-h100",
+            title="gke-h100 · GKE, one a3-highgpu-8g, 8 × H100-80GB partitioned into 2 × 3g.40gb",
             namespace="ai",
             deployment="llm-deployment",
             asked=16,
@@ -54,8 +54,8 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             program="simulated vLLM",
         ),
         Walkthrough(
-            stack="s1",
-            title="S1 · EKS, one p4d.24xlarge, 8 × A100-40GB partitioned into 7 × 1g.5gb by "
+            stack="eks-a100",
+            title="eks-a100 · EKS, one p4d.24xlarge, 8 × A100-40GB partitioned into 7 × 1g.5gb by "
             "the GPU operator",
             namespace="default",
             deployment="mig1.5",
@@ -66,8 +66,9 @@ WALKTHROUGHS: Mapping[str, Walkthrough] = {
             is_run=False,
         ),
         Walkthrough(
-            stack="s4",
-            title="S4 · an existing cluster, one A100-40GB partitioned into 2 × 1g.5gb, 2g.10gb "
+            stack="existing-a100-t4",
+            title="existing-a100-t4 · an existing cluster, one A100-40GB partitioned into "
+            "2 × 1g.5gb, 2g.10gb "
             "and 3g.20gb, time-sliced as 8, 3 and 4, and one T4 as 14",
             namespace="default",
             deployment="tritonserver-timeslicing-mig",

@@ -26,7 +26,7 @@ def _run(parsed: argparse.Namespace, console: Console) -> int:
 
     names = stack_files.named(parsed)
     if not names:
-        print("slicewright check: name a stack (-s s0) or a FILE", file=sys.stderr)
+        print("slicewright check: name a stack (-s gke-h100) or a FILE", file=sys.stderr)
         return BAD_INPUT
     failed = False
     for name in names:

@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     names = stack_files.named(parsed)
     if len(names) != 1:
-        return _say("name exactly one stack (-s s0) or FILE", BAD_INPUT)
+        return _say("name exactly one stack (-s gke-h100) or FILE", BAD_INPUT)
     file = stack_files.path_of(names[0])
     stack = parsed.stack[0] if parsed.stack else None
     try:

@@ -103,9 +103,9 @@ def _wrong_use(parsed: argparse.Namespace, names: Sequence[str]) -> str | None:
     if parsed.diff and names:
         return f"--diff takes exactly two stacks; omit {', '.join(names)}"
     if not parsed.diff and not names:
-        return "name at least one stack (-s s0) or FILE, or compare two with --diff A B"
+        return "name at least one stack (-s gke-h100) or FILE, or compare two with --diff A B"
     if parsed.hosts_dir and (parsed.diff or len(names) > 1):
-        return "--hosts-dir writes the hosts of one plan; name one stack (-s s2) or FILE"
+        return "--hosts-dir writes the hosts of one plan; name one stack (-s hosts-a100) or FILE"
     if parsed.json and len(names) > 1:
         return f"--json writes one plan; name one stack or FILE, not {', '.join(names)}"
     return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EVERY = "an environment; may be given more than once (default: all in the directory)"
 _SINGLE = "the environment (default: from the shell's exports, else the only running one)"
-_DEFAULT_STACKS = ("s0", "s1")
+_DEFAULT_STACKS = ("gke-h100", "eks-a100")
 _LATER = "wrong-layout"
 _FAULTS = {
     "xid": "a double-bit memory error, Xid 48, after which the driver asks for a reset of the GPU",
@@ -263,7 +263,7 @@ _ACTIONS = {
         description="Runs `pulumi preview`, `up` and `destroy` for each stack in a separate "
         "environment, and verifies in between that every node has the partitions of its stack "
         "file.",
-        stack="stacks/Pulumi.NAME.yaml; may be given more than once (default: s0 and s1)",
+        stack="stacks/Pulumi.NAME.yaml; may be repeated (default: gke-h100 and eks-a100)",
         run=_bring_up,
         add_options=_add_keep,
     ),

@@ -80,7 +80,7 @@ def add_parser(commands: Any) -> None:
 def _run(parsed: argparse.Namespace, console: Console) -> int:
     names = stack_files.named(parsed)
     if len(names) != 1:
-        print("slicewright rights: name one stack (-s s0) or FILE", file=sys.stderr)
+        print("slicewright rights: name one stack (-s gke-h100) or FILE", file=sys.stderr)
         return BAD_INPUT
     file = stack_files.path_of(names[0])
     name = stack_files.display_path(file)

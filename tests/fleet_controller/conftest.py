@@ -329,7 +329,10 @@ def _furnish(server: ApiServer) -> None:
     from infra import plan
     from tests.recorder import recorded
 
-    made = [m.inputs for m in recorded(plan.read_file(_ROOT / "stacks" / "Pulumi.s1.yaml"), "s1")]
+    made = [
+        m.inputs
+        for m in recorded(plan.read_file(_ROOT / "stacks" / "Pulumi.eks-a100.yaml"), "eks-a100")
+    ]
     for kind, plural in _SHIPPED.items():
         ours = [with_integers(inputs) for inputs in made if inputs.get("kind") == kind]
         assert ours, f"the program declares no {kind}"

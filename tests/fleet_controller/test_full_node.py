@@ -25,7 +25,7 @@ def agent() -> Mapping[str, Any]:
     from tests.fleet_controller.conftest import with_integers
     from tests.recorder import recorded
 
-    made = recorded(plan.read_file(_ROOT / "stacks" / "Pulumi.s0.yaml"), "s0")
+    made = recorded(plan.read_file(_ROOT / "stacks" / "Pulumi.gke-h100.yaml"), "gke-h100")
     (inputs,) = (m.inputs for m in made if m.type.endswith(":DaemonSet"))
     return with_integers(inputs)
 

@@ -374,7 +374,7 @@ def test_a_controller_that_makes_such_pods_says_why_there_are_none(
     guarded.admin.delete(f"{where}/{name}")
 
 
-@pytest.mark.parametrize("stack", ["s0-serving", "s4-serving"])
+@pytest.mark.parametrize("stack", ["gke-h100-serving", "existing-a100-t4-serving"])
 def test_the_servers_of_a_stack_pass(guarded: ApiServer, stack: str) -> None:
     """Those that its pools' nodes run; agents and operands have namespaces that are exempt."""
     from infra import plan

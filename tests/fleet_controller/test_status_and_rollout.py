@@ -326,10 +326,12 @@ class TestRollout:
 def test_a_report_on_a_preview_names_nodes_and_pods(
     say: Command, pool: str, api_server: Any, tmp_path: Path
 ) -> None:
-    """S1's file wants one node of all-1g.5gb; the cluster has two of old-1, and a bare pod."""
+    """eks-a100's file wants one node of all-1g.5gb; the cluster has two of old-1, and a bare
+    pod.
+    """
     api_server.make_pod("llm-0", "d1", namespace="default", gpus=1)
-    stack = tmp_path / "Pulumi.s1.yaml"
-    written = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
+    stack = tmp_path / "Pulumi.eks-a100.yaml"
+    written = (ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text()
     stack.write_text(written.replace("name: demo-gpu-workers", f"name: {pool}"))
     (tmp_path / "preview.json").write_text('{"steps": []}')
     before = api_server.admin.get(f"{POOLS}/{pool}")["spec"]

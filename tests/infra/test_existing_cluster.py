@@ -57,7 +57,7 @@ def lab(record: Record, written: Path) -> list[Any]:
 
 
 def test_nothing_is_made_outside_the_cluster(record: Record) -> None:
-    kinds = {m.type.partition(":")[0] for m in record("s4")}
+    kinds = {m.type.partition(":")[0] for m in record("existing-a100-t4")}
     assert kinds == {"pulumi", "kubernetes", "slicewright"}
 
 
@@ -104,7 +104,7 @@ def test_a_pool_stays_until_its_nodes_are_released(lab: list[Any], record: Recor
     assert [pool["metadata"]["finalizers"] for pool in inputs(lab, ":GPUPool")] == [
         [api.RELEASE_FINALIZER]
     ]
-    for stack in ("s0", "s1"):
+    for stack in ("gke-h100", "eks-a100"):
         (pool,) = inputs(record(stack), ":GPUPool")
         assert "finalizers" not in pool["metadata"], "nodes of a cloud pool go with their pool"
 
@@ -116,7 +116,10 @@ def test_mig_is_disabled_on_destroy_where_the_stack_file_asks_for_it(record: Rec
 
 
 def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record: Record) -> None:
-    pools = {pool["metadata"]["name"]: pool["spec"] for pool in inputs(record("s4"), ":GPUPool")}
+    pools = {
+        pool["metadata"]["name"]: pool["spec"]
+        for pool in inputs(record("existing-a100-t4"), ":GPUPool")
+    }
     assert {name: one["existingNodes"]["labels"] for name, one in pools.items()} == {
         name: {api.POOL_LABEL: name, "nvidia.com/device-plugin.config": name}
         for name in ("a100-40gb", "tesla-t4")
@@ -127,7 +130,7 @@ def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record
 
 
 def test_the_pools_that_a_cloud_makes_bring_their_nodes_with_labels(record: Record) -> None:
-    for stack in ("s0", "s1"):
+    for stack in ("gke-h100", "eks-a100"):
         (pool,) = inputs(record(stack), ":GPUPool")
         assert "existingNodes" not in pool["spec"]
 
@@ -284,7 +287,7 @@ def test_the_labels_by_which_nodes_are_selected_are_guarded(
     asked = "the labels by which pools select nodes"
     (policy,) = inputs(lab, ":ValidatingAdmissionPolicy", "node-guard")
     assert f"{asked} (rack)" in as_json(policy)
-    (default,) = inputs(record("s4"), ":ValidatingAdmissionPolicy", "node-guard")
+    (default,) = inputs(record("existing-a100-t4"), ":ValidatingAdmissionPolicy", "node-guard")
     assert asked not in as_json(default), "the pool's own label is guarded anyway"
 
 
@@ -301,6 +304,6 @@ def test_no_pool_is_proven_before_all_have_settled(
         init(pool, name, **rest)
 
     monkeypatch.setattr(gpu_pool.GPUPool, "__init__", noted)
-    recorded(plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml"), "s4")
+    recorded(plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml"), "existing-a100-t4")
     proofs = {name: count for name, count in waits.items() if name.endswith("-proof")}
     assert proofs == {"gpu-pool-a100-40gb-proof": 2, "gpu-pool-tesla-t4-proof": 2}

@@ -56,7 +56,7 @@ def unfit(
 def test_it_is_looked_up_and_only_pools_and_their_account_are_made(
     record: Callable[..., list[Made]],
 ) -> None:
-    made = [m for m in record("s0", fleet=FLEET) if m.type.startswith("gcp:")]
+    made = [m for m in record("gke-h100", fleet=FLEET) if m.type.startswith("gcp:")]
     (cluster,) = [m for m in made if m.read]
     assert cluster.read.endswith("/locations/us-central1-c/clusters/main")
     assert sorted(m.type.partition("/")[0] for m in made if not m.read) == [
@@ -73,7 +73,7 @@ def test_the_controller_runs_on_its_nodes_unless_a_system_pool_is_asked_for(
         (FLEET, None, ["a"]),
         (WITH_SYSTEM, dict(plan.SYSTEM_LABELS), ["a", "system"]),
     ):
-        made = record("s0", fleet=text)
+        made = record("gke-h100", fleet=text)
         (controller,) = [m for m in made if m.type == "kubernetes:apps/v1:Deployment"]
         pod = controller.inputs["spec"]["template"]["spec"]
         assert (pod.get("nodeSelector") or None) == selector

@@ -21,7 +21,7 @@ NEW = [{"index": [7], "layout": {"1g.5gb": 7}}, {"index": [0, 1, 2, 3, 4, 5, 6],
 
 
 def planned(tmp_path: Path, **partition: Any) -> plan.FleetPlan:
-    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.s1.yaml").read_text())
+    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())
     fleet = stack["config"]["slicewright:fleet"]
     fleet["node_pools"][0]["partition"] = {"mode": "operator", **partition}
     fleet["gpu_operator"]["mig_strategy"] = "mixed"

@@ -31,7 +31,7 @@ def fleet(disks: str = KEY, secrets: str = KEY) -> str:
 def test_every_boot_disk_and_the_secrets_have_the_key(
     record_cloud: Callable[..., list[Made]],
 ) -> None:
-    made = record_cloud("s0", fleet=fleet())
+    made = record_cloud("gke-h100", fleet=fleet())
     pools = [m.inputs for m in made if m.type == "gcp:container/nodePool:NodePool"]
     assert len(pools) == 2
     (cluster,) = [m.inputs for m in made if m.type == "gcp:container/cluster:Cluster"]

@@ -51,7 +51,7 @@ def inputs(made: list[Made], kind: str) -> list[dict[str, Any]]:
 def test_the_stack_makes_a_vpc_for_each_interface_and_lets_its_nodes_reach_each_other(
     record: Record,
 ) -> None:
-    made = record("s0", fleet=fleet())
+    made = record("gke-h100", fleet=fleet())
     vpcs = [v for v in inputs(made, "gcp:compute/network:Network") if v.get("mtu")]
     assert [vpc["mtu"] for vpc in vpcs] == [8244] * 8
     blocks = [s["ipCidrRange"] for s in inputs(made, "gcp:compute/subnetwork:Subnetwork")]
@@ -63,7 +63,7 @@ def test_the_stack_makes_a_vpc_for_each_interface_and_lets_its_nodes_reach_each_
 
 
 def test_the_nodes_have_an_interface_in_each_and_the_system_pool_has_none(record: Record) -> None:
-    made = record("s0", fleet=fleet({"gpu_networks": there(8)}))
+    made = record("gke-h100", fleet=fleet({"gpu_networks": there(8)}))
     (cluster,) = inputs(made, "gcp:container/cluster:Cluster")
     assert cluster["enableMultiNetworking"] is True
     pools = {p["name"]: p for p in inputs(made, "gcp:container/nodePool:NodePool")}
@@ -77,7 +77,7 @@ def test_the_nodes_have_an_interface_in_each_and_the_system_pool_has_none(record
 
 
 def test_pods_can_name_each_of_them(record: Record) -> None:
-    made = record("s0", fleet=fleet({"gpu_networks": there(4)}, **HIGH))
+    made = record("gke-h100", fleet=fleet({"gpu_networks": there(4)}, **HIGH))
 
     def named(kind: str) -> dict[str, Any]:
         found = inputs(made, f"kubernetes:networking.gke.io/v1:{kind}")
@@ -93,7 +93,7 @@ def test_pods_can_name_each_of_them(record: Record) -> None:
 
 
 def test_a_pool_without_has_no_trace_of_it(record: Record) -> None:
-    made = record("s0", fleet=fleet(gpu_network=None))
+    made = record("gke-h100", fleet=fleet(gpu_network=None))
     (cluster,) = inputs(made, "gcp:container/cluster:Cluster")
     assert "enableMultiNetworking" not in cluster
     assert not [m for m in made if "networking.gke.io" in m.type or "firewall" in m.type]

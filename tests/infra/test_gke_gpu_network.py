@@ -38,7 +38,7 @@ def pools(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str, 
     """The node pools that are asked for, by name."""
 
     def of(text: str) -> dict[str, dict[str, Any]]:
-        made = record_cloud("s0", fleet=text)
+        made = record_cloud("gke-h100", fleet=text)
         found = [m.inputs for m in made if m.type == "gcp:container/nodePool:NodePool"]
         return {inputs["name"]: dict(inputs) for inputs in found}
 

@@ -44,7 +44,7 @@ def policy(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str,
     """The maintenance policy that a fleet's cluster is asked for with."""
 
     def asked(text: str) -> dict[str, Any]:
-        made = record_cloud("s0", fleet=text)
+        made = record_cloud("gke-h100", fleet=text)
         (one,) = [m for m in made if m.type == "gcp:container/cluster:Cluster"]
         return dict(one.inputs["maintenancePolicy"])
 

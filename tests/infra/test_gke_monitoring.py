@@ -37,7 +37,9 @@ def asked(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str, 
 
     def of(text: str) -> dict[str, Any]:
         (one,) = [
-            m for m in record_cloud("s0", fleet=text) if m.type == "gcp:container/cluster:Cluster"
+            m
+            for m in record_cloud("gke-h100", fleet=text)
+            if m.type == "gcp:container/cluster:Cluster"
         ]
         return dict(one.inputs)
 

@@ -42,7 +42,7 @@ def cluster(record_cloud: Callable[..., list[Made]]) -> Callable[[str], dict[str
     """What the cluster of a fleet is asked for with; nothing of a network is made beside it."""
 
     def asked(text: str) -> dict[str, Any]:
-        made = record_cloud("s0", fleet=text)
+        made = record_cloud("gke-h100", fleet=text)
         assert not [m for m in made if m.type.startswith("gcp:compute/")]
         (one,) = [m for m in made if m.type == "gcp:container/cluster:Cluster"]
         return dict(one.inputs)
@@ -114,7 +114,7 @@ def test_a_stack_without_the_newer_keys_asks_for_what_it_always_did(
     )
     asked = {
         f"{made.type} {made.name}": made.inputs
-        for made in record_cloud("s0")
+        for made in record_cloud("gke-h100")
         if made.type.removeprefix("gcp:") in types
     }
     assert asked == json.loads((INPUTS / "gke-cluster.json").read_text())
@@ -141,7 +141,9 @@ def test_private_nodes_in_a_network_of_the_stacks_own_get_cloud_nat(
     record_cloud: Callable[..., list[Made]],
 ) -> None:
     made = {
-        m.type: m.inputs for m in record_cloud("s0", fleet=private()) if m.type.startswith("gcp:")
+        m.type: m.inputs
+        for m in record_cloud("gke-h100", fleet=private())
+        if m.type.startswith("gcp:")
     }
     assert made["gcp:compute/routerNat:RouterNat"]["natIpAllocateOption"] == "AUTO_ONLY"
     assert made["gcp:compute/router:Router"]["region"] == "us-central1"
@@ -154,7 +156,7 @@ def test_in_a_network_that_exists_nothing_is_routed(
     record_cloud: Callable[..., list[Made]],
 ) -> None:
     text = fleet("main").replace("  network:", "  private_nodes: true\n  network:")
-    made = record_cloud("s0", fleet=text)
+    made = record_cloud("gke-h100", fleet=text)
     assert not [m for m in made if m.type.startswith("gcp:compute/")]
     rights = {need.right for need in values.rights(planned(text))}
     assert not {r for r in rights if r.startswith("compute.routers.")}
@@ -164,7 +166,7 @@ def test_the_kubeconfig_has_the_dns_name_where_asked_and_trusts_its_public_certi
     record: Callable[..., list[Made]],
 ) -> None:
     (provider,) = [
-        m for m in record("s0", fleet=private()) if m.type == "pulumi:providers:kubernetes"
+        m for m in record("gke-h100", fleet=private()) if m.type == "pulumi:providers:kubernetes"
     ]
     kubeconfig = json.loads(provider.inputs["kubeconfig"])
     assert kubeconfig["clusters"][0]["cluster"] == {"server": "https://gke-1.us-central1.gke.goog"}
@@ -173,7 +175,7 @@ def test_the_kubeconfig_has_the_dns_name_where_asked_and_trusts_its_public_certi
 def test_a_private_endpoint_comes_with_authorized_networks(
     record_cloud: Callable[..., list[Made]],
 ) -> None:
-    made = record_cloud("s0", fleet=private("{private_endpoint: true}"))
+    made = record_cloud("gke-h100", fleet=private("{private_endpoint: true}"))
     (cluster,) = [m.inputs for m in made if m.type == "gcp:container/cluster:Cluster"]
     assert cluster["privateClusterConfig"] == {
         "enablePrivateEndpoint": True,

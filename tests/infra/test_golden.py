@@ -15,7 +15,8 @@ from infra.plan import GkeFleetPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 STACKS = {
-    stack: Path(__file__).parents[2] / f"stacks/Pulumi.{stack}.yaml" for stack in ("s1", "s4")
+    stack: Path(__file__).parents[2] / f"stacks/Pulumi.{stack}.yaml"
+    for stack in ("eks-a100", "existing-a100-t4")
 } | {file.stem: file for file in GOLDEN.glob("*.yaml")}
 
 

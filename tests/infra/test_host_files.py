@@ -32,7 +32,7 @@ def planned(*hosts: Mapping[str, Any]) -> tuple[plan.HostPlan, ...]:
 
 
 def s2() -> tuple[plan.HostPlan, ...]:
-    fleet = plan.read_file(ROOT / "stacks/Pulumi.s2.yaml")
+    fleet = plan.read_file(ROOT / "stacks/Pulumi.hosts-a100.yaml")
     assert isinstance(fleet, ByoFleetPlan)
     return fleet.hosts
 

@@ -61,7 +61,7 @@ def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
 def test_the_program_hands_them_to_every_pod_of_its_own(
     record: Callable[..., list[Any]],
 ) -> None:
-    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.s1.yaml").read_text())
+    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())
     fleet = stack["config"]["slicewright:fleet"] | {"image_pull_secrets": list(MIRRORS)}
     made = record("x", fleet=yaml.safe_dump(fleet))
     found = {

@@ -74,7 +74,7 @@ def of(fleet: plan.FleetPlan) -> plan.MonitoringPlan:
 @pytest.mark.parametrize(
     ("release", "name"),
     [
-        # S4's: prometheus-kube-prom-stack-kube-prome-prometheus is its StatefulSet.
+        # existing-a100-t4's: prometheus-kube-prom-stack-kube-prome-prometheus is its StatefulSet.
         ("kube-prom-stack", "kube-prom-stack-kube-prome"),
         ("p", "p-kube-prometheus-stack"),
         ("kube-prometheus-stack", "kube-prometheus-stack"),

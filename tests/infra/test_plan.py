@@ -23,7 +23,7 @@ def test_there_are_stacks() -> None:
 
 
 def test_s0_is_sixteen_partitions_advertised_as_gpus() -> None:
-    fleet = planned("s0")
+    fleet = planned("gke-h100")
     assert isinstance(fleet, GkeFleetPlan)
     (pool,) = fleet.pools
     assert pool.layout == {"3g.40gb": 2}
@@ -33,7 +33,7 @@ def test_s0_is_sixteen_partitions_advertised_as_gpus() -> None:
 
 
 def test_s1_is_56_partitions_advertised_by_profile() -> None:
-    fleet = planned("s1")
+    fleet = planned("eks-a100")
     assert isinstance(fleet, EksFleetPlan)
     (pool,) = fleet.pools
     assert pool.layout == {"1g.5gb": 7}
@@ -138,19 +138,19 @@ def test_the_same_file_gives_the_same_plan(stack: Path) -> None:
 
 
 def test_eks_pools_have_the_gpu_taint_that_gke_puts_on_its_own() -> None:
-    assert [(t.key, t.value, t.cloud_effect) for t in planned("s1").pools[0].taints][:1] == [
+    assert [(t.key, t.value, t.cloud_effect) for t in planned("eks-a100").pools[0].taints][:1] == [
         ("nvidia.com/gpu", "present", "NO_SCHEDULE")
     ]
-    assert "nvidia.com/gpu" not in {t.key for t in planned("s0").pools[0].taints}
+    assert "nvidia.com/gpu" not in {t.key for t in planned("gke-h100").pools[0].taints}
 
 
 def test_taint_keys_on_eks_are_no_longer_than_its_api_allows() -> None:
     # botocore's model of EKS: taintKey max 63.
-    assert {t.key: len(t.key) for t in planned("s1").pools[0].taints if len(t.key) > 63} == {}
+    assert {t.key: len(t.key) for t in planned("eks-a100").pools[0].taints if len(t.key) > 63} == {}
 
 
 def test_the_system_pool_has_no_gpu_and_at_least_one_node() -> None:
-    for name in ("s0", "s1"):
+    for name in ("gke-h100", "eks-a100"):
         assert planned(name).system.nodes.min >= 1
         assert planned(name).system.zones
 

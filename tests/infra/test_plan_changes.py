@@ -60,7 +60,7 @@ def test_zones_of_gke_are_changed_in_place_only_where_no_node_ends(
     effect: ChangeEffect,
 ) -> None:
     def fleet(zones: str, nodes: dict[str, int]) -> plan.FleetPlan:
-        raw = written("s0")
+        raw = written("gke-h100")
         own = {"zones": [f"us-central1-{zone}" for zone in zones], "nodes": nodes}
         if pool == "node_pools":
             raw["node_pools"][0] |= own | {"machine_type": "a2-highgpu-1g", "partition": "none"}
@@ -77,63 +77,68 @@ def test_zones_of_gke_are_changed_in_place_only_where_no_node_ends(
 @pytest.mark.parametrize(
     ("stack", "pool", "effect", "fields"),
     [
-        ("s0", {}, ChangeEffect.NONE, set()),
-        ("s0", {"labels": {"role": "x"}}, ChangeEffect.IN_PLACE, {"labels"}),
-        ("s0", {"taints": []}, ChangeEffect.IN_PLACE, {"taints"}),
-        ("s0", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
-        ("s0", {"zones": ["us-central1-a"]}, ChangeEffect.REPLACE, {"zones"}),
+        ("gke-h100", {}, ChangeEffect.NONE, set()),
+        ("gke-h100", {"labels": {"role": "x"}}, ChangeEffect.IN_PLACE, {"labels"}),
+        ("gke-h100", {"taints": []}, ChangeEffect.IN_PLACE, {"taints"}),
+        ("gke-h100", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
+        ("gke-h100", {"zones": ["us-central1-a"]}, ChangeEffect.REPLACE, {"zones"}),
         (
-            "s0",
+            "gke-h100",
             {"zones": ["us-central1-a", "us-central1-c"], "nodes": {"count": 2}},
             ChangeEffect.IN_PLACE,
             {"zones", "nodes"},
         ),
-        ("s0", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, ChangeEffect.ROLL, {"disk"}),
-        ("s0", {"features": {"gcfs": True}}, ChangeEffect.ROLL, {"features"}),
-        ("s0", {"driver": "DEFAULT"}, ChangeEffect.REPLACE, {"driver"}),
-        ("s0", {"capacity": "on-demand"}, ChangeEffect.REPLACE, {"capacity"}),
-        ("s0", {"local_ssd": {"raw": 16}}, ChangeEffect.REPLACE, {"local_ssd"}),
-        ("s0", {"max_pods_per_node": 110}, ChangeEffect.REPLACE, {"max_pods_per_node"}),
+        ("gke-h100", {"disk": {"type": "pd-ssd", "size_gb": 1000}}, ChangeEffect.ROLL, {"disk"}),
+        ("gke-h100", {"features": {"gcfs": True}}, ChangeEffect.ROLL, {"features"}),
+        ("gke-h100", {"driver": "DEFAULT"}, ChangeEffect.REPLACE, {"driver"}),
+        ("gke-h100", {"capacity": "on-demand"}, ChangeEffect.REPLACE, {"capacity"}),
+        ("gke-h100", {"local_ssd": {"raw": 16}}, ChangeEffect.REPLACE, {"local_ssd"}),
+        ("gke-h100", {"max_pods_per_node": 110}, ChangeEffect.REPLACE, {"max_pods_per_node"}),
         (
-            "s0",
+            "gke-h100",
             {"partition": {"mode": "native", "profile": "7g.80gb"}},
             ChangeEffect.REPLACE,
             {"partition_size", "resources"},
         ),
         (
-            "s0",
+            "gke-h100",
             {"sharing": {"mode": "time-slicing", "replicas": 2}},
             ChangeEffect.REPLACE,
             {"sharing_strategy", "shared_clients", "resources"},
         ),
-        ("s0", {"rollout": {"canary": 0}}, ChangeEffect.IN_PLACE, {"rollout"}),
+        ("gke-h100", {"rollout": {"canary": 0}}, ChangeEffect.IN_PLACE, {"rollout"}),
         (
-            "s1",
+            "eks-a100",
             {"partition": {"mode": "operator", "config": "all-balanced"}},
             ChangeEffect.ROLL,
             {"mig_config", "resources"},
         ),
-        ("s1", {"partition": "none"}, ChangeEffect.ROLL, {"mig_config", "resources"}),
+        ("eks-a100", {"partition": "none"}, ChangeEffect.ROLL, {"mig_config", "resources"}),
         (
-            "s1",
+            "eks-a100",
             {"partition": {"mode": "operator", "layout": {"1g.5gb": 7}}},
             ChangeEffect.NONE,
             set(),
         ),
-        ("s1", {"disk": {"size_gb": 300}}, ChangeEffect.REPLACE, {"disk_size_gb"}),
-        ("s1", {"capacity": "spot"}, ChangeEffect.REPLACE, {"capacity_type"}),
-        ("s1", {"instance_metadata": {}}, ChangeEffect.REPLACE, {"disk_size_gb", *TEMPLATE}),
-        ("s1", {"zones": ["eu-west-1b"]}, ChangeEffect.REPLACE, {"zones"}),
-        ("s1", {"release_version": "1.34.0-20260714"}, ChangeEffect.ROLL, {"release_version"}),
-        ("s1", {"tags": {"a": "b"}}, ChangeEffect.IN_PLACE, {"tags"}),
-        ("s1", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
+        ("eks-a100", {"disk": {"size_gb": 300}}, ChangeEffect.REPLACE, {"disk_size_gb"}),
+        ("eks-a100", {"capacity": "spot"}, ChangeEffect.REPLACE, {"capacity_type"}),
+        ("eks-a100", {"instance_metadata": {}}, ChangeEffect.REPLACE, {"disk_size_gb", *TEMPLATE}),
+        ("eks-a100", {"zones": ["eu-west-1b"]}, ChangeEffect.REPLACE, {"zones"}),
         (
-            "s1",
+            "eks-a100",
+            {"release_version": "1.34.0-20260714"},
+            ChangeEffect.ROLL,
+            {"release_version"},
+        ),
+        ("eks-a100", {"tags": {"a": "b"}}, ChangeEffect.IN_PLACE, {"tags"}),
+        ("eks-a100", {"nodes": {"count": 2}}, ChangeEffect.IN_PLACE, {"nodes"}),
+        (
+            "eks-a100",
             {"sharing": {"mode": "time-slicing", "replicas": 2}},
             ChangeEffect.IN_PLACE,
             {"sharing", "resources", "labels"},
         ),
-        ("s4", {"select": {"a": "b"}}, ChangeEffect.IN_PLACE, {"select"}),
+        ("existing-a100-t4", {"select": {"a": "b"}}, ChangeEffect.IN_PLACE, {"select"}),
     ],
 )
 def test_the_effect_of_a_change(
@@ -148,16 +153,19 @@ def test_the_effect_of_a_change(
 
 def test_another_machine_with_other_gpus_replaces_where_the_machine_alone_would_roll() -> None:
     one = changed(
-        "s0", machine_type="a2-ultragpu-8g", local_ssd={"ephemeral": 8}, features={"gvnic": True}
+        "gke-h100",
+        machine_type="a2-ultragpu-8g",
+        local_ssd={"ephemeral": 8},
+        features={"gvnic": True},
     )
     assert one.effect is ChangeEffect.REPLACE
     assert {"accelerator", "machine.name"} <= {c.rule.field for c in one.changes}
 
 
 def test_a_renamed_pool_is_one_gone_and_one_new() -> None:
-    after = written("s0")
+    after = written("gke-h100")
     after["node_pools"][0]["name"] = "other"
-    found = plan.compare(planned(written("s0")), planned(after))
+    found = plan.compare(planned(written("gke-h100")), planned(after))
     assert [(p.name, p.kind) for p in found.pools] == [
         ("h100-partition-3g", "gone"),
         ("other", "new"),
@@ -167,13 +175,13 @@ def test_a_renamed_pool_is_one_gone_and_one_new() -> None:
 @pytest.mark.parametrize(
     ("stack", "part", "going", "coming"),
     [
-        ("s0", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
-        ("s1", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
+        ("gke-h100", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
+        ("eks-a100", "pools", ChangeEffect.REPLACE, ChangeEffect.IN_PLACE),
         # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are
         # cut.
-        ("s2", "hosts", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
+        ("hosts-a100", "hosts", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
         ("s3", "pools", ChangeEffect.IN_PLACE, ChangeEffect.IN_PLACE),
-        ("s4", "pools", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
+        ("existing-a100-t4", "pools", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
     ],
 )
 def test_new_and_gone_parts_are_never_unchanged(
@@ -189,10 +197,10 @@ def test_new_and_gone_parts_are_never_unchanged(
 @pytest.mark.parametrize(
     ("stack", "key", "effects"),
     [
-        ("s0", "name", [ChangeEffect.REPLACE]),
-        ("s1", "name", [ChangeEffect.REPLACE]),
+        ("gke-h100", "name", [ChangeEffect.REPLACE]),
+        ("eks-a100", "name", [ChangeEffect.REPLACE]),
         ("s3", "context", [ChangeEffect.IN_PLACE]),
-        ("s4", "context", [ChangeEffect.ROLL, ChangeEffect.IN_PLACE]),
+        ("existing-a100-t4", "context", [ChangeEffect.ROLL, ChangeEffect.IN_PLACE]),
     ],
 )
 def test_an_equal_pool_in_another_cluster_is_another_pool(
@@ -213,16 +221,16 @@ def test_an_equal_pool_in_another_cluster_is_another_pool(
     ],
 )
 def test_changes_of_the_cluster(key: str, value: str, effect: ChangeEffect) -> None:
-    after = written("s0")
+    after = written("gke-h100")
     after["cluster"][key] = value
-    found = plan.compare(planned(written("s0")), planned(after))
+    found = plan.compare(planned(written("gke-h100")), planned(after))
     assert max(c.effect for c in found.fleet) is effect
     assert found.everything is (effect is ChangeEffect.REPLACE)
 
 
 def test_attribution_restarts_the_agents_and_changes_no_pool() -> None:
-    after = written("s1") | {"node_agent": {"attribution": True}}
-    found = plan.compare(planned(written("s1")), planned(after))
+    after = written("eks-a100") | {"node_agent": {"attribution": True}}
+    found = plan.compare(planned(written("eks-a100")), planned(after))
     assert [(c.rule.field, c.rule.effect) for c in found.fleet] == [
         ("node_agent", ChangeEffect.IN_PLACE)
     ]
@@ -230,7 +238,7 @@ def test_attribution_restarts_the_agents_and_changes_no_pool() -> None:
 
 
 def test_another_cloud_is_another_fleet() -> None:
-    assert plan.compare(planned(written("s0")), planned(written("s1"))).everything
+    assert plan.compare(planned(written("gke-h100")), planned(written("eks-a100"))).everything
 
 
 # What follows from other fields, or is not a pool's own.
@@ -318,17 +326,17 @@ def test_every_field_beside_the_pools_has_a_rule(
 
 
 def test_a_renamed_host_is_one_gone_and_one_new_and_its_gpus_stay() -> None:
-    after = written("s2")
+    after = written("hosts-a100")
     after["hosts"][0]["name"] = "other"
-    found = plan.compare(planned(written("s2")), planned(after))
+    found = plan.compare(planned(written("hosts-a100")), planned(after))
     assert [(h.name, h.kind) for h in found.hosts] == [("rnd3", "gone"), ("other", "new")]
 
 
 def test_only_what_replaces_the_cluster_replaces_every_pool() -> None:
-    after = written("s1")
+    after = written("eks-a100")
     after["gpu_operator"]["namespace"] = "other"
     after["system_pool"] = {"machine_type": "m7i.xlarge"}
-    found = plan.compare(planned(written("s1")), planned(after))
+    found = plan.compare(planned(written("eks-a100")), planned(after))
     assert {c.rule.field for c in found.fleet if c.effect is ChangeEffect.REPLACE} == {
         "operator.namespace",
         "system.machine.name",

@@ -14,11 +14,12 @@ from tests.recorder import Made
 @pytest.mark.parametrize(
     ("stack", "expected"),
     [
-        # As published: reachable from everywhere, free to be deleted; S0 with GKE's latest driver.
-        ("s0", {"cluster-endpoint", "cluster-protected", "driver-pinned"}),
-        ("s1", {"cluster-endpoint", "cluster-protected"}),
+        # As published: reachable from everywhere, free to be deleted; gke-h100 with GKE's latest
+        # driver.
+        ("gke-h100", {"cluster-endpoint", "cluster-protected", "driver-pinned"}),
+        ("eks-a100", {"cluster-endpoint", "cluster-protected"}),
         # Fourteen shares of the T4 are offered by the name of a whole GPU.
-        ("s4", {"sharing-resource-name"}),
+        ("existing-a100-t4", {"sharing-resource-name"}),
     ],
 )
 def test_only_what_a_stack_file_says_breaks_a_rule(

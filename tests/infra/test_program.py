@@ -34,7 +34,17 @@ BUILT = [
     for s in ALL_STACKS
     if not plan.unbuildable(plan.read_file(ROOT / "stacks" / f"Pulumi.{s}.yaml"))
 ]
-STACKS = [s for s in BUILT if s not in ("s4", "s0-serving", "s4-serving", "s4-autoscaling")]
+STACKS = [
+    s
+    for s in BUILT
+    if s
+    not in (
+        "existing-a100-t4",
+        "gke-h100-serving",
+        "existing-a100-t4-serving",
+        "existing-a100-t4-autoscaling",
+    )
+]
 """Of a cloud, with one pool each and nothing of the user's on it; for s4 there is
 test_existing_cluster.py, for workloads test_workload_objects.py.
 """
@@ -56,20 +66,22 @@ def pod_of(made: list[Any], kind: str, name: str) -> Mapping[str, Any]:
 
 
 def test_fast_socket_is_always_stated(record: Record) -> None:
-    assert one(record("s0"), ":NodePool", "h100")["nodeConfig"]["fastSocket"] == {"enabled": False}
+    assert one(record("gke-h100"), ":NodePool", "h100")["nodeConfig"]["fastSocket"] == {
+        "enabled": False
+    }
 
 
 def test_the_pool_that_is_removed_at_once_needs_no_ssd_and_no_other_account(
     record: Record,
 ) -> None:
     """3 x 100 GB of SSD are more than a new project has."""
-    node = one(record("s0"), ":Cluster", "gke")["nodeConfig"]
+    node = one(record("gke-h100"), ":Cluster", "gke")["nodeConfig"]
     assert (node["diskType"], node["diskSizeGb"]) == ("pd-standard", 20)
     assert node["serviceAccount"]
 
 
 def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
-    pool = one(record("s0"), ":NodePool", "h100")
+    pool = one(record("gke-h100"), ":NodePool", "h100")
     node = pool["nodeConfig"]
     (gpu,) = node["guestAccelerators"]
     assert pool["name"] == "h100-partition-3g"  # S0-09
@@ -107,7 +119,7 @@ def test_s0_pool_has_the_inputs_of_the_published_system(record: Record) -> None:
 
 
 def test_s1_group_has_the_inputs_of_the_published_system(record: Record) -> None:
-    made = record("s1")
+    made = record("eks-a100")
     assert one(made, ":Cluster")["name"] == "p4d-cluster"  # S1-05
     assert one(made, "providers:aws")["region"] == "eu-west-1"
     group = one(made, ":NodeGroup", "demo")
@@ -124,7 +136,7 @@ def test_s1_group_has_the_inputs_of_the_published_system(record: Record) -> None
 
 
 def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
-    made = record("s1")
+    made = record("eks-a100")
     release = one(made, ":Release")
     assert release["repositoryOpts"] == {"repo": "https://helm.ngc.nvidia.com/nvidia"}  # S1-09
     assert (release["chart"], release["name"], release["namespace"]) == (
@@ -143,7 +155,7 @@ def test_s1_operator_is_pinned_and_reads_our_layouts(record: Record) -> None:
 
 
 def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Record) -> None:
-    made = record("s1")
+    made = record("eks-a100")
     subnets = {
         m.inputs["availabilityZone"]: m.inputs["cidrBlock"]
         for m in made
@@ -169,14 +181,16 @@ def test_s1_has_subnets_in_two_zones_and_the_rights_that_nodes_need(record: Reco
 
 
 def test_new_clusters_enforce_network_policies(record: Record) -> None:
-    assert one(record("s0"), ":Cluster")["datapathProvider"] == "ADVANCED_DATAPATH"
-    addons = {m.inputs["addonName"]: m.inputs for m in record("s1") if m.type.endswith(":Addon")}
+    assert one(record("gke-h100"), ":Cluster")["datapathProvider"] == "ADVANCED_DATAPATH"
+    addons = {
+        m.inputs["addonName"]: m.inputs for m in record("eks-a100") if m.type.endswith(":Addon")
+    }
     assert json.loads(addons["vpc-cni"]["configurationValues"]) == {"enableNetworkPolicy": "true"}
     assert "configurationValues" not in addons["coredns"]
 
 
 def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) -> None:
-    cluster = one(record("s0"), ":Cluster")
+    cluster = one(record("gke-h100"), ":Cluster")
     assert cluster["deletionProtection"] is False
     assert cluster["removeDefaultNodePool"] is True
     assert cluster["location"] == "us-central1"
@@ -252,7 +266,7 @@ def test_the_agent_is_privileged_only_on_gke(record: Record, stack: str) -> None
     assert not pod.get("hostNetwork")
     assert not pod.get("hostPID")
     assert not pod.get("hostIPC")
-    if stack == "s0":
+    if stack == "gke-h100":
         assert container["securityContext"]["privileged"] is True
     else:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -477,7 +491,7 @@ def test_the_gpu_operator_is_known_to_the_nodes_policy_where_there_is_one(
     record: Record, as_json: Callable[[Any], str]
 ) -> None:
     operator = "system:serviceaccount:gpu-operator:gpu-operator"
-    for stack, known in (("s0", False), ("s1", True)):
+    for stack, known in (("gke-h100", False), ("eks-a100", True)):
         policy = one(record(stack), ":ValidatingAdmissionPolicy", "node-guard")
         assert (operator in as_json(policy)) is known
     elsewhere = f"{plain('eks')}gpu_operator: {{namespace: nvidia}}\n"
@@ -490,7 +504,7 @@ def test_the_groups_of_administrators_are_those_of_the_stack_file(
     record: Record, as_json: Callable[[Any], str]
 ) -> None:
     assert 'group in [\\"system:masters\\"]' in as_json(
-        one(record("s1"), ":ValidatingAdmissionPolicy", "node-guard")
+        one(record("eks-a100"), ":ValidatingAdmissionPolicy", "node-guard")
     )
     fleet = f"""{plain("gke")}admin_groups: [gpu-admins@example.com, 'a "quoted" one']\n"""
     policy = one(record("admins", fleet=fleet), ":ValidatingAdmissionPolicy", "node-guard")
@@ -500,7 +514,7 @@ def test_the_groups_of_administrators_are_those_of_the_stack_file(
 
 def test_pods_are_guarded_where_the_stack_file_says_so(record: Record) -> None:
     guards = ":ValidatingAdmissionPolicy"
-    assert not [m for m in record("s1") if m.name.startswith("pod-guard")]
+    assert not [m for m in record("eks-a100") if m.name.startswith("pod-guard")]
     own = {"kube-system", "slicewright-system"}
     for cloud, more, exempt in (
         ("eks", "", {"gpu-operator"}),
@@ -530,7 +544,7 @@ def test_nodes_are_guarded_before_anything_runs_that_may_change_them(
         for i, m in enumerate(made)
         if m.type.endswith((":DaemonSet", ":Deployment", ":Release"))
     }
-    assert len(runs) == {"s0": 2, "s1": 3}[stack]
+    assert len(runs) == {"gke-h100": 2, "eks-a100": 3}[stack]
     assert [name for name, i in runs.items() if i < guarded] == []
 
 
@@ -659,7 +673,7 @@ def test_the_token_is_mounted_by_the_agent_alone(record: Record, cloud: str) -> 
     ]
 
 
-@pytest.mark.parametrize(("cloud", "stack"), [("gke", "s0"), ("eks", "s1")])
+@pytest.mark.parametrize(("cloud", "stack"), [("gke", "gke-h100"), ("eks", "eks-a100")])
 def test_attribution_changes_only_the_token_mount_of_the_agents_container(
     record: Record, cloud: str, stack: str
 ) -> None:
@@ -685,7 +699,7 @@ def test_utilization_is_one_more_argument_of_the_agent(record: Record, asked: bo
     (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")[
         "containers"
     ]
-    (plain,) = pod_of(record("s1"), ":DaemonSet", "node-agent")["containers"]
+    (plain,) = pod_of(record("eks-a100"), ":DaemonSet", "node-agent")["containers"]
     assert agent["command"] == [*plain["command"], *(["--utilization"] if asked else [])]
     assert {**agent, "command": None} == {**plain, "command": None}
 
@@ -801,7 +815,7 @@ FAILING: Mapping[str, Any] = {
 
 def test_a_green_up_needs_every_pool_verified(record: Record) -> None:
     with pytest.raises(Unverified) as failed:
-        record("s0", status=FAILING)
+        record("gke-h100", status=FAILING)
     assert isinstance(failed.value, pulumi.RunError)
     for part in (
         "pool h100-partition-3g",
@@ -816,7 +830,7 @@ def test_a_preview_only_warns_of_unverified_pools(
 ) -> None:
     warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
-    record("s0", status=FAILING, preview=True)
+    record("gke-h100", status=FAILING, preview=True)
     assert warned
     assert "node n1: Mismatch" in warned[0]
     # In the pool that is read here there is nothing of what the program declares.
@@ -826,7 +840,7 @@ def test_a_preview_only_warns_of_unverified_pools(
 class TestWhatUpDoes:
     """The provider waits where it creates or updates a pool, and nowhere else."""
 
-    POOL = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools[0]
+    POOL = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools[0]
 
     @pytest.fixture
     def live(self) -> dict[str, Any]:
@@ -1078,14 +1092,14 @@ def test_with_how_many_failures_a_rollout_stops_is_in_the_policy(
 def test_a_policy_about_wrong_nodes_needs_no_rollout(record: Record) -> None:
     """GKE partitions these nodes."""
     fleet = yaml.safe_dump(
-        yaml.safe_load((ROOT / "stacks" / "Pulumi.s0.yaml").read_text())["config"][
+        yaml.safe_load((ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text())["config"][
             "slicewright:fleet"
         ]
     )
-    assert "rolloutPolicy" not in one(record("s0", fleet=fleet), ":GPUPool")["spec"]
+    assert "rolloutPolicy" not in one(record("gke-h100", fleet=fleet), ":GPUPool")["spec"]
     changed = yaml.safe_load(fleet)
     changed["node_pools"][0]["rollout"] = {"tolerate_unproven": 1}
-    made = record("s0", fleet=yaml.safe_dump(changed))
+    made = record("gke-h100", fleet=yaml.safe_dump(changed))
     assert one(made, ":GPUPool")["spec"]["rolloutPolicy"]["tolerateUnproven"] == 1
 
 
@@ -1138,7 +1152,7 @@ def test_gpus_of_one_node_may_have_different_layouts(record: Record) -> None:
 
 
 def test_without_sharing_nothing_of_the_device_plugin_is_set(record: Record) -> None:
-    made = record("s1")
+    made = record("eks-a100")
     assert "config" not in one(made, ":Release")["values"]["devicePlugin"]
     assert not [m for m in made if "plugin-configs" in m.name]
 

@@ -1,4 +1,6 @@
-"""S4's autoscaling by prometheus-adapter: its metric, its limits, and less than its rights."""
+"""existing-a100-t4's autoscaling by prometheus-adapter: its metric, its limits, and less than
+its rights.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def test_a_change_of_a_rule_is_another_config_map_and_another_pod() -> None:
 
 
 def test_no_role_has_more_rights_than_it_takes() -> None:  # S4-32
-    """S4 bound cluster-admin to all service accounts of the cluster."""
+    """existing-a100-t4 bound cluster-admin to all service accounts of the cluster."""
     bound = [one for one in objects() if one["kind"].endswith("Binding")]
     roles = {one["metadata"]["name"]: one["rules"] for one in objects() if "rules" in one}
     allowed = {

@@ -71,7 +71,7 @@ def statement(policy: dict[str, Any], action: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("s0", "gcp:"), ("s1", "aws:")])
+@pytest.mark.parametrize(("name", "prefix"), [("gke-h100", "gcp:"), ("eks-a100", "aws:")])
 def test_every_resource_type_of_the_program_has_rights_and_no_other_has(
     record: Record, name: str, prefix: str
 ) -> None:
@@ -160,8 +160,8 @@ def test_roles_of_pods_can_be_handed_on_and_nothing_else_be_done_with_them() -> 
 
 
 def test_the_policy_names_the_roles_and_policies_of_the_program(record: Record) -> None:
-    made = record("s1")
-    policy = values.aws_policy(stack("s1"))
+    made = record("eks-a100")
+    policy = values.aws_policy(stack("eks-a100"))
     roles = {m.inputs["name"] for m in made if m.type == "aws:iam/role:Role"}
     assert roles == {f"slicewright.eu-west-1.p4d-cluster.{part}" for part in PARTS}
     pattern = statement(policy, "iam:PassRole")["Resource"].rpartition("/")[2]
@@ -197,7 +197,7 @@ def test_everything_with_tags_is_created_with_a_name_that_the_policy_knows(
 def test_the_condition_of_the_google_role_allows_the_one_role_that_the_program_grants(
     record: Record,
 ) -> None:
-    (member,) = (m for m in record("s0") if "iAMMember" in m.type)
+    (member,) = (m for m in record("gke-h100") if "iAMMember" in m.type)
     assert values.google_condition().endswith(f".hasOnly(['{member.inputs['role']}'])")
 
 
@@ -281,7 +281,7 @@ def with_autoscaler(fleet: plan.EksFleetPlan) -> plan.EksFleetPlan:
 def test_a_preview_may_change_nothing() -> None:
     for action in actions(values.aws_policy(eks(min=0, max=2), values.READING)):
         assert action.partition(":")[2].startswith(("Describe", "Get", "List")), action
-    role = values.google_role(stack("s0"), values.READING)
+    role = values.google_role(stack("gke-h100"), values.READING)
     for right in role["includedPermissions"]:
         assert right.rpartition(".")[2] in ("get", "list", "getIamPolicy"), right
 

@@ -23,7 +23,7 @@ from tests.infra.google_project import let_gke_make_networks, make_cluster, make
 from tests.rights_used import differences
 
 pytestmark = pytest.mark.long(
-    "the rights of S0 and of S1, in their whole runs: "
+    "the rights of gke-h100 and of eks-a100, in their whole runs: "
     "tests/rehearsal/scenario/whole_run/test_gke_fleet.py and "
     "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
 )
@@ -50,14 +50,14 @@ def committed(stack: str) -> dict[str, Any]:
 
 def autoscaled() -> dict[str, Any]:
     """What makes the program ask EKS for the live counts, and tag node groups."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     fleet["node_pools"][0]["nodes"] = {"min": 0, "max": 1}
     return fleet
 
 
 def templated() -> dict[str, Any]:
     """A pool with a launch template, tags on its instances, and a placement group."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     tags = {"team": "ml"}
     more = {"instance_store": "raid0", "instance_tags": tags, "placement": "cluster"}
     fleet["node_pools"][0] |= more
@@ -72,28 +72,28 @@ def tagged() -> dict[str, Any]:
 
 
 def labelled() -> dict[str, Any]:
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     fleet["cluster"]["resource_labels"] = {"owner": "ml"}
     return fleet
 
 
 def private() -> dict[str, Any]:
     """A GKE cluster with Cloud NAT, and with a control plane that is reached by its DNS name."""
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     fleet["cluster"] |= {"private_nodes": True, "control_plane": {"dns_endpoint": True}}
     return fleet
 
 
 def behind_nat_gateways() -> dict[str, Any]:
     """What makes NAT gateways, and routes to them that change."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     fleet["cluster"]["network"] = "private"
     return fleet
 
 
 def with_a_key() -> dict[str, Any]:
     """A KMS key for Kubernetes secrets, and add-ons beyond those of every cluster."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     key = f"arn:aws:kms:{fleet['cluster']['region']}:111122223333:key/a"
     fleet["cluster"] |= {"secrets_key": key, "addons": {"eks-pod-identity-agent": {}}}
     return fleet
@@ -116,7 +116,7 @@ def with_karpenter() -> dict[str, Any]:
 
 def with_volumes() -> dict[str, Any]:
     """An add-on with an IAM role, and a boundary for the roles."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     fleet["cluster"] |= BOUNDED
     fleet["cluster"]["addons"] = {"aws-ebs-csi-driver": {}}
     return fleet
@@ -124,7 +124,7 @@ def with_volumes() -> dict[str, Any]:
 
 def with_roles_of_pods(engine: CloudEngine) -> dict[str, Any]:
     """A role that is there, for the pods of a service account."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     role = {"role": role_of_pods(engine, "trainer")}
     fleet["cluster"]["pod_identities"] = [{"namespace": "a", "service_account": "b", **role}]
     return fleet
@@ -132,7 +132,7 @@ def with_roles_of_pods(engine: CloudEngine) -> dict[str, Any]:
 
 def with_access() -> dict[str, Any]:
     """Access entries, with policies and with groups."""
-    fleet = committed("s1")
+    fleet = committed("eks-a100")
     role = "arn:aws:iam::111122223333:role"
     view = {"name": "AmazonEKSViewPolicy", "namespaces": ["training"]}
     entries = [
@@ -181,7 +181,7 @@ def with_what_a_cluster_of_google_can_have(engine: CloudEngine) -> dict[str, Any
     """A network that exists, keys, windows, metrics and logs, and a network between GPUs."""
     make_network(engine.cloud, PROJECT, "us-central1")
     let_gke_make_networks(engine.cloud, PROJECT)
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     system = {"components": ["SYSTEM_COMPONENTS"]}
     key = "projects/keys-1/locations/us-central1/keyRings/gke/cryptoKeys/k"
     fleet["cluster"] |= {
@@ -206,7 +206,7 @@ def with_what_a_cluster_of_google_can_have(engine: CloudEngine) -> dict[str, Any
 
 def with_networks_for_gpus() -> dict[str, Any]:
     """VPCs of the stack's own, with a firewall rule each."""
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     fleet["node_pools"][0] |= {"gpu_network": "tcpx", "partition": "none"}
     return fleet
 
@@ -214,7 +214,7 @@ def with_networks_for_gpus() -> dict[str, Any]:
 def in_a_cluster_of_google_that_exists(engine: CloudEngine) -> dict[str, Any]:
     make_network(engine.cloud, PROJECT, "us-central1")
     make_cluster(engine.cloud, PROJECT, "us-central1", "main")
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     fleet["cluster"]["existing"] = True
     return fleet
 
@@ -236,20 +236,20 @@ def test_the_calls_of_a_stack_that_needs_something_before_need_the_listed_rights
 @pytest.mark.parametrize(
     "fleet",
     [
-        pytest.param(private(), id="s0-private"),
-        pytest.param(committed("s0"), id="s0"),
-        pytest.param(with_networks_for_gpus(), id="s0-gpu-networks"),
-        pytest.param(committed("s1"), id="s1"),
-        pytest.param(autoscaled(), id="s1-autoscaled"),
-        pytest.param(with_an_autoscaler(), id="s1-autoscaler"),
-        pytest.param(with_karpenter(), id="s1-karpenter"),
-        pytest.param(templated(), id="s1-templated"),
-        pytest.param(with_a_key(), id="s1-key"),
-        pytest.param(with_access(), id="s1-access"),
-        pytest.param(tagged(), id="s1-tags"),
-        pytest.param(labelled(), id="s0-labels"),
-        pytest.param(with_volumes(), id="s1-volumes"),
-        pytest.param(behind_nat_gateways(), id="s1-private"),
+        pytest.param(private(), id="gke-h100-private"),
+        pytest.param(committed("gke-h100"), id="gke-h100"),
+        pytest.param(with_networks_for_gpus(), id="gke-h100-gpu-networks"),
+        pytest.param(committed("eks-a100"), id="eks-a100"),
+        pytest.param(autoscaled(), id="eks-a100-autoscaled"),
+        pytest.param(with_an_autoscaler(), id="eks-a100-autoscaler"),
+        pytest.param(with_karpenter(), id="eks-a100-karpenter"),
+        pytest.param(templated(), id="eks-a100-templated"),
+        pytest.param(with_a_key(), id="eks-a100-key"),
+        pytest.param(with_access(), id="eks-a100-access"),
+        pytest.param(tagged(), id="eks-a100-tags"),
+        pytest.param(labelled(), id="gke-h100-labels"),
+        pytest.param(with_volumes(), id="eks-a100-volumes"),
+        pytest.param(behind_nat_gateways(), id="eks-a100-private"),
     ],
 )
 def test_the_calls_of_a_whole_life_need_the_listed_rights_and_all_of_them(
@@ -310,7 +310,7 @@ def test_a_stack_in_a_cluster_that_exists_has_no_right_to_change_it(engine: Clou
 def test_a_stack_in_a_shared_vpc_needs_no_right_in_the_host_project(engine: CloudEngine) -> None:
     """Google's agents need theirs there: without their roles, `up` fails."""
     make_network(engine.cloud, HOST, "us-central1")
-    fleet = committed("s0")
+    fleet = committed("gke-h100")
     vpc = f"projects/{HOST}/global/networks/corporate"
     fleet["cluster"]["network"] = {**NETWORK, "vpc": vpc}
     refused = engine.up(fleet)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def pool() -> plan.PoolPlan:
-    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
     return replace(pool, nodes=plan.NodeCount(min=8, max=8, autoscaled=False))
 
 
@@ -78,7 +78,7 @@ def test_one_zone_at_a_time_takes_a_turn_in_each(
 
 
 def test_existing_nodes_may_all_be_in_different_zones(pool: plan.PoolPlan) -> None:
-    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
+    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
     (said,) = _said(_with(byo, one_zone_at_a_time=True, max_unavailable=4), nodes=4)
     assert "It takes 6 h at most" in said
 
@@ -110,8 +110,8 @@ def test_fewer_nodes_say_that_the_pods_on_them_end(pool: plan.PoolPlan) -> None:
 def test_where_the_limit_ends_no_node_nothing_is_said(pool: plan.PoolPlan) -> None:
     """Nodes that exist already, GKE's autoscaled ones and Karpenter's."""
     fewer = plan.NodeCount(min=0, max=1, autoscaled=True)
-    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
-    (gke,) = plan.read_file(ROOT / "stacks" / "Pulumi.s0.yaml").pools[:1]
+    (byo,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
+    (gke,) = plan.read_file(ROOT / "stacks" / "Pulumi.gke-h100.yaml").pools[:1]
     assert isinstance(pool, plan.EksPoolPlan)
     by_karpenter = plan.KarpenterPool(
         image="al2023@v20260714", overlay={}, replaced_together="1", drain_minutes=None

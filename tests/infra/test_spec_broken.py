@@ -190,7 +190,7 @@ def _positions(text: str, path: tuple[str | int, ...]) -> tuple[str, str]:
     return key_at, value_at
 
 
-GOOD = (ROOT / "stacks" / "Pulumi.s1.yaml").read_text()
+GOOD = (ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text()
 _BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
     for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -334,7 +334,9 @@ def test_the_operating_systems_error_is_reported(
 def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path, mark: str, end: str) -> None:
     file = tmp_path / "Pulumi.x.yaml"
     file.write_bytes((mark + GOOD.replace("\n", end)).encode())
-    assert plan.read_file(file).pools == plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    assert (
+        plan.read_file(file).pools == plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
+    )
 
 
 def test_lines_are_right_with_a_mark_and_crlf(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_two_problems_of_the_plan_are_both_reported(stack: str, pool: int, key: 
 
 @pytest.mark.parametrize("shape", ["index", "mig", "instances", "persistence"])
 def test_a_host_with_a_schema_error_is_still_checked(shape: str) -> None:
-    fleet = _fleet("s2")
+    fleet = _fleet("hosts-a100")
     fleet["hosts"][0]["gpus"].append(
         {"index": 9, "instances": [{"profile": "4g.20gb"}, {"profile": "4g.20gb"}]}
     )
@@ -216,7 +216,7 @@ def test_a_host_with_a_schema_error_is_still_checked(shape: str) -> None:
 
 
 def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
-    fleet = _fleet("s1")
+    fleet = _fleet("eks-a100")
     pool = fleet["node_pools"][0]
     pool["machin_type"] = pool.pop("machine_type") + "x"
     found = {(p.path, p.reason) for p in _problems(fleet)}
@@ -225,14 +225,19 @@ def test_the_value_of_a_misspelled_key_is_still_checked() -> None:
 
 
 def test_problems_below_a_misspelled_mode_are_reported() -> None:
-    fleet = _fleet("s0")
+    fleet = _fleet("gke-h100")
     fleet["node_pools"][0]["partition"] = {"mode": "nativ", "profil": "3g40gb"}
     paths = [p.path[3:] for p in _problems(fleet)]
     assert sorted(paths) == [("mode",), ("profil",), ("profil",)]
 
 
 def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
-    for stack, cloud in (("s0", "gke"), ("s1", "eks"), ("s2", "byo"), ("s3", "byo")):
+    for stack, cloud in (
+        ("gke-h100", "gke"),
+        ("eks-a100", "eks"),
+        ("hosts-a100", "byo"),
+        ("s3", "byo"),
+    ):
         fleet = _fleet(stack)
         del fleet["cloud"]
         fleet["verify_timeout_minutes"] = 0

@@ -158,7 +158,7 @@ def test_workloads_of_each_kind_are_valid_and_misspelled_ones_are_not(name: str)
     ],
 )
 def test_the_schema_refuses_a_mistake(old: str, new: str) -> None:
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     assert old in text
     assert errors(SCHEMA, yaml.safe_load(text.replace(old, new, 1))) != []
 
@@ -193,17 +193,17 @@ def _operator(**keys: Any) -> dict[str, Any]:
 def test_the_schema_refuses_empty_lists_and_alternatives_given_twice(
     pool: dict[str, Any], right: bool
 ) -> None:
-    assert (errors(SCHEMA, _with("s1", **pool)) == []) is right
+    assert (errors(SCHEMA, _with("eks-a100", **pool)) == []) is right
 
 
 def test_the_schema_refuses_a_fleet_without_pools() -> None:
-    for stack in ("s0", "s1"):
+    for stack in ("gke-h100", "eks-a100"):
         config = _with(stack)
         config["config"]["slicewright:fleet"]["node_pools"] = []
         assert errors(SCHEMA, config) != []
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 @pytest.mark.parametrize(
     "mode", ["on-demand", "spot", "flex-start", "queued", "reservation", "capacity-block"]
 )

@@ -39,7 +39,7 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 
 def test_s0_is_8_gpus_with_2_partitions_of_half_a_gpu() -> None:
-    (pool,) = pools("s0").values()
+    (pool,) = pools("gke-h100").values()
     assert (pool.gpu_count, pool.layout, pool.resources) == (
         8,
         {"3g.40gb": 2},
@@ -53,7 +53,7 @@ def test_s0_is_8_gpus_with_2_partitions_of_half_a_gpu() -> None:
     [("1g.10gb", 56), ("1g.20gb", 32), ("2g.20gb", 24), ("3g.40gb", 16), ("7g.80gb", 8)],
 )
 def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  # S0-06
-    raw = written("s0")
+    raw = written("gke-h100")
     raw["node_pools"][0] |= {
         "partition": {"mode": "native", "profile": size},
         "max_pods_per_node": 110,
@@ -71,7 +71,7 @@ def test_s0_every_size_of_the_walkthrough(size: str, partitions: int) -> None:  
 )
 def test_s0_sizes_of_the_other_gpus(machine: str, sizes: dict[str, int]) -> None:
     """S0-04, -05"""
-    raw = written("s0")
+    raw = written("gke-h100")
     pool = {"name": "a", "machine_type": machine, "zones": ["us-central1-c"], "nodes": {"count": 1}}
     for size, partitions in sizes.items():
         raw["node_pools"] = [pool | {"partition": {"mode": "native", "profile": size}}]
@@ -79,7 +79,7 @@ def test_s0_sizes_of_the_other_gpus(machine: str, sizes: dict[str, int]) -> None
 
 
 def test_s0_4g_is_refused_at_plan() -> None:
-    raw = written("s0")
+    raw = written("gke-h100")
     raw["node_pools"][0]["partition"]["profile"] = "4g.40gb"
     assert "GKE does not partition nvidia-h100-80gb into 4g.40gb" in refusal(raw)
 
@@ -96,7 +96,7 @@ def test_s0_4g_is_refused_at_plan() -> None:
     ],
 )
 def test_s1_layouts(config: str, strategy: str, resources: dict[str, int]) -> None:
-    raw = written("s1")
+    raw = written("eks-a100")
     raw["node_pools"][0]["partition"] = {"mode": "operator", "config": config}
     raw["gpu_operator"]["mig_strategy"] = strategy
     (pool,) = planned(raw).pools
@@ -104,13 +104,13 @@ def test_s1_layouts(config: str, strategy: str, resources: dict[str, int]) -> No
 
 
 def test_s1_before_mig_a_node_has_8_gpus() -> None:  # S1-22
-    raw = written("s1")
+    raw = written("eks-a100")
     raw["node_pools"][0]["partition"] = "none"
     assert planned(raw).pools[0].resources == {"nvidia.com/gpu": 8}
 
 
 def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  # S1-10, -14, -20
-    raw = written("s1")
+    raw = written("eks-a100")
     raw["gpu_operator"] |= {
         "release": "gpuo",
         "device_plugin": {"version": "v0.13.0"},
@@ -126,13 +126,13 @@ def test_s1_versions_of_plugin_and_feature_discovery_can_be_pinned() -> None:  #
 @pytest.mark.parametrize("part", ["driver", "toolkit"])
 def test_s1_what_the_machine_image_has_is_not_installed_again(part: str) -> None:
     """S1-04, -11, -18"""
-    raw = written("s1")
+    raw = written("eks-a100")
     raw["gpu_operator"][part] = {"enabled": True}
     assert f"EKS's machine images contain their own {part}" in refusal(raw)
 
 
 def test_s1_layouts_are_the_published_ones() -> None:  # S1-34 to -36
-    raw = written("s1")
+    raw = written("eks-a100")
     raw["node_pools"][0]["partition"] = {"mode": "operator", "config": "all-balanced"}
     configs = values.mig_parted_config(planned(raw).pools)["mig-configs"]
     entry = {
@@ -147,7 +147,7 @@ def test_s1_layouts_are_the_published_ones() -> None:  # S1-34 to -36
 
 
 def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
-    fleet = planned(written("s2"))
+    fleet = planned(written("hosts-a100"))
     assert isinstance(fleet, ByoFleetPlan)
     (host,) = fleet.hosts
     assert (host.gpu.name, host.gpu_count, host.wait_minutes) == ("A100-40", 6, None)
@@ -176,13 +176,13 @@ def test_s2_partitions_one_gpu_of_six_at_the_published_starts() -> None:
     ],
 )
 def test_s2_refusals(instances: list[dict[str, Any]], said: str) -> None:
-    raw = written("s2")
+    raw = written("hosts-a100")
     raw["hosts"][0]["gpus"][0]["instances"] = instances
     assert said in refusal(raw)
 
 
 def test_s2_without_starts_placements_are_found() -> None:
-    raw = written("s2")
+    raw = written("hosts-a100")
     raw["hosts"][0]["gpus"][0]["instances"] = [
         {"profile": "3g.20gb"},
         {"profile": "1g.5gb"},
@@ -196,7 +196,7 @@ def test_s2_without_starts_placements_are_found() -> None:
 
 
 def test_s3_requests_are_totals_over_cards() -> None:
-    fleet = planned(written("s3"))
+    fleet = planned(written("fractional"))
     (share,) = fleet.workloads
     assert (share.cards, share.memory_mib_per_card, share.compute_percent_per_card) == (
         3,
@@ -219,7 +219,7 @@ def test_s3_requests_are_totals_over_cards() -> None:
 def test_s3_nodes_and_cards_are_chosen_by_policies_of_their_own(node: str, gpu: str) -> None:
     """S3-14 to -16"""
     fractional = {"provider": "hami", "node_policy": node, "gpu_policy": gpu}
-    (share,) = planned({**written("s3"), "fractional": fractional}).workloads
+    (share,) = planned({**written("fractional"), "fractional": fractional}).workloads
     assert share.annotations == {
         "hami.io/node-scheduler-policy": node,
         "hami.io/gpu-scheduler-policy": gpu,
@@ -227,7 +227,7 @@ def test_s3_nodes_and_cards_are_chosen_by_policies_of_their_own(node: str, gpu: 
 
 
 def test_s3_volcengine_reads_totals() -> None:
-    (share,) = planned({**written("s3"), "fractional": {"provider": "vke"}}).workloads
+    (share,) = planned({**written("fractional"), "fractional": {"provider": "vke"}}).workloads
     assert share.requests == {
         "vke.volcengine.com/mgpu-core": 240,
         "vke.volcengine.com/mgpu-memory": 18432,
@@ -261,11 +261,13 @@ def test_s3_volcengine_reads_totals() -> None:
     ],
 )
 def test_s3_refusals(share: dict[str, Any], said: str) -> None:
-    assert said in refusal({**written("s3"), "workloads": [{"name": "app-a", "gpu_share": share}]})
+    assert said in refusal(
+        {**written("fractional"), "workloads": [{"name": "app-a", "gpu_share": share}]}
+    )
 
 
 def test_s3_mig_and_fractional_sharing_are_refused_together() -> None:
-    raw = written("s3")
+    raw = written("fractional")
     raw["node_pools"][0] |= {
         "gpu": {"model": "A100-40", "count": 1},
         "partition": {"mode": "operator", "config": "all-1g.5gb"},
@@ -274,7 +276,7 @@ def test_s3_mig_and_fractional_sharing_are_refused_together() -> None:
 
 
 def test_s4_partitions_times_slices() -> None:
-    made = pools("s4")
+    made = pools("existing-a100-t4")
     assert made["a100-40gb"].resources == {  # S4-62
         "nvidia.com/mig-1g.5gb": 8,
         "nvidia.com/mig-2g.10gb": 3,
@@ -289,7 +291,10 @@ def test_s4_partitions_times_slices() -> None:
 
 
 def test_s4_pods_choose_nodes_by_these_labels() -> None:
-    a100, t4 = (desired_state.parse(pool.desired).labels for pool in planned(written("s4")).pools)
+    a100, t4 = (
+        desired_state.parse(pool.desired).labels
+        for pool in planned(written("existing-a100-t4")).pools
+    )
     assert t4["nvidia.com/gpu.product"] == ("Tesla-T4-SHARED",)  # S4-56
     assert t4["nvidia.com/gpu.replicas"] == ("14",)
     one, two, three = "mig-1g.5gb", "mig-2g.10gb", "mig-3g.20gb"
@@ -302,13 +307,13 @@ def test_s4_pods_choose_nodes_by_these_labels() -> None:
 
 def test_without_feature_discovery_no_label_is_expected() -> None:
     """GKE's nodes have no GPU feature discovery; HAMi's have another device plugin."""
-    for stack in ("s0", "s3"):
+    for stack in ("gke-h100", "fractional"):
         for pool in planned(written(stack)).pools:
             assert desired_state.parse(pool.desired).labels == {}
 
 
 def test_s4_single_strategy_gives_seven() -> None:  # S4-23
-    raw = written("s4")
+    raw = written("existing-a100-t4")
     raw["gpu_operator"]["mig_strategy"] = "single"
     raw["node_pools"][0] |= {
         "partition": {"mode": "operator", "config": "all-1g.5gb"},
@@ -318,28 +323,28 @@ def test_s4_single_strategy_gives_seven() -> None:  # S4-23
 
 
 def test_s4_is_scaled_to_as_many_as_its_gpu_has_partitions() -> None:  # S4-23, -45, -46
-    (one,) = planned(written("s4-autoscaling")).deployments
+    (one,) = planned(written("existing-a100-t4-autoscaling")).deployments
     assert one.autoscaling is not None
     assert (one.resource, one.offered) == ("nvidia.com/gpu", 7)
     assert (one.at_first, one.most, one.autoscaling.target) == (1, 7, 50)
     assert one.awaited
-    raw = written("s4-autoscaling")
+    raw = written("existing-a100-t4-autoscaling")
     raw["workloads"][0]["autoscaling"]["max"] = 8
     assert "8 replicas never fit: pool a100-40gb has 7 nvidia.com/gpu" in refusal(raw)
 
 
 def test_s4_both_pools_are_keys_of_one_config() -> None:  # S4-51, -58, -60
-    configs = values.plugin_configs(planned(written("s4")).pools)
+    configs = values.plugin_configs(planned(written("existing-a100-t4")).pools)
     assert set(configs) == {"a100-40gb", "tesla-t4", values.NOT_SHARED}
     assert configs["tesla-t4"]["sharing"]["timeSlicing"]["resources"] == [
         {"name": "nvidia.com/gpu", "replicas": 14}
     ]
-    for pool in planned(written("s4")).pools:
+    for pool in planned(written("existing-a100-t4")).pools:
         assert pool.labels["nvidia.com/device-plugin.config"] == pool.name  # S4-53
 
 
 def test_s4_a_resource_that_the_nodes_lack_is_refused() -> None:  # of S4-59 two lines had no effect
-    raw = written("s4")
+    raw = written("existing-a100-t4")
     raw["node_pools"][0]["sharing"]["replicas"] = {"gpu": 3, "mig-1g.5gb": 4, "mig-7g.40gb": 7}
     said = refusal(raw)
     assert "have no nvidia.com/gpu;" in said

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def fleet() -> EksFleetPlan:
-    made = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml")
+    made = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml")
     assert isinstance(made, EksFleetPlan)
     return made
 
@@ -65,12 +65,12 @@ def rendered(fleet: EksFleetPlan) -> dict[str, Any]:
     return values.operator_values(fleet, values.operator_files(fleet))
 
 
-@pytest.mark.parametrize("stack", ["s1", "all-keys"])
+@pytest.mark.parametrize("stack", ["eks-a100", "all-keys"])
 def test_the_chart_has_every_key(stack: str, all_keys: EksFleetPlan, fleet: EksFleetPlan) -> None:
     """The rehearsal's copy of the chart's values.yaml refuses others; the real Helm ignores them
     without a word.
     """
-    assert chart.check(rendered(fleet if stack == "s1" else all_keys)) == []
+    assert chart.check(rendered(fleet if stack == "eks-a100" else all_keys)) == []
 
 
 def test_s1_settings_are_the_ones_that_the_chart_obeys(fleet: EksFleetPlan) -> None:

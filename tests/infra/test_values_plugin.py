@@ -38,7 +38,7 @@ node_pools:
 def fleets() -> list[plan.FleetPlan]:
     raws = [yaml.safe_load(text) for text in (MIXED, SINGLE)]
     raws.append(
-        yaml.safe_load((ROOT / "stacks" / "Pulumi.s4.yaml").read_text())["config"][
+        yaml.safe_load((ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").read_text())["config"][
             "slicewright:fleet"
         ]
     )

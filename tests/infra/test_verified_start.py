@@ -30,7 +30,7 @@ MARK = "import pathlib, sys\npathlib.Path(sys.argv[0] + '.ran').touch()\n"
 def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     """Container -> zipapp and command, as the components make them."""
     agent, controller = delivery.node_agent(), delivery.fleet_controller()
-    pool, *_ = read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    pool, *_ = read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
     settings = node_agent.NodeAgent(attribution=True)
     image = pods.Image(name="python")
     pod: Any = node_agent._pod(pool, image, settings, agent, "code", "desired")

@@ -249,7 +249,7 @@ def test_the_program_makes_each_object_once_as_it_is_rendered(
 
 
 def test_a_fleet_without_workloads_has_no_component_for_them(record: Record) -> None:
-    assert not any("workload" in m.name for m in record("s0"))
+    assert not any("workload" in m.name for m in record("gke-h100"))
 
 
 def test_triton_is_started_as_in_s4_with_its_models() -> None:  # S4-15 to S4-18

@@ -70,7 +70,9 @@ CHART_REPOSITORIES: Mapping[str, str] = {
 
 
 def _byo(**keys: Any) -> dict[str, Any]:
-    stack = yaml.safe_load((_ROOT / "stacks" / "Pulumi.s4-autoscaling.yaml").read_text())
+    stack = yaml.safe_load(
+        (_ROOT / "stacks" / "Pulumi.existing-a100-t4-autoscaling.yaml").read_text()
+    )
     fleet: dict[str, Any] = stack["config"]["slicewright:fleet"]
     return {**fleet, **keys}
 

@@ -39,25 +39,25 @@ def told(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def test_existing_nodes_stay_when_their_pool_is_removed() -> None:
-    after = written("s4")
+    after = written("existing-a100-t4")
     del after["node_pools"][1]
-    assert told(written("s4"), after) == [
+    assert told(written("existing-a100-t4"), after) == [
         "pool a100-40gb: unchanged",
         "pool tesla-t4: gone, its nodes and the pods on them stay",
     ]
 
 
 def test_nodes_of_a_cloud_are_deleted_with_their_pool() -> None:
-    after = written("s0")
+    after = written("gke-h100")
     after["node_pools"][0]["name"] = "other"
-    assert told(written("s0"), after) == [
+    assert told(written("gke-h100"), after) == [
         "pool h100-partition-3g: gone, with its nodes and the pods on them",
         "pool other: new",
     ]
 
 
 def test_another_existing_cluster_is_shown_without_contradiction() -> None:
-    lines = told(written("s3"), written("s4"))
+    lines = told(written("fractional"), written("existing-a100-t4"))
     assert [line for line in lines if "replace:" in line] == [
         "fleet: replace: cluster.context shared -> gpu-sharing"
     ]
@@ -72,7 +72,7 @@ def test_another_existing_cluster_is_shown_without_contradiction() -> None:
 @pytest.mark.parametrize(
     ("stack", "key", "last"),
     [
-        ("s0", "name", "pool h100-partition-3g: replace, with its cluster"),
+        ("gke-h100", "name", "pool h100-partition-3g: replace, with its cluster"),
         ("s3", "context", "pool shared: in place, its nodes are those of the other cluster"),
     ],
 )
@@ -85,9 +85,9 @@ def test_an_equal_pool_in_another_cluster_is_not_called_unchanged(
 
 
 def test_only_the_difference_of_a_workload_is_shown() -> None:
-    after = written("s3")
+    after = written("fractional")
     after["fractional"] |= {"node_policy": "spread", "gpu_policy": "binpack"}
-    (line,) = (line for line in told(written("s3"), after) if "workloads" in line)
+    (line,) = (line for line in told(written("fractional"), after) if "workloads" in line)
     assert line == (
         "fleet: in place: workloads app-a annotations hami.io/node-scheduler-policy "
         "binpack -> spread; "
@@ -96,7 +96,7 @@ def test_only_the_difference_of_a_workload_is_shown() -> None:
 
 
 def test_only_the_difference_of_an_add_on_is_shown() -> None:
-    before, after = written("s1"), written("s1")
+    before, after = written("eks-a100"), written("eks-a100")
     before["cluster"]["addons"] = {"eks-pod-identity-agent": {}}
     after["cluster"]["addons"] = {"coredns": {"settings": {"replicaCount": 3}}}
     (line,) = (line for line in told(before, after) if "addons" in line)
@@ -107,7 +107,7 @@ def test_only_the_difference_of_an_add_on_is_shown() -> None:
 
 
 def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
-    without, before, after = (written("s1") for _ in range(3))
+    without, before, after = (written("eks-a100") for _ in range(3))
     for fleet in (without, before, after):
         fleet["cluster"]["version"] = "1.35"
     before["cluster"]["autoscaler"] = {"mode": "cluster-autoscaler"}
@@ -122,7 +122,7 @@ def test_of_an_autoscaler_only_the_difference_is_shown() -> None:
 
 
 def test_of_karpenter_only_the_difference_is_shown() -> None:
-    before, after = written("s1"), written("s1")
+    before, after = written("eks-a100"), written("eks-a100")
     before["cluster"]["autoscaler"] = "karpenter"
     after["cluster"]["autoscaler"] = {"mode": "karpenter", "empty_minutes": 5}
     (line,) = (line for line in told(before, after) if "cluster.autoscaler" in line)
@@ -132,7 +132,7 @@ def test_of_karpenter_only_the_difference_is_shown() -> None:
 def test_only_access_entries_that_change_are_shown() -> None:
     arn, fleets = "arn:aws:iam::111122223333:role", []
     for policies in ([], [{"name": "AmazonEKSViewPolicy", "namespaces": ["a", "b"]}]):
-        fleet = written("s1")
+        fleet = written("eks-a100")
         changed = {"principal": f"{arn}/ml", "groups": ["ml"], "policies": policies}
         same = {"principal": f"{arn}/ops", "groups": ["ops"]}
         fleet["cluster"]["access"] = {"entries": [changed, same]}
@@ -145,7 +145,7 @@ def test_only_access_entries_that_change_are_shown() -> None:
 
 
 def test_a_cluster_gets_a_key_of_secrets_in_place_and_another_cluster_another() -> None:
-    without, first, second = (written("s1") for _ in range(3))
+    without, first, second = (written("eks-a100") for _ in range(3))
     for fleet, name in ((first, "a"), (second, "b")):
         region = fleet["cluster"]["region"]
         fleet["cluster"]["secrets_key"] = f"arn:aws:kms:{region}:111122223333:key/{name}"
@@ -160,13 +160,13 @@ def test_a_cluster_gets_a_key_of_secrets_in_place_and_another_cluster_another() 
 
 
 def test_added_removed_and_reordered_workloads_are_shown() -> None:
-    two = written("s3")
+    two = written("fractional")
     two["workloads"].append(two["workloads"][0] | {"name": "app-b"})
     turned = copy.deepcopy(two)
     turned["workloads"].reverse()
     assert any(
         "workloads app-a (nvidia.com/gpu 3" in line and "-> app-a" in line
-        for line in told(written("s3"), two)
+        for line in told(written("fractional"), two)
     )
     assert "fleet: in place: workloads the same in another order" in told(two, turned)
 
@@ -266,9 +266,9 @@ def test_no_change_is_shown_from_a_value_to_the_same_text(
 
 def test_what_is_said_of_a_row_fits_what_happens_to_its_pool() -> None:
     """Its only node is replaced: nothing is said to stay, in no row."""
-    after = written("s0")
+    after = written("gke-h100")
     after["node_pools"][0] |= {"zones": ["us-central1-a"], "labels": {"role": "x"}}
-    lines = told(written("s0"), after)
+    lines = told(written("gke-h100"), after)
     assert "pool h100-partition-3g: replace" in lines
     text = " ".join(" ".join(lines).split())
     assert "no zone stays: all nodes of the pool are deleted" in text
@@ -278,7 +278,7 @@ def test_what_is_said_of_a_row_fits_what_happens_to_its_pool() -> None:
 
 
 def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
-    before, after = written("s0"), written("s0")
+    before, after = written("gke-h100"), written("gke-h100")
     before["node_pools"][0] |= {"nodes": {"count": 2}}
     after["node_pools"][0] |= {"nodes": {"count": 2}, "zones": ["us-central1-a", "us-central1-c"]}
     text = " ".join(" ".join(told(before, after)).split())
@@ -287,7 +287,7 @@ def test_a_pool_that_is_spread_over_more_zones_is_said_to_lose_nodes() -> None:
     assert "others stay" not in text
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -312,7 +312,7 @@ def test_what_a_number_of_nodes_does_is_said_in_numbers(
 
 def test_gkes_autoscaler_ends_no_node_for_a_lower_limit() -> None:
     for number in ({"count": 4}, {"min": 0, "max": 4}):
-        old, new = written("s0"), written("s0")
+        old, new = written("gke-h100"), written("gke-h100")
         old["node_pools"][0]["nodes"] = number
         new["node_pools"][0]["nodes"] = {"min": 0, "max": 2}
         said = " ".join(" ".join(told(old, new)).split())
@@ -322,7 +322,7 @@ def test_gkes_autoscaler_ends_no_node_for_a_lower_limit() -> None:
 
 def test_the_order_of_the_pools_moves_nothing() -> None:
     """A regional cluster's system pool has a zone of its own."""
-    before = written("s0")
+    before = written("gke-h100")
     (pool,) = before["node_pools"]
     before["node_pools"] = [pool, {**pool, "name": "b", "zones": ["us-central1-a"]}]
     after = {**before, "node_pools": before["node_pools"][::-1]}

@@ -29,8 +29,11 @@ def _config(*names: str) -> str:
 
 @pytest.fixture
 def own_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """The context that S4's file names; the kubeconfig's current one is another."""
-    _, fleet = stack_of(_parsed(stack=str(ROOT / "stacks/Pulumi.s4.yaml"))) or (None, None)
+    """The context that existing-a100-t4's file names; the kubeconfig's current one is another."""
+    _, fleet = stack_of(_parsed(stack=str(ROOT / "stacks/Pulumi.existing-a100-t4.yaml"))) or (
+        None,
+        None,
+    )
     assert isinstance(fleet, ByoFleetPlan)
     assert fleet.cluster is not None
     (tmp_path / "config").write_text(_config("current", fleet.cluster.context))
@@ -48,19 +51,19 @@ def _asked(stack: Path | None, **options: Any) -> str:
 
 
 def test_a_file_of_an_existing_cluster_names_its_own(own_context: str) -> None:
-    assert _asked(ROOT / "stacks/Pulumi.s4.yaml") == own_context
-    assert _asked(ROOT / "stacks/Pulumi.s4.yaml", context="current") == "current"
+    assert _asked(ROOT / "stacks/Pulumi.existing-a100-t4.yaml") == own_context
+    assert _asked(ROOT / "stacks/Pulumi.existing-a100-t4.yaml", context="current") == "current"
 
 
 def test_a_file_of_a_cloud_names_none(own_context: str) -> None:
-    assert _asked(ROOT / "stacks/Pulumi.s1.yaml") == "current"
+    assert _asked(ROOT / "stacks/Pulumi.eks-a100.yaml") == "current"
     assert _asked(None) == "current"
 
 
 def test_a_kubeconfig_of_the_file_is_relative_to_its_project(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "Pulumi.yaml").write_text("name: x\n")
-    text = (ROOT / "stacks" / "Pulumi.s4.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").read_text()
     stack = tmp_path / "stacks" / "Pulumi.own.yaml"
     stack.write_text(text.replace("context: gpu", "kubeconfig: own.json, context: gpu", 1))
     with pytest.raises(NoCluster, match=f"{tmp_path}/own.json: No such file"):
@@ -71,7 +74,7 @@ def test_hosts_without_kubernetes_have_no_cluster_to_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert cli.main(["status", "-s", "s2"]) == cli.CANNOT_RUN
+    assert cli.main(["status", "-s", "hosts-a100"]) == cli.CANNOT_RUN
     assert "lists hosts without Kubernetes; run `slicewright-agent show`" in capsys.readouterr().err
 
 
@@ -79,5 +82,5 @@ def test_a_pool_that_the_file_has_not_is_refused_before_anything_is_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert cli.main(["status", "-s", "s1", "nosuch"]) == cli.BAD_INPUT
+    assert cli.main(["status", "-s", "eks-a100", "nosuch"]) == cli.BAD_INPUT
     assert "s1 has no pool nosuch; it has demo-gpu-workers" in capsys.readouterr().err

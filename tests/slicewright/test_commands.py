@@ -89,17 +89,20 @@ def test_every_stack_that_is_named_is_planned_and_checked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert cli.main(["plan", "-s", "s0", "-s", "s1", "stacks/Pulumi.s2.yaml"]) == cli.PROVEN
+    assert (
+        cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "stacks/Pulumi.hosts-a100.yaml"])
+        == cli.PROVEN
+    )
     out = capsys.readouterr().out
-    assert all(part in out for part in ("s0: GKE", "s1: EKS", "Pulumi.s2.yaml: hosts"))
-    assert cli.main(["check", "-s", "s0", "-s", "s1"]) == cli.PROVEN
+    assert all(part in out for part in ("s0: GKE", "s1: EKS", "Pulumi.hosts-a100.yaml: hosts"))
+    assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.PROVEN
     out = capsys.readouterr().out
-    assert "stacks/Pulumi.s0.yaml: ok" in out
-    assert "stacks/Pulumi.s1.yaml: ok" in out
+    assert "stacks/Pulumi.gke-h100.yaml: ok" in out
+    assert "stacks/Pulumi.eks-a100.yaml: ok" in out
 
 
 def test_of_several_plans_json_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["plan", "-s", "s0", "-s", "s1", "--json"]) == cli.BAD_INPUT
+    assert cli.main(["plan", "-s", "gke-h100", "-s", "eks-a100", "--json"]) == cli.BAD_INPUT
     out, err = capsys.readouterr()
     assert out == ""
     assert "--json writes one plan" in err

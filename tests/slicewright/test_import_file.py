@@ -28,7 +28,7 @@ POOL = {
     "parent": "gke",
     "provider": "gcp",
 }
-ID = "projects/slicewright-s0/locations/us-central1/clusters/main/nodePools/h100-partition-3g"
+ID = "projects/slicewright-gke-h100/locations/us-central1/clusters/main/nodePools/h100-partition-3g"
 URN = "urn:pulumi:s0::slicewright::slicewright:index:GkeCluster::gke"
 
 
@@ -47,7 +47,7 @@ def test_a_pool_gets_its_id_and_comes_with_its_parent_and_provider(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     preview = written(tmp_path, {"resources": [PROVIDER, PARENT, CLUSTER, POOL]})
-    assert cli.main(["import-file", "-s", "s0", preview]) == cli.PROVEN
+    assert cli.main(["import-file", "-s", "gke-h100", preview]) == cli.PROVEN
     found = json.loads(capsys.readouterr().out)
     assert found == {"nameTable": {}, "resources": [PROVIDER, PARENT, {**POOL, "id": ID}]}
 
@@ -57,7 +57,7 @@ def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
 ) -> None:
     table = {"gke": URN, "gcp": "urn:gcp", "kubernetes": "urn:kubernetes"}
     preview = written(tmp_path, {"nameTable": table, "resources": [POOL]})
-    assert cli.main(["import-file", "-s", "s0", preview, "h100-partition-3g"]) == cli.PROVEN
+    assert cli.main(["import-file", "-s", "gke-h100", preview, "h100-partition-3g"]) == cli.PROVEN
     found = json.loads(capsys.readouterr().out)
     assert found["nameTable"] == {"gke": URN, "gcp": "urn:gcp"}
 
@@ -65,14 +65,14 @@ def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
 @pytest.mark.parametrize(
     ("stack", "preview", "pools", "said"),
     [
-        ("s0", {"resources": [POOL]}, ["a100"], "the stack has no pool a100; it has h100-"),
-        ("s0", {"resources": [POOL]}, ["system"], "the preview does not create pool system"),
-        ("s0", {"resources": [CLUSTER]}, [], "the preview creates none of the stack's pools"),
-        ("s0", {"nameTable": {}}, [], "it has no list `resources`"),
-        ("s0", {"resources": [1]}, [], "it has no list `resources`"),
-        ("s0", "{", [], "is not a JSON object"),
-        ("s0", "[]", [], "is not a JSON object"),
-        ("s4", {"resources": []}, [], "s4 has cloud: byo"),
+        ("gke-h100", {"resources": [POOL]}, ["a100"], "the stack has no pool a100; it has h100-"),
+        ("gke-h100", {"resources": [POOL]}, ["system"], "the preview does not create pool system"),
+        ("gke-h100", {"resources": [CLUSTER]}, [], "the preview creates none of the stack's pools"),
+        ("gke-h100", {"nameTable": {}}, [], "it has no list `resources`"),
+        ("gke-h100", {"resources": [1]}, [], "it has no list `resources`"),
+        ("gke-h100", "{", [], "is not a JSON object"),
+        ("gke-h100", "[]", [], "is not a JSON object"),
+        ("existing-a100-t4", {"resources": []}, [], "s4 has cloud: byo"),
         ("missing", {"resources": []}, [], "Pulumi.missing.yaml"),
     ],
 )
@@ -92,16 +92,16 @@ def test_wrong_use_leaves_stdout_empty(
 
 
 def test_without_a_preview_there_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["import-file", "-s", "s0", "/nonexistent"]) == cli.BAD_INPUT
+    assert cli.main(["import-file", "-s", "gke-h100", "/nonexistent"]) == cli.BAD_INPUT
     assert "/nonexistent: No such file or directory" in capsys.readouterr().err
 
 
 def test_without_a_project_the_id_is_not_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
-    file = tmp_path / "Pulumi.s0.yaml"
-    file.write_text(text.replace("  gcp:project: slicewright-s0\n", ""))
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
+    file = tmp_path / "Pulumi.gke-h100.yaml"
+    file.write_text(text.replace("  gcp:project: slicewright-gke-h100\n", ""))
     preview = written(tmp_path, {"resources": [POOL]})
     assert cli.main(["import-file", "-s", str(file), preview]) == cli.BAD_INPUT
     assert "has no gcp:project" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_s0_is_drawn_with_eight_memory_columns_and_seven_of_compute(run: Any) -> None:
-    code, out, err = run("plan", "-s", "s0")
+    code, out, err = run("plan", "-s", "gke-h100")
     assert (code, err) == (0, "")
     lines = [line.rstrip() for line in out.splitlines()]
     at = next(i for i, line in enumerate(lines) if line.strip().startswith("slot"))
@@ -52,7 +52,7 @@ def test_s0_is_drawn_with_eight_memory_columns_and_seven_of_compute(run: Any) ->
 
 
 def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
-    _, out, _ = run("plan", "-s", "s4")
+    _, out, _ = run("plan", "-s", "existing-a100-t4")
     for part in (
         "existing cluster gpu-sharing (context gpu-sharing)",
         "GPU 0 of each node: A100-40, 40960 MiB, 4 partitions",
@@ -64,7 +64,7 @@ def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
         assert part in out
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1", "s2", "s3", "s4"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100", "hosts-a100", "s3", "existing-a100-t4"])
 def test_every_stack_is_shown_as_text_and_as_json(run: Any, stack: str) -> None:
     code, out, _ = run("plan", "-s", stack)
     assert code == 0
@@ -86,7 +86,7 @@ def test_every_stack_is_shown_as_text_and_as_json(run: Any, stack: str) -> None:
 
 
 def test_the_json_keys_are_stable(run: Any) -> None:
-    written = json.loads(run("plan", "-s", "s1", "--json")[1])
+    written = json.loads(run("plan", "-s", "eks-a100", "--json")[1])
     (pool,) = written["pools"]
     assert set(pool) == {
         "name",
@@ -120,7 +120,7 @@ def test_the_json_keys_are_stable(run: Any) -> None:
 
 
 def test_the_lines_by_which_a_pod_asks_for_a_partition_are_printed(run: Any) -> None:
-    _, out, _ = run("plan", "-s", "s1")
+    _, out, _ = run("plan", "-s", "eks-a100")
     assert (
         """\
   a pod asks for one with, in its spec:
@@ -136,7 +136,7 @@ def test_the_lines_by_which_a_pod_asks_for_a_partition_are_printed(run: Any) -> 
 
 
 def test_the_json_has_the_lines_of_a_pod(run: Any) -> None:
-    (pool,) = json.loads(run("plan", "-s", "s1", "--json")[1])["pools"]
+    (pool,) = json.loads(run("plan", "-s", "eks-a100", "--json")[1])["pools"]
     assert pool["pod"] == {
         "nodeSelector": {"slicewright.io/pool": "demo-gpu-workers"},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
@@ -145,14 +145,14 @@ def test_the_json_has_the_lines_of_a_pod(run: Any) -> None:
 
 
 def test_every_resource_that_a_pod_may_request_is_listed(run: Any) -> None:
-    a100, t4 = json.loads(run("plan", "-s", "s4", "--json")[1])["pools"]
+    a100, t4 = json.loads(run("plan", "-s", "existing-a100-t4", "--json")[1])["pools"]
     assert a100["pod"]["limits"] == [
         {"nvidia.com/mig-1g.5gb": 1},
         {"nvidia.com/mig-2g.10gb": 1},
         {"nvidia.com/mig-3g.20gb": 1},
     ]
     assert t4["pod"]["limits"] == [{"nvidia.com/gpu": 1}]
-    out = run("plan", "-s", "s4")[1]
+    out = run("plan", "-s", "existing-a100-t4")[1]
     assert "    # or limits: {nvidia.com/mig-2g.10gb: 1}\n" in out
 
 
@@ -162,7 +162,7 @@ def test_a_pod_on_fractional_gpus_requests_what_its_workload_states(run: Any) ->
     assert pool["pod"]["limits"] == [workload["requests"]]
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 def test_an_unknown_price_is_reported_and_never_zero(run: Any, stack: str) -> None:
     written = json.loads(run("plan", "-s", stack, "--json")[1])
     cost = written["totals"]["usd_per_hour"]
@@ -185,7 +185,8 @@ def test_an_unknown_price_is_reported_and_never_zero(run: Any, stack: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("stack", "unknown"), [("s2", ["rnd3"]), ("s3", ["shared"]), ("s4", ["a100-40gb", "tesla-t4"])]
+    ("stack", "unknown"),
+    [("hosts-a100", ["rnd3"]), ("s3", ["shared"]), ("existing-a100-t4", ["a100-40gb", "tesla-t4"])],
 )
 def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: list[str]) -> None:
     cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
@@ -195,7 +196,7 @@ def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: li
 
 def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_path: Path) -> None:
     dear = tmp_path / "dear.yaml"
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     dear.write_text(text.replace("us-central1", "asia-south2"))
     cost = json.loads(run("plan", str(dear), "--json")[1])["totals"]["usd_per_hour"]
     assert (cost["min"], cost["max"], cost["unknown"]) == (
@@ -208,13 +209,13 @@ def test_where_no_price_is_known_the_sum_is_unknown_and_not_zero(run: Any, tmp_p
 
 def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> None:
     both = tmp_path / "both.yaml"
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     both.write_text(
         f"{text}      - {{ name: bought, machine_type: a2-highgpu-1g, zones: "
         f"[us-central1-a], nodes: {{ count: 1 }} }}\n"
     )
     for stack, of in (
-        ("s0", "at a spot sample for pool h100-partition-3g;"),
+        ("gke-h100", "at a spot sample for pool h100-partition-3g;"),
         (str(both), "at list prices for pool bought, at a spot sample for pool h100-partition-3g;"),
     ):
         sampled = json.loads(run("plan", stack, "--json")[1])["totals"]["usd_per_hour"]
@@ -223,38 +224,49 @@ def test_a_spot_sample_is_not_called_a_list_price(run: Any, tmp_path: Path) -> N
 
 
 def test_changes_are_shown_per_pool_with_the_reason(run: Any, tmp_path: Path) -> None:
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     other = tmp_path / "Pulumi.other.yaml"
     other.write_text(text.replace("profile: 3g.40gb", "profile: 7g.80gb"))
-    code, out, _ = run("plan", "--diff", "s0", str(other))
+    code, out, _ = run("plan", "--diff", "gke-h100", str(other))
     assert code == 0
     assert "pool h100-partition-3g: replace" in out
     assert "partition_size 3g.40gb -> 7g.80gb" in out
     assert "[source: google-beta: ForceNew]" in out
-    code, out, _ = run("plan", "--diff", "s0", str(other), "--json")
+    code, out, _ = run("plan", "--diff", "gke-h100", str(other), "--json")
     (pool,) = json.loads(out)["pools"]
     assert (pool["kind"], pool["effect"]) == ("changed", "replace")
-    assert run("plan", "--diff", "s0", "s0")[1].strip() == "pool h100-partition-3g: unchanged"
+    assert (
+        run("plan", "--diff", "gke-h100", "gke-h100")[1].strip()
+        == "pool h100-partition-3g: unchanged"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("check", "stacks/Pulumi.s0.yaml", "stacks/Pulumi.s4.yaml"), 0, "ok"),
+        (("check", "stacks/Pulumi.gke-h100.yaml", "stacks/Pulumi.existing-a100-t4.yaml"), 0, "ok"),
         (("check", "nowhere.yaml"), 2, "No such file"),
         (("check",), 2, "FILE"),
         (("plan",), 2, "name at least one stack"),
-        (("plan", "-s", "s0", "--diff", "s0", "s1"), 2, "--diff takes exactly two stacks"),
+        (
+            ("plan", "-s", "gke-h100", "--diff", "gke-h100", "eks-a100"),
+            2,
+            "--diff takes exactly two stacks",
+        ),
         (("plan", "-s", "nowhere"), 2, "stacks/Pulumi.nowhere.yaml: cannot be read"),
-        (("plan", "--diff", "s0", "nowhere"), 2, "cannot be read"),
-        (("plan", "--diff", "s0"), 2, "expected 2 arguments"),
-        (("plan", "-s", "s0", "--hosts-dir", "nowhere"), 2, "s0 has no hosts"),
+        (("plan", "--diff", "gke-h100", "nowhere"), 2, "cannot be read"),
+        (("plan", "--diff", "gke-h100"), 2, "expected 2 arguments"),
+        (("plan", "-s", "gke-h100", "--hosts-dir", "nowhere"), 2, "s0 has no hosts"),
         (("plan", "-s", "s3", "--hosts-dir", "nowhere"), 2, "s3 has no hosts"),
-        (("plan", "s2", "s0", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
-        (("plan", "--diff", "s2", "s2", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
-        (("plan", "s2", "--hosts-dir", "/proc/nowhere"), 3, "/proc/nowhere: No such file"),
-        (("plan", "stacks/Pulumi.s0.yaml"), 0, "nvidia.com/gpu 16"),
-        (("plan", "s0"), 0, "nvidia.com/gpu 16"),
+        (("plan", "hosts-a100", "gke-h100", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
+        (
+            ("plan", "--diff", "hosts-a100", "hosts-a100", "--hosts-dir", "nowhere"),
+            2,
+            "the hosts of one plan",
+        ),
+        (("plan", "hosts-a100", "--hosts-dir", "/proc/nowhere"), 3, "/proc/nowhere: No such file"),
+        (("plan", "stacks/Pulumi.gke-h100.yaml"), 0, "nvidia.com/gpu 16"),
+        (("plan", "gke-h100"), 0, "nvidia.com/gpu 16"),
         (("plan", "s" * 300), 2, "File name too long"),
         (("nonsense",), 2, "invalid choice"),
         (("--help",), 0, "plan"),
@@ -271,16 +283,16 @@ def test_check_has_the_notes_that_plan_has(run: Any, tmp_path: Path) -> None:
     old.
     """
     moved = tmp_path / "moved.yaml"
-    text = (ROOT / "stacks" / "Pulumi.s0.yaml").read_text()
+    text = (ROOT / "stacks" / "Pulumi.gke-h100.yaml").read_text()
     moved.write_text(text.replace("zones: [us-central1-c]", "zones: [us-central1-f]"))
-    code, out, _ = run("check", str(moved), "stacks/Pulumi.s4.yaml")
+    code, out, _ = run("check", str(moved), "stacks/Pulumi.existing-a100-t4.yaml")
     assert code == 0
     assert f"{moved}: ok, 1 pool\nnote: " in out
     assert (
         "note: pool h100-partition-3g: the catalog does not list a3-highgpu-8g in us-central1-f"
         in out
     )
-    for file in (str(moved), "s4"):
+    for file in (str(moved), "existing-a100-t4"):
         told = [line for line in run("plan", file)[1].splitlines() if line.startswith("note: ")]
         assert told
         assert set(told) <= set(out.splitlines())
@@ -294,12 +306,12 @@ def test_problems_go_to_stderr_so_that_json_stays_json(run: Any) -> None:
 
 def test_the_files_of_hosts_are_written_and_named(run: Any, tmp_path: Path) -> None:
     to = tmp_path / "new" / "hosts"
-    code, out, err = run("plan", "-s", "s2", "--hosts-dir", str(to))
+    code, out, err = run("plan", "-s", "hosts-a100", "--hosts-dir", str(to))
     assert (code, err) == (0, "")
     assert f"written: {to}/rnd3.layout, {to}/inventory.yaml" in out.replace("\n", " ")
     files = {file.name: file.read_text() for file in to.iterdir()}
     assert set(files) == {"rnd3.layout", "inventory.yaml"}
-    code, out, _ = run("plan", "-s", "s2", "--hosts-dir", str(to), "--json")
+    code, out, _ = run("plan", "-s", "hosts-a100", "--hosts-dir", str(to), "--json")
     assert json.loads(out)["files"] == {"hosts": files}
     assert {file.name: file.read_text() for file in to.iterdir()} == files
 
@@ -332,7 +344,7 @@ def called(arguments: list[str], stdout: int | None, *, how: str = "") -> tuple[
 
 
 # An answer, a refusal, and what argparse writes by itself.
-ANSWERS = [["plan", "-s", "s1"], ["check", "nowhere.yaml"], ["--help"]]
+ANSWERS = [["plan", "-s", "eks-a100"], ["check", "nowhere.yaml"], ["--help"]]
 
 
 @pytest.mark.parametrize("arguments", ANSWERS, ids=" ".join)
@@ -349,7 +361,7 @@ def test_a_full_disk_is_one_line_and_not_the_exit_code_of_a_mismatch(
 
 
 def test_a_closed_stdout_is_one_line() -> None:
-    code, err = called(["plan", "-s", "s1"], None, how=">&-")
+    code, err = called(["plan", "-s", "eks-a100"], None, how=">&-")
     assert code == cli.CANNOT_RUN
     assert err.startswith("slicewright: stdout is closed")
     assert err.count("\n") == 1
@@ -404,7 +416,7 @@ def test_a_workload_is_shown_with_where_its_replicas_land(run: Any, tmp_path: Pa
 def test_only_partitions_that_a_workload_asks_for_are_marked_and_stated_memory_is_shown(
     run: Any,
 ) -> None:
-    code, out, _ = run("plan", "-s", "s4-serving")
+    code, out, _ = run("plan", "-s", "existing-a100-t4-serving")
     assert code == 0
     assert "pods    [  a   ][  a   ]   ·       ·       ·       ·       ·       ·" in out
     assert "a = tritonserver-timeslicing-mig" in out

@@ -46,7 +46,9 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return code, told.out + told.err
 
 
-@pytest.mark.parametrize("name", ["nope", "S0", "../s0", "/etc", "Pulumi.s0.yaml", "s0,s1"])
+@pytest.mark.parametrize(
+    "name", ["nope", "gke-h100", "../s0", "/etc", "Pulumi.gke-h100.yaml", "s0,s1"]
+)
 def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
 ) -> None:
@@ -62,49 +64,50 @@ def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(
 ) -> None:
     code, told = _run(capsys, "--stack", "s3", "--directory", tmp_path / "r")
     assert code == cli.BAD_INPUT
-    assert "stacks/Pulumi.s3.yaml:" in told
+    assert "stacks/Pulumi.fractional.yaml:" in told
 
 
 def test_somebodys_own_directory_is_left_as_it_is(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "s0").mkdir(mode=0o755)
-    (tmp_path / "s0" / "thesis.txt").write_text("years of work")
-    code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
+    (tmp_path / "gke-h100").mkdir(mode=0o755)
+    (tmp_path / "gke-h100" / "thesis.txt").write_text("years of work")
+    code, told = _run(capsys, "--stack", "gke-h100", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
     assert "is not a rehearsal environment" in told
-    assert (tmp_path / "s0" / "thesis.txt").read_text() == "years of work"
-    assert (tmp_path / "s0").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "gke-h100" / "thesis.txt").read_text() == "years of work"
+    assert (tmp_path / "gke-h100").stat().st_mode & 0o777 == 0o755
     assert (
-        _run(capsys, "destroy", "--force", "--stack", "s0", "--directory", tmp_path)[0]
+        _run(capsys, "destroy", "--force", "--stack", "gke-h100", "--directory", tmp_path)[0]
         == cli.PROVEN
     )
-    assert (tmp_path / "s0" / "thesis.txt").exists()
+    assert (tmp_path / "gke-h100" / "thesis.txt").exists()
 
 
 def test_a_kept_environment_is_not_taken_over(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "s0" / "processes").mkdir(parents=True)
-    (tmp_path / "s0" / "kept").touch()
-    code, told = _run(capsys, "--stack", "s0", "--directory", tmp_path)
+    (tmp_path / "gke-h100" / "processes").mkdir(parents=True)
+    (tmp_path / "gke-h100" / "kept").touch()
+    code, told = _run(capsys, "--stack", "gke-h100", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
-    assert f"`slicewright rehearse destroy --stack s0 --directory {tmp_path}`" in told
-    assert (tmp_path / "s0" / "kept").exists()
+    assert f"`slicewright rehearse destroy --stack gke-h100 --directory {tmp_path}`" in told
+    assert (tmp_path / "gke-h100" / "kept").exists()
 
 
 @pytest.mark.parametrize("action", ["env", "break", "repair"])
 def test_where_there_is_no_environment_it_says_so(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
 ) -> None:
-    code, told = _run(capsys, action, "--stack", "s0", "--directory", tmp_path)
+    code, told = _run(capsys, action, "--stack", "gke-h100", "--directory", tmp_path)
     assert code == cli.CANNOT_RUN
     assert "not a rehearsal environment" in told
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("running", "told_too"), [((), "none was left running"), (("s0", "s1"), "there are s0, s1")]
+    ("running", "told_too"),
+    [((), "none was left running"), (("gke-h100", "eks-a100"), "there are s0, s1")],
 )
 def test_without_a_stack_the_only_one_is_meant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, running: tuple[str, ...], told_too: str
@@ -122,13 +125,13 @@ def test_an_environment_that_has_ended_is_named_in_one_line_on_stderr(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str
 ) -> None:
     """On stdout a shell would evaluate it: eval "$(slicewright rehearse env)"."""
-    ended(tmp_path, "s0")
-    code = cli.main(["rehearse", action, "--stack", "s0", "--directory", str(tmp_path)])
+    ended(tmp_path, "gke-h100")
+    code = cli.main(["rehearse", action, "--stack", "gke-h100", "--directory", str(tmp_path)])
     out, err = capsys.readouterr()
     assert (code, out, err.count("\n")) == (cli.CANNOT_RUN, "", 1)
     assert "is not running" in err
-    assert f"`slicewright rehearse destroy --stack s0 --directory {tmp_path}`" in err
-    assert f"`slicewright rehearse run --stack s0 --keep --directory {tmp_path}`" in err
+    assert f"`slicewright rehearse destroy --stack gke-h100 --directory {tmp_path}`" in err
+    assert f"`slicewright rehearse run --stack gke-h100 --keep --directory {tmp_path}`" in err
 
 
 @pytest.mark.parametrize("action", ["env", "break", "repair"])
@@ -138,8 +141,8 @@ def test_the_exported_environment_is_the_default_wherever_one_stands(
     tmp_path: Path,
     action: str,
 ) -> None:
-    environment = ended(tmp_path, "s0")
-    ended(tmp_path, "s1")
+    environment = ended(tmp_path, "gke-h100")
+    ended(tmp_path, "eks-a100")
     environment.project.mkdir()
     monkeypatch.chdir(environment.project)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(environment.root))
@@ -151,8 +154,8 @@ def test_the_exported_environment_is_the_default_wherever_one_stands(
 def test_one_that_runs_is_meant_although_an_interrupted_one_lies_beside_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    running = ended(tmp_path, "s0")
-    ended(tmp_path, "s1")
+    running = ended(tmp_path, "gke-h100")
+    ended(tmp_path, "eks-a100")
     monkeypatch.setattr(Environment, "is_running", property(lambda self: self.root == running.root))
     code, said = _run(capsys, "env", "--directory", tmp_path)
     assert code == cli.PROVEN
@@ -188,16 +191,16 @@ def test_every_action_has_a_help_page_with_its_own_options_only(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--stack", "s0", "--force", "destroy", "--directory", "D"),
-        ("--directory", "D", "destroy", "--force", "--stack", "s0"),
-        ("--directory", "D", "--stack", "s0", "destroy", "--force"),
+        ("--stack", "gke-h100", "--force", "destroy", "--directory", "D"),
+        ("--directory", "D", "destroy", "--force", "--stack", "gke-h100"),
+        ("--directory", "D", "--stack", "gke-h100", "destroy", "--force"),
     ],
     ids=" ".join,
 )
 def test_options_may_stand_before_and_after_the_action(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    environment = ended(tmp_path, "s0")
+    environment = ended(tmp_path, "gke-h100")
     code, said = _run(capsys, *(str(tmp_path) if a == "D" else a for a in arguments))
     assert code == cli.PROVEN, said
     assert not environment.root.exists()
@@ -206,15 +209,24 @@ def test_options_may_stand_before_and_after_the_action(
 def test_stacks_named_before_and_after_the_action_are_all_meant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for stack in ("s0", "s1"):
+    for stack in ("gke-h100", "eks-a100"):
         ended(tmp_path, stack)
-    given = ("--stack", "s0", "destroy", "--force", "--stack", "s1", "--directory", tmp_path)
+    given = (
+        "--stack",
+        "gke-h100",
+        "destroy",
+        "--force",
+        "--stack",
+        "eks-a100",
+        "--directory",
+        tmp_path,
+    )
     assert _run(capsys, *given)[0] == cli.PROVEN
     assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == []
 
 
 class TestFault:
-    FLEET = plan.read_file(Path(cli.__file__).parents[1] / "stacks" / "Pulumi.s0.yaml")
+    FLEET = plan.read_file(Path(cli.__file__).parents[1] / "stacks" / "Pulumi.gke-h100.yaml")
 
     def test_without_a_pool_it_means_the_only_one(self) -> None:
         fault = faults.WrongLayout(pool="", node=0, gpu=3, profile="1g.10gb")
@@ -246,13 +258,13 @@ class TestFault:
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """One that claims to run, without any node."""
     monkeypatch.setattr(Environment, "is_running", property(lambda self: True))
-    return ended(tmp_path, "s0")
+    return ended(tmp_path, "gke-h100")
 
 
 def test_the_name_of_a_node_that_runs_needs_a_fault(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
-    where = ("--stack", "s0", "--directory", running.root.parent)
+    where = ("--stack", "gke-h100", "--directory", running.root.parent)
     code, said = _run(capsys, "break", "--node", "gke-main-1", *where)
     assert code == cli.BAD_INPUT
     assert "for a running node add --fault xid, lost-gpu, repartition" in said
@@ -261,7 +273,7 @@ def test_the_name_of_a_node_that_runs_needs_a_fault(
 def test_a_node_that_is_not_there_cannot_be_broken(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
-    where = ("--stack", "s0", "--directory", running.root.parent)
+    where = ("--stack", "gke-h100", "--directory", running.root.parent)
     code, said = _run(capsys, "break", "--fault", "xid", "--node", "gke-main-1", *where)
     assert code == cli.BAD_INPUT
     assert "--node gke-main-1: there is no such node; there are no nodes with GPUs yet" in said
@@ -270,7 +282,7 @@ def test_a_node_that_is_not_there_cannot_be_broken(
 def test_where_nothing_is_broken_repair_says_so(
     capsys: pytest.CaptureFixture[str], running: Environment
 ) -> None:
-    where = ("--stack", "s0", "--directory", running.root.parent)
+    where = ("--stack", "gke-h100", "--directory", running.root.parent)
     assert _run(capsys, "repair", *where) == (cli.PROVEN, "no node had a fault\n")
 
 

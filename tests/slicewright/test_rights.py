@@ -21,7 +21,7 @@ def _in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_of_eks_the_output_is_a_policy_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rights", "-s", "s1"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "eks-a100"]) == cli.PROVEN
     policy = json.loads(capsys.readouterr().out)
     assert policy.keys() == {"Version", "Statement"}
     assert all(one["Effect"] == "Allow" for one in policy["Statement"])
@@ -29,13 +29,13 @@ def test_of_eks_the_output_is_a_policy_document(capsys: pytest.CaptureFixture[st
 
 def test_of_gke_the_output_is_a_custom_role(capsys: pytest.CaptureFixture[str]) -> None:
     """The keys of IAM's Role that a file for `gcloud iam roles create` may have."""
-    assert cli.main(["rights", "-s", "s0"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100"]) == cli.PROVEN
     role = json.loads(capsys.readouterr().out)
     assert role.keys() == {"title", "description", "stage", "includedPermissions"}
     assert len(role["includedPermissions"]) == len({*role["includedPermissions"]})
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 def test_json_tells_what_needs_each_right_and_why(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,9 +52,9 @@ def test_json_tells_what_needs_each_right_and_why(
 
 
 def test_a_preview_needs_less(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["rights", "-s", "s0"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100"]) == cli.PROVEN
     everything = {*json.loads(capsys.readouterr().out)["includedPermissions"]}
-    assert cli.main(["rights", "-s", "s0", "--preview"]) == cli.PROVEN
+    assert cli.main(["rights", "-s", "gke-h100", "--preview"]) == cli.PROVEN
     assert {*json.loads(capsys.readouterr().out)["includedPermissions"]} < everything
 
 
@@ -112,8 +112,8 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
 ) -> None:
     names = {"nodes": "eks-nodes-0123abc", "control-plane": "eks-control-plane-0123abc"}
     with mock.patch("slicewright.doctor.state.role_names", return_value=names) as asked:
-        assert cli.main(["rights", "-s", "s1", "--state"]) == cli.PROVEN
-    asked.assert_called_once_with("s1")
+        assert cli.main(["rights", "-s", "eks-a100", "--state"]) == cli.PROVEN
+    asked.assert_called_once_with("eks-a100")
     (passing,) = (
         one
         for one in json.loads(capsys.readouterr().out)["Statement"]
@@ -121,11 +121,11 @@ def test_a_stack_of_an_earlier_version_gets_the_names_that_its_roles_have(
     )
     assert passing["Resource"] == [
         f"arn:aws:iam::*:role/{name}"
-        for name in ("eks-control-plane-0123abc", "eks-nodes-0123abc", f"{S1}.*")
+        for name in ("eks-control-plane-0123abc", "eks-nodes-0123abc", f"{EKS_A100}.*")
     ]
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1", "s4"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100", "existing-a100-t4"])
 def test_the_role_for_previews_is_one_of_kubernetes_whatever_the_cloud(
     stack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,20 +134,23 @@ def test_the_role_for_previews_is_one_of_kubernetes_whatever_the_cloud(
     assert [one["kind"] for one in made["items"]] == ["ClusterRole", "ClusterRoleBinding"]
 
 
-S1 = "slicewright.eu-west-1.p4d-cluster"
+EKS_A100 = "slicewright.eu-west-1.p4d-cluster"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "name one stack"),
-        (["-s", "s0", "-s", "s1"], "name one stack"),
-        (["-s", "s4"], "stacks/Pulumi.s4.yaml: its cluster or hosts already exist"),
+        (["-s", "gke-h100", "-s", "eks-a100"], "name one stack"),
+        (
+            ["-s", "existing-a100-t4"],
+            "stacks/Pulumi.existing-a100-t4.yaml: its cluster or hosts already exist",
+        ),
         (["-s", "missing"], "Pulumi.missing.yaml"),
-        (["-s", "s2", "--preview-role"], "it has hosts only, no cluster"),
-        (["-s", "s1", "--preview-role", "--json"], "--preview-role prints a manifest"),
-        (["-s", "s0", "--boundary"], "--boundary and --state are for EKS stacks only"),
-        (["stacks/Pulumi.s1.yaml", "--state"], "--state needs the stack's name as -s NAME"),
+        (["-s", "hosts-a100", "--preview-role"], "it has hosts only, no cluster"),
+        (["-s", "eks-a100", "--preview-role", "--json"], "--preview-role prints a manifest"),
+        (["-s", "gke-h100", "--boundary"], "--boundary and --state are for EKS stacks only"),
+        (["stacks/Pulumi.eks-a100.yaml", "--state"], "--state needs the stack's name as -s NAME"),
     ],
 )
 def test_wrong_use_leaves_stdout_empty(
@@ -197,7 +200,7 @@ config:
 def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
     roles: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.s1.yaml").read_text())
+    raw = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())
     raw["config"]["slicewright:fleet"]["cluster"]["pod_identities"] = [
         {
             "namespace": "ai",
@@ -217,6 +220,6 @@ def test_of_a_policy_that_is_too_long_it_is_said_where_it_goes(
 
 def test_the_stack_file_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     with mock.patch.object(spec, "read", wraps=spec.read) as read:
-        assert cli.main(["rights", "-s", "s1"]) == cli.PROVEN
+        assert cli.main(["rights", "-s", "eks-a100"]) == cli.PROVEN
     assert read.call_count == 1
     assert capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""What `slicewright plan --hosts-dir` writes is what the agent applies: S2, from stack file on."""
+"""What `slicewright plan --hosts-dir` writes is what the agent applies: hosts-a100, from stack
+file on.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from slicewright import cli
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="partitioning GPUs needs root, on the fake as on a real driver"
 )
-S2 = Path(__file__).resolve().parents[3] / "stacks/Pulumi.s2.yaml"
+HOSTS_A100 = Path(__file__).resolve().parents[3] / "stacks/Pulumi.hosts-a100.yaml"
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Path:
-    assert cli.main(["plan", str(S2), "--hosts-dir", str(tmp_path)]) == 0
+    assert cli.main(["plan", str(HOSTS_A100), "--hosts-dir", str(tmp_path)]) == 0
     return tmp_path / "rnd3.layout"
 
 

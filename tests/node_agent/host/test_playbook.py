@@ -1,4 +1,5 @@
-"""The playbook as Ansible itself runs it, on simulated A100: from S2's stack file to partitions.
+"""The playbook as Ansible itself runs it, on simulated A100: from hosts-a100's stack file to
+partitions.
 
 Ansible reaches the host without ssh, as root, and what is for the next boot is left out: it would
 change this machine. `nvidia-smi` is a stand-in for the three calls that the playbook makes.
@@ -60,7 +61,7 @@ cd {root} && exec {python} -m node_agent "$@"
 
 @dataclass(frozen=True)
 class Host:
-    """S2's, with a place for its programs and files."""
+    """hosts-a100's, with a place for its programs and files."""
 
     silicon: Path
     files: Path
@@ -109,7 +110,10 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(silicon: Callable[..., Any], tmp_path: Path, ansible: Path) -> Host:
     gpus = silicon("A100-40", 6)
     assert (
-        cli.main(["plan", str(ROOT / "stacks/Pulumi.s2.yaml"), "--hosts-dir", str(tmp_path)]) == 0
+        cli.main(
+            ["plan", str(ROOT / "stacks/Pulumi.hosts-a100.yaml"), "--hosts-dir", str(tmp_path)]
+        )
+        == 0
     )
     connection = {
         "ansible_connection": "local",

@@ -167,7 +167,7 @@ def gcp(cloud: Cloud, environment: Path) -> Gcp:
 
 @pytest.fixture
 def h100() -> JsonObject:
-    """The node config of the GPU pool in stacks/Pulumi.s0.yaml."""
+    """The node config of the GPU pool in stacks/Pulumi.gke-h100.yaml."""
     found: JsonObject = json.loads(json.dumps(H100))
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rehearsal.scenario.engine_output import OutputFilter
 
-STACK = "  pulumi:pulumi:Stack (slicewright-s0):"
+STACK = "  pulumi:pulumi:Stack (slicewright-gke-h100):"
 ON_PATH = "    warning: using pulumi-resource-gcp from $PATH at /tmp/bin/pulumi-resource-gcp"
 
 
@@ -62,8 +62,8 @@ def test_a_step_is_shown_when_it_has_ended_or_went_wrong() -> None:
 
 
 def test_a_count_of_warnings_that_are_not_shown_is_not_shown() -> None:
-    assert _shown(" +  pulumi:pulumi:Stack slicewright-s0 created (9s) 3 warnings") == [
-        " +  pulumi:pulumi:Stack slicewright-s0 created (9s)"
+    assert _shown(" +  pulumi:pulumi:Stack slicewright-gke-h100 created (9s) 3 warnings") == [
+        " +  pulumi:pulumi:Stack slicewright-gke-h100 created (9s)"
     ]
 
 

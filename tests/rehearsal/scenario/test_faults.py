@@ -79,7 +79,7 @@ def test_what_is_held_on_a_living_node_can_be_changed_and_let_go() -> None:
 
 
 def test_nodes_of_an_existing_cluster_cannot_be_made_wrong() -> None:
-    fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.s4.yaml")
+    fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.existing-a100-t4.yaml")
     wrong = faults.WrongLayout(pool="a100-40gb", node=0, gpu=0, profile="1g.5gb")
     with pytest.raises(NoSuchFault, match="were there before the fault"):
         faults.resolve(wrong, fleet)

@@ -11,7 +11,7 @@ from tests.rehearsal.scenario.test_workload_needs import golden
 
 
 def serving() -> plan.FleetPlan:
-    return plan.read_file(PROJECT / "stacks" / "Pulumi.s4-serving.yaml")
+    return plan.read_file(PROJECT / "stacks" / "Pulumi.existing-a100-t4-serving.yaml")
 
 
 def test_workloads_of_one_share_have_its_models_together() -> None:
@@ -28,7 +28,7 @@ def test_a_volume_of_the_users_own_and_other_servers_are_left_alone() -> None:
 
 
 def test_all_models_that_are_there_are_tritons_own_example(tmp_path: Path) -> None:
-    text = (PROJECT / "stacks" / "Pulumi.s4-serving.yaml").read_text()
+    text = (PROJECT / "stacks" / "Pulumi.existing-a100-t4-serving.yaml").read_text()
     file = tmp_path / "Pulumi.dev.yaml"
     file.write_text(text.replace("[densenet_onnx]", "['*']"))
     ((_, models),) = model_shares.wanted(plan.read_file(file)).items()

@@ -166,17 +166,21 @@ def test_a_fleet_that_starts_with_no_node_is_proven_and_an_unexpected_one_is_not
 
 def test_an_existing_cluster_that_is_not_as_it_was_is_reported_with_the_first_difference() -> None:
     others = ("namespaces/left is new", "nodes/a is gone")
-    check = proof.of_existing_cluster("s4", Differences(of_operator=("x",), others=others))
+    check = proof.of_existing_cluster(
+        "existing-a100-t4", Differences(of_operator=("x",), others=others)
+    )
     assert not check.holds
     assert check.found == "2 of the stack, such as namespaces/left is new"
 
 
 def test_what_the_gpu_operator_leaves_is_counted_and_the_cluster_not_called_as_it_was() -> None:
-    check = proof.of_existing_cluster("s4", Differences(of_operator=("x", "y"), others=()))
+    check = proof.of_existing_cluster(
+        "existing-a100-t4", Differences(of_operator=("x", "y"), others=())
+    )
     assert check.holds
     assert check.found == "2, all of them the operators'"
     assert "as it was" not in f"{check.fact} {check.wanted} {check.found}"
-    none = proof.of_existing_cluster("s4", Differences(of_operator=(), others=()))
+    none = proof.of_existing_cluster("existing-a100-t4", Differences(of_operator=(), others=()))
     assert none.found == "none: it is as it was"
 
 
@@ -196,27 +200,27 @@ def test_what_the_gpu_operator_leaves_is_counted_and_the_cluster_not_called_as_i
 def test_pods_that_are_bound_and_do_not_run_are_not_proven(
     health: Health, bound: int, holds: bool, found: str
 ) -> None:
-    check = proof.of_landing(WALKTHROUGHS["s0"], Landing(16, bound, 0, ""), health)
+    check = proof.of_landing(WALKTHROUGHS["gke-h100"], Landing(16, bound, 0, ""), health)
     assert (check.holds, check.found) == (holds, found)
     assert check.wanted == "16 of 16 Running and Ready, no restart"
 
 
 def test_of_pods_whose_program_is_not_run_the_table_says_so() -> None:
-    check = proof.of_landing(WALKTHROUGHS["s1"], Landing(100, 56, 44, "full"), Health(56, ""))
+    check = proof.of_landing(WALKTHROUGHS["eks-a100"], Landing(100, 56, 44, "full"), Health(56, ""))
     assert check.holds
     assert check.fact == "pods of mig1.5 (program not run)"
     assert (check.wanted, check.found) == ("56 of 100 bound", "56 of 100 bound")
 
 
 def test_pods_that_fail_are_named() -> None:
-    assert proof.of_other_pods("s0", ()).holds
-    check = proof.of_other_pods("s0", ("kube-system/a: CrashLoopBackOff",))
+    assert proof.of_other_pods("gke-h100", ()).holds
+    check = proof.of_other_pods("gke-h100", ("kube-system/a: CrashLoopBackOff",))
     assert (check.holds, check.found) == (False, "1 failing (kube-system/a: CrashLoopBackOff)")
 
 
 def test_what_is_left_in_the_cloud_is_listed_by_kind_and_name() -> None:
-    assert proof.of_empty_cloud("s0", {}).holds
+    assert proof.of_empty_cloud("gke-h100", {}).holds
     left = {"compute.disk": ["acme/us-central1-a/pvc-1"], "ec2.volume": ["a", "b", "c", "d"]}
-    check = proof.of_empty_cloud("s0", left)
+    check = proof.of_empty_cloud("gke-h100", left)
     assert not check.holds
     assert check.found == "1 compute.disk (acme/us-central1-a/pvc-1); 4 ec2.volume (a, b, c, …)"

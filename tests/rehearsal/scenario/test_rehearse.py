@@ -77,7 +77,7 @@ def run(
     written = io.StringIO()
 
     def call(*, keep: bool) -> tuple[bool, str]:
-        proven = Rehearsal(tmp_path, Console(file=written, width=140)).run(["s0"], keep=keep)
+        proven = Rehearsal(tmp_path, Console(file=written, width=140)).run(["gke-h100"], keep=keep)
         return proven, written.getvalue()
 
     return call
@@ -89,8 +89,8 @@ def test_a_failed_up_with_keep_leaves_everything_running_and_says_how_to_use_and
     proven, said = run(keep=True)
     assert not proven
     assert stopped == []
-    environment = Environment(tmp_path / "s0")
-    assert f"s0 failed and is left running in {environment.root}" in said
+    environment = Environment(tmp_path / "gke-h100")
+    assert f"gke-h100 failed and is left running in {environment.root}" in said
     assert environment.exports() in said
     assert environment.command("destroy") in said
     assert environment.kept.exists()
@@ -101,8 +101,8 @@ def test_a_failed_up_without_keep_is_ended_and_says_where_the_logs_are(
 ) -> None:
     proven, said = run(keep=False)
     assert not proven
-    assert stopped == [tmp_path / "s0"]
-    assert f"logs stay in {tmp_path / 's0'}" in said
+    assert stopped == [tmp_path / "gke-h100"]
+    assert f"logs stay in {tmp_path / 'gke-h100'}" in said
 
 
 def test_the_command_by_which_up_refuses_an_operator_is_run_and_then_up_again(
@@ -127,7 +127,7 @@ def test_a_disk_that_became_full_is_named_and_everything_is_ended(
     monkeypatch.setattr(disk, "free", lambda place: next(free, 0))
     with pytest.raises(DiskFull, match=r"the disk is full: .* `pulumi up` failed"):
         run(keep=True)
-    assert stopped == [tmp_path / "s0"]
+    assert stopped == [tmp_path / "gke-h100"]
 
 
 def test_too_little_space_is_refused_before_an_environment_is_made(
@@ -136,7 +136,7 @@ def test_too_little_space_is_refused_before_an_environment_is_made(
     monkeypatch.setattr(disk, "free", lambda place: 399e6)
     with pytest.raises(DiskFull, match="has 399 MB free, and an environment needs 400 MB"):
         run(keep=False)
-    assert not (tmp_path / "s0").exists()
+    assert not (tmp_path / "gke-h100").exists()
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_first_lines_say_where_programs_of_nodes_are_forked(
 
 
 def _s0(nodes: int, directory: Path) -> FleetPlan:
-    file = directory / "Pulumi.s0.yaml"
+    file = directory / "Pulumi.gke-h100.yaml"
     text = (environments.PROJECT / "stacks" / file.name).read_text()
     file.write_text(text.replace("count: 1", f"count: {nodes}"))
     return plan.read_file(file)
@@ -252,7 +252,7 @@ def test_wrong_environment_variables_are_refused_together_before_anything_starts
         "installed kubernetes plugin) or unset; "
         "SLICEWRIGHT_TOOLCHAIN_DOWNLOAD='always' is not one of auto, never"
     )
-    assert not (tmp_path / "s0").exists()
+    assert not (tmp_path / "gke-h100").exists()
 
 
 def test_an_environment_is_not_started_with_a_wrong_variable(
@@ -260,7 +260,7 @@ def test_an_environment_is_not_started_with_a_wrong_variable(
 ) -> None:
     monkeypatch.setenv("SLICEWRIGHT_REHEARSAL_CONTAINER_RUNTIME", "docker")
     with pytest.raises(WrongUse, match="must be legacy or cdi"):
-        environments.start(Environment(tmp_path / "s0"))
+        environments.start(Environment(tmp_path / "gke-h100"))
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "3601", "x"])

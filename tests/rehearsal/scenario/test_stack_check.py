@@ -66,7 +66,7 @@ def existing(
 
 
 def test_an_existing_cluster_can_be_rehearsed() -> None:
-    fleet = plan.read_file(stack_check.PROJECT / "stacks" / "Pulumi.s4.yaml")
+    fleet = plan.read_file(stack_check.PROJECT / "stacks" / "Pulumi.existing-a100-t4.yaml")
     assert stack_check.unrehearsable(fleet) == []
 
 
@@ -170,7 +170,7 @@ def test_a_stack_file_of_ones_own_is_found_by_its_name(
     monkeypatch.setattr(stack_check, "PROJECT", tmp_path)
     stack_check.check_stack("dev")
     with pytest.raises(NoSuchStack, match="there are dev"):
-        stack_check.check_stack("s0")
+        stack_check.check_stack("gke-h100")
 
 
 def test_a_volume_that_would_never_be_made_is_refused() -> None:

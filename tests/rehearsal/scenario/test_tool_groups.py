@@ -17,13 +17,13 @@ def groups(name: str) -> tuple[str, ...]:
     return tool_groups.of([plan.read_file(PROJECT / "stacks" / f"Pulumi.{name}.yaml")])
 
 
-@pytest.mark.parametrize("name", ["s0", "s0-serving", "s1", "s4"])
+@pytest.mark.parametrize("name", ["gke-h100", "gke-h100-serving", "eks-a100", "existing-a100-t4"])
 def test_the_rehearsals_of_the_readme_need_none(name: str) -> None:
     assert groups(name) == ()
 
 
 def test_a_stack_whose_workloads_are_triton_needs_triton() -> None:
-    assert groups("s4-serving") == ("triton",)
+    assert groups("existing-a100-t4-serving") == ("triton",)
 
 
 @pytest.mark.parametrize(

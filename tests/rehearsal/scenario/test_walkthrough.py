@@ -17,21 +17,21 @@ def container(stack: str) -> dict[str, Any]:
 
 
 def test_s0_asks_for_sixteen_in_a_namespace_of_its_own() -> None:  # S0-36
-    s0 = WALKTHROUGHS["s0"]
+    s0 = WALKTHROUGHS["gke-h100"]
     assert (s0.namespace, s0.deployment, s0.asked) == ("ai", "llm-deployment", 16)
 
 
 def test_s0_pods_have_shared_memory_and_a_minute_to_end() -> None:  # S0-37, -38
-    spec = walkthrough.pod_spec(WALKTHROUGHS["s0"])
+    spec = walkthrough.pod_spec(WALKTHROUGHS["gke-h100"])
     assert spec["terminationGracePeriodSeconds"] == 60
     assert spec["volumes"] == [
         {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Gi"}}
     ]
-    assert container("s0")["volumeMounts"] == [{"name": "dshm", "mountPath": "/dev/shm"}]
+    assert container("gke-h100")["volumeMounts"] == [{"name": "dshm", "mountPath": "/dev/shm"}]
 
 
 def test_s0_runs_one_model_server_with_one_partition_each() -> None:  # S0-39, -41 to -46
-    server = container("s0")
+    server = container("gke-h100")
     assert (server["name"], server["image"], server["imagePullPolicy"]) == (
         "llm-chat",
         "vllm/vllm-openai:v0.6.2",
@@ -52,12 +52,14 @@ def test_s0_runs_one_model_server_with_one_partition_each() -> None:  # S0-39, -
 
 
 def test_s0_takes_its_tokens_from_a_secret() -> None:  # S0-40, corrected: not in plain text
-    variables = {e["name"]: e["valueFrom"]["secretKeyRef"]["name"] for e in container("s0")["env"]}
+    variables = {
+        e["name"]: e["valueFrom"]["secretKeyRef"]["name"] for e in container("gke-h100")["env"]
+    }
     assert variables == {"HUGGING_FACE_HUB_TOKEN": "llm", "VLLM_API_KEY": "llm"}
 
 
 def test_s0_has_an_hour_to_start_and_is_then_asked_every_twenty_seconds() -> None:  # S0-47, -48
-    server = container("s0")
+    server = container("gke-h100")
     health = {"path": "/health", "port": "http"}
     for probe in ("readinessProbe", "livenessProbe"):
         assert server[probe] == {"httpGet": health, "periodSeconds": 20}
@@ -70,7 +72,7 @@ def test_s0_has_an_hour_to_start_and_is_then_asked_every_twenty_seconds() -> Non
 
 
 def test_s0_asks_for_a_partition_as_gke_names_it() -> None:  # S0-49, -50
-    assert container("s0")["resources"] == {
+    assert container("gke-h100")["resources"] == {
         "requests": {"cpu": "10", "memory": "30Gi", "nvidia.com/gpu": "1"},
         "limits": {"cpu": "24", "memory": "100Gi", "nvidia.com/gpu": "1"},
     }
@@ -78,7 +80,7 @@ def test_s0_asks_for_a_partition_as_gke_names_it() -> None:  # S0-49, -50
 
 def test_s0_chooses_its_nodes_by_their_partition_size_and_tolerates_both_taints() -> None:
     """S0-51, -52"""
-    spec = walkthrough.pod_spec(WALKTHROUGHS["s0"])
+    spec = walkthrough.pod_spec(WALKTHROUGHS["gke-h100"])
     affinity = spec["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [
@@ -91,7 +93,7 @@ def test_s0_chooses_its_nodes_by_their_partition_size_and_tolerates_both_taints(
 
 
 def test_s4_runs_eight_model_servers_on_slices_of_partitions() -> None:  # S4-16 to -18, -63
-    s4, server = WALKTHROUGHS["s4"], container("s4")
+    s4, server = WALKTHROUGHS["existing-a100-t4"], container("existing-a100-t4")
     assert (s4.deployment, s4.asked, s4.fits) == ("tritonserver-timeslicing-mig", 8, 8)
     assert server["image"] == "nvcr.io/nvidia/tritonserver:23.05-py3"
     assert server["command"] == [
@@ -108,7 +110,7 @@ def test_s4_runs_eight_model_servers_on_slices_of_partitions() -> None:  # S4-16
 
 
 def test_s1_asks_for_more_than_there_is() -> None:  # S1-30, -31
-    s1, one = WALKTHROUGHS["s1"], container("s1")
+    s1, one = WALKTHROUGHS["eks-a100"], container("eks-a100")
     assert (s1.deployment, s1.asked, s1.fits) == ("mig1.5", 100, 56)
     assert (one["name"], one["image"]) == ("vectoradd", "nvidia/cuda:8.0-runtime")
     assert (one["command"], one["args"]) == (["/bin/sh", "-c"], ["nvidia-smi && tail -f /dev/null"])

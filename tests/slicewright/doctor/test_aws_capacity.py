@@ -32,7 +32,7 @@ def reserve(doctor: Doctor, **changed: Any) -> None:
 
 def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     reserve(doctor)
-    code, said = doctor("s1", named(ONE))
+    code, said = doctor("eks-a100", named(ONE))
     assert code == PROVEN, said
     assert f"capacity reservation {ONE}: 1 instances, of which 1 are free" in said
 
@@ -50,14 +50,14 @@ def test_what_is_wrong_with_a_reservation_is_named(
     doctor: Doctor, changed: dict[str, Any], what: str
 ) -> None:
     reserve(doctor, **changed)
-    code, said = doctor("s1", named(ONE))
+    code, said = doctor("eks-a100", named(ONE))
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert what in said
 
 
 def test_a_reservation_that_does_not_exist_is_named(doctor: Doctor) -> None:
-    code, said = doctor("s1", named(ONE))
+    code, said = doctor("eks-a100", named(ONE))
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert f"capacity reservation {ONE}: the account has none of that name in eu-west-1" in said
@@ -66,28 +66,28 @@ def test_a_reservation_that_does_not_exist_is_named(doctor: Doctor) -> None:
 def test_a_capacity_block_that_starts_later_is_named_with_its_day(doctor: Doctor) -> None:
     dates = {"start": "2026-12-01T11:30:00Z", "end": "2026-12-02T11:30:00Z"}
     reserve(doctor, kind="capacity-block", state="scheduled", **dates)
-    code, said = doctor("s1", named(ONE, "capacity-block"))
+    code, said = doctor("eks-a100", named(ONE, "capacity-block"))
     assert code == NOT_PROVEN
     assert "is scheduled; it starts at 2026-12-01 11:30 UTC" in said
     reserve(doctor, kind="capacity-block", **dates)
-    code, said = doctor("s1", named(ONE, "capacity-block"))
+    code, said = doctor("eks-a100", named(ONE, "capacity-block"))
     assert code == PROVEN, said
     assert "it ends at 2026-12-02 11:30 UTC" in said
 
 
 def test_a_resource_group_is_asked_for_its_reservations(doctor: Doctor) -> None:
     reserve(doctor, groups=[GROUP])
-    code, said = doctor("s1", named(GROUP))
+    code, said = doctor("eks-a100", named(GROUP))
     assert code == PROVEN, said
     assert f"resource group {GROUP}: 1 instances, of which 1 are free" in said
-    code, said = doctor("s1", named(GROUP + "-other"))
+    code, said = doctor("eks-a100", named(GROUP + "-other"))
     assert code == NOT_PROVEN
     assert f"resource group {GROUP}-other: the account has none of that name" in said
 
 
 def test_a_key_of_secrets_that_is_there_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": {KEY: {}}})
-    code, said = doctor("s1", SECRETS)
+    code, said = doctor("eks-a100", SECRETS)
     assert code == PROVEN, said
     assert f"key {KEY} (cluster.secrets_key): enabled" in said
 
@@ -109,7 +109,7 @@ def test_a_key_that_cannot_encrypt_is_named_with_the_command_that_mends_it(
     doctor: Doctor, keys: dict[str, Any], what: str, remedy: str
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, "keys": keys})
-    code, said = doctor("s1", SECRETS)
+    code, said = doctor("eks-a100", SECRETS)
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"key {KEY} (cluster.secrets_key): {what}" in said
@@ -140,7 +140,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     reserve(doctor, groups=[GROUP])
     fault = {"fault": "api-error", "method": method, "code": 403, "status": reason}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s1", change)
+    code, said = doctor("eks-a100", change)
     assert code == CANNOT_RUN, said
     assert "0 would fail, 1 could not be asked" in said
     assert f"could not be asked: the right {right} is missing" in said

@@ -28,7 +28,7 @@ def changes(queue: str = "c-notices") -> tuple[tuple[str, str], ...]:
 
 def test_an_account_that_has_all_of_it_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, **{**PROMPT, "queues": ["c-notices"]})
-    code, said = doctor("s1", *changes())
+    code, said = doctor("eks-a100", *changes())
     assert code == PROVEN, said
     assert "role AWSServiceRoleForEC2Spot: exists" in said
     assert "quota L-7212CCBC (All P Spot Instance Requests) in eu-west-1: 1536 vCPU" in said
@@ -46,7 +46,7 @@ def test_what_karpenter_lacks_is_named(
     doctor: Doctor, account: dict[str, Any], what: str, remedy: str
 ) -> None:
     write_account(doctor.environment, **{**PROMPT, **account})
-    code, said = doctor("s1", *changes())
+    code, said = doctor("eks-a100", *changes())
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said, said
     assert what in said
@@ -54,7 +54,7 @@ def test_what_karpenter_lacks_is_named(
 
 
 def test_the_kubernetes_that_eks_chooses_is_one_that_karpenter_knows(doctor: Doctor) -> None:
-    code, said = doctor("s1", *changes())
+    code, said = doctor("eks-a100", *changes())
     assert code == PROVEN
     assert "with Kubernetes 1.36, which EKS gives by default: it knows Kubernetes up to" in said
 

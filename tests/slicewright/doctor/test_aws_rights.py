@@ -20,8 +20,8 @@ ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
 
 def policy() -> dict[str, Any]:
-    """What `slicewright rights -s s1` prints."""
-    fleet = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    """What `slicewright rights -s eks-a100` prints."""
+    fleet = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     assert isinstance(fleet, EksFleetPlan)
     return copy.deepcopy(dict(values.aws_policy(fleet)))
 
@@ -41,7 +41,7 @@ def call_as(doctor: Doctor, *policies: dict[str, Any], **changed: Any) -> None:
 
 def test_a_role_with_exactly_the_rights_that_are_printed_has_all(doctor: Doctor) -> None:
     call_as(doctor, policy())
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == PROVEN, said
     assert f"rights of {ROLE}: all 57 that the stack needs" in said
 
@@ -51,18 +51,18 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
     doctor: Doctor, right: str
 ) -> None:
     call_as(doctor, without(right))
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"rights of {ROLE}: no policy of it allows: {right}\n" in said
-    assert f"slicewright rights {doctor.environment / 'Pulumi.s1.yaml'} > policy.json" in said
+    assert f"slicewright rights {doctor.environment / 'Pulumi.eks-a100.yaml'} > policy.json" in said
     assert "aws iam attach-role-policy --role-name deploy" in said
 
 
 def test_a_role_that_can_only_read_lacks_all_that_creates(doctor: Doctor) -> None:
     reads = {"Effect": "Allow", "Action": ["*:Describe*", "*:Get*", "*:List*"], "Resource": "*"}
     call_as(doctor, {"Version": "2012-10-17", "Statement": [reads]})
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "no policy of it allows: ec2:AssociateRouteTable, ec2:AttachInternetGateway" in said
@@ -70,7 +70,7 @@ def test_a_role_that_can_only_read_lacks_all_that_creates(doctor: Doctor) -> Non
 
 def test_a_permissions_boundary_that_takes_a_right_away_is_named(doctor: Doctor) -> None:
     call_as(doctor, policy(), boundary=without("eks:CreateCluster"))
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert "its permissions boundary does not allow: eks:CreateCluster\n" in said
     assert "aws iam get-role --role-name deploy names the boundary" in said
@@ -80,7 +80,7 @@ def test_a_service_control_policy_that_takes_a_right_away_is_named(doctor: Docto
     deny = {"Effect": "Deny", "Action": "ec2:CreateInternetGateway", "Resource": "*"}
     organization = {"Version": "2012-10-17", "Statement": [ALL, deny]}
     call_as(doctor, policy(), organization=organization)
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert (
         "a service control policy of the organization does not allow: ec2:CreateInternetGateway\n"
@@ -92,7 +92,7 @@ def test_a_service_control_policy_that_takes_a_right_away_is_named(doctor: Docto
 def test_a_policy_that_denies_differs_from_one_that_is_missing(doctor: Doctor) -> None:
     deny = {"Effect": "Deny", "Action": "iam:CreateRole", "Resource": "*"}
     call_as(doctor, policy(), {"Version": "2012-10-17", "Statement": [deny]})
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == NOT_PROVEN
     assert "a policy of it denies: iam:CreateRole\n" in said
 
@@ -107,7 +107,7 @@ def test_a_policy_that_asks_for_a_second_factor_is_not_judged(doctor: Doctor) ->
             statement["Action"] = ["eks:CreateCluster"]
     rest = without("eks:CreateCluster")
     call_as(doctor, {**rest, "Statement": [*rest["Statement"], *allowed["Statement"]]})
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == CANNOT_RUN, said
     assert "whether eks:CreateCluster is allowed depends on aws:MultiFactorAuthPresent" in said
 
@@ -126,7 +126,7 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
     fault = {"fault": "api-error", "method": f"aws-iam.{method}", "code": 403}
     fault |= {"status": "AccessDenied"}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
     assert "0 would fail, 1 could not be asked" in said
     assert f"the right {right} is missing" in said
@@ -135,6 +135,6 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
 def test_of_somebody_who_is_neither_user_nor_role_nothing_is_known(doctor: Doctor) -> None:
     root = "arn:aws:iam::123456789012:root"
     write_account(doctor.environment, **{**PROMPT, "caller": {"arn": root}})
-    code, said = doctor("s1")
+    code, said = doctor("eks-a100")
     assert code == CANNOT_RUN
     assert f"IAM's policy simulator knows users and roles, and {root} is neither" in said

@@ -25,7 +25,7 @@ def release(text: str) -> tuple[str, str]:
 
 
 def test_versions_that_are_there_pass(doctor: Doctor) -> None:
-    code, said = doctor("s1", addon("coredns", "v1.12.4-eksbuild.1"), release(RELEASE))
+    code, said = doctor("eks-a100", addon("coredns", "v1.12.4-eksbuild.1"), release(RELEASE))
     assert code == PROVEN, said
     assert "add-on coredns of Kubernetes 1.35 in eu-west-1: v1.12.4-eksbuild.1\n" in said
     assert "add-on kube-proxy of Kubernetes 1.35 in eu-west-1: v1.35.0-eksbuild.2, by" in said
@@ -33,7 +33,7 @@ def test_versions_that_are_there_pass(doctor: Doctor) -> None:
 
 
 def test_a_version_in_extended_support_is_reported_as_such(doctor: Doctor) -> None:
-    code, said = doctor("s1", (NAME, f'{NAME}\n      version: "1.32"'))
+    code, said = doctor("eks-a100", (NAME, f'{NAME}\n      version: "1.32"'))
     assert code == PROVEN, said
     assert "Kubernetes 1.32 of EKS in eu-west-1: offered, in extended support, which" in said
 
@@ -48,7 +48,7 @@ def test_a_version_in_extended_support_is_reported_as_such(doctor: Doctor) -> No
 def test_an_addon_version_that_does_not_fit_is_named_with_those_that_do(
     doctor: Doctor, name: str, version: str, instead: str
 ) -> None:
-    code, said = doctor("s1", addon(name, version))
+    code, said = doctor("eks-a100", addon(name, version))
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"add-on {name} of Kubernetes 1.35 in eu-west-1: {version} is not for this" in said
@@ -59,7 +59,7 @@ def test_an_addon_version_that_does_not_fit_is_named_with_those_that_do(
 def test_a_release_that_does_not_exist_is_named_with_one_that_does(
     doctor: Doctor, text: str
 ) -> None:
-    code, said = doctor("s1", VERSION, release(text))
+    code, said = doctor("eks-a100", VERSION, release(text))
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"machine image {text} (x86_64) of pool demo-gpu-workers: does not exist" in said
@@ -80,7 +80,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     fault = {"fault": "api-error", "method": method, "code": 403}
     fault |= {"status": "AccessDeniedException"}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s1", VERSION, release(RELEASE))
+    code, said = doctor("eks-a100", VERSION, release(RELEASE))
     assert code == CANNOT_RUN, said
     assert "0 would fail" in said
     assert f"could not be asked: the right {right} is missing" in said

@@ -138,7 +138,7 @@ def test_what_is_unknown_is_not_passed(unknown: str) -> None:
 
 
 def test_the_clouds_own_device_plugin_is_named_with_the_command_that_removes_it() -> None:
-    """As published S4 removes it."""
+    """As published existing-a100-t4 removes it."""
     (finding,) = wrong(daemonsets=(NVIDIAS,))
     command = "kubectl delete daemonset nvidia-device-plugin-daemonset -n kube-system"
     assert finding.remedy == command

@@ -46,7 +46,7 @@ FITTING = AddonVersions(fitting=("v1.0.0-eksbuild.1",), default=None, elsewhere=
 
 @pytest.fixture(scope="module")
 def fleet() -> EksFleetPlan:
-    found = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    found = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     assert isinstance(found, EksFleetPlan)
     return dataclasses.replace(found, cluster=dataclasses.replace(found.cluster, version="1.35"))
 

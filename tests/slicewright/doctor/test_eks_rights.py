@@ -55,7 +55,7 @@ KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555
 ZONES = ["euw1-az2", "euw1-az3"]
 SUBNETS = ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]
 FLEETS: Mapping[str, EksFleetPlan] = {
-    "s1": fleet_of("s1"),
+    "eks-a100": fleet_of("eks-a100"),
     "everything made": fleet_with(
         {"zones": ZONES, "network": "private", "secrets_key": KEY},
         nodes={"min": 0, "max": 2},
@@ -108,7 +108,7 @@ def test_each_right_that_is_missing_alone_is_found(name: str) -> None:
 
 def test_each_kind_of_resource_that_a_policy_leaves_out_is_found() -> None:
     """A route is made in a route table, and a subnet in a VPC: no right on one is one on all."""
-    fleet = fleet_of("s1")
+    fleet = fleet_of("eks-a100")
     policy = copy.deepcopy(values.aws_policy(fleet))
     for statement in policy["Statement"]:
         kept = [arn for arn in statement["Resource"] if "subnet/" not in arn]
@@ -127,7 +127,7 @@ def test_each_kind_of_resource_that_a_policy_leaves_out_is_found() -> None:
 
 
 def test_every_request_names_this_account_and_no_pattern() -> None:
-    for group in requests(fleet_of("s1"), ACCOUNT):
+    for group in requests(fleet_of("eks-a100"), ACCOUNT):
         for arn in group.resources:
             assert arn == "*" or "*" not in arn
             assert arn == "*" or arn.split(":")[4] in (ACCOUNT, "")
@@ -180,7 +180,7 @@ def test_a_region_that_the_catalog_does_not_have_yet_is_asked_about_all_the_same
 def test_iam_is_asked_for_in_the_partitions_own_region() -> None:
     asked = {
         (action.partition(":")[0], group.context["aws:RequestedRegion"])
-        for group in requests(fleet_of("s1"), ACCOUNT)
+        for group in requests(fleet_of("eks-a100"), ACCOUNT)
         for action in group.actions
     }
     assert asked == {("ec2", "eu-west-1"), ("eks", "eu-west-1"), ("iam", "us-east-1")}
@@ -203,7 +203,7 @@ def test_whose_policies_count_follows_from_what_sts_says(
 
 def of(*refusals: Refused) -> list[Finding]:
     answer = CallerRights(principal=ROLE, refused=refusals, asked=57)
-    return list(findings(answer, account=ACCOUNT, rights="slicewright rights -s s1"))
+    return list(findings(answer, account=ACCOUNT, rights="slicewright rights -s eks-a100"))
 
 
 def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None:
@@ -211,7 +211,8 @@ def test_a_right_without_a_policy_comes_with_the_commands_that_give_it() -> None
     assert (found.verdict, found.asked) == ("fails", f"rights of {ROLE}")
     assert found.found == "no policy of it allows: ec2:CreateVpc"
     assert found.remedy == (
-        "slicewright rights -s s1 > policy.json; aws iam create-policy --policy-name slicewright "
+        "slicewright rights -s eks-a100 > policy.json; aws iam create-policy --policy-name "
+        "slicewright "
         "--policy-document file://policy.json; aws iam attach-role-policy --role-name deploy "
         f"--policy-arn arn:aws:iam::{ACCOUNT}:policy/slicewright"
     )
@@ -248,5 +249,5 @@ def test_what_is_refused_on_one_resource_and_unsure_on_another_fails_once() -> N
 def test_rights_that_could_not_be_asked_for_are_not_missing() -> None:
     silent = NotAnswered(why="the right iam:SimulatePrincipalPolicy is missing")
     for answer in (silent, CallerRights(principal=ROLE, refused=silent, asked=57)):
-        (found,) = findings(answer, account=ACCOUNT, rights="slicewright rights -s s1")
+        (found,) = findings(answer, account=ACCOUNT, rights="slicewright rights -s eks-a100")
         assert found.verdict == "not asked"

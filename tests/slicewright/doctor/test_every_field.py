@@ -197,7 +197,7 @@ GOOGLE = (
     Row(field="lacks", value=["container.clusters.create"], said="missing: cont", refused=None),
 )
 GOOGLE_DELAYS = {"leftovers_s"}
-ROWS = (*(("s1", row) for row in AWS), *(("s0", row) for row in GOOGLE))
+ROWS = (*(("eks-a100", row) for row in AWS), *(("gke-h100", row) for row in GOOGLE))
 of_each_row = pytest.mark.parametrize(
     ("stack", "row"), ROWS, ids=[f"{row.field}-{row.said[:30]}" for _, row in ROWS]
 )
@@ -214,14 +214,14 @@ def test_every_field_has_a_row() -> None:
 
 
 def settings(stack: str, row: Row) -> dict[str, Any]:
-    return dict(aws_account.PROMPT) | {row.field: row.value} if stack == "s1" else {}
+    return dict(aws_account.PROMPT) | {row.field: row.value} if stack == "eks-a100" else {}
 
 
 @of_each_row
 def test_doctor_fails_and_names_it(doctor: Doctor, stack: str, row: Row) -> None:
     aws_account.write_account(doctor.environment, **settings(stack, row))
     changes = row.changes
-    if stack == "s0":
+    if stack == "gke-h100":
         google_account.write_account(doctor.environment, {row.field: row.value})
         changes = (PROJECT, *changes)
     code, said = doctor(stack, *changes)
@@ -246,9 +246,9 @@ def test_up_fails(tmp_path: Path, stack: str, row: Row) -> None:
     file = tmp_path / f"Pulumi.{stack}.yaml"
     file.write_text(text)
     fleet = plan.read_file(file)
-    account = {row.field: row.value} if stack == "s1" else {}
+    account = {row.field: row.value} if stack == "eks-a100" else {}
     with applied(**account) as up:
-        if stack == "s0":
+        if stack == "gke-h100":
             google_account.write_account(up.directory, {row.field: row.value})
             let_gke_make_networks(up.cloud, "slicewright-test")
         with pytest.raises(Refused) as refused:

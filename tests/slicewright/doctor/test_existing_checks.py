@@ -47,7 +47,7 @@ GKE = ExistingGkeCluster(
 
 
 def of_eks(**changed: Any) -> list[Finding]:
-    fleet = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    fleet = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     assert isinstance(fleet, EksFleetPlan)
     answer = dataclasses.replace(EKS, **changed)
     found = eks_existing_checks.existing_cluster(fleet, answer)
@@ -55,7 +55,7 @@ def of_eks(**changed: Any) -> list[Finding]:
 
 
 def of_gke(**changed: Any) -> list[Finding]:
-    fleet = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    fleet = plan.read_file(STACKS / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
     answer = dataclasses.replace(GKE, **changed)
     found = gke_existing_checks.existing_cluster(fleet, answer, project="acme")

@@ -40,7 +40,7 @@ OF_PROJECT = {
 
 @pytest.fixture(scope="module")
 def fleet() -> GkeFleetPlan:
-    found = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    found = plan.read_file(STACKS / "Pulumi.gke-h100.yaml")
     assert isinstance(found, GkeFleetPlan)
     return dataclasses.replace(found, cluster=dataclasses.replace(found.cluster, version="1.35"))
 

@@ -12,7 +12,7 @@ STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
 
 def test_what_is_asked_is_what_slicewright_rights_prints() -> None:
-    fleet = plan.read_file(STACKS / "Pulumi.s0.yaml")
+    fleet = plan.read_file(STACKS / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
     assert list(needed(fleet)) == values.google_role(fleet)["includedPermissions"]
     assert {"container.clusters.create", "compute.networks.create"} <= {*needed(fleet)}

@@ -14,18 +14,18 @@ from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
 from tests.rehearsal.clouds.conftest import Gcp
 from tests.slicewright.doctor.conftest import Doctor
 
-PROJECT = ("slicewright-s0", "acme")
+PROJECT = ("slicewright-gke-h100", "acme")
 
 
 def test_an_ordinary_project_would_refuse_nothing(doctor: Doctor) -> None:
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == PROVEN, said
     assert "0 would fail, 0 could not be asked" in said
     assert "a3-highgpu-8g in us-central1-c: offered" in said
 
 
 def test_it_only_reads(doctor: Doctor) -> None:
-    doctor("s0", PROJECT)
+    doctor("gke-h100", PROJECT)
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     called = {json.loads(line)["operation"].rpartition(".")[2] for line in log}
     reading = {"batchGet", "get", "getEffectivePolicy", "getServerConfig", "testIamPermissions"}
@@ -38,7 +38,7 @@ def test_the_api_that_is_off_is_named(doctor: Doctor, api: str) -> None:
     names = ["compute", "container", "iam", "cloudresourcemanager", "orgpolicy", "serviceusage"]
     on = [f"{name}.googleapis.com" for name in names if name != api]
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert f"API {api}.googleapis.com of project acme: off" in said
@@ -51,7 +51,7 @@ def test_without_the_api_of_organisation_policies_their_constraints_are_not_aske
     names = ["compute", "container", "iam", "cloudresourcemanager", "serviceusage"]
     on = [f"{name}.googleapis.com" for name in names]
     (doctor.environment / "cloud" / "enabled_apis.json").write_text(json.dumps(on))
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "0 would fail, 1 could not be asked" in said
     assert "gcloud services enable orgpolicy.googleapis.com --project acme" in said
@@ -59,7 +59,7 @@ def test_without_the_api_of_organisation_policies_their_constraints_are_not_aske
 
 def test_without_service_usage_nothing_is_taken_for_passed(doctor: Doctor) -> None:
     (doctor.environment / "cloud" / "enabled_apis.json").write_text("[]")
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "gcloud services enable serviceusage.googleapis.com --project acme" in said
     assert " 0 ok" in said
@@ -77,7 +77,7 @@ def test_the_quota_that_is_short_is_named_with_what_is_needed(
     doctor: Doctor, metric: str, limit: int, wanted: int | None
 ) -> None:
     write_account(doctor.environment, {"quotas": {metric: limit}})
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert f"quota {metric} in us-central1: {limit}, of which 0 are used" in said
@@ -94,7 +94,7 @@ def test_the_quota_of_all_regions_that_is_short_is_named(
 ) -> None:
     """In a new project GPUS_ALL_REGIONS is 0, whatever a region has."""
     write_account(doctor.environment, {"quotas": {metric: limit}})
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"quota {metric} in project acme: {limit}, of which 0 are used" in said
@@ -111,7 +111,7 @@ def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
         "times": 1,
     }
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert ": not offered" in said
@@ -119,7 +119,7 @@ def test_a_zone_without_the_machine_is_named(doctor: Doctor) -> None:
 
 def test_a_cluster_of_that_name_is_named(doctor: Doctor) -> None:
     Gcp(doctor.cloud, doctor.environment).make_cluster()
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "cluster main in us-central1: exists already" in said
@@ -129,7 +129,7 @@ def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
     gcp = Gcp(doctor.cloud, doctor.environment)
     where = {"name": "projects/acme"}
     gcp.call("iam", "projects.serviceAccounts.create", where, accountId="main-nodes")
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "service account main-nodes@acme.iam.gserviceaccount.com: exists already" in said
@@ -138,7 +138,7 @@ def test_a_service_account_of_that_name_is_named(doctor: Doctor) -> None:
 def test_a_version_that_gke_does_not_offer_is_named(doctor: Doctor) -> None:
     """The catalog still has it for the channel EXTENDED."""
     old = 'name: main\n      release_channel: EXTENDED\n      version: "1.33"\n'
-    code, said = doctor("s0", PROJECT, ("name: main\n", old))
+    code, said = doctor("gke-h100", PROJECT, ("name: main\n", old))
     assert code == NOT_PROVEN, said
     assert "1 would fail" in said
     assert "Kubernetes 1.33 of GKE's channel EXTENDED in us-central1: not offered" in said
@@ -159,7 +159,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
 ) -> None:
     fault = {"fault": "api-error", "method": method, "code": 403}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "0 would fail" in said
     assert f"could not be asked: the right {right} is missing" in said
@@ -169,7 +169,7 @@ def test_a_token_that_google_refuses_is_one_message(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.wrong")
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert said.startswith("slicewright doctor: Google refuses the credentials")
     assert "gcloud auth application-default login" in said
@@ -177,7 +177,7 @@ def test_a_token_that_google_refuses_is_one_message(
 
 
 def test_a_stack_without_project_says_which_command_sets_it(doctor: Doctor) -> None:
-    code, said = doctor("s0", ("gcp:project: slicewright-s0\n", ""))
+    code, said = doctor("gke-h100", ("gcp:project: slicewright-gke-h100\n", ""))
     assert code == NOT_PROVEN
     assert "pulumi config set gcp:project PROJECT" in said
 
@@ -188,7 +188,7 @@ def test_without_credentials_the_one_message_says_how_to_log_in(
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(doctor.environment))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert said.startswith("slicewright doctor: no Google credentials can be used: ")
     assert "gcloud auth application-default login" in said
@@ -202,7 +202,7 @@ def test_without_an_answer_it_says_whom_it_asked(
         closed.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/v1/"
         monkeypatch.setenv("GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT", nobody)
-        code, said = doctor("s0", PROJECT)
+        code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert said.startswith(f"slicewright doctor: {nobody}projects/acme/services:batchGet cannot be")
 
@@ -212,11 +212,11 @@ def test_the_right_that_is_missing_is_named_with_the_commands_that_give_it(
     doctor: Doctor, right: str
 ) -> None:
     write_account(doctor.environment, {"lacks": [right, "compute.instances.create"]})
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert f"rights in project acme: missing: {right}\n" in said
-    assert f"slicewright rights {doctor.environment / 'Pulumi.s0.yaml'} > role.json" in said
+    assert f"slicewright rights {doctor.environment / 'Pulumi.gke-h100.yaml'} > role.json" in said
 
 
 def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
@@ -224,7 +224,7 @@ def test_where_the_rights_cannot_be_asked_for_it_says_so_and_calls_none_missing(
 ) -> None:
     fault = {"fault": "api-error", "method": "projects.testIamPermissions", "code": 500}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s0", PROJECT)
+    code, said = doctor("gke-h100", PROJECT)
     assert code == CANNOT_RUN
     assert "0 would fail, 1 could not be asked" in said
     assert "rights in project acme: could not be asked: HTTP 500" in said
@@ -235,7 +235,7 @@ def test_every_question_is_one_that_the_tokens_scope_allows(doctor: Doctor) -> N
     key = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
     reserved = "{mode: reservation, reservation: week}"
     network = (NETWORK[0], f"{NETWORK[1]}\n      kms_key: {key}")
-    doctor("s0", PROJECT, network, ("capacity: spot", f"capacity: {reserved}"))
+    doctor("gke-h100", PROJECT, network, ("capacity: spot", f"capacity: {reserved}"))
     log = (doctor.environment / "log" / "cloud-calls.jsonl").read_text().splitlines()
     asked = {(call["service"], call["operation"]) for call in map(json.loads, log)}
     # Of Cloud Storage `slicewright unlock` asks, and no doctor.
@@ -260,7 +260,7 @@ def ranges(gcp: Gcp, **found: str) -> None:
 
 
 def test_a_subnet_that_does_not_exist_is_named(doctor: Doctor) -> None:
-    code, said = doctor("s0", PROJECT, NETWORK)
+    code, said = doctor("gke-h100", PROJECT, NETWORK)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "subnet sub in us-central1 of project acme: does not exist" in said
@@ -268,7 +268,7 @@ def test_a_subnet_that_does_not_exist_is_named(doctor: Doctor) -> None:
 
 def test_a_range_that_the_subnet_lacks_is_named(doctor: Doctor) -> None:
     ranges(Gcp(doctor.cloud, doctor.environment), pods="10.68.0.0/14")
-    code, said = doctor("s0", PROJECT, NETWORK)
+    code, said = doctor("gke-h100", PROJECT, NETWORK)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "secondary range services of subnet sub" in said
@@ -282,7 +282,7 @@ def test_a_range_with_too_few_addresses_for_the_nodes_is_named(
     doctor: Doctor, pods: str, expected: int
 ) -> None:
     ranges(Gcp(doctor.cloud, doctor.environment), pods=pods, services="10.72.0.0/20")
-    code, said = doctor("s0", PROJECT, NETWORK)
+    code, said = doctor("gke-h100", PROJECT, NETWORK)
     assert code == expected, said
     assert "the stack's nodes take 384" in said
 
@@ -313,14 +313,14 @@ def test_a_vpc_that_is_not_shared_with_the_project_is_named(doctor: Doctor) -> N
         secondaryIpRanges=ranges,
     )
     gcp.call("compute", "projects.enableXpnHost", {"project": "host-net"})
-    code, said = doctor("s0", PROJECT, SHARED)
+    code, said = doctor("gke-h100", PROJECT, SHARED)
     assert code == NOT_PROVEN, said
     assert "1 would fail" in said
     assert "Shared VPC of project host-net: project acme is attached to no host project" in said
     assert "gcloud compute shared-vpc associated-projects add acme --host-project=host-net" in said
     attached = {"id": "acme", "type": "PROJECT"}
     gcp.call("compute", "projects.enableXpnResource", {"project": "host-net"}, xpnResource=attached)
-    code, said = doctor("s0", PROJECT, SHARED)
+    code, said = doctor("gke-h100", PROJECT, SHARED)
     assert code == PROVEN, said
     assert "Shared VPC of project host-net: shared with project acme" in said
 
@@ -331,7 +331,7 @@ EXISTING = ("name: main\n", "name: main\n      existing: true\n")
 def test_a_cluster_that_exists_must_be_fit_for_the_pools(doctor: Doctor) -> None:
     gcp = Gcp(doctor.cloud, doctor.environment)
     gcp.make_cluster()
-    code, said = doctor("s0", PROJECT, EXISTING)
+    code, said = doctor("gke-h100", PROJECT, EXISTING)
     assert code == NOT_PROVEN, said
     assert "1 would fail, 0 could not be asked" in said
     assert "existing cluster main in us-central1: it has no workload pool" in said
@@ -345,7 +345,7 @@ def test_managed_prometheus_needs_the_collectors_of_a_cluster_that_exists(doctor
         monitoringConfig={"componentConfig": {}, "managedPrometheusConfig": {}},
     )
     managed = ("node_pools:", "monitoring: {prometheus: managed}\n    node_pools:")
-    code, said = doctor("s0", PROJECT, EXISTING, managed)
+    code, said = doctor("gke-h100", PROJECT, EXISTING, managed)
     assert code == NOT_PROVEN, said
     assert "1 would fail, 0 could not be asked" in said
     assert "existing cluster main in us-central1: its managed collection is off" in said
@@ -353,7 +353,7 @@ def test_managed_prometheus_needs_the_collectors_of_a_cluster_that_exists(doctor
     clusters = "projects.locations.clusters.update"
     on = {"desiredMonitoringConfig": {"managedPrometheusConfig": {"enabled": True}}}
     gcp.wait(gcp.call("container", clusters, {"name": gcp.cluster}, update=on))
-    code, said = doctor("s0", PROJECT, EXISTING, managed)
+    code, said = doctor("gke-h100", PROJECT, EXISTING, managed)
     assert code == PROVEN, said
 
 
@@ -363,7 +363,7 @@ def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
     gcp.make_cluster(workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"})
     gcp.make_pool(name="system")
     code, said = doctor(
-        "s0", PROJECT, EXISTING, ("node_pools:", "system_pool: {}\n    node_pools:")
+        "gke-h100", PROJECT, EXISTING, ("node_pools:", "system_pool: {}\n    node_pools:")
     )
     assert code == NOT_PROVEN, said
     assert "1 would fail, 0 could not be asked" in said
@@ -377,11 +377,11 @@ def test_a_node_pool_of_another_stack_is_named(doctor: Doctor) -> None:
 def test_a_cluster_that_exists_and_is_not_reached_from_here_is_named(doctor: Doctor) -> None:
     gcp = Gcp(doctor.cloud, doctor.environment)
     gcp.make_cluster(workloadIdentityConfig={"workloadPool": "acme.svc.id.goog"})
-    code, said = doctor("s0", PROJECT, EXISTING)
+    code, said = doctor("gke-h100", PROJECT, EXISTING)
     assert code == PROVEN, said
     assert "endpoint of existing cluster main: 127.0.0.1:" in said
     doctor.plane.close()
-    code, said = doctor("s0", PROJECT, EXISTING)
+    code, said = doctor("gke-h100", PROJECT, EXISTING)
     assert code == NOT_PROVEN
     assert "1 would fail, 0 could not be asked" in said
     assert "endpoint of existing cluster main: no connection from here to 127.0.0.1:" in said

@@ -11,14 +11,14 @@ from rehearsal.clouds.gcp.account import write_account
 from slicewright.exit_codes import CANNOT_RUN, NOT_PROVEN, PROVEN
 from tests.slicewright.doctor.conftest import STACKS, Doctor
 
-PROJECT = ("slicewright-s0", "acme")
+PROJECT = ("slicewright-gke-h100", "acme")
 KEY = "projects/acme-keys/locations/us-central1/keyRings/gke/cryptoKeys/disks"
 H100 = {"name": "week", "zone": "us-central1-c", "machine_type": "a3-highgpu-8g", "count": 1}
 WITH_KEY = ("location: us-central1", f"location: us-central1\n      kms_key: {KEY}")
 
 
 def named(reservation: str) -> tuple[str, str]:
-    text = (STACKS / "Pulumi.s0.yaml").read_text()
+    text = (STACKS / "Pulumi.gke-h100.yaml").read_text()
     (line,) = (line for line in text.splitlines() if line.lstrip().startswith("capacity:"))
     indent = line[: len(line) - len(line.lstrip())]
     return line, f"{indent}capacity: {{mode: reservation, reservation: {reservation}}}"
@@ -26,7 +26,7 @@ def named(reservation: str) -> tuple[str, str]:
 
 def test_a_reservation_that_fits_passes(doctor: Doctor) -> None:
     write_account(doctor.environment, {"reservations": [H100]})
-    code, said = doctor("s0", PROJECT, named("week"))
+    code, said = doctor("gke-h100", PROJECT, named("week"))
     assert code == PROVEN, said
     assert "reservation week in us-central1-c of project acme: 1 machines" in said
 
@@ -45,7 +45,7 @@ def test_what_is_wrong_with_a_reservation_is_named(
     doctor: Doctor, changed: dict[str, Any], what: str
 ) -> None:
     write_account(doctor.environment, {"reservations": [{**H100, **changed}]})
-    code, said = doctor("s0", PROJECT, named("week"))
+    code, said = doctor("gke-h100", PROJECT, named("week"))
     assert code == NOT_PROVEN, said
     assert "1 would fail, 0 could not be asked" in said
     assert what in said
@@ -55,12 +55,12 @@ def test_a_reservation_of_another_project_must_be_shared(doctor: Doctor) -> None
     theirs = {**H100, "project": "capacity-1"}
     change = named("projects/capacity-1/reservations/week")
     write_account(doctor.environment, {"reservations": [theirs]})
-    code, said = doctor("s0", PROJECT, change)
+    code, said = doctor("gke-h100", PROJECT, change)
     assert code == NOT_PROVEN
     assert "1 would fail" in said
     assert "of project capacity-1: is not shared with project acme" in said
     write_account(doctor.environment, {"reservations": [{**theirs, "shared_with": ["acme"]}]})
-    code, said = doctor("s0", PROJECT, change)
+    code, said = doctor("gke-h100", PROJECT, change)
     assert code == PROVEN, said
 
 
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_a_key_is_named(
     doctor: Doctor, keys: dict[str, str], expected: int, what: str
 ) -> None:
     write_account(doctor.environment, {"keys": keys})
-    code, said = doctor("s0", PROJECT, WITH_KEY)
+    code, said = doctor("gke-h100", PROJECT, WITH_KEY)
     assert code == expected, said
     assert f"key {KEY} (cluster.kms_key): {what}" in said
 
@@ -98,7 +98,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_is_taken_for_passed(
     write_account(doctor.environment, {"reservations": [H100]})
     fault = {"fault": "api-error", "method": method, "code": 403}
     (doctor.environment / "faults.json").write_text(json.dumps([fault]))
-    code, said = doctor("s0", PROJECT, change)
+    code, said = doctor("gke-h100", PROJECT, change)
     assert code == CANNOT_RUN, said
     assert "0 would fail, 1 could not be asked" in said
     assert f"could not be asked: the right {right} is missing" in said

@@ -93,8 +93,8 @@ def test_the_actions_are_those_of_the_calls(
     write_account(doctor.environment, **{**PROMPT, **account})
     Aws(doctor.cloud, doctor.environment).make_cluster()
     (doctor.environment / "log" / "cloud-calls.jsonl").write_text("")
-    doctor("s1", *changes)
-    fleet = plan.read_file(doctor.environment / "Pulumi.s1.yaml")
+    doctor("eks-a100", *changes)
+    fleet = plan.read_file(doctor.environment / "Pulumi.eks-a100.yaml")
     assert isinstance(fleet, EksFleetPlan)
     # The default is asked for where the account has no quota of its own, and everybody may ask who
     # they are.
@@ -126,8 +126,8 @@ NETWORK = "{vpc: net, subnet: sub, pods_range: pods, services_range: services}"
 def test_the_permissions_are_those_of_the_calls(
     doctor: Doctor, changes: tuple[tuple[str, str], ...]
 ) -> None:
-    doctor("s0", ("slicewright-s0", "acme"), *changes)
-    fleet = plan.read_file(doctor.environment / "Pulumi.s0.yaml")
+    doctor("gke-h100", ("slicewright-gke-h100", "acme"), *changes)
+    fleet = plan.read_file(doctor.environment / "Pulumi.gke-h100.yaml")
     assert isinstance(fleet, GkeFleetPlan)
     asked = called(doctor) - {"cloudresourcemanager projects.testIamPermissions"}
     assert {need.right for need in own_rights.needs(fleet)} == {_GOOGLE[call] for call in asked}
@@ -136,13 +136,15 @@ def test_the_permissions_are_those_of_the_calls(
 def test_of_a_host_project_the_doctor_reads_the_subnet_and_nothing_else(doctor: Doctor) -> None:
     network = NETWORK.replace("vpc: net", "vpc: projects/host-net/global/networks/net")
     there = ("location: us-central1", f"location: us-central1\n      network: {network}")
-    doctor("s0", ("slicewright-s0", "acme"), there)
+    doctor("gke-h100", ("slicewright-gke-h100", "acme"), there)
     calls = call_log.read(doctor.environment)
     asked = {(project_of(c.parameters), f"{c.service} {c.operation}") for c in calls}
     assert {call for project, call in asked if project == "host-net"} == {"compute subnetworks.get"}
 
 
-@pytest.mark.parametrize(("stack", "kind"), [("s0", "includedPermissions"), ("s1", "Statement")])
+@pytest.mark.parametrize(
+    ("stack", "kind"), [("gke-h100", "includedPermissions"), ("eks-a100", "Statement")]
+)
 def test_rights_for_the_doctor_are_a_document_of_their_own(
     stack: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name exactly one stack (-s s0) or FILE"),
-        (["-s", "s0", "-s", "s1"], "name exactly one stack (-s s0) or FILE"),
-        (["-s", "s2"], "s2 has hosts only: no account or cluster to check"),
+        ([], "name exactly one stack (-s gke-h100) or FILE"),
+        (["-s", "gke-h100", "-s", "eks-a100"], "name exactly one stack (-s gke-h100) or FILE"),
+        (["-s", "hosts-a100"], "s2 has hosts only: no account or cluster to check"),
     ],
 )
 def test_wrong_use_is_one_message(
@@ -49,9 +49,9 @@ def test_without_the_clouds_library_it_says_what_to_install(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(sys.modules, "botocore", None)
-    assert cli.main(["doctor", "-s", "s1"]) == CANNOT_RUN
+    assert cli.main(["doctor", "-s", "eks-a100"]) == CANNOT_RUN
     assert "pip install botocore" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "google.auth", None)
     monkeypatch.delenv("GOOGLE_OAUTH_ACCESS_TOKEN", raising=False)
-    assert cli.main(["doctor", "-s", "s0"]) == CANNOT_RUN
+    assert cli.main(["doctor", "-s", "gke-h100"]) == CANNOT_RUN
     assert "pip install google-auth" in capsys.readouterr().err

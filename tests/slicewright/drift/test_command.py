@@ -59,7 +59,7 @@ def test_hosts_without_kubernetes_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(Path(__file__).resolve().parents[3])
-    assert cli.main(["drift", "-s", "s2"]) == cli.BAD_INPUT
+    assert cli.main(["drift", "-s", "hosts-a100"]) == cli.BAD_INPUT
     assert "slicewright-agent verify" in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
 @pytest.fixture
 def fleet() -> FleetPlan:
-    return plan.read_file(STACKS / "Pulumi.s1.yaml")
+    return plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def installed(fleet: FleetPlan) -> Installed:
     )
 
 
-@pytest.mark.parametrize("stack", ["s1", "s4"])
+@pytest.mark.parametrize("stack", ["eks-a100", "existing-a100-t4"])
 def test_what_the_chart_makes_has_not_drifted(stack: str) -> None:
     fleet = plan.read_file(STACKS / f"Pulumi.{stack}.yaml")
     files = values.operator_files(fleet)
@@ -70,7 +70,7 @@ def test_a_setting_that_was_changed_is_named_with_the_command_that_sets_it(
     fleet: FleetPlan, installed: Installed, section: str, change: dict[str, Any], said: str
 ) -> None:
     policy = _changed(dict(installed.policy or {}), section, **change)
-    (found,) = operator_drift(replace(installed, policy=policy), fleet, "s1")
+    (found,) = operator_drift(replace(installed, policy=policy), fleet, "eks-a100")
     assert found.where == "ClusterPolicy cluster-policy"
     assert said in found.what
     assert found.heal.startswith(
@@ -82,7 +82,7 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
     fleet: FleetPlan, installed: Installed
 ) -> None:
     policy = _changed(dict(installed.policy or {}), "dcgm", hostPort=5555)
-    assert operator_drift(replace(installed, policy=policy), fleet, "s1") == []
+    assert operator_drift(replace(installed, policy=policy), fleet, "eks-a100") == []
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_a_setting_that_the_stack_does_not_declare_is_the_charts(
             "helm -n gpu-operator upgrade gpu-operator gpu-operator "
             "--repo https://helm.ngc.nvidia.com/nvidia --version v26.7.0 --reuse-values",
         ),
-        (None, "no revision of it is deployed", "pulumi up --refresh --stack s1"),
+        (None, "no revision of it is deployed", "pulumi up --refresh --stack eks-a100"),
     ],
 )
 def test_another_chart_is_found(
     fleet: FleetPlan, installed: Installed, chart: str | None, said: str, heal: str
 ) -> None:
-    (found,) = operator_drift(replace(installed, chart=chart), fleet, "s1")
+    (found,) = operator_drift(replace(installed, chart=chart), fleet, "eks-a100")
     assert (found.where, found.what) == ("Helm release gpu-operator", said)
     assert found.heal == heal
 
@@ -108,16 +108,16 @@ def test_another_chart_is_found(
 def test_the_chart_of_the_same_version_without_its_v_is_the_same(
     fleet: FleetPlan, installed: Installed
 ) -> None:
-    assert operator_drift(replace(installed, chart="26.7.0"), fleet, "s1") == []
+    assert operator_drift(replace(installed, chart="26.7.0"), fleet, "eks-a100") == []
 
 
 def test_a_config_map_that_is_gone_or_has_other_content_is_found(
     fleet: FleetPlan, installed: Installed
 ) -> None:
     (name,) = installed.configs
-    (gone,) = operator_drift(replace(installed, configs={}), fleet, "s1")
+    (gone,) = operator_drift(replace(installed, configs={}), fleet, "eks-a100")
     other = {name: {"config.yaml": "version: v1"}}
-    (changed,) = operator_drift(replace(installed, configs=other), fleet, "s1")
+    (changed,) = operator_drift(replace(installed, configs=other), fleet, "eks-a100")
     assert gone.where == changed.where == f"ConfigMap gpu-operator/{name}"
     assert gone.what == "is not there"
     assert "its name has the hash" in changed.what
@@ -127,7 +127,7 @@ def test_a_config_map_that_is_gone_or_has_other_content_is_found(
 def test_a_policy_that_is_gone_is_made_again_from_the_release(
     fleet: FleetPlan, installed: Installed
 ) -> None:
-    (found,) = operator_drift(replace(installed, policy=None), fleet, "s1")
+    (found,) = operator_drift(replace(installed, policy=None), fleet, "eks-a100")
     assert found.heal == (
         "helm -n gpu-operator get manifest gpu-operator | kubectl apply --server-side -f -"
     )

@@ -27,7 +27,7 @@ STACKS = Path(__file__).resolve().parents[3] / "stacks"
 
 @pytest.fixture(scope="module")
 def fleet() -> FleetPlan:
-    return plan.read_file(STACKS / "Pulumi.s1.yaml")
+    return plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
 
 
 def _release(text: bytes) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Server:
 def _looked(server: Server, fleet: FleetPlan) -> tuple[list[str], list[str]]:
     """What has drifted, and what could not be read."""
     installed = read_operator(cast("Client", server), fleet)
-    found = operator_drift(installed, fleet, "s1")
+    found = operator_drift(installed, fleet, "eks-a100")
     return [one.where for one in found], [str(one) for one in installed.unread]
 
 
@@ -70,7 +70,7 @@ def test_as_it_must_be_nothing_is_unread(fleet: FleetPlan) -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_no_odd_object_ends_the_comparison(data: st.DataObject) -> None:
-    fleet = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    fleet = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     server = Server(fleet)
     name = data.draw(st.sampled_from(sorted(set(server.objects) - {"secrets"})))
     known = server.objects[name]

@@ -109,7 +109,7 @@ def found(stack: str, said: Condition | None, **more: Any) -> Found:
     return Found(**(facts | more))
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 def test_a_verified_pool_has_not_drifted(stack: str) -> None:
     seen = found(stack, condition("True", "PartitionsMatch"))
     assert silicon_drift(seen, fleet(stack), stack, NOW) == ([], [])
@@ -118,9 +118,9 @@ def test_a_verified_pool_has_not_drifted(stack: str) -> None:
 @pytest.mark.parametrize(
     ("stack", "heal"),
     [
-        ("s0", "gcloud compute instances delete n0 --zone us-central1-c"),
+        ("gke-h100", "gcloud compute instances delete n0 --zone us-central1-c"),
         (
-            "s1",
+            "eks-a100",
             "kubectl -n gpu-operator delete pod -l app=nvidia-mig-manager "
             "--field-selector spec.nodeName=n0",
         ),
@@ -136,36 +136,38 @@ def test_another_layout_is_healed_by_who_partitions_the_node(stack: str, heal: s
 
 
 def test_a_broken_gpu_is_not_healed_by_partitioning_again() -> None:
-    seen = found("s1", condition("False", "GpuLost"))
-    ((finding,), _) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    seen = found("eks-a100", condition("False", "GpuLost"))
+    ((finding,), _) = silicon_drift(seen, fleet("eks-a100"), "eks-a100", NOW)
     assert finding.heal == ""
 
 
 @pytest.mark.parametrize("said", [condition("Unknown", "DriverHung"), None])
 def test_a_node_of_which_nothing_is_known_is_not_without_drift(said: Condition | None) -> None:
-    findings, (unseen,) = silicon_drift(found("s1", said), fleet("s1"), "s1", NOW)
+    findings, (unseen,) = silicon_drift(found("eks-a100", said), fleet("eks-a100"), "eks-a100", NOW)
     assert findings == []
     assert unseen.why.startswith("node n0: ")
 
 
 def test_a_pool_that_the_cluster_lacks_is_drift() -> None:
-    seen = found("s1", condition("True", "PartitionsMatch"), pools=(), nodes=())
-    ((finding,), _) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    seen = found("eks-a100", condition("True", "PartitionsMatch"), pools=(), nodes=())
+    ((finding,), _) = silicon_drift(seen, fleet("eks-a100"), "eks-a100", NOW)
     assert finding.where == "pool demo-gpu-workers"
-    assert finding.heal == "pulumi up --refresh --stack s1"
+    assert finding.heal == "pulumi up --refresh --stack eks-a100"
 
 
 def test_without_a_controller_nothing_of_it_is_certain() -> None:
-    seen = found("s1", condition("True", "PartitionsMatch"), controller=0)
-    findings, (unseen,) = silicon_drift(seen, fleet("s1"), "s1", NOW)
+    seen = found("eks-a100", condition("True", "PartitionsMatch"), controller=0)
+    findings, (unseen,) = silicon_drift(seen, fleet("eks-a100"), "eks-a100", NOW)
     assert findings == []
     assert "fleet controller does not run" in unseen.why
 
 
 def test_too_few_nodes_are_drift_of_the_pool() -> None:
-    (planned,) = fleet("s1").pools
-    seen = found("s1", condition("True", "PartitionsMatch"))
+    (planned,) = fleet("eks-a100").pools
+    seen = found("eks-a100", condition("True", "PartitionsMatch"))
     short = pool(planned, verified="False", degraded="True", reason="TooFewNodes")
-    ((finding,), _) = silicon_drift(replace(seen, pools=(short,)), fleet("s1"), "s1", NOW)
+    ((finding,), _) = silicon_drift(
+        replace(seen, pools=(short,)), fleet("eks-a100"), "eks-a100", NOW
+    )
     assert finding.where == "pool demo-gpu-workers"
     assert "check why no node joins" in finding.heal

@@ -45,7 +45,7 @@ def looked(*holders: Sequence[str]) -> tuple[Drift, Engine]:
     cluster: Callable[[], object] = no_cluster
     drift = Looking(
         stack="x",
-        fleet=plan.read_file(ROOT / "stacks" / "Pulumi.s0.yaml"),
+        fleet=plan.read_file(ROOT / "stacks" / "Pulumi.gke-h100.yaml"),
         pulumi=engine,
         pending=(),
         cluster=cluster,  # type: ignore[arg-type]

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def planned() -> plan.PoolPlan:
-    """S1's pool, of up to three nodes."""
-    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.s1.yaml").pools
+    """eks-a100's pool, of up to three nodes."""
+    (pool,) = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
     assert pool.mig_config is not None
     return replace(pool, nodes=plan.NodeCount(min=3, max=3, autoscaled=False))
 
@@ -174,7 +174,7 @@ def test_fewer_nodes_say_how_many_pods_end_whichever_the_cloud_takes(
 def test_where_the_limit_ends_no_node_none_is_said_to_go(
     planned: plan.PoolPlan, world: World
 ) -> None:
-    (existing,) = plan.read_file(ROOT / "stacks" / "Pulumi.s4.yaml").pools[:1]
+    (existing,) = plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml").pools[:1]
     fewer = replace(
         existing,
         name=planned.name,

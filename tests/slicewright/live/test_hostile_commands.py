@@ -96,7 +96,7 @@ def test_the_report_on_a_preview_names_it(
 ) -> None:
     preview: dict[str, Any] = {"steps": [], "changeSummary": {}}
     (tmp_path / "preview.json").write_text(json.dumps(preview))
-    words = ["preview-report", "-s", str(ROOT / "stacks" / "Pulumi.s1.yaml"), "--live"]
+    words = ["preview-report", "-s", str(ROOT / "stacks" / "Pulumi.eks-a100.yaml"), "--live"]
     assert run(odd, [*words, str(tmp_path / "preview.json")]) == CANNOT_RUN
     written = capsys.readouterr()
     assert "GPUNodeReport p0 cannot be read" in written.out.replace("\\", "")

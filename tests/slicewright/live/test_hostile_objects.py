@@ -98,14 +98,14 @@ def test_no_odd_object_ends_a_command_or_reaches_a_terminal(data: st.DataObject)
 def test_previews_and_drift_survive_it_as_well(data: st.DataObject) -> None:
     server = Server()
     data.draw(odd_objects(server))
-    stack = plan.read_file(STACKS / "Pulumi.s1.yaml")
+    stack = plan.read_file(STACKS / "Pulumi.eks-a100.yaml")
     (first,) = stack.pools
     planned = [replace(first, name="p"), replace(first, name="q")]
     found = read(cast("Any", server), pods_of=lambda *known: affected(planned, *known))
     told = section(coming(planned, found, NOW), found.unread, found.unread_objects)
     assert not obeyed(told.replace("\n", ""))
     assert all(text(one.name) in told for one in found.unread_objects)
-    silicon_drift(found, stack, "s1", NOW)
+    silicon_drift(found, stack, "eks-a100", NOW)
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -112,7 +112,9 @@ def leave(
         for copy in range(chance.randint(0, 2) if on_eks or policy == "Retain" else 0):
             objects.add_object(VOLUME_SNAPSHOTS, snapshot(f"{name}-{copy}", source))
     if not on_eks and chance.random() < 0.5:
-        objects.add_object("/apis/networking.k8s.io/v1/ingresses", ingress("web", "s0", "s1"))
+        objects.add_object(
+            "/apis/networking.k8s.io/v1/ingresses", ingress("web", "gke-h100", "eks-a100")
+        )
 
 
 def break_calls(environment: Path, cloud: Cloud, chance: random.Random) -> None:

@@ -39,7 +39,7 @@ class Command:
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        file = str(STACKS / "Pulumi.s1.yaml")
+        file = str(STACKS / "Pulumi.eks-a100.yaml")
         code = cli.main(["destroy", "-s", "dev", "--file", file, *arguments])
         out, err = self.capsys.readouterr()
         return code, out, err
@@ -186,6 +186,6 @@ def test_a_wait_that_is_not_a_time_is_refused(
     capsys: pytest.CaptureFixture[str], minutes: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["destroy", "-s", "s0", f"--wait={minutes}"])
+        cli.main(["destroy", "-s", "gke-h100", f"--wait={minutes}"])
     assert ended.value.code == cli.BAD_INPUT
     assert f"{minutes!r} is not a number of minutes, 0 or more" in capsys.readouterr().err

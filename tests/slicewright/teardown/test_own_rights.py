@@ -29,7 +29,7 @@ def fleet_of(stack: str) -> EksFleetPlan | GkeFleetPlan:
     return found
 
 
-@pytest.fixture(params=[("on_eks", "s1"), ("on_gke", "s0")])
+@pytest.fixture(params=[("on_eks", "eks-a100"), ("on_gke", "gke-h100")])
 def swept(
     clouds_over_http: None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> tuple[str, set[str]]:
@@ -38,7 +38,7 @@ def swept(
     world: World = request.getfixturevalue(fixture)
     use(world)
     use_more(world)
-    if stack == "s1":
+    if stack == "eks-a100":
         aws = request.getfixturevalue("aws_of_eks")
         aws.role("other", "ec2.amazonaws.com")
         launch(aws, role="other")
@@ -65,13 +65,13 @@ def test_each_right_has_a_call_or_a_reason(swept: tuple[str, set[str]]) -> None:
     assert used == {need.right for need in needs if need.why is None}
 
 
-@pytest.mark.parametrize("stack", ["s0", "s1"])
+@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100"])
 def test_the_command_writes_them(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(STACKS / f"Pulumi.{stack}.yaml")
     assert cli.main(["rights", file, "--destroy"]) == cli.PROVEN
     document = json.loads(capsys.readouterr().out)
     needs = {need.right for need in own_rights.needs(fleet_of(stack))}
-    if stack == "s0":
+    if stack == "gke-h100":
         assert {*document["includedPermissions"]} == needs
         return
     listed = set()

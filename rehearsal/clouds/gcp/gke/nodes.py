@@ -34,8 +34,8 @@ _RUN_TIME = "cloud.google.com/gke-max-run-duration-seconds"
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
 _ARM_TAINT = {"key": "kubernetes.io/arch", "value": "arm64", "effect": "NO_SCHEDULE"}
 """Source: GKE docs, "Arm workloads on GKE"; that a pool can be without: GKE API, TaintConfig."""
-# LATEST: the driver in the published walkthrough that stacks/Pulumi.s0.yaml rebuilds; DEFAULT: an
-# older branch that GKE shipped at that time.
+# LATEST: the driver in the published walkthrough that stacks/Pulumi.gke-h100.yaml rebuilds;
+# DEFAULT: an older branch that GKE shipped at that time.
 _DRIVERS = {"LATEST": "550.90.07", "DEFAULT": "535.183.01"}
 # Blackwell needs 570 (B200, GB200) or 575 (RTX PRO 6000): NVIDIA's data center driver release
 # notes. Which ones GKE ships is not public.

@@ -15,7 +15,7 @@ from rehearsal.cluster.silicon import state
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
 pytestmark = pytest.mark.long(
-    "mig-manager without such services, in the whole run of S1: "
+    "mig-manager without such services, in the whole run of eks-a100: "
     "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
 )
 

@@ -1,5 +1,5 @@
 """Node Feature Discovery's own worker and master in place of the stand-ins: what the operator makes
-of their labels, on the nodes of S1. 60 s, and once some minutes to build them.
+of their labels, on the nodes of eks-a100. 60 s, and once some minutes to build them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""S1 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD with the fake NVML. 25 s."""
+"""eks-a100 on two EKS nodes: NVIDIA's mig-manager, device plugin and GFD with the fake NVML. 25
+s.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from tests.rehearsal.cluster.gpu_operator.conftest import NAMESPACE
 
 pytestmark = pytest.mark.long(
-    "the same programs on the same nodes, in the whole run of S1: "
+    "the same programs on the same nodes, in the whole run of eks-a100: "
     "tests/rehearsal/scenario/whole_run/test_eks_fleet.py"
 )
 

@@ -1,4 +1,4 @@
-"""The tests of S1, and a fleet of 200 nodes, with NVIDIA's operands simulated by the kubelet
+"""The tests of eks-a100, and a fleet of 200 nodes, with NVIDIA's operands simulated by the kubelet
 stand-in. 45 s without the fleet.
 """
 

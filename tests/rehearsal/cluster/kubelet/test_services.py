@@ -14,7 +14,7 @@ from rehearsal.cluster.kubelet.services import routing
 from rehearsal.cluster.kubelet.services.proxy import ServiceProxy
 
 SERVICE: JsonObject = {
-    "metadata": {"name": "llm", "namespace": "ai", "uid": "s1"},
+    "metadata": {"name": "llm", "namespace": "ai", "uid": "eks-a100"},
     "spec": {
         "type": "ClusterIP",
         "clusterIP": "10.96.0.7",
@@ -167,7 +167,7 @@ def test_connections_go_to_the_pods_in_turn_and_never_to_one_that_has_ended() ->
         assert await asked(port) == ""
         proxy.see(service)
         assert told == ["127.0.0.1"], "told once"
-        proxy.drop("s1")
+        proxy.drop("eks-a100")
         assert not await listens(port)
         proxy.close()
         servers[1].close()

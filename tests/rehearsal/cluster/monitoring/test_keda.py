@@ -35,7 +35,7 @@ NOT_YET_SURE = pytest.mark.soak
 ANOTHER_ABSENCE = pytest.mark.long(
     "replicas stay without Prometheus: tests/rehearsal/cluster/monitoring/test_keda.py"
 )
-STACK = Path(__file__).parents[4] / "stacks/Pulumi.s4-autoscaling.yaml"
+STACK = Path(__file__).parents[4] / "stacks/Pulumi.existing-a100-t4-autoscaling.yaml"
 APPS = "/apis/apps/v1/namespaces/default/deployments"
 SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"
 AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
@@ -47,7 +47,9 @@ WAKES = {"min": 0, "wake": "max(demand{pod='gateway'})", "cooldown": "45s"}
 
 
 def planned(name: str, **autoscaling: Any) -> plan.FleetPlan:
-    """S4's workload, scaled by its queue, under another name and with shorter times."""
+    """existing-a100-t4's workload, scaled by its queue, under another name and with shorter
+    times.
+    """
     raw = yaml.safe_load(STACK.read_text())["config"]["slicewright:fleet"]
     raw["monitoring"]["scrape_interval"] = "5s"
     server = raw["workloads"][0]

@@ -1,4 +1,5 @@
-"""prometheus-adapter as a stack makes it, and Kubernetes' own HorizontalPodAutoscaler: S4's way.
+"""prometheus-adapter as a stack makes it, and Kubernetes' own HorizontalPodAutoscaler:
+existing-a100-t4's way.
 
 The adapter, Prometheus and the autoscaler are real; cert-manager and the servers, whose metrics are
 those of Triton, are stand-ins.

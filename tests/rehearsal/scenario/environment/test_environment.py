@@ -199,7 +199,7 @@ def test_the_program_is_the_checkouts_own_and_the_stack_files_are_copies(
     environment = environments.create(tmp_path / "E", tools)
     for name in ("Pulumi.yaml", "infra"):
         assert (environment.project / name).resolve() == PROJECT / name
-    copy = environment.stack_file("s0")
+    copy = environment.stack_file("gke-h100")
     assert copy.read_bytes() == (PROJECT / "stacks" / copy.name).read_bytes()
     assert not copy.is_symlink()
     copy.write_text("changed by hand")
@@ -229,15 +229,15 @@ def test_a_cloud_that_does_not_run_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("action", "typed"),
     [
-        ("run", "make rehearse STACK=s0 KEEP=1"),
-        ("destroy", "make destroy STACK=s0"),
-        ("destroy --force", "slicewright rehearse destroy --force --stack s0"),
+        ("run", "make rehearse STACK=gke-h100 KEEP=1"),
+        ("destroy", "make destroy STACK=gke-h100"),
+        ("destroy --force", "slicewright rehearse destroy --force --stack gke-h100"),
     ],
 )
 def test_commands_to_type_are_those_of_make_where_make_keeps_environments(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: str, typed: str
 ) -> None:
-    environment = Environment(PROJECT / ".rehearsal" / "s0")
+    environment = Environment(PROJECT / ".rehearsal" / "gke-h100")
     monkeypatch.chdir(PROJECT)
     assert environment.command(action) == typed
     monkeypatch.chdir(tmp_path)
@@ -247,7 +247,7 @@ def test_commands_to_type_are_those_of_make_where_make_keeps_environments(
 def test_a_rehearsals_shell_and_engine_never_see_a_kubeconfig_of_the_users_own(
     tmp_path: Path, tools: Toolchain
 ) -> None:
-    environment = environments.create(tmp_path / "s4", tools)
+    environment = environments.create(tmp_path / "existing-a100-t4", tools)
     own = str(environment.root / "kubeconfig.json")
     assert environment.variables()["KUBECONFIG"] == own
     assert f"export KUBECONFIG={own}" in environment.exports().splitlines()
@@ -256,7 +256,7 @@ def test_a_rehearsals_shell_and_engine_never_see_a_kubeconfig_of_the_users_own(
 def test_in_a_shell_the_users_context_comes_before_that_of_the_simulated_cloud(
     tmp_path: Path, tools: Toolchain
 ) -> None:
-    environment = environments.create(tmp_path / "s4", tools)
+    environment = environments.create(tmp_path / "existing-a100-t4", tools)
     admin = environment.root / "clusters" / "ours" / "kubeconfig.json"
     admin.parent.mkdir()
     admin.touch()

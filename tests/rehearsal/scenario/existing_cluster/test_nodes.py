@@ -19,7 +19,7 @@ from rehearsal.scenario.existing_cluster.nodes import fake_key, node_objects
 
 @pytest.fixture
 def s4() -> Mapping[str, dict[str, Any]]:
-    fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.s4.yaml")
+    fleet = plan.read_file(PROJECT / "stacks" / "Pulumi.existing-a100-t4.yaml")
     assert isinstance(fleet, ByoFleetPlan)
     return {node["metadata"]["name"]: node for node in node_objects(fleet)}
 

@@ -1,4 +1,4 @@
-"""S4's pools under a GPU operator that the cluster has already, and back."""
+"""existing-a100-t4's pools under a GPU operator that the cluster has already, and back."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NODES = "/api/v1/nodes"
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     """The stack adopts the operator, disables MIG on destroy, and taints new nodes."""
-    environment = make_environment("s4")
-    stack_file = environment.stack_file("s4")
+    environment = make_environment("existing-a100-t4")
+    stack_file = environment.stack_file("existing-a100-t4")
     stack = yaml.safe_load(stack_file.read_text())
     stack["config"]["slicewright:fleet"] |= {
         "gpu_operator": {"existing": True, "namespace": NAMESPACE, "mig_strategy": "mixed"},
@@ -49,7 +49,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     fleet = plan.read_file(stack_file)
     assert isinstance(fleet, ByoFleetPlan)
     existing_cluster.make(environment, fleet)
-    engine = Engine(environment, "s4", print)
+    engine = Engine(environment, "existing-a100-t4", print)
     assert engine.init().code == 0
     return engine
 
@@ -133,7 +133,7 @@ def test_a_second_up_reports_no_changes(engine: Engine) -> None:
 
 
 def destroy(engine: Engine) -> tuple[int, str]:
-    done = slicewright(engine.environment, "destroy", "-s", "s4", "--yes")
+    done = slicewright(engine.environment, "destroy", "-s", "existing-a100-t4", "--yes")
     return done.returncode, done.stdout + done.stderr
 
 

@@ -1,5 +1,5 @@
-"""S4's model server under load: replicas go from 1 to 7 and back by Triton's own queue metric, and
-what is killed or blind meanwhile brings none and costs none.
+"""existing-a100-t4's model server under load: replicas go from 1 to 7 and back by Triton's own
+queue metric, and what is killed or blind meanwhile brings none and costs none.
 
 Prometheus, its operator, KEDA, Kubernetes' autoscaler, Locust and tritonserver are real; the
 models' time on a GPU is simulated (docs/reference/simulated-monitoring.md, simulated-triton.md).
@@ -46,7 +46,7 @@ pytestmark = [
         "tests/rehearsal/cluster/monitoring/test_keda.py"
     ),
 ]
-STACK = "s4-autoscaling"
+STACK = "existing-a100-t4-autoscaling"
 NAME = "tritonserver"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/default/deployments/{NAME}"
 SCALED = f"/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects/{NAME}"

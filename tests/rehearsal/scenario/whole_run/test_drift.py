@@ -1,5 +1,5 @@
-"""Drift of S1, made behind Pulumi's back: `slicewright drift` finds it, and the commands that it
-names heal it.
+"""Drift of eks-a100, made behind Pulumi's back: `slicewright drift` finds it, and the commands that
+it names heal it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Fleet:
 
     def drift(self) -> Looked:
         slicewright = Path(sys.executable).with_name("slicewright")
-        done = self.shell(f"'{slicewright}' drift -s s1 --json")
+        done = self.shell(f"'{slicewright}' drift -s eks-a100 --json")
         return Looked(done.returncode, json.loads(done.stdout or "{}"))
 
     def heal(self, command: str) -> None:
@@ -93,8 +93,8 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(make_environment: Callable[[str], Environment]) -> Fleet:
-    environment = make_environment("s1")
-    engine = Engine(environment, "s1", print)
+    environment = make_environment("eks-a100")
+    engine = Engine(environment, "eks-a100", print)
     assert engine.init().code == 0
     up = engine.up()
     assert up.code == 0, up.output
@@ -115,7 +115,7 @@ def test_a_fleet_that_was_just_made_has_no_drift(fleet: Fleet) -> None:
 
 
 def test_what_changed_in_file_cloud_and_operator_is_found_and_healed(fleet: Fleet) -> None:
-    stack_file = fleet.environment.stack_file("s1")
+    stack_file = fleet.environment.stack_file("eks-a100")
     stack = yaml.safe_load(stack_file.read_text())  # with the salt that the engine has added
     (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
     pool["tags"] = {"team": "ml"}

@@ -60,7 +60,7 @@ def engine(make_environment_with_all_tools: Callable[[str], Environment]) -> Ite
         # What NVIDIA's programs do is shown by the other runs.
         patch.setenv(process_images.VARIABLE, "simulated")
         environment = make_environment_with_all_tools("s1-scaled")
-        stack_file = environment.stack_file("s1")
+        stack_file = environment.stack_file("eks-a100")
         stack = yaml.safe_load(stack_file.read_text())
         fleet = stack["config"]["slicewright:fleet"]
         down = {"unneeded_minutes": 1, "after_scale_up_minutes": 1}
@@ -79,7 +79,7 @@ def engine(make_environment_with_all_tools: Callable[[str], Environment]) -> Ite
         fleet["monitoring"] = {"prometheus": "stack", "scrape_interval": "2s"}
         fleet["workloads"] = [SERVER]
         stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "s1", print)
+        engine = Engine(environment, "eks-a100", print)
         assert engine.init().code == 0
         yield engine
 

@@ -1,5 +1,5 @@
-"""S1, from a push to git to an empty cloud: an EKS fleet cut by NVIDIA's own mig-manager, and back;
-beside it a time-sliced pool, and one with Bottlerocket, which cuts by itself.
+"""eks-a100, from a push to git to an empty cloud: an EKS fleet cut by NVIDIA's own mig-manager, and
+back; beside it a time-sliced pool, and one with Bottlerocket, which cuts by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.rehearsal.scenario.whole_run.waiting import until
 from tests.rights_used import differences, without_sweep
 
 pytestmark = [pytest.mark.rehearsal]
-S1 = WALKTHROUGHS["s1"]
+EKS_A100 = WALKTHROUGHS["eks-a100"]
 # With a taint of its own, which neither the pods of the walkthrough nor those that ask for a whole
 # GPU tolerate.
 SHARED_POOL = """\
@@ -98,8 +98,8 @@ _LEFT: Mapping[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
-    environment = make_environment("s1")
-    stack_file = environment.stack_file("s1")
+    environment = make_environment("eks-a100")
+    stack_file = environment.stack_file("eks-a100")
     text, changed = re.subn(
         r"^( *)cloud: eks$",
         r"\1cloud: eks\n\1node_agent: {attribution: true}",
@@ -112,7 +112,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     text, changed = re.subn(r"^( *)region: .*$", r"\g<0>\n\1tags: {owner: ml}", text, flags=re.M)
     assert changed == 1
     stack_file.write_text(text)
-    engine = Engine(environment, "s1", print)
+    engine = Engine(environment, "eks-a100", print)
     assert engine.init().code == 0
     return engine
 
@@ -154,7 +154,9 @@ def test_status_says_that_the_fleet_is_as_declared(client: Client, engine: Engin
 
 def test_every_node_is_proven_and_released(client: Client) -> None:
     fleet = proof.read_released_fleet(client)
-    assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
+    assert all(check.holds for check in proof.of_fleet("eks-a100", fleet)), proof.of_fleet(
+        "eks-a100", fleet
+    )
     (node,) = (n for n in fleet if n.pool == "demo-gpu-workers")
     assert {k: v for k, v in node.allocatable.items() if v} == {"nvidia.com/mig-1g.5gb": 56}
     assert [dict(gpu["instances"]) for gpu in node.gpus] == [{"1g.5gb": 7}] * 8
@@ -183,7 +185,7 @@ def test_nvidias_own_programs_did_the_cutting(client: Client) -> None:
 
 def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client, engine: Engine) -> None:
     """S1-32: the published pod has 14 SMs and 4864 MiB."""
-    paths = [inside.pod_of(client, S1, f"look-{n}") for n in range(2)]
+    paths = [inside.pod_of(client, EKS_A100, f"look-{n}") for n in range(2)]
     uuids = []
     for path in paths:
         (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
@@ -196,8 +198,8 @@ def test_a_running_pod_sees_its_one_partition_and_no_other(client: Client, engin
 
 
 def test_56_of_100_pods_are_bound(client: Client) -> None:
-    walkthrough.apply(client, S1)
-    landing = walkthrough.wait_until_landed(client, S1, 100)
+    walkthrough.apply(client, EKS_A100)
+    landing = walkthrough.wait_until_landed(client, EKS_A100, 100)
     assert (landing.bound, landing.pending) == (56, 44)
     assert "Insufficient nvidia.com/mig-1g.5gb" in landing.why_pending
 
@@ -239,7 +241,7 @@ def told(client: Client, pods: set[str]) -> dict[str, str]:
 def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
     client: Client, engine: Engine
 ) -> None:
-    pods = client.get(f"/api/v1/namespaces/{S1.namespace}/pods")["items"]
+    pods = client.get(f"/api/v1/namespaces/{EKS_A100.namespace}/pods")["items"]
     bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
     assert len(bound) == 56
     node = _node(client)["metadata"]["name"]
@@ -254,7 +256,7 @@ def test_each_of_the_56_pods_is_reported_with_a_partition_of_its_own(
 
 
 def test_of_pods_that_are_gone_none_is_reported(client: Client) -> None:
-    walkthrough.delete(client, S1)
+    walkthrough.delete(client, EKS_A100)
     assert told(client, set()) == {}
 
 
@@ -305,7 +307,7 @@ def _mig_manager(client: Client) -> tuple[str, int]:
 
 
 def _edit(engine: Engine, pattern: str, new: str) -> None:
-    stack_file = engine.environment.stack_file("s1")
+    stack_file = engine.environment.stack_file("eks-a100")
     text, changed = re.subn(pattern, new, stack_file.read_text(), count=1)
     assert changed == 1
     stack_file.write_text(text)
@@ -336,11 +338,11 @@ class Held:
 
 @pytest.fixture(scope="module")
 def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
-    walkthrough.apply(client, S1)
-    walkthrough.wait_until_landed(client, S1, 100)
+    walkthrough.apply(client, EKS_A100)
+    walkthrough.wait_until_landed(client, EKS_A100, 100)
     client.create(BUDGETS, BUDGET)
     # A budget protects no pod that has not begun to run.
-    until(lambda: _running(client) == S1.fits, "all that are bound run")
+    until(lambda: _running(client) == EKS_A100.fits, "all that are bound run")
     client.create("/api/v1/namespaces/default/pods", STAYS)
     path = "/api/v1/namespaces/default/pods/stays"
     until(lambda: client.get(path)["status"].get("phase") == "Running", "a pod shares the GPU")
@@ -363,7 +365,7 @@ def held(client: Client, engine: Engine, mig_manager: tuple[str, int]) -> Held:
             node, manager, report = _node(client), _mig_manager(client), _report(client)
             after = _lives(client)
         finally:
-            walkthrough.delete(client, S1)
+            walkthrough.delete(client, EKS_A100)
         outcome = up.result()
     client.delete(f"{BUDGETS}/none-may-go")
     client.delete(path, gracePeriodSeconds="0")
@@ -479,7 +481,7 @@ def test_of_twenty_pods_of_each_size_as_many_are_bound_as_there_are_partitions(
 def _ask_for_twenty(client: Client, resource: str) -> str:
     """A Deployment as the first one's, of another size; its API path."""
     app = _app(resource)
-    spec = walkthrough.pod_spec(S1)
+    spec = walkthrough.pod_spec(EKS_A100)
     (container,) = spec["containers"]
     container["resources"] = {"limits": {resource: "1"}}
     template = {"metadata": {"labels": {"app": app}}, "spec": spec}
@@ -624,7 +626,7 @@ def test_with_the_old_layout_in_the_stack_file_up_succeeds_and_no_node_changes(
 
 def _bring_up(engine: Engine, strategy: str, **pools: Mapping[str, Any]) -> None:
     """With another strategy, and other keys of pools by name."""
-    stack_file = engine.environment.stack_file("s1")
+    stack_file = engine.environment.stack_file("eks-a100")
     stack = yaml.safe_load(stack_file.read_text())
     fleet = stack["config"]["slicewright:fleet"]
     fleet["gpu_operator"]["mig_strategy"] = strategy
@@ -654,7 +656,7 @@ def test_with_strategy_single_the_same_56_partitions_are_gpus_by_name(
     assert _allocatable(client) == {"nvidia.com/gpu": "56"}
     assert _allocatable(client, "shared") == {"nvidia.com/gpu": "2"}
     assert _layout(client) == "all-1g.5gb"
-    path = inside.pod_of(client, S1, "single", wants="nvidia.com/gpu")
+    path = inside.pod_of(client, EKS_A100, "single", wants="nvidia.com/gpu")
     (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
     assert [device["name"].rpartition(" ")[2] for device in gpu["devices"]] == ["1g.5gb"]
     inside.delete(client, path)
@@ -713,7 +715,7 @@ def test_partition_none_makes_the_gpus_whole_again(client: Client, engine: Engin
         up.result()
     assert _allocatable(client) == {"nvidia.com/gpu": "8"}
     assert _node(client)["metadata"]["labels"]["nvidia.com/mig.config"] == "all-disabled"
-    path = inside.pod_of(client, S1, "whole", wants="nvidia.com/gpu")  # S1-22
+    path = inside.pod_of(client, EKS_A100, "whole", wants="nvidia.com/gpu")  # S1-22
     (gpu,) = inside.seen_by(engine.environment, client, path)["gpus"]
     assert (gpu["mig"], gpu["devices"]) == ("disabled", [])
     inside.delete(client, path)
@@ -793,7 +795,7 @@ def test_the_rights_that_are_listed_are_those_that_were_used(engine: Engine) -> 
     """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack. The
     sweep has rights of its own.
     """
-    fleet = plan.read_file(engine.environment.stack_file("s1"))
+    fleet = plan.read_file(engine.environment.stack_file("eks-a100"))
     assert isinstance(fleet, plan.EksFleetPlan)
     calls = without_sweep(fleet, call_log.read(engine.environment.root))
     assert differences(fleet, calls) == []

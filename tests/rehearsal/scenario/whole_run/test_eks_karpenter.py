@@ -48,7 +48,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
         # What NVIDIA's programs do is shown by the other runs.
         patch.setenv(process_images.VARIABLE, "simulated")
         environment = make_environment("s1-karpenter")
-        stack_file = environment.stack_file("s1")
+        stack_file = environment.stack_file("eks-a100")
         stack = yaml.safe_load(stack_file.read_text())
         fleet = stack["config"]["slicewright:fleet"]
         fleet["cluster"] |= {
@@ -66,7 +66,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
             "partition": {"mode": "operator", "layout": {"1g.10gb": 7}},
         }
         stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "s1", print)
+        engine = Engine(environment, "eks-a100", print)
         assert engine.init().code == 0
         yield engine
 

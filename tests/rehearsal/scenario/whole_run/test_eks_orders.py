@@ -1,5 +1,5 @@
-"""S1 and a pool of H100, under both modes of NVIDIA's container runtime: on each node mig-manager
-and the agent come in another order.
+"""eks-a100 and a pool of H100, under both modes of NVIDIA's container runtime: on each node
+mig-manager and the agent come in another order.
 
 An A100 takes its MIG mode by a reboot, which restarts the agent too; an H100 does not.
 """
@@ -28,7 +28,7 @@ from tests.rehearsal.scenario.whole_run.orders import (
 pytestmark = [
     pytest.mark.rehearsal,
     pytest.mark.long(
-        "S1 in the usual order; the others, with agents alone: "
+        "eks-a100 in the usual order; the others, with agents alone: "
         "tests/rehearsal/scenario/whole_run/test_eks_fleet.py and "
         "tests/node_agent/test_watch_renewal.py"
     ),
@@ -93,7 +93,7 @@ def environment(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(container_runtime.VARIABLE, request.param)
         environment = make_environment(f"s1-{request.param}")
-        stack_file = environment.stack_file("s1")
+        stack_file = environment.stack_file("eks-a100")
         stack = yaml.safe_load(stack_file.read_text())
         fleet = stack["config"]["slicewright:fleet"]
         (a100,) = fleet["node_pools"]
@@ -121,11 +121,11 @@ def conductor(environment: Environment) -> Iterator[Conductor]:
 
 @pytest.fixture(scope="module")
 def up(environment: Environment, conductor: Conductor) -> Outcome:
-    return bring_up(environment, "s1")
+    return bring_up(environment, "eks-a100")
 
 
 def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
-    check_all_verified("s1", up, conductor, nodes=4)
+    check_all_verified("eks-a100", up, conductor, nodes=4)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""S4: an A100 and a T4 of a cluster that exists, shared by NVIDIA's own device plugin, and back."""
+"""existing-a100-t4: an A100 and a T4 of a cluster that exists, shared by NVIDIA's own device
+plugin, and back.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ pytestmark = [
         "tests/rehearsal/scenario/existing_cluster/test_making.py"
     ),
 ]
-S4 = WALKTHROUGHS["s4"]
+EXISTING_A100_T4 = WALKTHROUGHS["existing-a100-t4"]
 PODS = "/api/v1/namespaces/default/pods"
 PRODUCT = "nvidia.com/gpu.product"
 A100, T4 = "a100-40gb", "tesla-t4"
@@ -50,9 +52,9 @@ CUDA = "nvcr.io/nvidia/cuda:12.8.1-base-ubuntu22.04"
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     """The cluster is there, with MIG off; the operator brings the driver, too."""
-    environment = make_environment("s4")
+    environment = make_environment("existing-a100-t4")
     # Its owner has labelled one node for us, and selects the others by a label of their own.
-    stack_file = environment.stack_file("s4")
+    stack_file = environment.stack_file("existing-a100-t4")
     stack = yaml.safe_load(stack_file.read_text())
     own = stack["config"]["slicewright:fleet"]
     assert own["startup_taint"] == "admission-policy"
@@ -62,13 +64,13 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     own["gpu_operator"] |= {"driver": driver, "toolkit": {"enabled": True}}
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
     existing_cluster.make(environment, fleet_of(environment))
-    engine = Engine(environment, "s4", print)
+    engine = Engine(environment, "existing-a100-t4", print)
     assert engine.init().code == 0
     return engine
 
 
 def fleet_of(environment: Environment) -> ByoFleetPlan:
-    fleet = plan.read_file(environment.stack_file("s4"))
+    fleet = plan.read_file(environment.stack_file("existing-a100-t4"))
     assert isinstance(fleet, ByoFleetPlan)
     return fleet
 
@@ -76,7 +78,13 @@ def fleet_of(environment: Environment) -> ByoFleetPlan:
 def doctor(engine: Engine) -> tuple[int, str]:
     """`slicewright doctor`, with the user's own kubeconfig."""
     asked = subprocess.run(
-        [sys.executable, "-m", "slicewright.cli", "doctor", engine.environment.stack_file("s4")],
+        [
+            sys.executable,
+            "-m",
+            "slicewright.cli",
+            "doctor",
+            engine.environment.stack_file("existing-a100-t4"),
+        ],
         env={**os.environ, "KUBECONFIG": str(engine.environment.user_kubeconfig)},
         capture_output=True,
         text=True,
@@ -93,7 +101,7 @@ def client(engine: Engine) -> Client:
 
 def bring_up(engine: Engine, *, strategy: str, **a100: Any) -> None:
     """The stack with another strategy, and with `partition` and `sharing` of the A100's pool."""
-    stack_file = engine.environment.stack_file("s4")
+    stack_file = engine.environment.stack_file("existing-a100-t4")
     stack = yaml.safe_load(stack_file.read_text())
     fleet = stack["config"]["slicewright:fleet"]
     fleet["gpu_operator"]["mig_strategy"] = strategy
@@ -266,7 +274,7 @@ def test_cut_in_7_with_strategy_single_7_of_8_pods_run_each_on_a_partition_of_it
 @pytest.fixture(scope="module")
 def shared(client: Client, engine: Engine) -> Client:
     """The cluster with the stack file as it is in the repository."""
-    own = yaml.safe_load((PROJECT / "stacks" / "Pulumi.s4.yaml").read_text())
+    own = yaml.safe_load((PROJECT / "stacks" / "Pulumi.existing-a100-t4.yaml").read_text())
     fleet = own["config"]["slicewright:fleet"]
     (pool,) = (pool for pool in fleet["node_pools"] if pool["name"] == A100)
     bring_up(
@@ -281,7 +289,9 @@ def shared(client: Client, engine: Engine) -> Client:
 def test_both_pools_are_proven_and_their_nodes_released(shared: Client) -> None:
     fleet = proof.read_released_fleet(shared)
     assert [node.pool for node in fleet] == [A100, T4]
-    assert all(check.holds for check in proof.of_fleet("s4", fleet)), proof.of_fleet("s4", fleet)
+    assert all(check.holds for check in proof.of_fleet("existing-a100-t4", fleet)), proof.of_fleet(
+        "existing-a100-t4", fleet
+    )
 
 
 def test_the_a100_offers_8_3_and_4_while_the_t4_offers_14(shared: Client) -> None:  # S4-55, S4-62
@@ -338,8 +348,8 @@ def test_the_agent_sees_the_devices_themselves_and_what_is_shared(shared: Client
 def test_8_triton_servers_run_at_most_4_on_a_partition_and_see_no_other(
     shared: Client, engine: Engine
 ) -> None:  # S4-63
-    walkthrough.apply(shared, S4)
-    landing = walkthrough.wait_until_landed(shared, S4, 8)
+    walkthrough.apply(shared, EXISTING_A100_T4)
+    landing = walkthrough.wait_until_landed(shared, EXISTING_A100_T4, 8)
     assert (landing.bound, landing.pending) == (8, 0)
     pods = wait_for_ready(shared, "tritonserver", 8)
     seen = [seen_by(shared, pod, what="MIG") for pod in pods]
@@ -350,11 +360,11 @@ def test_8_triton_servers_run_at_most_4_on_a_partition_and_see_no_other(
 
 
 def test_the_ninth_finds_no_place(shared: Client) -> None:
-    walkthrough.scale(shared, S4, 9)
-    landing = walkthrough.wait_until_landed(shared, S4, 9)
+    walkthrough.scale(shared, EXISTING_A100_T4, 9)
+    landing = walkthrough.wait_until_landed(shared, EXISTING_A100_T4, 9)
     assert (landing.bound, landing.pending) == (8, 1)
     assert "Insufficient nvidia.com/mig-1g.5gb" in landing.why_pending
-    walkthrough.delete(shared, S4)
+    walkthrough.delete(shared, EXISTING_A100_T4)
 
 
 def test_4_pods_run_on_the_t4_as_it_is_labelled(shared: Client) -> None:  # S4-56
@@ -404,7 +414,7 @@ def test_another_driver_waits_for_a_disruption_budget_and_then_each_node_is_prov
     deployments = "/apis/apps/v1/namespaces/default/deployments"
     shared.create(deployments, _deployment("server", "nvidia.com/mig-2g.10gb"))
     (before,) = wait_for_ready(shared, "server", 1)
-    stack_file = engine.environment.stack_file("s4")
+    stack_file = engine.environment.stack_file("existing-a100-t4")
     stack = yaml.safe_load(stack_file.read_text())
     stack["config"]["slicewright:fleet"]["gpu_operator"]["driver"]["version"] = NEW_DRIVER
     stack_file.write_text(yaml.safe_dump(stack, sort_keys=False))
@@ -516,12 +526,14 @@ def test_destroy_leaves_the_cluster_as_it_was(client: Client, engine: Engine) ->
         },
     }
     client.create(others, theirs)
-    refused = slicewright(engine.environment, "destroy", "-s", "s4", "--yes")
+    refused = slicewright(engine.environment, "destroy", "-s", "existing-a100-t4", "--yes")
     assert refused.returncode == 1, refused.stdout + refused.stderr
     assert "Deployment gpu-operator/dashboard is not this stack's" in refused.stderr
     assert refused.stderr.count("is not this stack's") == 1, refused.stderr
     client.delete(f"{others}/dashboard")
-    destroyed = slicewright(engine.environment, "destroy", "-s", "s4", "--yes", "--json")
+    destroyed = slicewright(
+        engine.environment, "destroy", "-s", "existing-a100-t4", "--yes", "--json"
+    )
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
     left = existing_cluster.differences(engine.environment)
     assert left.others == (), "\n".join(left.others)

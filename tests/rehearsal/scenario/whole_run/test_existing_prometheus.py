@@ -1,5 +1,5 @@
-"""S4 in a cluster whose owner has Prometheus: the fleet is measured by that one, which stays as it
-was.
+"""existing-a100-t4 in a cluster whose owner has Prometheus: the fleet is measured by that one,
+which stays as it was.
 
 Prometheus and its operator are real (docs/reference/simulated-monitoring.md).
 """
@@ -34,7 +34,7 @@ pytestmark = [
         "tests/infra/test_monitoring_objects.py"
     ),
 ]
-STACK = "s4"
+STACK = "existing-a100-t4"
 NAMESPACE, NAME = "observability", "theirs-prometheus"
 LABELS = {"team": "sre"}
 OPERATED = f"/apis/monitoring.coreos.com/v1/namespaces/{NAMESPACE}"

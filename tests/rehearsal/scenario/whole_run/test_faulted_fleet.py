@@ -1,5 +1,5 @@
-"""S1 on eight nodes in service, with pods under a disruption budget, and everything that can happen
-to it: what must hold is watched from outside at every moment.
+"""eks-a100 on eight nodes in service, with pods under a disruption budget, and everything that can
+happen to it: what must hold is watched from outside at every moment.
 
 First what can be foreseen, scene by scene; then faults drawn from a seed, for as long as
 SLICEWRIGHT_SOAK_MINUTES says (30 by default). SLICEWRIGHT_SOAK_SEED repeats a run's choices.
@@ -65,7 +65,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(process_images.VARIABLE, "simulated")
         environment = make_environment("s1-faults")
-        stack_file = environment.stack_file("s1")
+        stack_file = environment.stack_file("eks-a100")
         stack = yaml.safe_load(stack_file.read_text())
         (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
         pool |= {
@@ -73,7 +73,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
             "rollout": {"max_unavailable": LIMIT, "canary": 1},
         }
         stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "s1", print)
+        engine = Engine(environment, "eks-a100", print)
         assert engine.init().code == 0
         yield engine
 
@@ -203,7 +203,7 @@ def told(fleet: Fleet) -> str:
 def layouts(fleet: Fleet, watcher: Watcher, engine: Engine) -> tuple[Layout, Layout]:
     """Of before and after the change of the first test."""
     before = fleet.layout()
-    stack_file = engine.environment.stack_file("s1")
+    stack_file = engine.environment.stack_file("eks-a100")
     text = stack_file.read_text()
     assert text.count(OLD) == 1
     stack_file.write_text(text.replace(OLD, NEW))

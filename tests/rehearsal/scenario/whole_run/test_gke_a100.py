@@ -38,8 +38,8 @@ config:
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     environment = make_environment("gke-a100")
-    environment.stack_file("s0").write_text(STACK)
-    engine = Engine(environment, "s0", print)
+    environment.stack_file("gke-h100").write_text(STACK)
+    engine = Engine(environment, "gke-h100", print)
     assert engine.init().code == 0
     return engine
 

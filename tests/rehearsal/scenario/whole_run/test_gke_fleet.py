@@ -1,5 +1,5 @@
-"""S0, from a push to git to a proven fleet and back to an empty cloud: one run, many facts, in the
-order of the run.
+"""gke-h100, from a push to git to a proven fleet and back to an empty cloud: one run, many facts,
+in the order of the run.
 
 First a GPU is cut otherwise than declared: its node stays closed, and `up` fails until it is right.
 """
@@ -41,7 +41,7 @@ from tests.rehearsal.scenario.whole_run.waiting import (
 from tests.rights_used import differences, without_sweep
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.timeout(900)]
-S0 = WALKTHROUGHS["s0"]
+GKE_H100 = WALKTHROUGHS["gke-h100"]
 POOL = "h100-partition-3g"
 SERVER = (
     f"{{name: llm, kind: vllm, namespace: models, pool: {POOL}, replicas: 0, "
@@ -95,8 +95,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def environment(make_environment: Callable[[str], Environment]) -> Environment:
-    environment = make_environment("s0")
-    stack_file = environment.stack_file("s0")
+    environment = make_environment("gke-h100")
+    stack_file = environment.stack_file("gke-h100")
     text, changed = re.subn(
         r"^( *)cloud: gke$",
         rf"\1cloud: gke\n\1workloads: [{SERVER}]",
@@ -110,7 +110,7 @@ def environment(make_environment: Callable[[str], Environment]) -> Environment:
 
 @pytest.fixture(scope="module")
 def engine(environment: Environment) -> Engine:
-    engine = Engine(environment, "s0", print)
+    engine = Engine(environment, "gke-h100", print)
     assert engine.init().code == 0
     return engine
 
@@ -122,7 +122,7 @@ def eager(environment: Environment, ask_early: Callable[[Environment], Any]) -> 
 
 @pytest.fixture(scope="module")
 def repository(environment: Environment, engine: Engine, policy_environment: Path) -> Repository:
-    return Repository.of(environment, "s0")
+    return Repository.of(environment, "gke-h100")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def run(
 def test_a_typo_in_the_stack_file_fails_before_any_resource(
     environment: Environment, engine: Engine
 ) -> None:
-    stack_file = environment.stack_file("s0")
+    stack_file = environment.stack_file("gke-h100")
     right = stack_file.read_text()
     assert "machine_type:" in right
     stack_file.write_text(right.replace("machine_type: a3", "machinetype: a3", 1))
@@ -169,7 +169,7 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(
             stack_file.read_text().replace("machinetype: a3", "machine_type: a3", 1)
         )
     assert outcome.code != 0
-    assert "Pulumi.s0.yaml" in outcome.output
+    assert "Pulumi.gke-h100.yaml" in outcome.output
     assert "machinetype" in outcome.output
     assert "machine_type" in outcome.output
     assert "Traceback" not in outcome.output
@@ -198,7 +198,7 @@ def _says_what_is_wrong(text: str) -> bool:
 def test_up_fails_at_once_and_does_not_wait_for_its_timeout(
     failed: Outcome, environment: Environment
 ) -> None:
-    fleet = plan.read_file(environment.stack_file("s0"))
+    fleet = plan.read_file(environment.stack_file("gke-h100"))
     # Longer than pytest lets a test of this file run: a wait for it would not end here.
     assert fleet.verify_timeout_minutes * 60 > 900
     assert failed.code != 0
@@ -266,14 +266,16 @@ def test_once_it_is_right_up_ends_well_and_every_node_is_proven_and_released(run
     assert "from $PATH" not in run.up.output, "the engine warns of plugins"
     fleet = proof.read_released_fleet(run.client)
     assert [n.pool for n in fleet] == [POOL]
-    assert all(check.holds for check in proof.of_fleet("s0", fleet)), proof.of_fleet("s0", fleet)
+    assert all(check.holds for check in proof.of_fleet("gke-h100", fleet)), proof.of_fleet(
+        "gke-h100", fleet
+    )
     assert fleet[0].allocatable == {"nvidia.com/gpu": 16}
     assert [dict(gpu["instances"]) for gpu in fleet[0].gpus] == [{"3g.40gb": 2}] * 8
 
 
 def test_status_says_that_the_fleet_is_as_declared(run: Run) -> None:
     (kubeconfig,) = run.environment.kubeconfigs().values()
-    done = slicewright(run.environment, "status", "-s", "s0", "--kubeconfig", str(kubeconfig))
+    done = slicewright(run.environment, "status", "-s", "gke-h100", "--kubeconfig", str(kubeconfig))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -313,7 +315,7 @@ def test_the_node_carries_what_the_walkthrough_asks_for(run: Run) -> None:
 def test_a_pod_without_one_of_the_tolerations_stays_pending(run: Run, taint: str) -> None:
     """S0-52"""
     name = f"without-{taint.rpartition('/')[2]}"
-    path = inside.pod_without_toleration(run.client, S0, name, taint)
+    path = inside.pod_without_toleration(run.client, GKE_H100, name, taint)
     try:
         assert "untolerated taint" in inside.why_pending(run.client, path)
     finally:
@@ -323,7 +325,7 @@ def test_a_pod_without_one_of_the_tolerations_stays_pending(run: Run, taint: str
 def test_a_running_pod_sees_its_one_partition_and_no_other(run: Run) -> None:
     """S0-03, -43, -53: the numbers of the published pod are 60 SMs and 40 GB."""
     run.client.delete("/api/v1/namespaces/default/pods/whole-gpu", gracePeriodSeconds="0")
-    paths = [inside.pod_of(run.client, S0, f"look-{n}") for n in range(2)]
+    paths = [inside.pod_of(run.client, GKE_H100, f"look-{n}") for n in range(2)]
     uuids = []
     for path in paths:
         (gpu,) = inside.seen_by(run.environment, run.client, path)["gpus"]
@@ -363,11 +365,13 @@ def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run)
 
 
 def test_sixteen_pods_are_bound_and_a_seventeenth_stays_pending(run: Run) -> None:
-    walkthrough.apply(run.client, S0)
-    assert walkthrough.wait_until_landed(run.client, S0, 16) == walkthrough.Landing(16, 16, 0, "")
-    assert walkthrough.wait_until_healthy(run.client, S0) == walkthrough.Health(16, "")
-    walkthrough.scale(run.client, S0, 17)
-    over = walkthrough.wait_until_landed(run.client, S0, 17)
+    walkthrough.apply(run.client, GKE_H100)
+    assert walkthrough.wait_until_landed(run.client, GKE_H100, 16) == walkthrough.Landing(
+        16, 16, 0, ""
+    )
+    assert walkthrough.wait_until_healthy(run.client, GKE_H100) == walkthrough.Health(16, "")
+    walkthrough.scale(run.client, GKE_H100, 17)
+    over = walkthrough.wait_until_landed(run.client, GKE_H100, 17)
     assert (over.bound, over.pending) == (16, 1)
     assert "Insufficient nvidia.com/gpu" in over.why_pending
 
@@ -380,7 +384,7 @@ def test_a_preview_that_replaces_the_pool_says_so_and_the_report_names_its_pods(
 ) -> None:
     """Another partition size of GKE's is another node pool."""
     file = run.environment.root / "preview.json"
-    stack_file = run.environment.stack_file("s0")
+    stack_file = run.environment.stack_file("gke-h100")
     right = stack_file.read_text()
     stack_file.write_text(right.replace("profile: 3g.40gb", "profile: 2g.20gb", 1))
     try:
@@ -410,14 +414,14 @@ def test_once_the_pool_is_autoscaled_the_seventeenth_brings_a_verified_node(run:
         {"name": pool},
         {"autoscaling": scaling},
     )
-    enough = replace(S0, fits=17)
+    enough = replace(GKE_H100, fits=17)
     landing = walkthrough.wait_until_landed(run.client, enough, 17, timeout_s=240)
     assert (landing.bound, landing.pending) == (17, 0)
     nodes = run.client.get("/api/v1/nodes", labelSelector=f"{POOL_LABEL}={POOL}")["items"]
     assert len(nodes) == 2
     for node in nodes:
         assert STARTUP_TAINT_KEY not in {t["key"] for t in node["spec"]["taints"]}
-    walkthrough.delete(run.client, S0)
+    walkthrough.delete(run.client, GKE_H100)
 
 
 def test_a_node_broken_in_service_is_held_until_it_is_repaired(run: Run) -> None:
@@ -470,7 +474,7 @@ def silicon_drift(run: Run) -> tuple[int, Mapping[str, Any]]:
     """Of `slicewright drift`: the exit code, and by where what it finds of the silicon. The pool,
     which is autoscaled by hand, has drifted as well.
     """
-    done = slicewright(run.environment, "drift", "-s", "s0", "--json")
+    done = slicewright(run.environment, "drift", "-s", "gke-h100", "--json")
     said = json.loads(done.stdout)
     assert "layout and silicon" in said["compared"], done.stdout + done.stderr
     between = [one for one in said["findings"] if one["between"] == "layout and silicon"]
@@ -537,7 +541,7 @@ def test_destroy_leaves_nothing(run: Run, confined: Path) -> None:
         run.client.create(path, json.loads(json.dumps(body).replace("{project}", project)))
     done = slicewright(
         run.environment,
-        *("destroy", "-s", "s0", "--yes"),
+        *("destroy", "-s", "gke-h100", "--yes"),
         *("--disks", "delete", "--drain-wait", "0.2", "--json"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -556,7 +560,7 @@ def test_the_rights_that_are_listed_are_those_that_were_used(run: Run) -> None:
     """`slicewright rights`; after `destroy`, so that the log has the whole life of the stack. The
     sweep has rights of its own.
     """
-    fleet = plan.read_file(run.environment.stack_file("s0"))
+    fleet = plan.read_file(run.environment.stack_file("gke-h100"))
     assert isinstance(fleet, plan.GkeFleetPlan)
     calls = without_sweep(fleet, call_log.read(run.environment.root))
     # Who heals a node by another machine is a person, with a right of their own.

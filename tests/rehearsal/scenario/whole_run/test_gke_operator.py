@@ -77,8 +77,8 @@ INSTALLER = "nvidia-driver-installer-cos"
 @pytest.fixture(scope="module")
 def engine(make_environment: Callable[[str], Environment]) -> Engine:
     environment = make_environment("gke-both")
-    environment.stack_file("s0").write_text(STACK)
-    engine = Engine(environment, "s0", print)
+    environment.stack_file("gke-h100").write_text(STACK)
+    engine = Engine(environment, "gke-h100", print)
     assert engine.init().code == 0
     return engine
 
@@ -238,7 +238,7 @@ def test_a_layout_changes_in_place_on_the_operators_node_alone(
     engine: Engine, client: Client
 ) -> None:
     before = nodes(client)
-    stack_file = engine.environment.stack_file("s0")
+    stack_file = engine.environment.stack_file("gke-h100")
     changed = stack_file.read_text().replace("1g.5gb: 3", "2g.10gb: 1")
     stack_file.write_text(changed.replace("mig-1g.5gb: 2", "mig-2g.10gb: 2"))
     outcome = engine.up()

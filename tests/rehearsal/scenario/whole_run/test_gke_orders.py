@@ -1,4 +1,6 @@
-"""S0 with four nodes, on each of which driver, partitioning and agent come in another order."""
+"""gke-h100 with four nodes, on each of which driver, partitioning and agent come in another
+order.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from tests.rehearsal.scenario.whole_run.orders import (
 pytestmark = [
     pytest.mark.rehearsal,
     pytest.mark.long(
-        "S0 in the usual order; the others, with agents alone: "
+        "gke-h100 in the usual order; the others, with agents alone: "
         "tests/rehearsal/scenario/whole_run/test_gke_fleet.py and "
         "tests/node_agent/test_watch_renewal.py"
     ),
@@ -71,7 +73,7 @@ ORDERS = {
 @pytest.fixture(scope="module")
 def environment(make_environment: Callable[[str], Environment]) -> Environment:
     environment = make_environment("s0-orders")
-    stack_file = environment.stack_file("s0")
+    stack_file = environment.stack_file("gke-h100")
     text = stack_file.read_text()
     assert text.count("nodes: { count: 1 }") == 1
     text = text.replace("nodes: { count: 1 }", "nodes: { count: 4 }")
@@ -90,11 +92,11 @@ def conductor(environment: Environment) -> Iterator[Conductor]:
 
 @pytest.fixture(scope="module")
 def up(environment: Environment, conductor: Conductor) -> Outcome:
-    return bring_up(environment, "s0")
+    return bring_up(environment, "gke-h100")
 
 
 def test_every_node_is_verified_without_a_human(up: Outcome, conductor: Conductor) -> None:
-    check_all_verified("s0", up, conductor, nodes=4)
+    check_all_verified("gke-h100", up, conductor, nodes=4)
 
 
 @pytest.mark.parametrize(

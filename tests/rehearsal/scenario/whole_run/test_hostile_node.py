@@ -1,5 +1,5 @@
-"""S1 on eight nodes, where one writes whatever the tokens of its kubelet and its agent allow: the
-other seven are verified, changed and released as if it were not there.
+"""eks-a100 on eight nodes, where one writes whatever the tokens of its kubelet and its agent allow:
+the other seven are verified, changed and released as if it were not there.
 
 For as long as SLICEWRIGHT_SOAK_MINUTES says (10 by default); SLICEWRIGHT_SOAK_SEED repeats a run's
 choices. NVIDIA's programs are simulated.
@@ -47,7 +47,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(process_images.VARIABLE, "simulated")
         environment = make_environment("s1-hostile")
-        stack_file = environment.stack_file("s1")
+        stack_file = environment.stack_file("eks-a100")
         stack = yaml.safe_load(stack_file.read_text())
         (pool,) = stack["config"]["slicewright:fleet"]["node_pools"]
         pool |= {
@@ -56,7 +56,7 @@ def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
             "rollout": {"max_unavailable": 2, "canary": 0, "max_failures": 2},
         }
         stack_file.write_text(yaml.safe_dump(stack))
-        engine = Engine(environment, "s1", print)
+        engine = Engine(environment, "eks-a100", print)
         assert engine.init().code == 0
         yield engine
 
@@ -83,7 +83,7 @@ def fleet(engine: Engine) -> Fleet:
 def layouts(fleet: Fleet, engine: Engine) -> tuple[Layout, Layout]:
     """Before the attack the whole fleet changes once, so that both layouts are known."""
     before = fleet.layout()
-    stack_file = engine.environment.stack_file("s1")
+    stack_file = engine.environment.stack_file("eks-a100")
     stack_file.write_text(stack_file.read_text().replace(OLD, NEW))
     up = engine.up()
     assert up.code == 0, up.output

@@ -29,7 +29,9 @@ ENGINES_DIE = True
 def command(
     toolchain: Toolchain, confined: Path
 ) -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
-    """`slicewright rehearse --stack s0` as a person starts it, in a process group of its own."""
+    """`slicewright rehearse --stack gke-h100` as a person starts it, in a process group of its
+    own.
+    """
     started: list[subprocess.Popen[str]] = []
     # The tools are there already; HOME is redirected, so say where.
     cache = toolchain.pulumi.parents[4] if "slicewright" in str(toolchain.pulumi) else None
@@ -43,7 +45,7 @@ def command(
                 "slicewright.cli",
                 "rehearse",
                 "--stack",
-                "s0",
+                "gke-h100",
                 "--directory",
                 str(directory),
             ],
@@ -76,12 +78,12 @@ def _read_until(process: subprocess.Popen[str], sign: str) -> str:
 def _assert_it_ends_everything(
     process: subprocess.Popen[str], told: signal.Signals, directory: Path
 ) -> None:
-    assert marked(directory / "s0"), "nothing runs yet: the test has nothing to show"
+    assert marked(directory / "gke-h100"), "nothing runs yet: the test has nothing to show"
     process.send_signal(told)
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert marked(directory / "s0") == []
+    assert marked(directory / "gke-h100") == []
 
 
 def test_on_sigterm_it_ends_everything_as_on_ctrl_c(
@@ -108,7 +110,7 @@ def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
     first = command(directory)
     _read_until(first, "gcp:compute:Subnetwork gke-nodes created")
     _assert_it_ends_everything(first, signal.SIGINT, directory)
-    beside = Engine(make_environment("beside"), "s0")
+    beside = Engine(make_environment("beside"), "gke-h100")
     with ThreadPoolExecutor(max_workers=1) as in_background:
         second = command(directory)
         up = in_background.submit(lambda: (beside.init(), beside.up())[-1])
@@ -119,7 +121,7 @@ def test_a_run_interrupted_in_the_middle_of_up_stands_in_the_way_of_no_other(
         assert "another run works on s0" in output
         output, _ = second.communicate(timeout=800)
         assert second.returncode == 0, output
-        assert not (directory / "s0").exists()
+        assert not (directory / "gke-h100").exists()
         assert up.result().code == 0, up.result().output
     assert beside.environment.inventory() != {}, "destroying one environment emptied the other"
     assert beside.up("--expect-no-changes").code == 0
@@ -133,7 +135,7 @@ def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
     _read_until(process, "API server answers")
     process.kill()
     process.wait()
-    assert marked(directory / "s0"), "nothing was left running: the test has nothing to show"
+    assert marked(directory / "gke-h100"), "nothing was left running: the test has nothing to show"
     subprocess.run(
         [
             sys.executable,
@@ -147,7 +149,7 @@ def test_what_a_killed_run_left_is_found_and_ended_by_a_later_one(
         check=True,
         timeout=400,
     )
-    assert marked(directory / "s0") == []
+    assert marked(directory / "gke-h100") == []
 
 
 def test_processes_of_others_are_left_alone(

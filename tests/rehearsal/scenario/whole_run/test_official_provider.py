@@ -1,4 +1,5 @@
-"""S1 with Pulumi's own kubernetes provider in place of the rehearsal's, and by it Helm's own code.
+"""eks-a100 with Pulumi's own kubernetes provider in place of the rehearsal's, and by it Helm's own
+code.
 
 The chart is the stand-in's, written out for Helm; then with the chart of Node Feature Discovery
 inside it, as published, with the stand-ins in its pods and with NFD's own programs. NVIDIA's own is
@@ -134,14 +135,14 @@ def engine(
         tools = environment.root / "toolchain.json"
         replace(Toolchain.load(tools), **feature_discovery.programs).dump(tools)
     write_stack(environment, "all-1g.5gb", feature_discovery.part)
-    engine = Engine(environment, "s1", print)
+    engine = Engine(environment, "eks-a100", print)
     assert engine.init().code == 0
     return engine
 
 
 def write_stack(environment: Environment, layout: str, nfd: packaged.Part) -> None:
-    """S1 with this layout, and the chart as a file or directory."""
-    file = environment.stack_file("s1")
+    """eks-a100 with this layout, and the chart as a file or directory."""
+    file = environment.stack_file("eks-a100")
     stack = yaml.safe_load(file.read_text())
     fleet = stack["config"]["slicewright:fleet"]
     (pool,) = fleet["node_pools"]
@@ -181,7 +182,9 @@ def client(engine: Engine) -> Client:
 
 def test_every_node_offers_its_56_partitions(client: Client) -> None:
     fleet = proof.read_released_fleet(client)
-    assert all(check.holds for check in proof.of_fleet("s1", fleet)), proof.of_fleet("s1", fleet)
+    assert all(check.holds for check in proof.of_fleet("eks-a100", fleet)), proof.of_fleet(
+        "eks-a100", fleet
+    )
     assert [dict(node.advertised()) for node in fleet] == [{"nvidia.com/mig-1g.5gb": 56}]
 
 

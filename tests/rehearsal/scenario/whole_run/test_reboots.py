@@ -72,9 +72,9 @@ def engine(make_environment: Callable[[str], Environment]) -> Engine:
     environment = make_environment("reboot")
     edit(environment, "    gpu_operator:\n", f"{H100_POOL}    gpu_operator:\n")
     # Where both machine types are.
-    stack_file = environment.stack_file("s1")
+    stack_file = environment.stack_file("eks-a100")
     stack_file.write_text(stack_file.read_text().replace("eu-west-1", "us-west-2"))
-    engine = Engine(environment, "s1", print)
+    engine = Engine(environment, "eks-a100", print)
     assert engine.init().code == 0
     return engine
 
@@ -99,7 +99,7 @@ def client(engine: Engine, eager: Any) -> Client:
 
 
 def edit(environment: Environment, old: str, new: str) -> None:
-    stack_file = environment.stack_file("s1")
+    stack_file = environment.stack_file("eks-a100")
     text = stack_file.read_text()
     assert text.count(old) == 1
     stack_file.write_text(text.replace(old, new))

@@ -1,5 +1,5 @@
-"""S1 while the registry of its agents and controller refuses: what `up` and `slicewright status`
-say meanwhile, and that `up` ends well when the registry serves again.
+"""eks-a100 while the registry of its agents and controller refuses: what `up` and `slicewright
+status` say meanwhile, and that `up` ends well when the registry serves again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINES: list[str] = []
 def engine(make_environment: Callable[[str], Environment]) -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(process_images.VARIABLE, "simulated")
-        engine = Engine(make_environment("s1-registry"), "s1", LINES.append)
+        engine = Engine(make_environment("s1-registry"), "eks-a100", LINES.append)
         assert engine.init().code == 0
         yield engine
 

@@ -1,4 +1,5 @@
-"""S4 with its workloads: eight Triton on slices of two partitions, four on a shared T4.
+"""existing-a100-t4 with its workloads: eight Triton on slices of two partitions, four on a shared
+T4.
 
 tritonserver is NVIDIA's own, the models' time on a GPU is simulated
 (docs/reference/simulated-triton.md).
@@ -37,7 +38,7 @@ pytestmark = [
         "Triton's own servers in pods: tests/rehearsal/cluster/kubelet/test_triton_servers.py"
     ),
 ]
-STACK = "s4-serving"
+STACK = "existing-a100-t4-serving"
 PODS = "/api/v1/namespaces/default/pods"
 PARTITIONS, T4 = "tritonserver-timeslicing-mig", "tritonserver-teslat4"
 SEVENTH_S = 7 * repository.GPU_MILLISECONDS / 1000

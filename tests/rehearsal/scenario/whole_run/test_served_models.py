@@ -1,4 +1,5 @@
-"""S0 with its workload: sixteen servers on sixteen partitions, under load, and one that is killed.
+"""gke-h100 with its workload: sixteen servers on sixteen partitions, under load, and one that is
+killed.
 
 No model runs in them (docs/reference/simulated-vllm.md); Pods, Secrets, devices and requests are
 real.
@@ -41,7 +42,7 @@ pytestmark = [
         "tests/rehearsal/plugins/providers/kubernetes/test_served_models.py"
     ),
 ]
-STACK = "s0-serving"
+STACK = "gke-h100-serving"
 PODS = "/api/v1/namespaces/ai/pods"
 COLLECTION = "/apis/monitoring.googleapis.com/v1"
 MODEL = "mistralai/Mistral-Nemo-Instruct-2407"

@@ -85,7 +85,7 @@ class AwsEngine(Engine):
         return self.make("aws:eks/cluster:Cluster", "cluster", **asked)
 
     def group(self) -> Properties:
-        """The inputs of system S1's group; its cluster must exist."""
+        """The inputs of system eks-a100's group; its cluster must exist."""
         return {
             "clusterName": "p4d-cluster",
             "nodeGroupName": "demo-gpu-workers",

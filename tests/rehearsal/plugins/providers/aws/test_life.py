@@ -1,4 +1,4 @@
-"""S1's node group created and deleted with the engine's sequence of calls."""
+"""eks-a100's node group created and deleted with the engine's sequence of calls."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def engine(
 
 @pytest.fixture
 def h100() -> Properties:
-    """The inputs of system S0's pool."""
+    """The inputs of system gke-h100's pool."""
     return {
         "cluster": "projects/acme/locations/us-central1/clusters/main",
         "name": "h100-partition-3g",

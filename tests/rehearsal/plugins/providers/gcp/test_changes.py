@@ -98,7 +98,7 @@ IN_PLACE = [
 
 @pytest.fixture
 def diff(engine, h100):
-    """The difference from S0's pool to other inputs."""
+    """The difference from gke-h100's pool to other inputs."""
 
     def compare(new: dict):
         old = engine.checked(POOL, "h100", {}, h100)

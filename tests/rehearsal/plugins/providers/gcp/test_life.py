@@ -1,4 +1,4 @@
-"""S0's pool created and deleted with the engine's sequence of calls."""
+"""gke-h100's pool created and deleted with the engine's sequence of calls."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def write(stack: Any, fleet: dict[str, Any]) -> None:
 
 @pytest.fixture
 def node(cluster: Any) -> Iterator[str]:
-    """As GKE makes it for S0, verified: 16 partitions, and both taints."""
+    """As GKE makes it for gke-h100, verified: 16 partitions, and both taints."""
     name = f"gpu-{uuid.uuid4().hex[:6]}"
     capacity = {"cpu": "208", "memory": "1872Gi", "pods": "110", "nvidia.com/gpu": "16"}
     cluster.admin.create(
