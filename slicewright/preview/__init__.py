@@ -1,1 +1,3 @@
-"""What `pulumi preview --json` says, for the people who decide on a change."""
+"""Turns the output of `pulumi preview --json` into a report for the people who decide on a
+change.
+"""
