@@ -1,1 +1,3 @@
-"""What is no longer as declared: between program, state, cloud, silicon and the GPU operator."""
+"""Finds deviations from the declaration: between program, state, cloud, silicon and GPU
+operator.
+"""
