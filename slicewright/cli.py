@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
         _drop_output()
         return CLOSED_PIPE
     except OSError as e:
-        # Commands handle errors of the files that they read and write. Any other is of the
-        # output, which has no name.
+        # Commands handle errors of the files that they read and write. Any other error comes from
+        # the output, which has no name.
         _drop_output()
         print(
             f"slicewright: {e.filename or 'the output cannot be written'}: {e.strerror}",
