@@ -52,7 +52,7 @@ COMMANDS: Final = (
 )
 """Subcommands in the order of the help. Each is a module of slicewright.commands, with _ for -."""
 _WIDTH_WITHOUT_TERMINAL = 140
-"""Line width in CI or a file, which have no width; rich's default of 80 would fold every table."""
+"""The line width in CI or a file, which have none. rich's default of 80 would fold every table."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -79,7 +79,7 @@ def ask(fleet: EksFleetPlan, profile: str | None, role_names: Mapping[str, str])
 
 
 class _NotEnabled(Exception):
-    """The region is not enabled in this account; the message is AWS's."""
+    """The region is not enabled in this account. The message is AWS's."""
 
 
 class _Account(AwsSession):

@@ -63,7 +63,7 @@ class Zone:
     zone_id: str
     available: bool
     local: bool
-    """True for a Local or Wavelength Zone, where EKS puts no control plane."""
+    """True for a Local or Wavelength Zone. EKS puts no control plane there."""
 
 
 @dataclass(frozen=True, kw_only=True)

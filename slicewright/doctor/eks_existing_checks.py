@@ -35,7 +35,7 @@ class ExistingEksCluster:
     groups: Answer[frozenset[str]]
     """Names of its node groups."""
     mode: str
-    """API, API_AND_CONFIG_MAP or CONFIG_MAP: where it looks up who may use its API."""
+    """The source of its users: API, API_AND_CONFIG_MAP or CONFIG_MAP."""
     principals: Answer[frozenset[str]] = frozenset()
     """ARNs that have an access entry. Asked for only if the plan creates access entries."""
     associations: Answer[Mapping[tuple[str, str], str]] = field(default_factory=dict)

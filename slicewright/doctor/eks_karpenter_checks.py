@@ -11,7 +11,7 @@ from infra.plan import EksFleetPlan, KarpenterPlan
 from slicewright.doctor.findings import Answer, Finding, existence, fails, ok
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-"""EC2 Fleet refuses spot instances without this role, and Karpenter's role may not create it.
+"""EC2 Fleet refuses spot instances without this role, and Karpenter's role cannot create it.
 Source: karpenter.sh docs, getting started, "Create the service-linked role".
 """
 

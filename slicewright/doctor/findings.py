@@ -84,7 +84,9 @@ def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
 
 
 Owned: TypeAlias = Literal["yes", "no", "unknown"]
-"""Whether Pulumi's state of the stack has a resource. Unknown if the state cannot be read."""
+"""The answer of Pulumi's state: the stack has a resource, or not. Unknown if the state cannot be
+read.
+"""
 
 
 def cluster_name(

@@ -1,4 +1,4 @@
-"""When requests are due: at a steady rate, or as soon as a user is free."""
+"""The schedule of requests: at a steady rate, or as soon as a user is free."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def backend_url() -> str:
 
 
 def project_name() -> str:
-    """The name of this project in the backend, where it groups the stacks. Raises CannotAsk."""
+    """The name of this project in the backend, which groups the stacks by it. Raises CannotAsk."""
     here = Path.cwd()
     file = next((f for at in (here, *here.parents) if (f := at / "Pulumi.yaml").is_file()), None)
     if file is None:

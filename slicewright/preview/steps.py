@@ -66,7 +66,7 @@ class Step:
     before: Mapping[str, Any]
     """The fields of the existing resource in Pulumi's state."""
     after: Mapping[str, Any] = field(default_factory=dict)
-    """The fields after the change. Those that only the cloud decides may be missing."""
+    """The fields after the change. Fields that only the cloud decides may be missing."""
     ignored: tuple[str, ...] = ()
     """Property paths whose values the program leaves to others (ignoreChanges)."""
     retained: bool = False

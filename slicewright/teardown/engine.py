@@ -41,7 +41,7 @@ _CREDENTIALS: Final = (
     "UNAUTHENTICATED",
     "invalid authentication credentials",
 )
-"""Messages about refused credentials; EC2 has its own. Sources: IAM API reference, "Common errors";
+"""Messages about refused credentials. EC2 has its own. Sources: IAM API reference, "Common errors";
 EC2 user guide, error codes RequestExpired and AuthFailure; google.rpc.Code.
 """
 _LOCKED: Final = "the stack is currently locked"

@@ -76,7 +76,7 @@ def read(client: Client) -> Objects:
 
 
 def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
-    """namespaces: the ones that the stack deletes. Raises ApiError, Unreachable."""
+    """namespaces: the namespaces that the stack deletes. Raises ApiError, Unreachable."""
     return Shared(
         inside=[
             (kind, one)
