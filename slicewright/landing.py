@@ -36,8 +36,9 @@ class Landing:
         return ", ".join(one.name for one in self.deployments if not one.profiles)
 
     def on_a_node(self, one: plan.DeploymentPlan) -> int:
-        """The number of replicas that fit on one node by devices, processor and memory, without
-        others.
+        """The number of replicas that fit on one node, by devices, processor and memory.
+
+        Other workloads are not counted.
         """
         devices = self.pool.resources[one.resource] // one.devices
         most = max(self.pool.nodes.max, 1)

@@ -7,9 +7,7 @@ from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
 def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
-    """Returns lines on the Prometheus, its targets and intervals, and its rules. Empty
-    without any.
-    """
+    """Returns lines on the Prometheus, its targets, intervals and rules. Empty without any."""
     monitoring = fleet.monitoring
     if monitoring is None:
         return []

@@ -16,9 +16,7 @@ _LABEL = 8
 
 
 def placements_of(gpu: Gpu, layout: Mapping[str, int]) -> tuple[Placement, ...]:
-    """One way to place the instances of a layout, sorted by start. The driver may choose
-    another.
-    """
+    """One way to place a layout's instances, sorted by start. The driver may choose another."""
     fit = geometry.check(gpu, layout)
     return tuple(sorted(fit.placements, key=lambda p: p.start)) if isinstance(fit, Fit) else ()
 

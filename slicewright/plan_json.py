@@ -1,6 +1,4 @@
-"""The plan as JSON (docs/reference/plan-json.md). `version` changes when a key is removed or
-changed.
-"""
+"""The plan as JSON (docs/reference/plan-json.md). `version` changes if a key goes or changes."""
 
 from __future__ import annotations
 

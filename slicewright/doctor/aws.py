@@ -84,9 +84,7 @@ class _NotEnabled(Exception):
 
 class _Account(AwsSession):
     def identity(self) -> Identity:
-        """Asks in the home region, which every account has: a disabled region is a separate
-        finding.
-        """
+        """Asks the home region, which is always enabled: a disabled region is another finding."""
         try:
             found = self.client("sts", self.home).get_caller_identity()
         except self.errors.ClientError as e:

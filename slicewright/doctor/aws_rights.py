@@ -97,9 +97,7 @@ def _simulated(
 
 
 def _of_result(result: Mapping[str, Any]) -> Iterator[Refused]:
-    """Reads the decisions per resource if IAM returns them: the overall decision may hide a
-    refusal.
-    """
+    """Reads decisions per resource if there are any: the overall one may hide a refusal."""
     whole = {
         "EvalResourceName": result.get("EvalResourceName", "*"),
         "EvalResourceDecision": result["EvalDecision"],

@@ -60,9 +60,7 @@ def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
 def reservation_findings(
     fleet: EksFleetPlan, answers: Reservations, owned: Owned
 ) -> Iterator[Finding]:
-    """owned: whether this stack created the cluster. If so, its nodes use part of the taken
-    capacity.
-    """
+    """owned: whether this stack created the cluster. If so, its nodes use some of the capacity."""
     region = fleet.cluster.region
     for name, pools in reservations_needed(fleet).items():
         is_group = name.startswith("arn:")

@@ -93,9 +93,7 @@ def room_for_nodes(
 
 
 def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
-    """Nodes find the control plane by its private name. Source: the same page of the EKS user
-    guide.
-    """
+    """Nodes find the control plane by its private name. Source: the same EKS user guide page."""
     asked = "DNS of the VPC of cluster.network"
     if isinstance(answer, NotAnswered):
         yield not_asked(asked, answer)

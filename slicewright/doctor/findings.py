@@ -76,17 +76,13 @@ def not_seen(asked: str, answer: NotAnswered) -> Finding:
 
 
 def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
-    """Findings for parts of a valid stack file that `pulumi up` refuses before it calls any
-    cloud.
-    """
+    """Finds parts of a valid stack file that `pulumi up` refuses before it calls any cloud."""
     for problem in unbuildable(fleet):
         yield fails(spec.format_path(problem.path), problem.reason, problem.instead)
 
 
 Owned: TypeAlias = Literal["yes", "no", "unknown"]
-"""The answer of Pulumi's state: the stack has a resource, or not. Unknown if the state cannot be
-read.
-"""
+"""Whether Pulumi's state of the stack has a resource. Unknown if the state cannot be read."""
 
 
 def cluster_name(

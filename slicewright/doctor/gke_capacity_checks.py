@@ -70,9 +70,7 @@ def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
 def reservation_findings(
     fleet: GkeFleetPlan, answers: Reservations, owned: Owned, *, project: str
 ) -> Iterator[Finding]:
-    """owned: whether this stack created the cluster. If so, its nodes use part of the capacity in
-    use.
-    """
+    """owned: whether this stack created the cluster. If so, its nodes use some of the capacity."""
     for path, pools in reservations_needed(fleet, project).items():
         asked = f"reservation {path.name} in {path.zone} of project {path.project}"
         match answers[path]:

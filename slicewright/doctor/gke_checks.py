@@ -70,9 +70,7 @@ class GoogleAnswers:
     constraints: Mapping[str, Answer[bool]] | None = None
     """The organisation's constraint -> whether it is enforced. None: not asked."""
     shared_by: Answer[str | None] = None
-    """The host project that the project is attached to, if the plan uses another project's
-    network.
-    """
+    """The project's Shared VPC host project, if the plan uses another project's network."""
 
 
 def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:

@@ -79,9 +79,7 @@ def existing_cluster(
 def pools_taken(
     fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
 ) -> tuple[Taken, ...]:
-    """The plan's node pools whose names the cluster already uses. This stack or another one may own
-    them.
-    """
+    """The plan's node pools whose names the cluster already uses, for this stack or another."""
     if answer is None or isinstance(answer, NotAnswered):
         return ()
     cluster, location = fleet.cluster.name, fleet.cluster.location

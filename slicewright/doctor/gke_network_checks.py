@@ -19,7 +19,7 @@ class Subnet:
 
 
 def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -> Iterator[Finding]:
-    """Checks that the network's project shares it with the cluster's project. Source: VPC docs,
+    """Checks that the network's project shares it with the cluster's. Source: VPC docs,
     Shared VPC.
     """
     network = fleet.cluster.network

@@ -141,9 +141,7 @@ class GoogleSession:
 
 
 def _token() -> str:
-    """Returns an access token, found in the same places as terraform-provider-google and gcloud's
-    libraries look.
-    """
+    """Returns an access token, searched for like terraform-provider-google and gcloud do."""
     if given := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
         return given
     try:

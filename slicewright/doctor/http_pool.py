@@ -15,9 +15,7 @@ def _pool_of(proxy: str | None) -> urllib3.PoolManager:
 
 
 def pool(url: str) -> urllib3.PoolManager:
-    """Connects through the proxy that the environment names for this URL, like Google's own
-    clients.
-    """
+    """Uses the proxy that the environment names for this URL, like Google's own clients."""
     parts = urlsplit(url)
     passed_by = proxy_bypass(parts.netloc)
     return _pool_of(None if passed_by else getproxies().get(parts.scheme))

@@ -1,6 +1,4 @@
-"""Checks whether the encryption keys that a plan names exist and are usable. Pure, for both
-clouds.
-"""
+"""Checks whether a plan's encryption keys exist and are usable. Pure, for both clouds."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ class Key:
     encrypts: bool
     """True if it is a key for symmetric encryption. Disks and secrets accept no other keys."""
     state: str | None
-    """The cloud's name of the state. Google: the state of the primary version, or None if there is
-    none.
-    """
+    """The cloud's name of the state. Google: the primary version's state, or None without one."""
 
 
 Keys = Mapping[str, Answer[Key | None]]

@@ -1,3 +1,1 @@
-"""Finds deviations from the declaration: between program, state, cloud, silicon and GPU
-operator.
-"""
+"""Finds deviations between program, state, cloud, silicon and GPU operator."""

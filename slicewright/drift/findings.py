@@ -47,9 +47,7 @@ class Drift:
     findings: tuple[Finding, ...]
     unseen: tuple[Unseen, ...]
     compared: tuple[Between, ...]
-    """The comparisons that apply to this stack. Without an operator of ours, OPERATOR is left
-    out.
-    """
+    """The comparisons that apply to this stack: OPERATOR only with an operator of ours."""
 
     @property
     def state(self) -> str:

@@ -118,8 +118,9 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
 
 
 def _upgraded(operator: GpuOperator) -> str:
-    """Returns Helm's own command. Pulumi compares a release with its own record, so cannot restore
-    it.
+    """Returns Helm's own command.
+
+    Pulumi compares a release with its own record, so `pulumi up` does not restore it.
     """
     chart, repository = values.chart_of(operator)
     words = ["helm", "-n", operator.namespace, "upgrade", operator.release, chart]

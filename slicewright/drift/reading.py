@@ -31,9 +31,7 @@ from slicewright.live.shapes import (
 
 _NVIDIA: Final = "nvidia.com/v1"
 _LARGEST_RELEASE: Final = 64 * 2**20
-"""The limit of an unpacked Helm release in bytes: several hundred times the capacity of a
-Secret.
-"""
+"""The limit of an unpacked Helm release in bytes: some hundred times a Secret's capacity."""
 
 _POLICY: Final = Kind(
     name="ClusterPolicy",

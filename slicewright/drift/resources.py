@@ -94,9 +94,7 @@ def _change(step: Step, path: str) -> str:
 
 
 def at(value: Any, path: str) -> Any:
-    """The value at a property path, such as `nodeConfig.taints[0].key`, or None if it does not
-    exist.
-    """
+    """The value at a property path, such as `nodeConfig.taints[0].key`, or None."""
     for part in _PART.finditer(path):
         if part["index"] is not None:
             there = isinstance(value, list) and int(part["index"]) < len(value)

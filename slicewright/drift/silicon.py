@@ -1,5 +1,6 @@
-"""Compares the declared layout with the silicon: the agents read it, the fleet controller judges
-it. Pure.
+"""Compares the declared layout with the silicon, by the agents' readings. Pure.
+
+The fleet controller has judged the readings.
 """
 
 from __future__ import annotations

@@ -146,9 +146,7 @@ def table(shape: Shape, *, key: Shape = text) -> Shape:
 
 
 def fields(required: Mapping[str, Shape] | None = None, **optional: Shape) -> Shape:
-    """An object with these fields and any others. The object itself may be null if it is
-    optional.
-    """
+    """An object with these fields and any others. It may be null itself if it is optional."""
     needed = required or {}
 
     def check(value: Any, at: str) -> None:

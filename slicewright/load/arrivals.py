@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _LATEST_S: Final = 0.5
-"""The limit for a late start: a request that no user was free to send within this time is not
-sent.
-"""
+"""The limit for a late start. If no user is free within this time, the request is not sent."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ class Target:
     node: str | None = None
     """The replica's node. None: unknown."""
     partition: str | None = None
-    """The MIG profile of the replica's device, or its possible profiles. None: a whole GPU, or
+    """The MIG profile of the replica's device, or all possible ones. None: whole GPU, or
     unknown.
     """
 
@@ -34,9 +34,7 @@ class Load:
     """Requests go to them in turn."""
     duration_s: int
     users: int | None
-    """The number of users. Each sends a request again as soon as it has its answer. None: see
-    `rate`.
-    """
+    """The number of users, who ask again as soon as they have an answer. None: see `rate`."""
     rate: int | None
     """Requests per second, whether or not earlier ones are answered."""
     model: str

@@ -24,9 +24,7 @@ class ChatStream:
     longest_gap_s: float | None = None
     """The longest time between two chunks that had text."""
     error: str | None = None
-    """The server's message. Once the answer has begun, a status code can no longer report an
-    error.
-    """
+    """The server's message. An answer that has begun can no longer get an error status."""
     complete: bool = False
     """True after the end marker, or after the reason for the answer's end."""
     _chunks: int = 0
@@ -35,9 +33,7 @@ class ChatStream:
 
     @property
     def tokens(self) -> int:
-        """The server's count of tokens, or the number of chunks with text if the server does not
-        count.
-        """
+        """The server's count of tokens, or else the number of chunks with text."""
         return self._chunks if self._usage is None else self._usage
 
     @property

@@ -74,9 +74,7 @@ def run(load: Load, progress: Callable[[str], None]) -> Ran:
 
 
 def settings(load: Load, request: requests.Request) -> str:
-    """Returns the JSON that the process reads. It contains the API key, so it must not get into a
-    log.
-    """
+    """Returns the JSON that the process reads. It has the API key, so it must not be logged."""
     return json.dumps(
         {
             "urls": [target.url for target in load.targets],

@@ -1,6 +1,4 @@
-"""The lines that the load engine's process writes: one per request, one per second, and a
-last one.
-"""
+"""The lines that the load engine's process writes: one per request, one per second, a last one."""
 
 from __future__ import annotations
 

@@ -49,9 +49,7 @@ class Figures:
 class Results:
     duration_s: float
     dropped: int
-    """Requests that were not sent because too many were under way. This only happens with a
-    rate.
-    """
+    """Requests that were not sent because too many were under way. Only with a rate."""
     whole: Figures
     targets: Mapping[str, Figures]
     """Name of the target -> its figures."""

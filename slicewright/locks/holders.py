@@ -13,8 +13,9 @@ _ALL_PROCESSES: Final = "pid:[4026531836]"
 _THE_HOSTS_NAME: Final = "uts:[4026531838]"
 """Both are namespaces that a host boots with. Source: Linux, include/linux/proc_ns.h."""
 _LATE_S: Final = 5.0
-"""The accuracy of a start time is about a second. A lock's process started before it took the
-lock.
+"""The tolerance for start times, which are accurate to about a second.
+
+A lock's process started before it took the lock.
 """
 
 
@@ -66,9 +67,7 @@ def _booted(proc: Path) -> float:
 
 
 def _started(entry: Path, booted: float) -> float | None:
-    """Seconds since the epoch, or None if the process has ended meanwhile, or the time is
-    unknown.
-    """
+    """Seconds since the epoch, or None if the process has ended or the time is unknown."""
     try:
         return booted + int(_fields(entry)[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
@@ -87,9 +86,7 @@ def _is_dead(entry: Path) -> bool:
 
 
 def _fields(entry: Path) -> list[str]:
-    """The fields of its `stat`, from the state on. The name before may hold spaces and
-    parentheses.
-    """
+    """The fields of its `stat`, from the state on. The name may hold spaces and parentheses."""
     return (entry / "stat").read_text().rpartition(")")[2].split()
 
 

@@ -1,3 +1,1 @@
-"""Turns the output of `pulumi preview --json` into a report for the people who decide on a
-change.
-"""
+"""Turns the output of `pulumi preview --json` into a report for people who decide on a change."""

@@ -21,9 +21,7 @@ class Fleets:
 
 
 def pools(fleets: Fleets) -> str:
-    """Returns the section on pools. Pulumi's preview does not show the effects on remaining
-    nodes.
-    """
+    """Returns the section on pools. Pulumi's preview lacks the effects on remaining nodes."""
     if fleets.before is None:
         return ""
     change = plan.compare(fleets.before, fleets.after)

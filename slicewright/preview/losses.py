@@ -54,9 +54,7 @@ class Loss:
     step: Step
     what: str
     nodes: int | None
-    """The number of nodes in Pulumi's state. None if it is unknown, or if this is not a node
-    pool.
-    """
+    """The number of nodes in Pulumi's state. None: unknown, or not a node pool."""
     code: str
     """The acknowledgement of this change of this object, and of no other."""
 

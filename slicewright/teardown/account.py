@@ -1,6 +1,4 @@
-"""The interface of a cloud account that a sweep uses, and the results of questions and
-deletions.
-"""
+"""The interface of a cloud account for a sweep, and the results of questions and deletions."""
 
 from __future__ import annotations
 

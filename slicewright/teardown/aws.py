@@ -281,8 +281,8 @@ class AwsAccount:
         return _marked(of_snapshot(one, self._cluster) for one in found.values())
 
     def _addresses(self) -> list[Leftover]:
-        """Elastic IP addresses that people created for the cluster, such as for its load
-        balancers.
+        """Elastic IP addresses that people created for the cluster's load balancers, for
+        example.
         """
         listed = self._session.client("ec2").describe_addresses()["Addresses"]
         return _marked(of_address(one, self._cluster) for one in listed if "AllocationId" in one)
@@ -327,8 +327,8 @@ class AwsAccount:
         ]
 
     def _log_groups(self, life: Life) -> list[Leftover]:
-        """The group's name belongs to this cluster alone. Source: EKS user guide, "Send control
-        plane logs".
+        """The group's name is the cluster's alone. Source: EKS user guide, "Send control plane
+        logs".
         """
         name = f"/aws/eks/{self._cluster}/cluster"
         pages = self._pages("logs", "describe_log_groups", logGroupNamePrefix=name)

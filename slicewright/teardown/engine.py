@@ -85,8 +85,9 @@ class Pulumi:
         return found
 
     def history(self, page: int) -> str:
-        """Returns the output of `pulumi stack history --json`, newest first. Raises
-        EngineFailed.
+        """Returns the output of `pulumi stack history --json`, newest first.
+
+        Raises EngineFailed.
         """
         return self._stack("history", "--json", "--page-size", "20", "--page", str(page))
 

@@ -106,11 +106,11 @@ class Clearing:
     tell: Callable[[str], None]
 
     def clear(self, *, existing: bool, policies: Mapping[str, str]) -> Sequence[str]:
-        """Returns the objects that did not go in time, with reasons. The sweep finds their cloud
-        resources.
+        """Returns the objects that did not go in time, with reasons.
 
-        existing: the cluster stays, so only the stack's own nodes are emptied. policies: ID of a
-        disk -> the new reclaim policy of its volume. All other volumes stay as they are.
+        The sweep finds their cloud resources. existing: the cluster stays, so only the stack's own
+        nodes are emptied. policies: ID of a disk -> the new reclaim policy of its volume. All other
+        volumes stay as they are.
         """
         objects = read(self.client)
         self._cordon(objects, existing=existing)
@@ -237,8 +237,9 @@ class Clearing:
         return [*stuck, *self._wait_for(volumes)]
 
     def _wait_for(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
-        """Returns the objects that still exist after the wait, with reasons. asked: names and
-        paths.
+        """Returns the objects that still exist after the wait, with reasons.
+
+        asked: names and paths.
         """
         deadline = self.clock.now() + self.wait_s
         left = dict(asked)

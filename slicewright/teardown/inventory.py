@@ -175,9 +175,7 @@ def foreign(shared: Shared, state: State) -> Sequence[str]:
 
 
 def waiting_pools(shared: Shared, state: State) -> Sequence[str]:
-    """The stack's GPUPools that would wait for a controller to release them while none is
-    running.
-    """
+    """The stack's GPUPools that wait for a controller to release them while none is running."""
     if any(kind == "Deployment" and _is_running_controller(o) for kind, o in shared.inside):
         return ()
     return tuple(

@@ -113,9 +113,7 @@ def fields_of(life: Life) -> Mapping[str, Any]:
 
 
 def life_from(fields: Mapping[str, Any]) -> Life:
-    """Reads the fields that `fields_of` wrote. Raises KeyError, TypeError or ValueError for
-    others.
-    """
+    """Reads the fields that `fields_of` wrote, else raises KeyError, TypeError or ValueError."""
     return Life(
         begun=_text(fields["begun"]),
         networks=_texts(fields["networks"]),

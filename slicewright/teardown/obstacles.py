@@ -1,5 +1,4 @@
-"""Decisions that are required before a stack is destroyed, with instructions, as texts for a
-report.
+"""Decisions that are required before a stack is destroyed, with instructions, for a report.
 
 Pure.
 """
@@ -37,9 +36,7 @@ def obstacles_of(state: State, stack: str) -> Sequence[str]:
 
 
 def without_kubeconfig(report: Report, state: State) -> Report:
-    """Reports that the cluster cannot be examined or drained. It is an obstacle if that is still to
-    do.
-    """
+    """Reports that the cluster cannot be examined or drained, an obstacle if that is yet to do."""
     if not state.hidden_kubeconfig:
         # Pulumi deletes the provider after all objects in the cluster, and before the cluster.
         return replace(

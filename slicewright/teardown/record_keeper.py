@@ -37,9 +37,7 @@ class RecordKeeper:
         self._put("")
 
     def _put(self, text: str) -> None:
-        """A failure does not stop the run: without a record, a later run keeps unproven
-        resources.
-        """
+        """Tolerates a failure: without a record, a later run keeps unproven resources."""
         try:
             exported = self.pulumi.exported()
             resources = exported["deployment"].get("resources") or ()

@@ -26,9 +26,7 @@ class Subject:
     location: str
     """The region for EKS, the region or zone for GKE, empty for byo."""
     existing: bool
-    """True if the stack did not create the cluster. Only the stack's own resources are removed
-    then.
-    """
+    """True if the stack did not create the cluster: then only its own resources are removed."""
     audited: bool = False
     """True if the stack file asks EKS for the cluster's audit log."""
 
@@ -48,9 +46,7 @@ class State:
     pending: Sequence[str]
     """URNs of resources whose creation was cut off."""
     kubeconfig: str | None
-    """The kubeconfig of the stack's Kubernetes provider. None: there is none, or it is
-    encrypted.
-    """
+    """The kubeconfig of the stack's Kubernetes provider. None: missing, or encrypted."""
     hidden_kubeconfig: bool
     """True if the provider's kubeconfig is encrypted, so that it cannot be read here."""
     groups: frozenset[str] = frozenset()
@@ -96,9 +92,7 @@ def subject_of(fleet: FleetPlan) -> Subject:
 
 
 def state_of(exported: Mapping[str, Any]) -> State:
-    """exported: the output of `pulumi stack export`. Raises KeyError or TypeError for anything
-    else.
-    """
+    """exported: the output of `pulumi stack export`. Raises KeyError or TypeError for others."""
     deployment = exported["deployment"]
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
     own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]

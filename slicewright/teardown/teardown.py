@@ -46,9 +46,7 @@ from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep import Sweep
 
 _ATTEMPTS: Final = 5
-"""The number of runs of `pulumi destroy` while each fails on something that the sweep can
-remove.
-"""
+"""The limit of runs of `pulumi destroy` that fail on something the sweep can remove."""
 _SWEEP_EVERY_S: Final = 10.0
 """The pause between sweeps while Pulumi runs: leftovers of cluster and nodes hold networks, and
 Pulumi waits for those.
@@ -57,15 +55,11 @@ _EMPTY: Final[Mapping[str, Any]] = {"deployment": {}}
 
 
 class Refused(Exception):
-    """A decision is required first. Nothing was changed. The message names the decision and the
-    options.
-    """
+    """A decision is required first, as the message says. Nothing was changed."""
 
 
 class Stopped(Exception):
-    """The run cannot continue. Finished steps stay done. The message gives the reason and the
-    remedy.
-    """
+    """The run cannot continue. Finished steps stay done. The message names reason and remedy."""
 
 
 class Engine(Protocol):
@@ -110,9 +104,7 @@ class Teardown:
     """Networks that the stack created, even after Pulumi has deleted them."""
 
     def look(self) -> Report:
-        """Reports the present situation and the obstacles. It only reads. Raises CannotAsk,
-        EngineFailed.
-        """
+        """Reports the situation and the obstacles, read-only. Raises CannotAsk, EngineFailed."""
         state = self._state()
         there = self._there()
         report = Report(
@@ -186,9 +178,7 @@ class Teardown:
         )
 
     def _life(self, account: Account, state: State, objects: Objects | None) -> Life:
-        """Collects the facts about the cluster that the stack created. objects: the cluster's
-        objects.
-        """
+        """Collects the facts about the stack's cluster. objects: the cluster's objects."""
         subject = self.subject
         life = recorded_life(state.record, subject.cluster, subject.location)
         if state.has_cluster and not isinstance(living := account.life(), NotAnswered):
@@ -217,9 +207,7 @@ class Teardown:
         return replace(life, networks=self._networks if state.networks else frozenset())
 
     def _inside(self, looked: Report, state: State) -> tuple[Client | None, Objects | None]:
-        """Returns a client of the cluster to empty, and the cluster's current objects. Raises
-        Stopped.
-        """
+        """Returns a client of the cluster to empty, and its current objects. Raises Stopped."""
         if looked.inventory is None or self.subject.cloud == "byo" or state.kubeconfig is None:
             return None, None
         with _answering():
@@ -276,9 +264,7 @@ class Teardown:
         return report, objects
 
     def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
-        """Reports an existing cluster that the state lacks. It must be neither touched nor
-        hidden.
-        """
+        """Reports an existing cluster that the state lacks. It must not be touched or hidden."""
         mine = any(kind.endswith("/cluster:Cluster") for kind in state.counts)
         if self.subject.existing or there is not True or mine:
             return []
@@ -312,9 +298,7 @@ class Teardown:
         )
 
     def _destroy(self, sweep: Sweep | None, life: Life) -> str:
-        """Runs `pulumi destroy` until it succeeds. Returns the reason of a failure. Raises
-        Stopped.
-        """
+        """Runs `pulumi destroy` until it succeeds, else returns the reason. Raises Stopped."""
         without_cluster = self.choices.unreachable or self._there() is False
         swept_at = self.clock.now()
 
