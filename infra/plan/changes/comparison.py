@@ -45,7 +45,7 @@ class Change:
     moved: bool = False
     """Whether its pool's zones change too, which ends nodes beyond those of its own number."""
     some_end: bool = False
-    """Of zones: whether nodes end because of them."""
+    """Whether a change of zones ends nodes."""
 
     @property
     def why(self) -> str:
@@ -91,7 +91,7 @@ class PartChange:
 @dataclass(frozen=True, kw_only=True)
 class FleetChange:
     fleet: tuple[Change, ...]
-    """Of the cluster and of settings that all pools share."""
+    """Changes of the cluster and of settings that all pools share."""
     pools: tuple[PartChange, ...]
     hosts: tuple[PartChange, ...]
 
@@ -115,7 +115,9 @@ _OTHER_CLOUD = Rule(
 _OF_A_MADE_CLUSTER = frozenset(
     f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
 )
-"""Of one that exists, the plan does not have them, and they stay as they are."""
+"""Fields of a cluster that the stack makes. The plan of an existing cluster has none of them, and
+they stay as they are.
+"""
 _FORGOTTEN = Rule(
     field="previous",
     cloud_field="ConfigMap of mig-manager",
@@ -161,7 +163,9 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
 
 
 def _of_system(changes: Sequence[Change]) -> list[Change]:
-    """With what is said of the system pool's other rows where all of its nodes are replaced."""
+    """The same changes: those of the system pool know whether all of its nodes are replaced, and
+    whether its zones change.
+    """
     own = [c for c in changes if c.rule.field.startswith("system.")]
     replaced = any(c.effect is ChangeEffect.REPLACE for c in own)
     moved = any(c.rule.field == "system.zones" for c in own)
@@ -172,7 +176,7 @@ def _of_system(changes: Sequence[Change]) -> list[Change]:
 
 
 def _with_ended(changes: Sequence[Change], before: Any, after: Any) -> list[Change]:
-    """With whether a change of zones ends nodes. before, after: the pool."""
+    """The same changes: those of zones know whether they end nodes. before, after: the pool."""
     return [
         dataclasses.replace(c, some_end=_zones_end_nodes(before, after))
         if c.rule.some_end is not None
