@@ -99,7 +99,7 @@ def _image(
 
 
 def autoscaler_notes(fleet: EksFleetPlan) -> list[str]:
-    """What scales the pools that may grow, and what it takes for unused."""
+    """Notes on the autoscaler of the pools that may grow, and on the nodes it removes as unused."""
     autoscaler = fleet.cluster.autoscaler
     scaled = [pool for pool in fleet.pools if pool.nodes.autoscaled]
     if autoscaler is None:

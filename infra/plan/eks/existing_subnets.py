@@ -1,6 +1,6 @@
-"""Subnets that exist, for an EKS cluster and its nodes: which are used for what, and what is wrong.
+"""Existing subnets for an EKS cluster and its nodes: the use of each, and the problems.
 
-Where they are only the account knows: the program and `slicewright doctor` ask it, and judge here.
+Only the account knows their zones: the program and `slicewright doctor` ask it, and judge here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ExistingSubnet:
     zone: str
     zone_id: str
     gives_public_addresses: bool
-    """To instances that start in it."""
+    """Whether instances that start in it get one."""
     free_addresses: int
 
 

@@ -1,4 +1,4 @@
-"""GPU pools whose nodes Karpenter makes: what a NodePool and an EC2NodeClass can say of them."""
+"""GPU pools whose nodes Karpenter makes: the settings that NodePool and EC2NodeClass allow."""
 
 from __future__ import annotations
 

@@ -159,7 +159,9 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
 
 
 def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
-    """Of the images' where the file leaves the cluster's to EKS: all node groups have the same."""
+    """Refuses images of different Kubernetes versions if the file leaves the cluster's version to
+    EKS: all node groups have the version of their cluster.
+    """
     if fleet.cluster.version is not None:
         return
     stated = [
@@ -186,11 +188,11 @@ def _kubernetes(release: str) -> str:
 
 
 def _node_template(resources: Mapping[str, int]) -> Mapping[str, str]:
-    """Tags by which cluster-autoscaler knows what a node will advertise when there is none.
+    """Tags that tell cluster-autoscaler a node's resources while the node group is empty.
 
-    It reads labels and taints of the node group itself, and of its tags the resources only. Whole
-    GPUs are stated too where there are none: it takes their number from the machine type
-    otherwise, and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
+    It reads labels and taints of the node group itself, and only the resources from its tags. Whole
+    GPUs are stated even if there are none: otherwise it takes their number from the machine type,
+    and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
     cloudprovider/aws/aws_manager.go.
     """
     return {
