@@ -17,7 +17,7 @@ from infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """Of a network of the stack's own."""
+    """The address ranges of a network that the stack makes."""
 
     nodes: str = "10.0.0.0/20"
     pods: str = "10.4.0.0/14"
@@ -47,7 +47,10 @@ def check_own_network(
     pools: Sequence[GkePoolPlan],
     stated: Stated,
 ) -> Checked[None]:
-    """Of an existing network only the account knows the ranges: `slicewright doctor` asks."""
+    """Refuses more nodes or pods than the stack's network has addresses.
+
+    Only the account knows the ranges of an existing network: `slicewright doctor` asks for them.
+    """
     cluster = fleet.cluster
     if cluster.network is not None or cluster.existing or not stated.has(("cluster", "network")):
         return

@@ -31,7 +31,7 @@ _PARTS = (
     *("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTHDAY", "BYMONTH"),
     *("BYSETPOS", "BYYEARDAY", "BYWEEKNO"),
 )
-"""Of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
+"""Parts of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
 _EXPANDED = frozenset({"FREQ", "INTERVAL", "WKST", "BYDAY"})
 _Span = tuple[datetime, datetime]
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -165,7 +165,7 @@ class _Availability:
 def _windows(
     start: datetime, length: timedelta, rule: Mapping[str, str], wanted: list[str]
 ) -> Iterator[_Span]:
-    """In order of time, over the days that are looked at."""
+    """Yields the windows in order of time, over the examined days."""
     interval = int(rule.get("INTERVAL", "1"))
     first_week = _monday(start.date())
     for n in range(_LOOKED_AT):
