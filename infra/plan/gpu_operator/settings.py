@@ -12,7 +12,7 @@ _AT = "gpu_operator"
 
 
 def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
-    """With the container toolkit as the nodes' images need it, where the stack file does not say.
+    """The operator's settings; a container toolkit not stated is set as the nodes' images need it.
 
     GKE's images have none that the operator can use; EKS's have their own. Existing nodes without
     a driver are taken to have none either. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.

@@ -1,4 +1,4 @@
-"""Which images a stack's pods run, from which registries, on how many nodes."""
+"""The images of a stack's pods, with their registries and the number of nodes that pull them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StackImages:
 
     registry: str
     key: str
-    """Of the stack file: where another registry is named."""
+    """The stack file's key that names another registry."""
     nodes: int
     """Most nodes that pull it."""
     image: str = ""
@@ -38,7 +38,7 @@ class StackImages:
 
 
 def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
-    """In the order of the stack file's keys."""
+    """A stack's images, in the order of the stack file's keys."""
     if isinstance(fleet, ByoFleetPlan) and fleet.cluster is None:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""What is known of the clouds' regions: zones, Kubernetes versions, and who has a machine type."""
+"""Checks against the clouds' regions: their zones, Kubernetes versions and machine types."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_gcp_zones(
 def check_aws_zones(
     zones: Sequence[str], region: AwsRegion | None, path: spec.Path, stated: Stated
 ) -> Checked[None]:
-    """As for Google Cloud; zones are given by name or by id."""
+    """Checks zones as for Google Cloud, except that they are given by name or by id."""
     if region is None or not stated.has(_REGION):
         return
     for i, zone in enumerate(zones):
@@ -112,7 +112,7 @@ def check_aws_zones(
 def check_control_plane(
     zones: Sequence[str], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
-    """What is known of zones that cannot hold a control plane; of names it is not known."""
+    """Refuses zones known not to hold a control plane. Apart from Local Zones, only ids are known."""
     if region is None or not stated.has(_REGION):
         return
     for i, zone in enumerate(zones):
@@ -128,12 +128,12 @@ def check_control_plane(
 
 
 def control_plane_zones(region: AwsRegion) -> tuple[str, ...]:
-    """Ids of the zones in which EKS makes control planes; empty: unknown."""
+    """Ids of the zones where EKS makes control planes. Empty: unknown."""
     return tuple(zone for zone in region.zones if zone not in catalog.aws().no_control_plane)
 
 
 def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
-    """Ids of the zones in which EKS makes none."""
+    """Ids of the zones where EKS makes no control planes."""
     return tuple(sorted(zone for zone in catalog.aws().no_control_plane if _id_of(zone, region)))
 
 
