@@ -19,12 +19,12 @@ from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, 
 
 @dataclass(frozen=True, kw_only=True)
 class CommonPlan:
-    """What the fleets of all clouds have."""
+    """The fields that the fleets of all clouds share."""
 
     image: str
     """Python image of the agent and the controller."""
     image_pull_secrets: tuple[str, ...]
-    """Of the agents' namespace."""
+    """Pull secrets of the agents' namespace."""
     node_agent: NodeAgent
     admin_groups: tuple[str, ...]
     """Kubernetes groups exempt from the admission policy on nodes."""
@@ -72,7 +72,7 @@ class GkeFleetPlan(CommonPlan):
     """None in a cluster that exists, unless the stack file asks for one."""
     pools: tuple[GkePoolPlan, ...]
     operator: GpuOperator | None
-    """For the pools that mig-manager partitions; None where there are none."""
+    """The operator of the pools that mig-manager partitions. None if there are none."""
 
     @property
     def gpu_networks(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ class HostGpuPlan:
     mig: bool
     persistence: bool
     instances: tuple[Placement, ...]
-    """In the order of creation; each gets one compute instance over all of it."""
+    """GPU instances in the order of creation. Each gets one compute instance over all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ class Interface:
 
 @dataclass(frozen=True, kw_only=True)
 class ReservedCapacity:
-    """Where instances are launched; without both targets, in any open reservation that matches."""
+    """The reservation of the instances. Without both targets: any open one that matches."""
 
     reservation: str | None
     """ID of a capacity reservation or of a capacity block's."""
@@ -50,10 +50,10 @@ class EksTemplate:
     kms_key: str | None
     """ARN; None: EBS's own key."""
     hop_limit: int
-    """Of IMDSv2's tokens."""
+    """Hop limit of IMDSv2's tokens."""
     instance_store: Literal["raid0"] | None
     tags: Mapping[str, str]
-    """Of instances and volumes."""
+    """Tags of instances and volumes."""
     reserved: ReservedCapacity | None
     interfaces: tuple[Interface, ...]
     """None: the one that EC2 gives an instance."""

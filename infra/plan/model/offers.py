@@ -57,15 +57,15 @@ class Offer:
     """What each node of a pool will advertise."""
 
     layouts: tuple[Layout, ...]
-    """By GPU index: MIG profile -> instances; empty: a whole GPU."""
+    """Layouts by GPU index: MIG profile -> instances. An empty one is a whole GPU."""
     devices: Mapping[str, int]
     """Extended resource -> devices per node, before sharing."""
     sharing: tuple[ReplicatedResource, ...]
-    """Empty where no device is shared."""
+    """Empty if no device is shared."""
     resources: Mapping[str, int]
     """Extended resource -> allocatable per node, once partitioned and shared."""
     expected: Desired
-    """What the agent must find on each node."""
+    """The state that the agent must find on each node."""
     mig_config: str | None
     """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
     without mig-manager.
