@@ -24,12 +24,12 @@ _SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
 
 
 def with_bottlerocket(pool: AnyPool) -> TypeGuard[spec.EksPool]:
-    """Whether the pool's nodes run Bottlerocket; else Amazon Linux, or what a cloud has."""
+    """Whether the pool's nodes run Bottlerocket, not Amazon Linux or another cloud's image."""
     return isinstance(pool, spec.EksPool) and (pool.ami_type or "").startswith("BOTTLEROCKET_")
 
 
 def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
-    """Refuses what the pool's operating system cannot do."""
+    """Refuses settings that the pool's operating system does not support."""
     if not with_bottlerocket(pool):
         if isinstance(pool.partition, spec.Native):
             yield refuse(

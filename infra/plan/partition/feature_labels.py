@@ -1,4 +1,4 @@
-"""The node labels by which GPU feature discovery tells pods what the nodes of a pool have.
+"""The node labels of GPU feature discovery: they tell pods the GPUs of a pool's nodes.
 
 Source: NVIDIA/k8s-device-plugin v0.19.0, internal/lm/mig-strategy.go and resource.go.
 """

@@ -1,4 +1,6 @@
-"""How a pool's GPUs are partitioned, what its nodes advertise, and what the agent must find."""
+"""Plans how a pool's GPUs are partitioned, the resources that its nodes advertise, and the state
+that the agent must find.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,7 @@ def operator_partitioning(
 
 
 def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str, int]:
-    """What the device plugin advertises of these GPUs."""
+    """The resources that the device plugin advertises for these GPUs, with their counts."""
     whole, instances = layouts.count({}), instances_of(layouts)
     if strategy == "single":
         return {WHOLE_GPU: whole + sum(instances.values())}

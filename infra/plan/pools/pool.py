@@ -1,4 +1,4 @@
-"""What the pools of all clouds have in common, once the GPUs of their nodes are known."""
+"""Plans the common part of all clouds' pools, once the GPUs of their nodes are known."""
 
 from __future__ import annotations
 
