@@ -1,4 +1,4 @@
-"""Checks how many GPUs a replica has, and what it says it takes of their memory."""
+"""Checks the number of GPUs of a replica, and the share of their memory that it states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory of a GPU or partition a language model needs, by what the stack file says of it.
+"""Memory of a GPU or partition that a language model needs, computed from the stack file.
 
     weights = parameters x bits of a weight / 8
     context = 2 (keys and values) x layers x kv_heads x head_dim x bytes of a value, a token
