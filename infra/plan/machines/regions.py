@@ -112,7 +112,7 @@ def check_aws_zones(
 def check_control_plane(
     zones: Sequence[str], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
-    """Refuses zones known not to hold a control plane. Apart from Local Zones, only ids are known."""
+    """Refuses zones known not to hold a control plane: Local Zones, and other zones by id."""
     if region is None or not stated.has(_REGION):
         return
     for i, zone in enumerate(zones):

@@ -1,4 +1,4 @@
-"""A deployment stands for the objects that the stack creates for one workload that serves models."""
+"""A deployment is the set of objects that the stack creates for one workload that serves models."""
 
 from __future__ import annotations
 
