@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, and whether it holds whatever stands in those parts of the file that are invalid.
+    """A problem, and whether it holds for any values of the file's invalid parts.
 
-    Example: a layout that is too large already, whatever its invalid entries should be.
+    Example: a layout that is too large even without its invalid entries.
     """
 
     problem: Problem

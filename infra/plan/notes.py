@@ -208,7 +208,7 @@ def _partitioned_by_index(pool: PoolPlan) -> list[str]:
 
 
 def _idle_rollout(pool: PoolPlan) -> list[str]:
-    """Keys of `rollout` that say how the fleet controller changes nodes, where it changes none."""
+    """A note on keys of `rollout` that have no effect: the fleet controller changes no node."""
     if pool.mig_config is not None or pool.driver_version is not None:
         return []
     # EKS's own updates are held to `max_unavailable`.

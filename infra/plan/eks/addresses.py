@@ -23,7 +23,7 @@ ones. Sources: aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md; awslabs/ai-on-
 
 
 def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mapping[str, int]:
-    """All nodes at their most; EKS spreads those of a pool over its zones."""
+    """The greatest number of nodes in each zone. EKS spreads a pool's nodes over its zones."""
     found: Counter[str] = Counter()
     users: list[SystemPoolPlan | EksPoolPlan] = [system, *pools]
     for user in users:

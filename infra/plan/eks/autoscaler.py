@@ -66,7 +66,7 @@ def _order(version: str) -> tuple[int, ...]:
 def _image(
     asked: spec.ClusterAutoscaler, version: str | None, known: catalog.AutoscalerReleases
 ) -> Checked[str | None]:
-    """It simulates the scheduler, so its minor version is that of the cluster's Kubernetes."""
+    """It simulates the scheduler, so it needs the minor version of the cluster's Kubernetes."""
     if version is None:
         yield refuse(
             _AT,

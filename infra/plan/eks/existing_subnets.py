@@ -23,7 +23,7 @@ class ExistingSubnet:
 
 
 def misfits(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list[str]:
-    """Why cluster and pools cannot be in the subnets `there`, and what to do; one sentence each."""
+    """Reasons why cluster and pools cannot be in the subnets `there`, each with its remedy."""
     found = []
     if len({subnet.vpc for subnet in there}) > 1:
         listed = ", ".join(f"{s.id} is in {s.vpc}" for s in there)
@@ -46,7 +46,7 @@ def of_cluster(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list
 def of_nodes(
     cluster: EksClusterPlan, there: Sequence[ExistingSubnet]
 ) -> Mapping[str, Sequence[str]]:
-    """Zone -> the ids of the subnets of nodes in it: the private ones where there are any."""
+    """Zone -> the ids of the nodes' subnets in it: only the private ones if the zone has any."""
     return {zone: _private(subnets) for zone, subnets in _by_zone(cluster, there).items()}
 
 

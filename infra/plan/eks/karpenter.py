@@ -31,7 +31,7 @@ def by_karpenter(fleet: spec.EksFleet, pool: spec.EksPool) -> spec.Karpenter | N
 
 
 def karpenter_of(asked: spec.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
-    """version: of Kubernetes; None where the file does not say."""
+    """version: of Kubernetes. None if the file does not say."""
     known = catalog.karpenter_release()
     if asked.chart_version is not None and _order(asked.chart_version) < _order(known.oldest_chart):
         yield refuse(
@@ -65,7 +65,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def karpenter_notes(fleet: EksFleetPlan, karpenter: KarpenterPlan) -> list[str]:
-    """What differs from node groups, and what Karpenter does not scale."""
+    """Notes on the differences from node groups, and on nodes that Karpenter does not scale."""
     found = []
     if fleet.system.nodes.autoscaled:
         found.append(

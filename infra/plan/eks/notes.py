@@ -51,7 +51,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
 
 
 def quota_notes(fleet: EksFleetPlan) -> list[str]:
-    """What EKS allows an account that has not asked for more."""
+    """Notes on numbers above EKS's default quotas."""
     sizes = {fleet.system.name: fleet.system.nodes.max}
     sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
     found = [
@@ -83,7 +83,7 @@ def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
 
 
 def _nat_gateways(cluster: EksClusterPlan) -> list[str]:
-    """What costs money besides machines and control plane. Source: Amazon VPC pricing."""
+    """A note on NAT gateways, which cost money too. Source: Amazon VPC pricing."""
     zones = cluster.nat_zones
     if not zones:
         return []

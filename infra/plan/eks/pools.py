@@ -31,7 +31,7 @@ _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 def eks_pool(
     fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
 ) -> Checked[EksPoolPlan | None]:
-    """own: the cluster's zones. region: None where it is not in the catalog."""
+    """own: the cluster's zones. region: None if it is not in the catalog."""
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
@@ -125,7 +125,7 @@ def eks_pool(
 
 
 def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
-    """The one that the stack file asks for, of the machine's architecture."""
+    """The image that the stack file asks for, of the machine's architecture."""
     return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
 
 

@@ -1,4 +1,5 @@
-"""Tags of all that a stack makes in AWS: such as every service takes, and none of slicewright's.
+"""Tags of a stack's resources in AWS. Every service must accept them, and slicewright's own tags
+are reserved.
 
 `infra/components` decides which resources get them, and adds further tags.
 """

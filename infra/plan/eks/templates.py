@@ -35,7 +35,7 @@ def template_of(
     of_cluster: Mapping[str, str],
     always: bool = False,
 ) -> Checked[EksTemplate | None]:
-    """None where EKS's own launch template does, unless `always`. path: of the pool. of_cluster:
+    """None if EKS's own launch template does, unless `always`. path: of the pool. of_cluster:
     tags of all instances.
     """
     disk = pool.disk

@@ -1,4 +1,4 @@
-"""The addresses that nodes and pods of a GKE cluster take, and those of the stack's own network.
+"""The addresses that nodes and pods of a GKE cluster take, and the ranges of the stack's network.
 
 Source: GKE docs, "Configure maximum Pods per node" and "Plan IP addresses".
 """
@@ -33,8 +33,8 @@ _RESERVED: Final = 4
 
 
 def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -> int:
-    """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
-    block.
+    """The addresses of the greatest number of nodes: GKE gives a node at least twice its pods, in a
+    whole block.
     """
     counted = [(system.nodes.max, _SYSTEM_PODS_PER_NODE)] if system else []
     counted += [(pool.nodes.max, pool.max_pods_per_node) for pool in pools]

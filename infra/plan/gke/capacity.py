@@ -1,4 +1,4 @@
-"""What GKE requires of a pool for each kind of capacity, decided to the last value."""
+"""GKE's requirements of a pool for each kind of capacity, decided to the last value."""
 
 from __future__ import annotations
 

@@ -72,7 +72,9 @@ MODE_OF: Final[Mapping[str, str]] = {mode.interconnect: name for name, mode in _
 def gpu_networks(
     mode: Literal["dranet", "tcpx", "tcpxo"] | None, there: Sequence[spec.GpuNetwork]
 ) -> tuple[GpuNetwork, ...]:
-    """there: those that exist; empty: the stack makes them. Named as in Google's own workloads."""
+    """The networks, named as in Google's own workloads. there: existing networks. Empty: the stack
+    makes them.
+    """
     if mode is None or mode not in _MODES:
         return ()
     blocks = islice(_RANGE.subnets(new_prefix=_PREFIX), _MODES[mode].networks)
@@ -161,7 +163,7 @@ def _check_named(cluster: spec.GkeCluster, asked: Sequence[spec.GkePool]) -> Che
             _DOCS,
             in_key=True,
         )
-    # A VPC with a path is another project's, where a name means nothing here.
+    # A VPC with a path is in another project: its name means nothing here.
     taken = {cluster.network.vpc} if cluster.network else set()
     for i, network in enumerate(named):
         if network.vpc in taken:

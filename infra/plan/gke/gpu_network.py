@@ -26,7 +26,7 @@ NETWORK_PROFILE_LABEL: Final = "gke.networks.io/accelerator-network-profile"
 DRANET_LABELS: Final[Mapping[str, str]] = {
     # It starts GKE's driver of Dynamic Resource Allocation for network interfaces.
     "cloud.google.com/gke-networking-dra-driver": "true",
-    # GKE adds it to the labels of the pool by itself, where it would differ from the program.
+    # GKE adds it to the pool's labels by itself. Without it here, the program would differ.
     NETWORK_PROFILE_LABEL: "auto",
 }
 

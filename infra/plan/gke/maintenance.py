@@ -1,7 +1,7 @@
 """Maintenance windows of a GKE cluster, by GKE's rules for them.
 
 Sources of the limits: GKE docs, configure maintenance windows and exclusions (92 days in 2026, 32
-before); google/skills, gke-upgrades (what limits exclusions).
+before); google/skills, gke-upgrades (limits of exclusions).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _least_available(
 ) -> timedelta | None:
     """Maintenance time of the 92 days that have the least of it.
 
-    None where the rule has a part that is not expanded here: GKE then says whether it is enough.
+    None if the rule has a part that is not expanded here: GKE then decides whether it is enough.
     """
     if set(rule) - _EXPANDED or rule["FREQ"] not in ("DAILY", "WEEKLY"):
         return None

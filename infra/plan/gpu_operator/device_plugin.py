@@ -24,7 +24,7 @@ _MPS_STRICT = DevicePluginIssue(
     endings=(),
     source="NVIDIA/k8s-device-plugin v0.19.0, api/config/v1/config.go",
 )
-"""Older plugins set failRequestsGreaterThanOne to true for MPS, whatever the config says."""
+"""Older plugins set failRequestsGreaterThanOne to true for MPS, and ignore the config's value."""
 _MPS_STARVED_FROM = DevicePluginIssue(
     version="0.19.0",
     chart="v26.3.0",
@@ -123,10 +123,10 @@ def _operated(pools: Sequence[_P]) -> list[_P]:
 
 
 def with_one_config(pools: Sequence[_P]) -> tuple[_P, ...]:
-    """The pools, whose nodes choose the same config where all share alike by MPS.
+    """The pools. If all share alike by MPS, their nodes choose one config.
 
-    One of another name, though with the same content, would have config-manager signal the MPS
-    daemon, which it does not find: its container would end with an error, again and again.
+    With several names, even for the same content, config-manager would signal the MPS daemon, which
+    it does not find: its container would end with an error, again and again.
     """
     operated = _operated(pools)
     if not alike_by_mps(operated):

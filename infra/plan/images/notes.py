@@ -51,7 +51,7 @@ def _limited(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
 
 
 def _gateways(fleet: FleetPlan) -> int | None:
-    """How many addresses the nodes share, as far as it is known; None: each has its own."""
+    """How many addresses the nodes share, as far as it is known. None: each has its own."""
     if not isinstance(fleet, EksFleetPlan):
         return 1
     if fleet.cluster.nat_zones:

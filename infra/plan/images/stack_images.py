@@ -25,7 +25,7 @@ _KARPENTER: Final = "public.ecr.aws"
 
 @dataclass(frozen=True, kw_only=True)
 class StackImages:
-    """An image of a stack, or those of one chart from one registry."""
+    """An image of a stack, or the images of one chart from one registry."""
 
     registry: str
     key: str
@@ -33,7 +33,7 @@ class StackImages:
     nodes: int
     """Most nodes that pull it."""
     image: str = ""
-    """Empty: those that a chart names."""
+    """Empty: the images that a chart names."""
     pull_secrets: tuple[str, ...] = ()
 
 

@@ -18,7 +18,7 @@ _REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
 
 
 def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
-    """None where it is refused."""
+    """None if it is refused."""
     known = catalog.aws()
     found = known.regions.get(cluster.region)
     if found is None:
@@ -27,7 +27,7 @@ def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
 
 
 def gcp_region(location: str) -> Checked[str | None]:
-    """The region of a location. None where it is refused."""
+    """The region of a location. None if it is refused."""
     known = catalog.gcp()
     region = location[:-2] if location[-2] == "-" else location
     if region not in known.zones:
@@ -70,7 +70,7 @@ def check_gcp_zones(
 ) -> Checked[None]:
     """All zones are in the cluster's region, each listed once.
 
-    zones: as the file states them, without defaults. region: None where it is refused.
+    zones: as the file states them, without defaults. region: None if it is refused.
     """
     if region is None or not stated.has(_LOCATION):
         return
@@ -177,7 +177,7 @@ def _stated_zones(fleet: spec.EksFleet) -> Iterator[tuple[spec.Path, str]]:
 
 
 def offered_zones(machine: Machine, region: AwsRegion) -> tuple[str, ...] | None:
-    """Ids of the region's zones that have the machine type; None: not known."""
+    """Ids of the region's zones that have the machine type. None: unknown."""
     by_region = catalog.offerings().get(machine.name)
     return by_region.get(region.name, ()) if by_region and region.zones else None
 
@@ -191,7 +191,7 @@ def check_offered_there(
     *,
     at: spec.Path | None = None,
 ) -> Checked[None]:
-    """path: of the pool. at: where the machine type is written, if not in machine_type."""
+    """path: of the pool. at: the key of the machine type, if not machine_type."""
     if region is None or not stated.has(_REGION):
         return
     there = offered_zones(machine, region)
@@ -282,8 +282,8 @@ def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
 def check_key_region(
     arn: str, path: spec.Path, region: AwsRegion | None, what: str, source: str
 ) -> Checked[None]:
-    """Whether a KMS key is where it is used. what: `the nodes are`; region: None where it is not in
-    the catalog.
+    """Refuses a KMS key of another region or partition. what: the key's user, as `the nodes are`.
+    region: None if it is not in the catalog.
     """
     if region is None:
         return

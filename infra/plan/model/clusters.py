@@ -39,7 +39,7 @@ class GkeNetworkPlan:
     """A VPC and a subnet that exist."""
 
     project: str | None
-    """The host project of a Shared VPC; None: the cluster's project."""
+    """The host project of a Shared VPC. None: the cluster's project."""
     vpc: str
     subnet: str
     pods_range: str

@@ -12,7 +12,7 @@ from infra.spec import ServedWorkload, VllmWorkload
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadPlan:
-    """What one container of a workload requests."""
+    """The requests of one container of a workload."""
 
     name: str
     cards: int
@@ -38,7 +38,7 @@ class Devices:
 class DeploymentPlan:
     """A Deployment on one pool, each of whose pods gets devices of one resource.
 
-    Two are equal where the same objects come of them; what else the pool offers is not of them.
+    Two are equal if they create the same objects. Other offers of the pool are not compared.
     """
 
     asked: ServedWorkload
@@ -87,7 +87,7 @@ class DeploymentPlan:
 
     @property
     def runs(self) -> int:
-        """Replicas that find a place where no other workload takes it first."""
+        """Replicas that find a place if no other workload takes it first."""
         places = self.offered // self.devices
         return min(self.most, places, places if self.room is None else self.room)
 

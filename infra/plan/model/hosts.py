@@ -23,6 +23,6 @@ class HostPlan:
     gpu: Gpu
     gpu_count: int
     wait_minutes: int | None
-    """How long to wait for a GPU in use; None: fail at once."""
+    """How long to wait for a GPU in use. None: fail at once."""
     gpus: tuple[HostGpuPlan, ...]
     """GPUs that are not listed are not touched."""

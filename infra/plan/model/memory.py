@@ -34,7 +34,7 @@ class ModelMemory:
         return self.weights_mib + self.context_mib + self.overhead_mib
 
     def tokens_in(self, usable_mib: int) -> int | None:
-        """Tokens of context that fit with the weights, in full blocks of 16; None: not known."""
+        """Tokens of context that fit with the weights, in full blocks of 16. None: unknown."""
         left = usable_mib - self.weights_mib - self.overhead_mib
         if self.context_bytes_per_token is None:
             return None

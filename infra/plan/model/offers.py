@@ -54,7 +54,7 @@ def instances_of(layouts: Sequence[Layout]) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What each node of a pool will advertise."""
+    """The resources that each node of a pool will advertise."""
 
     layouts: tuple[Layout, ...]
     """Layouts by GPU index: MIG profile -> instances. An empty one is a whole GPU."""
@@ -87,7 +87,7 @@ class Offer:
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of every GPU; None where they differ."""
+        """The layout of every GPU. None if they differ."""
         return self.layouts[0] if same_layout(self.layouts) else None
 
     @property
@@ -106,5 +106,5 @@ class Offer:
 
     @property
     def advertised(self) -> int:
-        """What one node advertises: partitions and whole GPUs, times their replicas."""
+        """The devices that one node advertises: partitions and whole GPUs, times their replicas."""
         return sum(self.resources.values())

@@ -1,4 +1,4 @@
-"""A pool's plan holds what its nodes advertise and the settings of its machines in each cloud."""
+"""A pool's plan holds its nodes' resources, and the settings of its machines in each cloud."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class GkePoolPlan(CloudPoolPlan):
     placement_policy: str | None
     gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None
     gpu_networks: tuple[GpuNetwork, ...]
-    """One for each interface beyond the first, as in `GkeClusterPlan`; none without tcpx or tcpxo.
+    """One for each interface beyond the first, as in `GkeClusterPlan`. Empty without tcpx or tcpxo.
     """
 
     @property

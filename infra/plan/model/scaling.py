@@ -42,7 +42,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AutoscalingPlan:
-    """Replicas between two numbers. Two are equal where the same objects come of them."""
+    """Replicas between two numbers. Two plans are equal if they create the same objects."""
 
     asked: spec.Autoscaling
     max: int

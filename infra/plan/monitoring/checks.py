@@ -1,4 +1,4 @@
-"""Checks where a fleet's metrics go, and who may read them for it."""
+"""Checks the target of a fleet's metrics, and the programs that may read them for it."""
 
 from __future__ import annotations
 

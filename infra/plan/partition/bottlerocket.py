@@ -114,7 +114,7 @@ def bottlerocket_partitioning(
 def bottlerocket_sharing(
     sharing: spec.TimeSlicing, path: spec.Path, devices: Mapping[str, int] | None
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:
-    """One number of replicas for all devices of a node. devices: None where they are not known."""
+    """One number of replicas for all devices of a node. devices: None if they are unknown."""
     if not isinstance(sharing.replicas, int):
         named = [*sharing.replicas]
         if len(named) > 1 or named[0] not in ("gpu", WHOLE_GPU):
@@ -147,7 +147,7 @@ def bottlerocket_sharing(
 def settings_of(
     pool: spec.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
 ) -> BottlerocketSettings:
-    """pool: one that was not refused."""
+    """pool: not refused before."""
     known, mig = catalog.bottlerocket_mig(), None
     if isinstance(pool.partition, spec.Native):
         kind = gpu.profiles[pool.partition.profile].kind.kind

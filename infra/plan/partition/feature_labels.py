@@ -23,7 +23,7 @@ def feature_labels(
 ) -> Mapping[str, tuple[str, ...]]:
     """Label -> its possible values: product, count and replicas of whole GPUs and of partitions.
 
-    Several values only where the GPU model has several products. layouts: by GPU.
+    Several values only if the GPU model has several products. layouts: by GPU.
     """
     shared = {one.resource: one for one in sharing}
     all_partitioned = all(layouts)

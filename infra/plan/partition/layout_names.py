@@ -58,7 +58,7 @@ def uniform_layouts(gpu: Gpu) -> Mapping[str, Layout]:
 
 @cache
 def _names(gpu: Gpu) -> Mapping[tuple[tuple[str, int], ...], str]:
-    """NVIDIA's own name where the layout has one, such as all-1g.5gb; else its content."""
+    """NVIDIA's own name if the layout has one, such as all-1g.5gb, else its content."""
     own = {
         _key(config.layout): name
         for name, config in catalog.load().named_configs[gpu.name].items()

@@ -72,7 +72,7 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCou
 
 
 def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
-    """The pool's own label and those of the stack file."""
+    """The pool's own label and the labels of the stack file."""
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
         if key == MIG_CONFIG_LABEL:

@@ -43,7 +43,7 @@ def check_gpu_memory(
     devices: Devices,
     stated: Stated,
 ) -> Checked[None]:
-    """What one replica takes of a GPU or partition."""
+    """Refuses a replica that takes more memory than a GPU or partition has."""
     at = (*path, "gpu_memory")
     if asked.gpu_memory is None or devices.mib is None or not stated.has(at):
         return
