@@ -79,7 +79,7 @@ def build(
 ) -> tuple[FleetPlan | None, tuple[Problem, ...]]:
     """The plan, or None with the problems.
 
-    unknown: paths whose value in the file is invalid; nothing is concluded from them, and there is
+    unknown: paths whose value in the file is invalid. Nothing is concluded from them, and there is
     no plan.
     """
     stated = Stated(unknown)

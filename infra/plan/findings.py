@@ -40,7 +40,7 @@ class Stated:
     """The valid part of the stack file."""
 
     invalid: frozenset[Path] = frozenset()
-    """Places of the fleet whose value in the file is invalid; an example or a default stands in."""
+    """Places of the fleet whose value in the file is invalid. An example or a default stands in."""
 
     def has(self, *paths: Path) -> bool:
         """Whether the file states all of this validly, so that something may follow from it."""

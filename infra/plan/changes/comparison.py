@@ -250,12 +250,12 @@ def _parts(
 
 
 def _going(part: PoolPlan | HostPlan) -> ChangeEffect:
-    """A cloud deletes the nodes of a deleted pool; existing nodes and hosts stay as they are."""
+    """A cloud deletes the nodes of a deleted pool. Existing nodes and hosts stay as they are."""
     return ChangeEffect.REPLACE if isinstance(part, CloudPoolPlan) else ChangeEffect.IN_PLACE
 
 
 def _coming(part: PoolPlan | HostPlan) -> ChangeEffect:
-    """A new machine has no pods yet; on an existing one, the GPUs are partitioned."""
+    """A new machine has no pods yet. On an existing one, the GPUs are partitioned."""
     match part:
         case CloudPoolPlan():
             partitioned = False

@@ -1,4 +1,4 @@
-"""The autoscaler of a new EKS cluster; the rules are those of cluster-autoscaler."""
+"""The autoscaler of a new EKS cluster, by cluster-autoscaler's rules."""
 
 from __future__ import annotations
 

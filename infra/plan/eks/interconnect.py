@@ -26,7 +26,7 @@ def interfaces_of(
     others: Sequence[Machine],
     zones: Sequence[str],
 ) -> Checked[tuple[Interface, ...]]:
-    """None in a pool without `efa`. path: of the pool; others: more types that its nodes may have.
+    """None in a pool without `efa`. path: of the pool. others: more types that its nodes may have.
 
     All of them are in the cluster's own security group, which is open to itself in both directions,
     as EFA needs. Source: EKS user guide, security group requirements.

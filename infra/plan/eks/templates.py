@@ -22,7 +22,7 @@ diskSize.
 _GUIDE = "EKS user guide, customize managed nodes with launch templates"
 _OWN_TAGS = 5
 """eks:cluster-name, eks:nodegroup-name, kubernetes.io/cluster/NAME, and the two of the autoscaler's
-discovery, which EKS gives to instances; AWS does not count its own of aws:.
+discovery, which EKS gives to instances. AWS does not count tags of its prefix aws:.
 """
 
 

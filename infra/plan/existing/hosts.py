@@ -107,7 +107,7 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
 def _instances(
     asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
-    """gpu: None if it is unknown; errors on every model are reported all the same."""
+    """gpu: None if it is unknown. Errors on every model are reported all the same."""
     if gpu is not None and gpu.family is None:
         if asked.mig or asked.instances:
             yield refuse(

@@ -33,9 +33,9 @@ def check_keys(cluster: spec.GkeCluster, region: str) -> Checked[None]:
 
 
 def key_notes(cluster: GkeClusterPlan) -> list[str]:
-    """Whom the owner of a key must let use it; the program has no right to. Sources: Compute
-    Engine docs, protect resources by using Cloud KMS keys; GKE docs, encrypt secrets at the
-    application layer.
+    """Notes on the accounts that need a right on a key. Only the key's owner may grant it. Sources:
+    Compute Engine docs, protect resources by using Cloud KMS keys; GKE docs, encrypt secrets at
+    the application layer.
     """
     role = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
     found = []

@@ -69,7 +69,7 @@ def plan_gke(
         gke_pool(fleet, operator, i, known, own_zone, stated) for i in range(len(fleet.node_pools))
     )
     built = tuple(pool for pool in pools if pool is not None)
-    # A cluster that exists has nodes for the controller; more are made on request.
+    # An existing cluster has nodes for the controller. More are made on request.
     wanted = not fleet.cluster.existing or "system_pool" in fleet.model_fields_set
     if fleet.allow_unlisted and wanted and not (known or own_zone or fleet.system_pool.zones):
         yield refuse(

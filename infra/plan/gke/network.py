@@ -47,7 +47,7 @@ def plan_network(asked: spec.GkeNetwork | None) -> Checked[GkeNetworkPlan | None
 
 
 def check_control_plane(asked: spec.GkeControlPlane | None) -> Checked[None]:
-    """The private endpoint takes private addresses only; GKE finds it out while it creates."""
+    """The private endpoint takes private addresses only. GKE finds errors only while it creates."""
     if asked is None or not asked.private_endpoint:
         return
     for i, network in enumerate(asked.authorized_networks or ()):

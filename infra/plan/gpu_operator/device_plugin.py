@@ -113,7 +113,7 @@ def _check_mps_is_up(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> C
 
 
 def _operated(pools: Sequence[_P]) -> list[_P]:
-    """GKE's own plugin, another program, shares on GKE; Bottlerocket's has no MPS here."""
+    """GKE's own plugin, another program, shares on GKE. Bottlerocket's has no MPS here."""
     return [
         pool
         for pool in pools

@@ -23,7 +23,7 @@ class Driver:
     """The driver of a pool's nodes."""
 
     version: str | None
-    """None: unknown before a node is up; then its agent compares."""
+    """None: unknown before a node is up. Then its agent compares."""
     exact: bool
     """True: exactly this version. False: this or a newer one."""
     of: str

@@ -12,9 +12,9 @@ _AT = "gpu_operator"
 
 
 def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
-    """The operator's settings; a container toolkit not stated is set as the nodes' images need it.
+    """The operator's settings. If the container toolkit is not stated, the nodes' images decide.
 
-    GKE's images have none that the operator can use; EKS's have their own. Existing nodes without
+    GKE's images have none that the operator can use. EKS's have their own. Existing nodes without
     a driver are taken to have none either. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.
     """
     if operator.toolkit.enabled is not None:

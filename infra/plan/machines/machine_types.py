@@ -1,4 +1,4 @@
-"""A pool's machine type and its GPUs, by the catalog; for a wrong one, the nearest right ones."""
+"""A pool's machine type and its GPUs, by the catalog. A wrong name gets the nearest right ones."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Cost:
     sampled: tuple[str, ...]
     """Pools in the sums at a sample of spot prices, which vary. The others are at list prices."""
     missing: tuple[tuple[str, str], ...]
-    """Pools and hosts whose price is unknown, and why; they are not in the sums."""
+    """Pools and hosts whose price is unknown, and the reasons. They are not in the sums."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -60,7 +60,7 @@ class Cost:
 
 
 def quote(machine: Machine, capacity: spec.Capacity, region: str) -> Quote:
-    """The price of a machine. A reservation is billed as on-demand; other kinds have own prices."""
+    """The price of a machine. A reservation is billed as on-demand. Other kinds have own prices."""
     if not isinstance(capacity, spec.OnDemand | spec.Spot | spec.Reservation):
         return Quote(price=None, missing=f"there is no list price for {capacity.mode}")
     kind: Literal["on-demand", "spot"] = "spot" if isinstance(capacity, spec.Spot) else "on-demand"

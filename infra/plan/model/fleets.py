@@ -111,7 +111,7 @@ class EksFleetPlan(CommonPlan):
     @property
     def node_subnets(self) -> str | tuple[str, ...]:
         """The nodes' subnets: `public` or `private` ones of the stack, or ids of existing ones. An
-        existing cluster's subnets count as public, like the ones that the stack makes for it.
+        existing cluster's count as public, because a cluster that the stack made has public ones.
         """
         network = self.cluster.network
         if self.cluster.existing and not isinstance(network, ExistingNetwork):

@@ -60,7 +60,7 @@ class Taint:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCount:
-    """Nodes of a pool over all its zones; fixed where min == max and not autoscaled."""
+    """Nodes of a pool over all its zones. The number is fixed if min == max and not autoscaled."""
 
     min: int
     max: int

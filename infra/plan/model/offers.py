@@ -24,7 +24,7 @@ class ReplicatedResource:
 
 
 def by_index(layouts: Sequence[Layout]) -> list[tuple[list[int], Layout]]:
-    """The indexes of the GPUs that have the same layout, with it; in order of the indexes."""
+    """The indexes of the GPUs that have the same layout, with the layout. Sorted by index."""
     groups: list[tuple[list[int], Layout]] = []
     for index, layout in enumerate(layouts):
         same = next((indexes for indexes, known in groups if known == layout), None)
@@ -37,7 +37,7 @@ def by_index(layouts: Sequence[Layout]) -> list[tuple[list[int], Layout]]:
 
 def same_layout(layouts: Sequence[Layout]) -> bool:
     """Whether all GPUs have one layout."""
-    # `count` takes a layout to equal itself; all GPUs mostly share one object.
+    # `count` takes a layout to equal itself. All GPUs mostly share one object.
     return layouts.count(layouts[0]) == len(layouts)
 
 
@@ -67,7 +67,7 @@ class Offer:
     expected: Desired
     """The state that the agent must find on each node."""
     mig_config: str | None
-    """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
+    """Value of the node label nvidia.com/mig.config, which only the fleet controller sets. None
     without mig-manager.
     """
     previous: tuple[tuple[Layout, ...], ...] = ()
@@ -82,7 +82,7 @@ class Offer:
 
     @cached_property
     def layout_hash(self) -> str:
-        """SHA-256 of `desired`; every node's report must have it."""
+        """SHA-256 of `desired`. Every node's report must have it."""
         return digest(self.desired)
 
     @property

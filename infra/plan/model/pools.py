@@ -156,7 +156,7 @@ class GkePoolPlan(CloudPoolPlan):
 
     @property
     def operated(self) -> bool:
-        """Whether the NVIDIA GPU Operator manages its nodes; else GKE does."""
+        """Whether the NVIDIA GPU Operator manages its nodes. Otherwise GKE does."""
         return self.mig_config is not None
 
 
@@ -214,7 +214,7 @@ class EksPoolPlan(CloudPoolPlan):
 
     @property
     def templated(self) -> bool:
-        """Whether the program makes a launch template for it; Karpenter makes its own."""
+        """Whether the program makes a launch template for it. Karpenter makes its own."""
         return self.template is not None and self.karpenter is None
 
     @property

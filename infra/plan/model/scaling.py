@@ -73,7 +73,7 @@ class KedaPlan:
     chart_version: str
     prometheus_url: str
     watched: tuple[str, ...]
-    """Namespaces of the workloads that it scales; it may read and change nothing in others."""
+    """Namespaces of the workloads that it scales. It may read and change nothing in others."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ def is_by_index(pool: str, name: str) -> bool:
 
 @cache
 def uniform_layouts(gpu: Gpu) -> Mapping[str, Layout]:
-    """Name -> layout of every GPU, for all layouts that fit on `gpu`; the empty one: no MIG."""
+    """Name -> layout of every GPU, for all layouts that fit on `gpu`. The empty one: no MIG."""
     return {name: dict(key) for key, name in _names(gpu).items()}
 
 

@@ -91,7 +91,7 @@ def check_ways(asked: spec.Operator, path: Path) -> Checked[None]:
 def operator_partitioning(
     asked: spec.Operator, pool: str, path: Path, found: Gpus, strategy: MigStrategy, stated: Stated
 ) -> Checked[Partitioning | None]:
-    """mig-manager partitions; the device plugin advertises by the cluster's MIG strategy.
+    """mig-manager partitions. The device plugin advertises by the cluster's MIG strategy.
 
     A layout that is stated in two ways is checked in both.
     """

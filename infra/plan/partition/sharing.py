@@ -219,7 +219,7 @@ def _check_mps(path: Path, *, partitioned: bool, strategy: str, cloud: str) -> C
 
 
 def _by_full_name(replicas: int | Mapping[str, int], resources: Iterable[str]) -> Mapping[str, int]:
-    """Replicas by resource; one number counts for all of `resources`."""
+    """Replicas by resource. One number counts for all of `resources`."""
     if isinstance(replicas, int):
         return dict.fromkeys(resources, replicas)
     return {_full_name(name): count for name, count in replicas.items()}

@@ -37,7 +37,7 @@ def system_pool(
 
 
 def check_existing(cluster: spec.GkeCluster | spec.EksCluster) -> Checked[None]:
-    """The settings of an existing cluster are not changed; nodes may be in other subnets of its."""
+    """The settings of an existing cluster are not changed. Nodes may be in other subnets."""
     for name in _NOT_OF_EXISTING:
         if (
             cluster.existing

@@ -54,7 +54,7 @@ _STARTUP_TAINT = Taint(
     effect=_EFFECTS[STARTUP_TAINT["effect"]],
 )
 _GPU_TAINT = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
-"""GKE adds it to every GPU node, to keep away pods that need no GPU; slicewright does so on EKS."""
+"""GKE adds it to every GPU node, to keep away pods that need no GPU. slicewright does so on EKS."""
 
 
 def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCount]:

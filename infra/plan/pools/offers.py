@@ -48,7 +48,7 @@ def offer_of(
     """The resources that the nodes advertise, and the labels that they need for it. None if they
     are refused.
 
-    found: the nodes' GPUs. None if they were refused before; sharing is checked even then.
+    found: the nodes' GPUs. None if they were refused before. Sharing is checked even then.
     """
     at_partition, at = (*path, "partition"), (*path, "sharing")
     partitioning = yield from _partitioning(pool, at_partition, found, cloud, strategy, stated)
