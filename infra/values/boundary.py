@@ -15,7 +15,7 @@ from infra.values.karpenter import karpenter_policy
 from infra.values.text import JsonObject
 
 _OF_AWS_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
-    # AmazonEKSClusterPolicy, v8; its iam:CreateServiceLinkedRole is a statement of its own.
+    # AmazonEKSClusterPolicy, v8. Its iam:CreateServiceLinkedRole is a statement of its own.
     "control-plane": (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:UpdateAutoScalingGroup",
@@ -72,8 +72,8 @@ _OF_AWS_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
         "ec2:ModifyVolume",
     ),
 }
-"""Part of a stack -> what AWS's policies for its role allow, read 2026-11-28; describing EC2's
-resources as a whole, as AWS adds to that. Source: AWS managed policy reference.
+"""Part of a stack -> the actions of AWS's policies for its role, read 2026-11-28. ec2:Describe*
+covers future actions too, as AWS adds some. Source: AWS managed policy reference.
 """
 _LOAD_BALANCING: Final = "elasticloadbalancing.amazonaws.com"
 
@@ -101,7 +101,7 @@ def boundary_policy(fleet: EksFleetPlan, role_names: Mapping[str, str] | None = 
 
 
 def _of_autoscaler(fleet: EksFleetPlan, node_role: str) -> list[JsonObject]:
-    """What its own policy allows."""
+    """The statements of the autoscaler's own policy."""
     cluster = fleet.cluster
     match cluster.autoscaler:
         case None:

@@ -32,7 +32,7 @@ _CONTAINER: Final[Mapping[str, str]] = {
     "root-mount": "/root",
     "cos-tools": "/build/cos-tools",
 }
-"""Volume -> where the installers look for it."""
+"""Volume -> the path where the installers look for it."""
 _HOST: Final[Mapping[str, str]] = {
     "nvidia-install-dir-host": DRIVER_DIRECTORY,
     "vulkan-icd-mount": f"{DRIVER_DIRECTORY}/vulkan/icd.d",
@@ -46,7 +46,7 @@ _UBUNTU: Final = ("boot", "dev", "root-mount")
 
 
 def driver_installers(plan: GkeFleetPlan) -> list[JsonObject]:
-    """A DaemonSet for each kind of image among the pools of the operator; none where the operator
+    """A DaemonSet for each kind of image among the pools of the operator. Empty if the operator
     itself installs the driver.
     """
     if plan.operator is None or plan.operator.driver.enabled:
@@ -78,7 +78,7 @@ def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -
         # The manifest for Container-Optimized OS has them: it downloads the driver through the
         # node's own network, and loads a kernel module.
         **({"hostNetwork": True, "hostPID": True} if cos else {}),
-        # Google's manifest has a second one, which partitions GPUs; here mig-manager does.
+        # Google's manifest has a second one, which partitions GPUs. Here mig-manager does.
         "initContainers": [_installer(cos=cos)],
         "containers": [
             {
@@ -115,7 +115,7 @@ def _daemon_set(system: str, plan: GkeFleetPlan, pools: Sequence[GkePoolPlan]) -
 def _nodes(pools: Sequence[GkePoolPlan]) -> list[JsonObject]:
     return [
         {"key": POOL_LABEL, "operator": "In", "values": sorted(pool.name for pool in pools)},
-        # GKE sets it where it installs the driver itself.
+        # GKE sets it if it installs the driver itself.
         {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
     ]
 

@@ -76,7 +76,7 @@ def autoscaler_values(plan: EksAutoscalerPlan, *, cluster: str, region: str) -> 
 
 
 def autoscaler_policy(*, cluster: str, region: str) -> JsonObject:
-    """It changes the size of this cluster's node groups only, and reads what AWS lets it read.
+    """It changes the size of this cluster's node groups only. Its reads are not limited.
 
     Without eks:DescribeNodegroup it would not know labels, taints and partitions of a node group
     without nodes.

@@ -27,7 +27,7 @@ _STRATEGIES: Final[Mapping[str, str]] = {"raid0": "RAID0"}
 
 
 def eks_user_data(template: EksTemplate) -> str | None:
-    """MIME multipart text or TOML, in base64; None where nodeadm needs nothing beyond EKS's."""
+    """MIME multipart text or TOML, in base64. None if nodeadm needs nothing beyond EKS's."""
     if template.bottlerocket is not None:
         text = _TEMPLATES.get_template("bottlerocket-user-data.toml.j2").render(
             gpus=template.bottlerocket

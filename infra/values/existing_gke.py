@@ -1,4 +1,4 @@
-"""What of a GKE cluster that exists keeps it from having a plan's pools."""
+"""The reasons why an existing GKE cluster cannot have a plan's pools."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def unfit_gke_cluster(
     managed_prometheus: bool,
     collectors: bool,
 ) -> str:
-    """Every reason with its remedy, one a line; empty where it is fit.
+    """Every reason with its remedy, one a line. Empty if it is fit.
 
     version: of the control plane, as `1.34.1-gke.1431000`. workload_pool: None without one.
     gpu_networks: the kinds of networks that pools have between their GPUs. dataplane_v2,
     multi_networking: whether the cluster has them. managed_prometheus: whether the fleet's metrics
-    go to Managed Service for Prometheus. collectors: whether the cluster has those of it.
+    go to Managed Service for Prometheus. collectors: whether the cluster has its collectors.
     """
     reasons = []
     if autopilot:

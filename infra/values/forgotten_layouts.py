@@ -67,7 +67,7 @@ def _carried(
         one.get("type") == "Verified" and one.get("status") == "True"
         for one in status.get("conditions") or ()
     )
-    # Not all nodes have the wanted one: others have the last one that was proven.
+    # Not all nodes have the desired layout: others have the last verified one.
     last = [] if verified else [entry["migConfig"] for entry in proven[:1]]
     for name in dict.fromkeys([*filter(None, (wanted, live.get("migConfig"))), *last]):
         yield str(name), _read(texts.get(name))
@@ -88,7 +88,7 @@ def _read(desired: str | None) -> Mapping[str, Any]:
 
 
 def _as_written(desired: Mapping[str, Any]) -> str:
-    """`[{index: [0], layout: {1g.5gb: 7}}, {index: [1, 2, 3], layout: {}}]`; empty if unknown."""
+    """`[{index: [0], layout: {1g.5gb: 7}}, {index: [1, 2, 3], layout: {}}]`. Empty if unknown."""
     groups: list[tuple[Mapping[str, int], list[int]]] = []
     entries: Sequence[Mapping[str, Any]] = desired.get("gpus") or ()
     for entry in entries:

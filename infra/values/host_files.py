@@ -1,7 +1,7 @@
 """Hosts without Kubernetes: the layout file that `slicewright-agent apply --file` reads, one per
 host, and an Ansible inventory with the settings that a layout file lacks.
 
-A GPU is named by its NVML index, as in the stack file; the agent knows UUIDs, the plan does not.
+A GPU is named by its NVML index, as in the stack file. The agent knows UUIDs, the plan does not.
 Source of the inventory's format: Ansible, "How to build your inventory",
 https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html
 """
@@ -24,7 +24,7 @@ def layout_file_name(host: str) -> str:
 
 
 def host_files(hosts: tuple[HostPlan, ...]) -> Mapping[str, str]:
-    """File name -> content, the same for the same plan; nothing where there are no hosts."""
+    """File name -> content, the same for the same plan. Empty if there are no hosts."""
     if not hosts:
         return {}
     return {

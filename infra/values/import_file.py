@@ -1,6 +1,6 @@
-"""The file for `pulumi import` that adopts node pools, from that of `pulumi preview --import-file`.
+"""The file for `pulumi import` that adopts node pools, from `pulumi preview --import-file`'s file.
 
-The engine knows names, parents and providers of the resources that a program would create; this
+The engine knows names, parents and providers of the resources that a program would create. This
 adds the IDs that the clouds have for node pools, and leaves out everything else.
 
 Sources: the format: pulumi/pulumi, pkg/cmd/pulumi/operations/import.go (importFile, importSpec);
@@ -20,7 +20,7 @@ _EKS: Final = "aws:eks/nodeGroup:NodeGroup"
 
 
 class NoSuchPool(ValueError):
-    """What cannot be adopted, and what to do instead."""
+    """The pools that cannot be adopted, and the remedy."""
 
 
 def import_file(
@@ -29,10 +29,10 @@ def import_file(
     preview: Mapping[str, object],
     names: Sequence[str] = (),
 ) -> JsonObject:
-    """What `pulumi import --file` reads to adopt node pools.
+    """The file that `pulumi import --file` reads to adopt node pools.
 
-    project: of the cluster on GKE. preview: parsed. names: of the pools; by default all of the
-    fleet that the preview would create. Raises NoSuchPool.
+    project: of the cluster on GKE. preview: parsed. names: of the pools. The default is all of
+    the fleet that the preview would create. Raises NoSuchPool.
     """
     _check_names(fleet, names)
     entries = _entries(preview)

@@ -150,7 +150,7 @@ def node_pool(pool: EksPoolPlan, plan: KarpenterPlan) -> JsonObject:
                 ],
                 "taints": [_taint(one) for one in others],
                 "startupTaints": [_taint(one) for one in own_taints],
-                # It would end pods that use GPUs, whatever budgets say.
+                # It would end pods that use GPUs, and ignore budgets.
                 "expireAfter": "Never",
                 **(
                     {"terminationGracePeriod": f"{own.drain_minutes}m"} if own.drain_minutes else {}
@@ -172,7 +172,7 @@ def node_pool(pool: EksPoolPlan, plan: KarpenterPlan) -> JsonObject:
 
 
 def node_overlay(pool: EksPoolPlan) -> JsonObject | None:
-    """The spec of the pool's NodeOverlay; None where Karpenter knows all that a node offers."""
+    """The spec of the pool's NodeOverlay. None if Karpenter knows all that a node offers."""
     own, _ = _of_karpenter(pool)
     if not own.overlay:
         return None
@@ -326,8 +326,8 @@ def _tags(key: str, tags: Mapping[str, str]) -> JsonObject:
 
 
 def _uses(keys: Sequence[str]) -> list[JsonObject]:
-    """What EBS does with a key in the name of who launches. Source: EBS user guide, permissions for
-    EBS encryption.
+    """The rights that EBS needs on a key, in the name of the launching principal. Source: EBS user
+    guide, permissions for EBS encryption.
     """
     return [
         {

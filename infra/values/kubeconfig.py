@@ -12,7 +12,7 @@ def kubeconfig(
 ) -> JsonObject:
     """A kubeconfig without a secret: the cloud's own command supplies credentials at every use.
 
-    ca_data: base64 PEM, as both clouds return it; None where the certificate is a public one.
+    ca_data: base64 PEM, as both clouds return it. None if the certificate is a public one.
     """
     trusted = {} if ca_data is None else {"certificate-authority-data": ca_data}
     user: JsonObject = {

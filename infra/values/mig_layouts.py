@@ -33,7 +33,7 @@ def mig_parted_config(pools: Sequence[PoolPlan]) -> JsonObject:
                 layouts[layout_name(pool.name, pool.gpu, by_gpu)] = [
                     _entry(pool.gpu, indexes, layout) for indexes, layout in by_index(by_gpu)
                 ]
-    # The operator's default for nodes without the label, whatever GPUs they have.
+    # The operator's default for nodes without the label, with any GPUs.
     layouts[ALL_DISABLED] = [{"devices": "all", "mig-enabled": False}]
     return {"version": "v1", "mig-configs": dict(sorted(layouts.items()))}
 

@@ -21,7 +21,7 @@ def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
 
 
 def placement(fleet: FleetPlan) -> JsonObject:
-    """Selects the system pool; without such a pool, an affinity and no toleration avoid GPU nodes.
+    """Selects the system pool. Without such a pool, an affinity and no toleration avoid GPU nodes.
 
     A node that is not yet in its pool has the GPU operator's label, or its taints.
     """

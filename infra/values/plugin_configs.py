@@ -9,13 +9,13 @@ from infra.plan import PoolPlan, alike_by_mps
 from infra.values.text import JsonObject
 
 NOT_SHARED: Final = "not.shared"
-"""The key of nodes without the label, unless all pools share alike by MPS; no pool can have this
+"""The key of nodes without the label, unless all pools share alike by MPS. No pool can have this
 name.
 """
 
 
 def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
-    """The device plugin's configs v1 by name: one per pool, and NOT_SHARED. Empty where no pool
+    """The device plugin's configs v1 by name: one per pool, and NOT_SHARED. Empty if no pool
     shares its GPUs.
 
     They are the keys of one ConfigMap, because the chart takes one for the whole cluster. Pools
@@ -31,8 +31,8 @@ def plugin_configs(pools: Sequence[PoolPlan]) -> Mapping[str, JsonObject]:
 def default_config(pools: Sequence[PoolPlan]) -> str:
     """The key of nodes without the label: NOT_SHARED, so that nodes of no pool are left alone.
 
-    But NVIDIA's MPS daemon gets the default config on every node, so where all pools share alike
-    by MPS, it is theirs. Source: NVIDIA/k8s-device-plugin #1645, #1827.
+    But NVIDIA's MPS daemon gets the default config on every node. So if all pools share alike by
+    MPS, the default is theirs. Source: NVIDIA/k8s-device-plugin #1645, #1827.
     """
     return pools[0].name if alike_by_mps(pools) else NOT_SHARED
 

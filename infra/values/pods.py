@@ -1,4 +1,4 @@
-"""What pods need in order to run on a pool's nodes: tolerations, selectors, limits."""
+"""The fields that pods need to run on a pool's nodes: tolerations, selectors, limits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tolerations(pools: Sequence[PoolPlan]) -> list[JsonObject]:
 def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject:
     """How a pod asks for one device of a pool, in the Pod's own fields.
 
-    `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` where
-    the pool's GPUs are shared by fractions. `hostIPC` is there only where the pod needs it.
+    `limits` are alternatives, one for each resource of the nodes, or for each of `workloads` if the
+    pool's GPUs are shared by fractions. `hostIPC` is only there if the pod needs it.
     """
     fractional = pool.resources != allocatable(pool.devices, pool.sharing)
     return {
@@ -53,7 +53,7 @@ def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
 
 
 def _of_quarantine(pool: PoolPlan) -> tuple[Taint, ...]:
-    """What ends pods on a node that was found wrong must not end what could mend it."""
+    """A taint that ends pods on a faulty node must not end the pods that could repair it."""
     if not pool.rollout.quarantine:
         return ()
     return (Taint(key=STARTUP_TAINT_KEY, value=STARTUP_TAINT["value"], effect=QUARANTINE_EFFECT),)

@@ -49,7 +49,7 @@ _LISTED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("policy", ("poddisruptionbudgets",)),
     (GROUP, (POOL_PLURAL, REPORT_PLURAL)),
 )
-"""What `preview-report --live`, `drift` and `status` list."""
+"""Kinds that `preview-report --live`, `drift` and `status` list."""
 _OF_HEALTH: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("", ("endpoints", "persistentvolumeclaims")),
     ("apps", ("replicasets",)),

@@ -28,14 +28,14 @@ _CERTIFICATE: Final = "prometheus-adapter-tls"
 
 
 def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
-    """The adapter's objects in the order of creation. None if the cluster has an adapter."""
+    """The adapter's objects in the order of creation. Empty if the cluster has an adapter."""
     plan = fleet.pod_autoscaling
     assert isinstance(plan, AdapterPlan)
     if plan.existing:
         return []
     scaled = [one for one in fleet.deployments if one.autoscaling is not None]
     rules = adapter_rules(scaled)
-    # With its content in its name, so that another one is another pod.
+    # The name has a hash of the content, so that another config starts another pod.
     config = f"adapter-config-{short_hash(rules)}"
     return [
         {
@@ -79,7 +79,7 @@ def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
 
 def pod_autoscaler(plan: DeploymentPlan) -> JsonObject:
     """The HorizontalPodAutoscaler of a workload. Kubernetes takes the mean over the replicas, and
-    changes nothing where there is no metric.
+    changes nothing if there is no metric.
     """
     scaling = plan.autoscaling
     assert scaling is not None

@@ -17,7 +17,7 @@ from infra.plan import AddonIdentity, EksClusterPlan, EksFleetPlan, GkeFleetPlan
 from infra.values.text import JsonObject
 
 READING: tuple[Operation, ...] = ("read",)
-"""What `pulumi preview` and `refresh` need."""
+"""Operations of `pulumi preview` and `refresh`."""
 
 _EC2 = ("internet-gateway", "route-table", "subnet", "vpc")
 _TEMPLATED = ("instance", "launch-template", "volume")
@@ -52,7 +52,7 @@ _ROLE_TITLE_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Need:
-    """A right, and what needs it."""
+    """A right, and the operation that needs it."""
 
     right: str
     """ec2:CreateVpc, compute.networks.create."""
@@ -104,9 +104,8 @@ def rights(
 def needs_boundary(
     fleet: EksFleetPlan | GkeFleetPlan, operations: Sequence[Operation] = OPERATIONS
 ) -> tuple[str, ...]:
-    """The actions that would make their holder an administrator of the account, and that
-    `aws_policy` leaves out therefore: a permissions boundary of the stack's roles is what limits
-    them, and the plan has none.
+    """The actions that would make their holder an administrator of the account. `aws_policy` leaves
+    them out: only a permissions boundary of the stack's roles limits them, and the plan has none.
     """
     if not isinstance(fleet, EksFleetPlan) or fleet.cluster.permissions_boundary is not None:
         return ()
@@ -126,8 +125,8 @@ def aws_policy(
 ) -> JsonObject:
     """An IAM policy document with these rights, limited to the stack's resources if AWS can.
 
-    role_names: of a stack whose roles were made before their names told whose they are; by default
-    those that a new stack gets. all_needed: with what `needs_boundary` names, too.
+    role_names: of a stack whose roles were made before their names told the stack. The default is
+    the names of a new stack. all_needed: includes the actions of `needs_boundary`.
     """
     account = _Account(fleet, {**fleet.cluster.role_names, **(role_names or {})})
     left_out = () if all_needed else needs_boundary(fleet, operations)
@@ -226,7 +225,7 @@ def _placed(fleet: EksFleetPlan) -> bool:
 
 
 class _Account:
-    """What limits an action to the stack: resources, and conditions."""
+    """The limits of an action to the stack: resources, and conditions."""
 
     def __init__(self, fleet: EksFleetPlan, role_names: Mapping[str, str]) -> None:
         cluster = fleet.cluster
@@ -328,7 +327,7 @@ class _Account:
         return [arn for kind in self._there(kinds) for arn in self._arns[kind]]
 
     def _there(self, kinds: Sequence[str]) -> Sequence[str]:
-        """Those of the kinds that the stack may have."""
+        """The given kinds that the stack may have."""
         return [kind for kind in kinds if kind in self._arns]
 
     def _makers(self) -> list[str]:
@@ -352,7 +351,7 @@ def _role_patterns(cluster: EksClusterPlan, role_names: Mapping[str, str]) -> li
 
 
 def _bounded(cluster: EksClusterPlan) -> JsonObject:
-    """Only with the boundary of the plan; for an action on a role that is there, of that role."""
+    """A condition on the plan's boundary. For an existing role, it is that role's boundary."""
     boundary = cluster.permissions_boundary
     return {"StringEquals": {"iam:PermissionsBoundary": boundary}} if boundary else {}
 
@@ -373,11 +372,11 @@ def _own_tags(cluster: EksClusterPlan) -> JsonObject:
 
 
 def _names(fleet: EksFleetPlan) -> list[str]:
-    """What infra/components/eks.py tags as Name: subnets, their route tables and NAT gateways with
-    their zone, the rest with the cluster alone.
+    """The values of the tag Name of infra/components/eks.py: subnets, their route tables and NAT
+    gateways have their zone in it, the rest the cluster alone.
 
-    `?` is the letter or number of a zone: a pattern with `*` would be of other clusters, too, such
-    as prod-us-east-1-b beside prod.
+    `?` is the letter or number of a zone: a pattern with `*` would also match other clusters, such
+    as prod-us-east-1-b for prod.
     """
     cluster, region = fleet.cluster.name, fleet.cluster.region
     zones = {f"{region}?"}
@@ -390,7 +389,7 @@ def _names(fleet: EksFleetPlan) -> list[str]:
 
 
 def _passed_to(cluster: EksClusterPlan) -> str | list[str]:
-    """Roles of cluster and nodes are passed to EKS, those of pods to its Pod Identity."""
+    """Roles of cluster and nodes are passed to EKS, roles of pods to its Pod Identity."""
     service = "eks.amazonaws.com"
     pods = cluster.autoscaler is not None or _identities(cluster) or cluster.pod_identities
     return [service, f"pods.{service}"] if pods else service

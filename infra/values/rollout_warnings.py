@@ -12,7 +12,7 @@ from infra.plan import CloudPoolPlan, PoolPlan
 
 _CUT_MINUTES = 30
 _DRIVER_MINUTES = 30
-"""The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`); a test
+"""The fleet controller's limits (`node_change.APPLY_LIMIT_S`, `UPGRADE_LIMIT_S`). A test
 compares them.
 """
 _WHO = {
@@ -29,10 +29,10 @@ def rollout_warnings(
     *,
     replaced: bool = False,
 ) -> list[str]:
-    """Sentences; none where nothing changes for nodes that are there.
+    """Sentences on the effects of a change. Empty if nothing changes for existing nodes.
 
-    live, status: of the GPUPool in the cluster; None where it is not there. replaced: whether the
-    cloud's node pool is.
+    live, status: of the GPUPool in the cluster. None if it does not exist. replaced: whether the
+    cloud's node pool is replaced.
     """
     # The engine's numbers are floats.
     total = int(((status or {}).get("nodes") or {}).get("total") or 0)
@@ -72,7 +72,7 @@ def _replaced(pool: PoolPlan, total: int) -> str:
 
 
 def _gets_driver(pool: PoolPlan, before: object, total: int) -> str:
-    """before: that its spec has; None where it has none, so that any node may have it already."""
+    """before: the spec's driver. None if it has none: any node may have the new one already."""
     has = f"from {before} " if before else ""
     return (
         f"pool {pool.name}: the driver changes {has}to {pool.driver_version}; of its "

@@ -1,7 +1,7 @@
-"""What Prometheus is asked to know how many replicas a workload takes: always one value, or none.
+"""The queries to Prometheus for a workload's number of replicas: always one value, or none.
 
-No value means that something is not known, and is never taken for 0: of an idle server the metrics
-are 0, of one whose metrics are not scraped there are none.
+No value means that something is unknown, and is never taken for 0: an idle server's metrics are 0,
+and a server that is not scraped has none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PodMetric:
 
 
 def pod_metric(plan: DeploymentPlan) -> PodMetric:
-    """What `scaling_query` asks of all pods together, for each of them; not of a stated query."""
+    """The metric behind `scaling_query`, for single pods. A stated query has none."""
     scaling = plan.autoscaling
     assert scaling is not None
     asked, asked_pods = scaling.asked, "<<.LabelMatchers>>"
@@ -87,18 +87,18 @@ def pod_metric(plan: DeploymentPlan) -> PodMetric:
 
 
 def waking_query(query: str) -> str:
-    """1 where its value is above 0, else 0."""
+    """A query that gives 1 if the value is above 0, else 0."""
     return f"({query}) > bool 0"
 
 
 def _queue_time(of: str, window: str, *, by: str = "") -> str:
     """The mean of all requests, not of the replicas' means. Both counters are rates, which restarts
-    do not make negative; below one request in ten seconds the mean is taken for smaller than it is,
-    so that a single slow one starts nothing. Idle: 0.
+    do not make negative. Below one request in ten seconds the result is smaller than the mean, so
+    that a single slow request starts nothing. Idle: 0.
 
-    Both count a request when it is answered. Where none was in the whole window and some waited at
-    each of its samples, those have waited as long as it is. Triton has not always told how many
-    wait; without that number, nothing is added. Source of the names:
+    Both count a request when it is answered. If none was answered in the whole window and some
+    waited at each of its samples, these have waited for the whole window. Older versions of Triton
+    do not report the number of waiting requests: without it, nothing is added. Source of the names:
     triton-inference-server/server, docs/user_guide/metrics.md.
     """
     waited, answered = (f"sum(rate({s}{{{of}}}[{window}])){by}" for s in (_QUEUED, _ANSWERED))
@@ -112,8 +112,8 @@ def _of_model(pods: str, model: str | None) -> str:
 
 
 def _cache_usage(pods: str, window: str) -> str:
-    """Under the name that vLLM gives it now, or the one before. Source: vLLM docs, production
-    metrics.
+    """The cache's usage, under vLLM's present name of the metric or its earlier one. Source: vLLM
+    docs, production metrics.
     """
     new, old = (
         f"avg_over_time(vllm:{name}_usage_perc{{{pods}}}[{window}])"
@@ -123,8 +123,8 @@ def _cache_usage(pods: str, window: str) -> str:
 
 
 def _pods(plan: DeploymentPlan) -> str:
-    """A Deployment's pods are named after it, its revision and themselves. The dash between these
-    two goes where the name is too long. Source: kubernetes/apiserver, names/generate.go.
+    """A pod's name has the Deployment's, the revision's and its own part. If the name is too long,
+    the dash between the last two is left out. Source: kubernetes/apiserver, names/generate.go.
     """
     return f'namespace="{plan.namespace}",pod=~"{plan.name}-[a-z0-9]{{1,10}}-?[a-z0-9]{{5}}"'
 

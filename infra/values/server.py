@@ -1,4 +1,4 @@
-"""What differs between kinds of servers: the container's program, its ports and its volumes."""
+"""The differences between kinds of servers: the container's program, its ports and volumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Server:
     ports: Mapping[str, int]
     """Name -> number, of container and Service."""
     ready: JsonObject | None
-    """The probe that succeeds once it serves; None: it serves as soon as it runs."""
+    """The probe that succeeds once it serves. None: it serves as soon as it runs."""
     alive: JsonObject | None
-    """The probe that fails where it must be started again."""
+    """The probe that fails if the server must be started again."""
     volumes: tuple[Mounted, ...] = ()

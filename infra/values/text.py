@@ -41,7 +41,7 @@ class _InFull(yaml.SafeDumper):
         return True
 
 
-# PyYAML is built without libyaml where there is no wheel of it.
+# PyYAML is built without libyaml if it has no wheel for the platform.
 _Libyaml: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

@@ -8,7 +8,7 @@ from infra.plan import DeploymentPlan
 from infra.values.text import JsonObject
 
 WORKLOAD_LABEL: Final = "slicewright.io/workload"
-"""The label of a workload's pods; Service, disruption budget and spread select by it."""
+"""The label of a workload's pods. Service, disruption budget and spread select by it."""
 
 
 def head(plan: DeploymentPlan, version: str, kind: str, *, suffix: str = "") -> JsonObject:

@@ -66,7 +66,7 @@ def workload_namespaces(fleet: FleetPlan) -> list[JsonObject]:
 
 
 def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
-    """pool: that of the plan."""
+    """pool: the plan's pool."""
     asked, server = plan.asked, _server(plan)
     minutes = asked.startup_minutes + _IMAGE_MINUTES
     rounds = max(-(-plan.most // asked.max_unavailable), 1)
@@ -111,7 +111,7 @@ def _deployment(
             # Of a workload that is scaled only when it is made: then they are the autoscaler's.
             "replicas": plan.at_first,
             "selector": {"matchLabels": selector(plan)},
-            # No extra pod: where the partitions are all taken, it would never start.
+            # No extra pod: if all partitions are taken, it would never start.
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": asked.max_unavailable},
@@ -174,7 +174,7 @@ def _pod(plan: DeploymentPlan, pool: PoolPlan, server: Server) -> JsonObject:
 
 
 def _spread(plan: DeploymentPlan, pool: PoolPlan) -> list[JsonObject]:
-    """Over nodes and zones, where there are several; never at the price of a pod that waits."""
+    """Spreads replicas over nodes and zones if there are several. No pod waits for the spread."""
     keys = ["kubernetes.io/hostname"] if pool.nodes.max > 1 else []
     if isinstance(pool, CloudPoolPlan) and len(pool.zones) > 1:
         keys.append("topology.kubernetes.io/zone")

@@ -1,11 +1,11 @@
 """Values of the chart kube-prometheus-stack: Prometheus with its operator, and its rules.
 
-Small, and with few rights: one Prometheus, its operator and kube-state-metrics, which sees the few
-kinds that rules and dashboards ask about. No node exporter: its pods would be on GPU nodes. No
-webhooks: their jobs may patch webhooks and write Secrets, and the rules are tested before. No
-scrapes of the control plane or the kubelets: managed clusters hide the one, and nothing here asks
-for the other. All keys are in the chart's values.yaml, or in that of its part kube-state-metrics:
-Helm ignores unknown ones.
+It is small and has few rights: one Prometheus, its operator and kube-state-metrics, which sees the
+few kinds that rules and dashboards ask about. There is no node exporter: its pods would be on GPU
+nodes. There are no webhooks: their jobs may patch webhooks and write Secrets, and the rules are
+tested before. The control plane and the kubelets are not scraped: managed clusters hide the former,
+and nothing here asks for the latter. All keys are in the values.yaml of the chart, or of its part
+kube-state-metrics: Helm ignores unknown ones.
 
 Source: prometheus-community/helm-charts, charts/kube-prometheus-stack.
 """
@@ -108,7 +108,7 @@ def _prometheus(plan: MonitoringPlan, asked: PrometheusStack) -> JsonObject:
         "evaluationInterval": f"{min(_EVALUATION_S, plan.interval_s)}s",
         "retention": f"{asked.retention_days}d",
         "resources": _resources("100m", "512Mi", "2Gi"),
-        # Whoever may make a monitor cannot send the pod's token to a target of his own.
+        # A user who may make a monitor cannot send the pod's token to a target of their own.
         "arbitraryFSAccessThroughSMs": {"deny": True},
     }
     if asked.storage is not None:

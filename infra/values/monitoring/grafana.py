@@ -27,7 +27,7 @@ _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 class Query:
     expr: str
     legend: str = ""
-    """The legend's template; labels are written as `{{pool}}`."""
+    """The legend's template. Labels are written as `{{pool}}`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class Panel:
     title: str
     queries: tuple[Query, ...]
     what: str = ""
-    """How it is read, where the title does not say it."""
+    """How to read it, if the title does not say it."""
     unit: Unit = "short"
     kind: Literal["timeseries", "stat", "table", "bargauge"] = "timeseries"
     most: float | None = None
-    """The end of its scale; None: as the values are."""
+    """The end of its scale. None: as the values are."""
     width: int = 12
     """The number of columns, of 24."""
 
@@ -63,7 +63,7 @@ class Dashboard:
 
 
 def config_map(dashboard: Dashboard, *, namespace: str) -> JsonObject:
-    """What Grafana's sidecar loads."""
+    """The JSON that Grafana's sidecar loads."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -35,7 +35,7 @@ def monitoring_objects(fleet: FleetPlan) -> list[JsonObject]:
 
 
 def rule_groups(fleet: FleetPlan) -> list[Group]:
-    """Recording rules and alerts of what there is in the fleet to be measured."""
+    """Recording rules and alerts for the fleet's sources of metrics."""
     plan = fleet.monitoring
     assert plan is not None
     every = [

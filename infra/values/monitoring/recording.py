@@ -28,9 +28,9 @@ def recording(pools: Sequence[PoolPlan], *, window_s: int) -> list[Group]:
 
 
 def _pools() -> list[Record]:
-    """`failing`, `unknown` and `verified` are all nodes; those that change are among them.
+    """`failing`, `unknown` and `verified` are all nodes, including the changing ones.
 
-    Of two replicas of the controller one speaks of pools; `max`, in case both do for a scrape.
+    One of two replicas of the controller reports pools. `max` helps if both do so for a scrape.
     """
     needs = frozenset({Source.CONTROLLER})
 
@@ -84,8 +84,8 @@ def _devices() -> list[Record]:
 def _engines(pools: Sequence[PoolPlan]) -> Record:
     """How busy a GPU is: the sum of its partitions, each weighed with its compute slices.
 
-    An average of the partitions would be wrong where they differ in size, and where some of the
-    GPU is not partitioned. DCGM_FI_DEV_GPU_UTIL does not exist under MIG. Source:
+    An average of the partitions would be wrong if they differ in size, or if some of the GPU is
+    not partitioned. DCGM_FI_DEV_GPU_UTIL does not exist under MIG. Source:
     NVIDIA/dcgm-exporter #105, #216; NVIDIA MIG user guide, compute slices.
     """
     return Record(
@@ -106,7 +106,7 @@ def _weighed(pools: Sequence[PoolPlan]) -> Iterator[str]:
 
 
 def _families(pools: Sequence[PoolPlan]) -> Iterator[tuple[list[str], int, Sequence[int]]]:
-    """Matchers of the models, compute slices of a GPU, and those of its instances."""
+    """Matchers of the models, compute slices of a GPU, and compute slices of its instances."""
     others: dict[int, set[str]] = {}
     sizes: dict[int, set[int]] = {_SEVEN: {1, 2, 3, 4, 7}}
     for pool in pools:
@@ -125,7 +125,7 @@ def _families(pools: Sequence[PoolPlan]) -> Iterator[tuple[list[str], int, Seque
 def _triton(window_s: int) -> list[Record]:
     """The records for each model: a mean over several models would hide the slow one.
 
-    `rate`, as a restart makes counters smaller; the means are weighed by requests; nothing is
+    `rate`, as a restart makes counters smaller. The means are weighed by requests. Nothing is
     added to the number of requests. With no traffic 0, with no replica nothing. Source:
     triton-inference-server/server, docs/user_guide/metrics.md: cumulative microseconds.
     """

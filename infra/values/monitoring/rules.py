@@ -44,7 +44,7 @@ class Alert:
     name: str
     expr: str
     minutes: int
-    """How long `expr` must hold; 0: at once."""
+    """How long `expr` must hold. 0: at once."""
     severity: Literal["warning", "critical"]
     summary: str
     """One line, which names the subject by its labels."""
@@ -61,7 +61,7 @@ class Group:
 
 
 def available(groups: Sequence[Group], sources: frozenset[Source]) -> list[Group]:
-    """The groups with the rules whose sources there are, without those that would be empty."""
+    """The groups with the rules whose sources exist, without empty groups."""
     kept = [
         Group(name=one.name, rules=[rule for rule in one.rules if rule.needs <= sources])
         for one in groups

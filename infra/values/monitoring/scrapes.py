@@ -1,6 +1,6 @@
-"""What Prometheus is to scrape, and the monitors that tell it: of its operator, or of GKE.
+"""The targets that Prometheus scrapes, and their monitors: of its operator, or of GKE.
 
-Labels that all samples get: `node`, and `pool` or `workload` where the pod has one.
+Labels that all samples get: `node`, and `pool` or `workload` if the pod has one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scrape:
 
 
 def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
-    """Agents, fleet controller, DCGM's exporter where the GPU operator runs it, and servers."""
+    """Agents, fleet controller, DCGM's exporter if the GPU operator runs it, and servers."""
     plan = fleet.monitoring
     assert plan is not None
     of_controller = Endpoint(port="http", interval_s=plan.interval_s)
@@ -92,7 +92,7 @@ def scrapes(fleet: FleetPlan) -> tuple[Scrape, ...]:
 
 
 def metrics_port(plan: DeploymentPlan) -> str | None:
-    """The port of a server's metrics, by name; None where it is not known to have any."""
+    """The port of a server's metrics, by name. None: the server has no known metrics."""
     match plan.asked:
         case TritonWorkload():
             return "metrics"
