@@ -1,4 +1,4 @@
-"""Admission policies: the one that guards the nodes, and how any of them is put in force."""
+"""Admission policies: the guard of the nodes, and how any policy is put in force."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from infra.plan import ByoPoolPlan
 class NodeGuard(pulumi.ComponentResource):
     """Only the fleet controller repartitions and releases a pool's nodes. Output: `guards`.
 
-    Whatever may change Nodes (operator, agents' nodes) comes after it. It is not asked about
-    deletions, so `destroy` needs no order.
+    Programs that may change Nodes (operator, agents' nodes) come after it. The policy does not
+    cover deletions, so `destroy` needs no order.
     """
 
     guards: Sequence[pulumi.Resource]

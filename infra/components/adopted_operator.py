@@ -33,8 +33,8 @@ class ClusterPolicy(pulumi.CustomResource):
 
 
 class AdoptedOperator(pulumi.ComponentResource):
-    """Output: `fit`, the ClusterPolicy once it is as the pools need it; else `up` fails, and a
-    preview warns.
+    """Output: `fit`, the ClusterPolicy once it is as the pools need it. Otherwise `up` fails, and
+    a preview warns.
     """
 
     fit: pulumi.Output[pulumi.Resource]
@@ -47,7 +47,7 @@ class AdoptedOperator(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: what must be there before the operator is relied on."""
+        """after: resources that must exist before anything relies on the operator."""
         super().__init__("slicewright:index:AdoptedOperator", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         files = values.operator_files(fleet)

@@ -1,7 +1,7 @@
 """The optional second container of an agent's pod, which reports the pod that holds a partition.
 
-A container of its own, because the kubelet's socket belongs to root. The agent stays an ordinary
-user with its token and NVML; this one is root without capabilities, with the socket's directory and
+It is separate because the kubelet's socket belongs to root. The agent stays an ordinary
+user with its token and NVML. This one is root without capabilities, with the socket's directory and
 the code, but without a token or a GPU.
 """
 
@@ -67,7 +67,7 @@ def volumes() -> list[k8s.core.v1.VolumeArgs]:
     return [
         k8s.core.v1.VolumeArgs(
             name="pod-resources",
-            # Created where it is missing: the agent must not wait for this optional container.
+            # Created if it is missing: the agent must not wait for this optional container.
             host_path=k8s.core.v1.HostPathVolumeSourceArgs(
                 path=_DIRECTORY, type="DirectoryOrCreate"
             ),

@@ -27,8 +27,8 @@ class Code:
     config_map: pulumi.Output[str]
     """Name of the ConfigMap."""
     untouched: pulumi.Output[bool]
-    """True, or `up` fails; a preview warns and has false. To be registered as an output, so that
-    Pulumi waits for it.
+    """True, or `up` fails. A preview warns and has false. It must be registered as an output, so
+    that Pulumi waits for it.
     """
 
 

@@ -10,7 +10,7 @@ import pulumi
 
 
 class DestroyNotice(pulumi.ComponentResource):
-    """The notice of stacks that create their cluster; an existing one loses only stack objects."""
+    """The notice of stacks that create their cluster. An existing one loses only stack objects."""
 
     def __init__(self, stack: str) -> None:
         super().__init__(

@@ -164,13 +164,14 @@ class EksCluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=cluster_rights,
-                # EKS refuses subnets of other zones than those of the cluster's creation
-                # (aws/containers-roadmap #2258), and of another VPC; the provider would try. So
-                # both are another cluster. One of an earlier version, which has the subnets of the
-                # pools' zones too, keeps them: without a trigger in the state, none is pulled.
+                # After a cluster's creation EKS refuses subnets of other zones
+                # (aws/containers-roadmap #2258), and of another VPC. The provider would try. So
+                # both changes replace the cluster. A cluster of an earlier version, which has the
+                # subnets of the pools' zones too, keeps them: without a trigger in the state, none
+                # is pulled.
                 ignore_changes=[
                     *(["vpcConfig.subnetIds"] if network.vpc is None else []),
-                    # Read at creation only; the provider would replace the cluster for it.
+                    # Read at creation only. The provider would replace the cluster for it.
                     "accessConfig.bootstrapClusterCreatorAdminPermissions",
                 ],
                 replacement_trigger=[

@@ -15,8 +15,8 @@ def access_entries(
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """Entries and their policies. EKS refuses an entry for a principal that has one already; so an
-    entry of another owner is neither changed nor, later, deleted.
+    """Entries and their policies. EKS refuses an entry for a principal that has one already. So an
+    entry of another owner is never changed, and never deleted later.
     """
     found: list[pulumi.Resource] = []
     for entry in plan.access:

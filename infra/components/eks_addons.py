@@ -1,4 +1,4 @@
-"""The add-ons of a new EKS cluster, and the IAM roles of those that need one."""
+"""The add-ons of a new EKS cluster, and the IAM roles that some of them need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.plan import POD_IDENTITY_AGENT, EksAddonPlan, EksClusterPlan
 
 _BEFORE_NODES = ("vpc-cni", "kube-proxy")
 """A node is not Ready without its network. As nodes depend on it, the network also outlives them at
-destroy, which is what keeps the CNI's interfaces from being left behind in the subnets.
+destroy. So the CNI's interfaces are not left behind in the subnets.
 """
 _ON_NODES = ("aws-ebs-csi-driver", "coredns")
 """Deployments: their pods need a node, and EKS calls the add-on healthy only when they run."""

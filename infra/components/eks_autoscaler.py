@@ -28,8 +28,7 @@ def autoscaler_identity(
 ) -> list[pulumi.Resource]:
     """The role of the autoscaler's pods, its rights, and their association.
 
-    fleet: with an autoscaler. node_role: of the nodes, which Karpenter passes to those that it
-    makes.
+    fleet: with an autoscaler. node_role: the nodes' role, which Karpenter passes to its nodes.
     """
     plan = fleet.cluster
     by_karpenter = isinstance(plan.autoscaler, KarpenterPlan)
@@ -76,8 +75,8 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """plan: with cluster-autoscaler. after: the node that it runs on, and what gives it its
-        role: a pod gets that as it is created, if the association is there by then.
+        """plan: with cluster-autoscaler. after: the node that it runs on, and the association that
+        gives it its role: a pod only gets the role if the association exists before the pod.
         """
         super().__init__("slicewright:index:ClusterAutoscaler", name, {}, opts)
         assert isinstance(plan.autoscaler, EksAutoscalerPlan)

@@ -15,7 +15,7 @@ def pod_identities(
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
 ) -> None:
-    """EKS asks for neither the namespace nor the account to be there."""
+    """EKS does not require that the namespace or the account exist."""
     for one in plan.pod_identities:
         aws.eks.PodIdentityAssociation(
             # A namespace has no dots.

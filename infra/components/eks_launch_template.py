@@ -30,8 +30,8 @@ def launch_template(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> aws.ec2.LaunchTemplate:
-    """security_group: the cluster's; EKS gives it to nodes by itself only where the template names
-    no network interfaces. placement_group: its name. tags: of the launch template itself.
+    """security_group: the cluster's. EKS gives it to nodes by itself only if the template names no
+    network interfaces. placement_group: its name. tags: of the launch template itself.
     """
     return aws.ec2.LaunchTemplate(
         name,

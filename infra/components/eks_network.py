@@ -1,4 +1,4 @@
-"""The subnets of an EKS cluster and its nodes: in a VPC of the stack's own, or ones that exist."""
+"""The subnets of an EKS cluster and its nodes: in the stack's own VPC, or existing ones."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Network:
     nodes: Mapping[str, Sequence[pulumi.Input[str]]]
     """Zone -> the subnets of nodes in it."""
     before_nodes: Sequence[pulumi.Resource]
-    """The resources that a node needs to reach registries; destroy deletes them after the node."""
+    """The resources that a node needs to reach registries. destroy deletes them after the node."""
     vpc: str | None
     """The VPC of existing subnets. None: the stack creates its VPC."""
 
 
 def ec2_tags(cluster: EksClusterPlan, name: str) -> Mapping[str, str]:
-    """The tags of EC2 resources with generated ids: those of the stack file, the name, and the
-    stack, which identifies a resource whose creation was interrupted before Pulumi recorded the
-    id (`slicewright recover`).
+    """The tags of EC2 resources with generated ids: the stack file's, the name, and the stack. The
+    last one identifies a resource whose creation was interrupted before Pulumi recorded the id
+    (`slicewright recover`).
     """
     stack = f"{pulumi.get_project()}/{pulumi.get_stack()}"
     return {**cluster.tags, "Name": name, STACK_TAG: stack}
@@ -49,7 +49,7 @@ def ec2_tags(cluster: EksClusterPlan, name: str) -> Mapping[str, str]:
 def network_of(
     name: str, cluster: EksClusterPlan, *, parent: pulumi.Resource, provider: aws.Provider
 ) -> Network:
-    """Raises RunError where subnets that exist do not fit."""
+    """The network of the cluster and its nodes. Raises RunError if existing subnets do not fit."""
     match cluster.network:
         case ExistingNetwork(subnets=subnets):
             return used(cluster, [look_up(i, provider) for i in subnets], "cluster.network.subnets")
@@ -58,7 +58,7 @@ def network_of(
 
 
 def used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet], where: str) -> Network:
-    """where: what says which subnets. Raises RunError with all that is wrong."""
+    """where: the key that names the subnets. Raises RunError with every problem."""
     if problems := misfits(cluster, there):
         lines = (f"{where}: {problem}" for problem in problems)
         raise pulumi.RunError("\n".join(lines))
@@ -163,8 +163,8 @@ class _Made:
         self, zone: str, subnet: aws.ec2.Subnet, after: Sequence[pulumi.Resource]
     ) -> aws.ec2.NatGateway:
         tags = ec2_tags(self._cluster, f"{self._cluster.name}-{zone}")
-        # Neither works without the way to the internet, nor can that go before them. Source: VPC
-        # user guide, NAT gateways; EC2 API, DetachInternetGateway.
+        # Both need the way to the internet, and it cannot be deleted before them. Source: VPC user
+        # guide, NAT gateways; EC2 API, DetachInternetGateway.
         options = pulumi.ResourceOptions.merge(
             self._child, pulumi.ResourceOptions(depends_on=list(after))
         )
@@ -172,7 +172,7 @@ class _Made:
             f"{self._name}-{zone}",
             domain="vpc",
             tags=tags,
-            # It gets that of the gateway, once there is one; a refresh would show a change.
+            # It gets the gateway's interface once that exists: a refresh would show a change.
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(ignore_changes=["networkInterface"])
             ),
@@ -226,7 +226,7 @@ _BLOCKS = tuple(
 _MOST_ZONES = 6
 """The greatest number of zones of a region, by letter or by number."""
 _FIRST_BY_ID = 8
-"""Blocks of zones by letter begin at the first, those of zones by id here."""
+"""Blocks of zones by letter begin at the first one, blocks of zones by id here."""
 
 
 def ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
@@ -260,7 +260,7 @@ def private_ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
 
 
 def _place(zone: str, region: str) -> int | None:
-    """Which of the 16 ranges is the zone's; None: any."""
+    """Index of the zone's range among the 16. None: any."""
     if catalog.is_zone_id(zone) and zone.count("-") == 1:
         number = int(zone.rpartition("-az")[2])
         return _FIRST_BY_ID - 1 + number if number <= _MOST_ZONES else None

@@ -1,4 +1,4 @@
-"""The node groups of an EKS cluster: the system pool's, and those of the GPU pools."""
+"""The node groups of an EKS cluster: the system pool's, and the GPU pools'."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from infra.spec import EksRepair
 
 
 class NodeGroups:
-    """Outputs: `system`, and `pools` by name; children of `parent`.
+    """Outputs: `system`, and `pools` by name. They are children of `parent`.
 
-    subnet_ids: by zone. before: what must be there before the first node.
+    subnet_ids: by zone. before: resources that must exist before the first node.
     """
 
     system: aws.eks.NodeGroup

@@ -15,7 +15,7 @@ _PODS = "pods.eks.amazonaws.com"
 
 
 class Roles:
-    """Children of `parent`; each comes with the attachments that give it its rights."""
+    """Roles as children of `parent`. Each comes with the attachments that give it its rights."""
 
     def __init__(
         self, name: str, cluster: EksClusterPlan, partition: str, *, parent: pulumi.Resource

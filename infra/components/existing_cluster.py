@@ -1,4 +1,4 @@
-"""A cluster that exists: the provider for a context of a kubeconfig, which stays where it is."""
+"""An existing cluster: the provider for a context of a kubeconfig, whose file stays in place."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
         # read the variable, and a list of files in it would be taken for the content of one.
         kubeconfig=input_of(cluster.kubeconfig, root) if cluster.kubeconfig else "",
         context=cluster.context,
-        # Another path of the kubeconfig is the same cluster; another context is not.
+        # Another path of the kubeconfig is the same cluster. Another context is not.
         cluster_identifier=cluster.context,
     )
 
 
 def check(cluster: ByoClusterPlan, root: Path, source: Source) -> None:
-    """Raises SpecError where the kubeconfig or its context does not exist.
+    """Raises SpecError if the kubeconfig or its context does not exist.
 
     The provider takes both for a cluster that cannot be reached, and previews without a word.
     Source: pulumi/pulumi-kubernetes, provider/pkg/provider/provider.go (Configure).
@@ -75,7 +75,7 @@ def _path(written: str, root: Path) -> Path:
 
 
 def _contexts(file: Path) -> Iterator[str]:
-    """Names of a kubeconfig's contexts; none where it cannot be read, as kubectl has it."""
+    """Names of a kubeconfig's contexts. No names if it cannot be read, as in kubectl."""
     try:
         config: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):

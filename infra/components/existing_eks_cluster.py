@@ -20,7 +20,7 @@ class ExistingCluster:
 
 
 def find(cluster: EksClusterPlan, provider: aws.Provider) -> ExistingCluster:
-    """The cluster of the plan's name, as it is. Raises RunError where nodes cannot join it."""
+    """The live cluster with the plan's name. Raises RunError if nodes cannot join it."""
     found = aws.eks.get_cluster(name=cluster.name, opts=pulumi.InvokeOptions(provider=provider))
     if found.status != "ACTIVE":
         # Source: eksctl-io/eksctl #2244: EKS adds no node groups to it.

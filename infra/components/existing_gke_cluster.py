@@ -21,9 +21,10 @@ class UnfitCluster(pulumi.RunError):
 class ExistingCluster:
     found: gcp.container.Cluster
     id: pulumi.Output[str]
-    """Once the cluster is fit for the pools: what needs it is not made otherwise."""
+    """Known once the cluster is fit for the pools. Otherwise resources that need it are not made.
+    """
     server: pulumi.Output[str]
-    """The host of a kubeconfig's server: the DNS name where that is open to users and there is no
+    """The host of a kubeconfig's server: the DNS name if that is open to users and there is no
     public address, else the address.
     """
     ca_data: pulumi.Output[str | None]
@@ -32,7 +33,7 @@ class ExistingCluster:
 def existing_gke_cluster(
     name: str, plan: GkeFleetPlan, *, project: str, parent: pulumi.Resource
 ) -> ExistingCluster:
-    """Raises UnfitCluster, also in a preview; a cluster that is not there ends the run itself."""
+    """The existing cluster. Raises UnfitCluster, also in a preview, or ends the run if missing."""
     cluster = plan.cluster
     found = gcp.container.Cluster.get(
         name,

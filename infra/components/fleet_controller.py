@@ -46,7 +46,7 @@ class FleetController(pulumi.ComponentResource):
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 name=names.NAMESPACE,
-                # The agent mounts the driver from the host; everything else would pass as
+                # The agent mounts the driver from the host. Everything else would pass as
                 # restricted.
                 labels={
                     "pod-security.kubernetes.io/enforce": "privileged",
@@ -104,7 +104,7 @@ class FleetController(pulumi.ComponentResource):
                 name="fleet-controller", namespace=self.namespace, labels=_LABELS
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                # One acts, by its Lease; the other takes over within seconds.
+                # One acts, by its Lease. The other takes over within seconds.
                 replicas=_REPLICAS,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",

@@ -142,7 +142,7 @@ def _new_cluster(
         workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
             workload_pool=f"{project}.svc.id.goog"
         ),
-        # GKE creates no cluster without a pool; this one is removed at once, so that every pool
+        # GKE creates no cluster without a pool. This one is removed at once, so that every pool
         # is a resource of its own. By default its three nodes would take 300 GB of the quota
         # for SSDs (a new project has 250 GB), and run as the default compute account
         # (terraform-google-modules/terraform-google-kubernetes-engine #1795).
@@ -155,7 +155,7 @@ def _new_cluster(
             service_account=account.email,
             oauth_scopes=list(SCOPES),
         ),
-        # Pulumi can protect the stack; the cloud's protection would only make `pulumi destroy`
+        # Pulumi can protect the stack. The cloud's protection would only make `pulumi destroy`
         # fail half way.
         deletion_protection=False,
         opts=pulumi.ResourceOptions.merge(

@@ -19,7 +19,7 @@ class Access(TypedDict, total=False):
 
 
 def control_plane_access(cluster: GkeClusterPlan) -> Access:
-    """The settings that the stack file states; others would differ from GKE's values."""
+    """The settings that the stack file states. Others would differ from GKE's values."""
     access: Access = {}
     control_plane = cluster.control_plane
     if cluster.private_nodes is not None or control_plane is not None:
@@ -36,7 +36,7 @@ def control_plane_access(cluster: GkeClusterPlan) -> Access:
             allow_external_traffic=control_plane.dns_endpoint
         )
     )
-    # GKE gives no private endpoint without authorized networks; there may be none in the list
+    # GKE gives no private endpoint without authorized networks. There may be none in the list
     # (terraform-google-modules/terraform-google-kubernetes-engine #1012).
     if control_plane.authorized_networks is not None or control_plane.private_endpoint:
         access["master_authorized_networks_config"] = (
@@ -64,6 +64,6 @@ def reached_at(
             lambda config: str(config.dns_endpoint_config.endpoint)
         )
         return name, pulumi.Output.from_input(None)
-    # All of master_auth is secret because one of its members is; the certificate is not.
+    # All of master_auth is secret because one of its members is. The certificate is not.
     ca_data = pulumi.Output.unsecret(cluster.master_auth.cluster_ca_certificate)
     return cluster.endpoint, ca_data

@@ -10,8 +10,8 @@ from infra.spec import GkeLogging, GkeMonitoring
 def monitoring_config(
     asked: GkeMonitoring | None,
 ) -> gcp.container.ClusterMonitoringConfigArgs | None:
-    """None leaves it to GKE. Always with both parts: the provider sends an empty list of components
-    beside managed Prometheus alone, which turns all of them off
+    """None leaves it to GKE. Both parts are always stated: with managed Prometheus alone the
+    provider sends an empty list of components, which turns all of them off
     (terraform-google-modules/terraform-google-kubernetes-engine #1786).
     """
     if asked is None:

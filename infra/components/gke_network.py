@@ -1,4 +1,4 @@
-"""The network of a GKE cluster: the stack's own, or one that exists."""
+"""The network of a GKE cluster: the stack's own, or an existing one."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ REPLACE_ON_CHANGES = (
     f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
     f'nodeConfig.labels["{GPU_NETWORK_LABEL}"]',
 )
-"""Inputs of a GPU pool whose change replaces it, beyond those of the provider."""
+"""Inputs of a GPU pool whose change replaces it, in addition to the provider's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class PoolHome:
     """Its path, known once the cluster may have pools."""
     account: gcp.serviceaccount.Account
     rights: Sequence[pulumi.Resource]
-    """The rights of the account, without which a node that joins has no logs and metrics, and the
-    egress to registries.
+    """The rights of the account, and the egress to registries. Without the rights, a joining node
+    has no logs and metrics.
     """
     private_nodes: bool | None
     """None: not stated."""
@@ -115,9 +115,9 @@ def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.containe
 def gpu_pool(
     name: str, pool: GkePoolPlan, home: PoolHome, *, after: Sequence[pulumi.Resource]
 ) -> gcp.container.NodePool:
-    """A planned pool. GKE adds the taint nvidia.com/gpu where a pool without GPUs exists.
+    """A planned pool. GKE adds the taint nvidia.com/gpu if a pool without GPUs exists.
 
-    after: that pool, where the stack makes it.
+    after: the pool without GPUs, if the stack makes it.
     """
     return gcp.container.NodePool(
         f"{name}-{pool.name}",
@@ -165,7 +165,7 @@ def _options(home: PoolHome, nodes: NodeCount, *after: pulumi.Resource) -> pulum
             # An imported pool has the cluster's name here instead of its path, and would be
             # replaced for it. Source: resource_container_node_pool.go, the importer.
             "cluster",
-            # The autoscaler changes the count; the initial one is used at creation only, and
+            # The autoscaler changes the count. The initial one is used at creation only, and
             # changing it would replace the pool.
             *(("initialNodeCount", "nodeCount") if nodes.autoscaled else ()),
         ],
@@ -263,7 +263,7 @@ def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeCo
             enabled=pool.features.fast_socket
         ),
         logging_variant=pool.features.logging_variant,
-        # Nothing comes to the nodes that does not tolerate slicewright's taint; images of GKE, of
+        # Nothing comes to the nodes that does not tolerate slicewright's taint. Images of GKE, of
         # NVIDIA's operator and of slicewright's pods are for both architectures.
         taint_config=(
             gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")

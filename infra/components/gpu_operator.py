@@ -16,7 +16,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """Output: `release`, which is ready when the operator's Deployment is; nodes come later."""
+    """Output: `release`, which is ready when the operator's Deployment is. Nodes come later."""
 
     release: k8s.helm.v3.Release
 

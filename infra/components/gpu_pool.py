@@ -1,8 +1,8 @@
 """`GPUPool`, the custom resource that `up` waits for, and the check that fails an unverified `up`.
 
-Waiting alone is not enough: the provider waits for `Settled` only where it creates or updates a
-pool, and a refresh forgets a wait that failed (pulumi/pulumi #17949). So after the wait every pool
-is read once more, live, and checked here.
+Waiting alone is not enough: the provider waits for `Settled` only if it creates or updates a pool,
+and a refresh forgets a wait that failed (pulumi/pulumi #17949). So after the wait every pool is
+read once more, live, and checked here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.plan import ByoPoolPlan, PoolPlan
 _ANNOTATIONS = {
     # Until all nodes are verified, or one is wrong in a way that does not pass by itself.
     "pulumi.com/waitFor": f"condition={names.SETTLED}",
-    # Nothing depends on a pool; a foreground delete would wait until the garbage collector has
+    # Nothing depends on a pool. A foreground delete would wait until the garbage collector has
     # discovered the kind (10 s and more).
     "pulumi.com/deletionPropagationPolicy": "background",
 }
@@ -31,7 +31,7 @@ _DELETED_NODE = (
     "kubectl comes back only when its instance is replaced: delete that in the cloud"
 )
 _MAX_SHOWN = 5
-"""Nodes named per pool; the object lists more."""
+"""Nodes named per pool. The object lists more."""
 
 
 class Unverified(pulumi.RunError):
@@ -70,7 +70,7 @@ class GPUPool(pulumi.CustomResource):
 
 
 class GpuPools(pulumi.ComponentResource):
-    """Outputs: `pools` by name; `verified`: true, or `up` fails; a preview warns and has false."""
+    """Outputs: `pools` by name, and `verified`: true, or `up` fails. A preview warns: it has false."""
 
     pools: Mapping[str, GPUPool]
     verified: pulumi.Output[bool]
@@ -86,8 +86,9 @@ class GpuPools(pulumi.ComponentResource):
         machines: Mapping[str, pulumi.Resource] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what verification needs: nodes, agents, controller, partitioner.
-        machines: by pool, the node pool in the cloud; none of a pool of existing nodes.
+        """after: by pool, resources that verification needs: nodes, agents, controller,
+        partitioner. machines: by pool, the node pool in the cloud. A pool of existing nodes has
+        none.
         """
         super().__init__("slicewright:index:GpuPools", name, {}, opts)
         timeout = f"{timeout_minutes}m"
@@ -110,8 +111,8 @@ class GpuPools(pulumi.ComponentResource):
         statuses = {
             pool_name: GPUPool(
                 f"{name}-{pool_name}-proof",
-                # Reads the live object at every run; the one in the state may be out of date. After
-                # all pools: what changes for one may restart the device plugin on the nodes of all.
+                # Reads the live object at every run: the state may be out of date. After all pools:
+                # one pool's change may restart the device plugin on the nodes of all.
                 opts=pulumi.ResourceOptions(
                     parent=self, id=pool.id, depends_on=list(self.pools.values())
                 ),
@@ -131,7 +132,7 @@ class GpuPools(pulumi.ComponentResource):
         self.register_outputs({"verified": self.verified})
 
     def proven(self, pool: GPUPool) -> pulumi.Output[pulumi.Resource]:
-        """The pool, once all are verified; else `up` fails before what depends on it is made."""
+        """The pool, once all are verified. Otherwise `up` fails before it makes its dependants."""
 
         def known(_: bool) -> pulumi.Resource:
             return pool
@@ -140,7 +141,7 @@ class GpuPools(pulumi.ComponentResource):
 
 
 def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> str | None:
-    """Why the pool is not verified: a sentence and a line per node; None where it is verified.
+    """Why the pool is not verified: a sentence and a line per node. None if it is verified.
 
     generation: of the pool's spec.
     """
@@ -197,7 +198,7 @@ def _live(read: GPUPool) -> pulumi.Output[Live]:
 
 
 async def _is_new(machines: pulumi.Resource | None) -> bool:
-    """Whether a preview makes the node pool: of one that stays, the engine knows the ID."""
+    """Whether a preview makes the node pool: the engine knows the ID of an existing one."""
     return isinstance(machines, pulumi.CustomResource) and not await machines.id.is_known()
 
 
@@ -250,7 +251,7 @@ def _is_kept(pool: PoolPlan, live: Live) -> bool:
 
 
 def _has(live: Any, wanted: Any) -> bool:
-    """Whether `live` has all that `wanted` says; the API server adds defaults."""
+    """Whether `live` has all that `wanted` says. The API server adds defaults."""
     if isinstance(wanted, Mapping):
         return isinstance(live, Mapping) and all(_has(live.get(k), v) for k, v in wanted.items())
     return bool(live == wanted)

@@ -33,7 +33,7 @@ def helm_release(
     opts: pulumi.ResourceOptions,
     skip_crds: bool | None = None,
 ) -> pulumi.Resource:
-    """settings: the chart's values. timeout_s: Helm's own limit; Pulumi's custom timeouts have no
+    """settings: the chart's values. timeout_s: Helm's own limit. Pulumi's custom timeouts have no
     effect on a Release.
     """
     chart, repository = address

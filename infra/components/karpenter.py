@@ -37,7 +37,7 @@ class NodeMakings:
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Output: `pools` by name: what makes the nodes of each pool."""
+    """Output: `pools` by name, the resource that makes the nodes of each pool."""
 
     pools: Mapping[str, pulumi.Resource]
 
@@ -51,13 +51,13 @@ class Karpenter(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """fleet: with Karpenter. after: the node that it runs on, what gives it its role, and what
-        its nodes need until they have ended.
+        """fleet: with Karpenter. after: the node that it runs on, the resources that give it its
+        role, and the resources that must outlive its nodes.
         """
         super().__init__("slicewright:index:Karpenter", name, {}, opts)
         assert isinstance(fleet.cluster.autoscaler, KarpenterPlan)
         self._name, self._plan, self._makings = name, fleet.cluster.autoscaler, makings
-        # In these releases nothing keeps the account from being empty: they go with the cluster.
+        # These releases leave nothing behind in the account, so they are deleted with the cluster.
         inside = pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after))
         kinds = self._release(values.KARPENTER_CRDS, {}, inside)
         controller = self._release(
@@ -87,8 +87,8 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _pool(self, pool: EksPoolPlan, after: Sequence[pulumi.Resource]) -> pulumi.Resource:
-        """Its objects are deleted even where the cluster is too: else the instances would stay,
-        which only Karpenter ends.
+        """Its objects are deleted even if the cluster is deleted too: only Karpenter ends the
+        instances, which would otherwise stay.
         """
         made = self._makings
         kind = self._object(

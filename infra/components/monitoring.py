@@ -21,7 +21,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Output: `ready`, what must be there before monitors for a Prometheus can be created."""
+    """Output: `ready`, resources that must exist before monitors for a Prometheus are created."""
 
     ready: Sequence[pulumi.Resource]
 
@@ -87,8 +87,8 @@ class Monitoring(pulumi.ComponentResource):
         )
 
     def _kinds(self) -> Sequence[pulumi.Resource]:
-        """The Prometheus operator's kinds, read at every run, in a preview too: where one is not
-        there, the run fails with this name before it makes any object of it.
+        """The Prometheus operator's kinds, read at every run, in a preview too: if one is missing,
+        the run fails with this name before it makes any object of that kind.
         """
         return [
             k8s.apiextensions.v1.CustomResourceDefinition.get(

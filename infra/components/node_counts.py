@@ -1,4 +1,4 @@
-"""How many nodes an EKS node group is asked for, where an autoscaler changes their number.
+"""The requested size of an EKS node group whose number of nodes an autoscaler changes.
 
 The provider sends minimum, desired size and maximum together, and the desired size is then the one
 in Pulumi's state: with an autoscaler at 3 and a state of 1, a larger maximum would end two nodes,
@@ -33,11 +33,11 @@ class Asked:
 
     scaling: Scaling
     keeps_desired: bool
-    """Whether a desired size that differs in the state is left alone: the autoscaler's."""
+    """Whether a different desired size in the state stays: the autoscaler has set it."""
 
 
 def asked(nodes: NodeCount, live: Scaling | None) -> Asked:
-    """live: the node group as it is; None where there is none."""
+    """live: the live size of the node group. None if it does not exist."""
     if not nodes.autoscaled:
         # Another count is drift then, and is shown.
         fixed = Scaling(min=nodes.min, desired=nodes.min, max=nodes.max)
@@ -55,9 +55,9 @@ def asked(nodes: NodeCount, live: Scaling | None) -> Asked:
 def live(
     cluster: str, counts: Mapping[str, NodeCount], *, provider: aws.Provider
 ) -> Mapping[str, Scaling]:
-    """The autoscaled ones of these node groups, as far as they exist: AWS is asked for those only.
+    """The live sizes of the autoscaled node groups that exist. AWS is not asked for the others.
 
-    Names are listed first, as asking for what does not exist is an error.
+    Names are listed first, because a request for a missing node group is an error.
     """
     scaled = [name for name, nodes in counts.items() if nodes.autoscaled]
     options = pulumi.InvokeOptions(provider=provider)

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from infra import delivery
 
 PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
-"""A label of every pod; the NetworkPolicy selects by it."""
+"""A label of every pod. The NetworkPolicy selects by it."""
 CODE_DIRECTORY: Final = "/opt/slicewright"
 """The directory where a container mounts the ConfigMap with its zipapp."""
 _START: Final = Path(__file__).with_name("verified_start.py").read_text(encoding="utf-8")

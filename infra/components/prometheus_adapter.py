@@ -52,7 +52,7 @@ class PrometheusAdapter(pulumi.ComponentResource):
         super().__init__("slicewright:index:PrometheusAdapter", name, {}, opts)
         made: list[pulumi.Resource] = list(after)
         for manifest in values.adapter_objects(fleet):
-            # One after the other: each needs one that is made before it.
+            # One after the other: each needs an object that is made before it.
             child = pulumi.ResourceOptions(
                 parent=self, deleted_with=cluster, depends_on=[*after, *made[-1:]]
             )

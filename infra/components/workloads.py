@@ -1,4 +1,4 @@
-"""Workloads that serve models: namespaces, and what each workload needs, in order.
+"""Workloads that serve models: namespaces, and each workload's objects, in order.
 
 Nothing here is `deleted_with` the cluster: a load balancer or a disk that is deleted with it by the
 cloud would stay behind, and be billed.
@@ -43,7 +43,7 @@ _INPUTS: Mapping[str, str] = {
 
 
 class Workloads(pulumi.ComponentResource):
-    """Outputs: `deployments` by name; `namespaces`, those that are made."""
+    """Outputs: `deployments` by name, and the `namespaces` that the stack makes."""
 
     deployments: Mapping[str, pulumi.Resource]
     namespaces: Sequence[pulumi.Resource]
@@ -57,9 +57,9 @@ class Workloads(pulumi.ComponentResource):
         system: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, what its pods need: nodes that are verified. system: nodes without GPUs,
-        which go after the namespaces: Kubernetes ends a namespace only while every aggregated
-        API answers, as that of KEDA's pods there.
+        """after: by pool, verified nodes, which its pods need. system: nodes without GPUs. They are
+        deleted after the namespaces: Kubernetes ends a namespace only while every aggregated API
+        answers, such as the API of KEDA's pods on these nodes.
         """
         super().__init__("slicewright:index:Workloads", name, {}, opts)
         namespaces = {
