@@ -64,7 +64,7 @@ def main() -> None:
 def locate(text: str, root: Path, stack: str) -> spec.Source:
     """The stack file behind a config value, for its line numbers.
 
-    The value counts: where the file on disk differs from it, there are no line numbers.
+    The value counts: if the file on disk differs from it, there are no line numbers.
     """
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)
@@ -129,7 +129,8 @@ def _deploy_eks(fleet: EksFleetPlan) -> None:
         cloud,
         system=[cloud.system_pool],
         existing=fleet.cluster.existing,
-        # Whose program this is may administer the cluster by one of them only, to its end.
+        # One of these entries may be all that lets `pulumi up` administer the cluster: keep it to
+        # the cluster's end.
         access=cloud.access,
     )
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
@@ -197,8 +198,8 @@ def _site(
     existing: bool,
     access: Sequence[pulumi.Resource] = (),
 ) -> _Site:
-    """existing: the stack does not make the cluster, so it does not delete it either. access: what
-    must be there as long as anything in the cluster is.
+    """existing: the stack does not make the cluster, so it does not delete it either. access:
+    resources that must outlive everything in the cluster.
     """
     kubernetes = k8s.Provider(
         "kubernetes",
@@ -288,7 +289,7 @@ def _deploy_in_cluster(
         settings=fleet.node_agent,
         namespace=controller.namespace,
         cluster=site.cluster,
-        # The operator creates the runtime class of the agents' pods; the API server refuses pods
+        # The operator creates the runtime class of the agents' pods. The API server refuses pods
         # without it.
         after=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
         opts=inside,
@@ -345,7 +346,7 @@ def _deploy_in_cluster(
 
 
 def _scale(fleet: FleetPlan, site: _Site, workloads: Workloads) -> None:
-    """Declares what changes the replicas of workloads, where there are any that are scaled."""
+    """Declares the autoscaler of workloads, if any workload is scaled."""
     inside = pulumi.ResourceOptions(providers=[site.kubernetes])
     match fleet.pod_autoscaling:
         case KedaPlan() as keda:

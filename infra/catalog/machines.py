@@ -35,7 +35,7 @@ class Image:
     release: str | None = None
     """The date in its release version, 20260714. Newer AMIs have this driver or a newer one."""
     driver: str | None = None
-    """None, like `release`: the driver is not known before a node is up."""
+    """None, like `release`: the driver is unknown before a node is up."""
     source: str
 
     @property

@@ -1,6 +1,6 @@
 """The clouds' regions and zones, their Kubernetes versions, and which zones have a machine type.
 
-Every file has a date. Later additions of a cloud are not known.
+Every file has a date. Later additions of a cloud are unknown.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def instances_holding(slices: int, parts: Mapping[int, int]) -> int:
 
 
 def _pack(free: Counter[int], space: int, instances: int, size: int, parts: int) -> int:
-    """Puts parts of `size` into `instances` with `space` free slices each; returns how many fit."""
+    """Puts parts of `size` into `instances` with `space` free slices each. Returns how many fit."""
     each = space // size
     placed = min(parts, instances * each)
     full, rest = divmod(placed, each)

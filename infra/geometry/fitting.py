@@ -103,7 +103,7 @@ def check_beside(gpu: Gpu, in_use: Iterable[Placement], layout: Layout) -> Fit |
 
 
 def max_instances(gpu: Gpu, profile: str) -> int:
-    """How many instances of `profile` fit on an empty `gpu`; 0 if it does not have the profile."""
+    """How many instances of `profile` fit on an empty `gpu`. 0 if it does not have the profile."""
     if profile not in gpu.profiles:
         return 0
     table = table_of(gpu)

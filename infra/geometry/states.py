@@ -18,7 +18,7 @@ from infra.catalog import Family, Kind
 
 BITS = 4
 MOST = (1 << BITS) - 1
-"""The largest count of a kind in a packed layout; no GPU has more than 7 instances."""
+"""The largest count of a kind in a packed layout. No GPU has more than 7 instances."""
 _BUDGET_BITS = 8
 """Bits per count of compute slices or media engines in a packed budget. The highest bit is set, and
 subtracting more than the budget clears it. Every GPU's counts fit into the lower bits.
