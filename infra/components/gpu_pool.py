@@ -70,7 +70,7 @@ class GPUPool(pulumi.CustomResource):
 
 
 class GpuPools(pulumi.ComponentResource):
-    """Outputs: `pools` by name, and `verified`: true, or `up` fails. A preview warns: it has false."""
+    """Outputs: `pools` by name, and `verified`: true, or `up` fails. It is false in a preview."""
 
     pools: Mapping[str, GPUPool]
     verified: pulumi.Output[bool]

@@ -103,7 +103,7 @@ def _plan(fleet: spec.Fleet, stated: Stated) -> Checked[FleetPlan | None]:
 
 
 def _common(fleet: spec.Fleet, stated: Stated, pools: Sequence[PoolPlan]) -> Checked[CommonParts]:
-    """pools: those that could be planned. The workloads are planned for them."""
+    """pools: all that could be planned. The workloads are planned for them."""
     fractional = {p.name for p in fleet.node_pools if isinstance(p.sharing, spec.FractionalSharing)}
     nodes = [(p.gpu, p.gpu_count) for p in pools if p.name in fractional]
     workloads = yield from plan_workloads(fleet, nodes, stated)

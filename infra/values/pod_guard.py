@@ -15,9 +15,9 @@ manifests/operator.yaml.
 
 
 def exempt_namespaces(fleet: FleetPlan, guard: PodGuard) -> list[str]:
-    """Those that the stack file names, and those of what serves the nodes themselves.
+    """The namespaces of the stack file, and the namespaces of the programs that serve the nodes.
 
-    Each of the latter is there before any tenant can make one of that name.
+    Each of the latter exists before any tenant can make one of that name.
     """
     operator = [fleet.operator.namespace] if fleet.operator is not None else []
     gkes = _GKES if isinstance(fleet, GkeFleetPlan) else ()
