@@ -70,7 +70,9 @@ class GPUPool(pulumi.CustomResource):
 
 
 class GpuPools(pulumi.ComponentResource):
-    """Outputs: `pools` by name, and `verified`: true, or `up` fails. It is false in a preview."""
+    """Outputs: `pools` by name, and `verified`: true, or `up` fails. If it is not true, a preview
+    warns and has false.
+    """
 
     pools: Mapping[str, GPUPool]
     verified: pulumi.Output[bool]
