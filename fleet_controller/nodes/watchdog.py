@@ -228,8 +228,7 @@ def _try(
         # Its start changes nothing if the partitions match. They did before it got stuck.
         return Watch(again=(now + _POSTPONED_S,))
     if not node.held and not trouble.under_pods:
-        # The pods are listed again after the taint is set: one may have been bound since the last
-        # look.
+        # The pods are listed again with the taint: one may have been bound since the last look.
         return Watch(hold=True, again=(note.next,))
     pause = max(trouble.after_s, PAUSES_S[note.tries])
     tried = replace(note, tries=note.tries + 1, next=now + pause, held_by="")
