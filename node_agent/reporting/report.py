@@ -21,7 +21,7 @@ from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.verify import Verdict
 from telemetry.plain import plain
 
-# As in apis/names.py, which defines the resource; a test compares the two.
+# As in apis/names.py, which defines the resource. A test compares the two.
 API_VERSION = "slicewright.io/v1alpha1"
 KIND = "GPUNodeReport"
 PLURAL = "gpunodereports"
@@ -182,7 +182,8 @@ class Reporter:
         self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
 
     def write(self, new: dict[str, Any], *, now: float, after: str = "") -> bool:
-        """Whether a report was written. On an error sets `last_error`, and later calls try again.
+        """Writes the report if that is due. Returns True if it was written. An error sets
+        `last_error`, and later calls try again.
 
         after: the controller ignores reports of this time (as in reports) and earlier, so a newer
         report is written even if it is equal.
