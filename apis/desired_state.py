@@ -49,7 +49,7 @@ _DRIVER = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
 class DesiredError(ValueError):
-    """The file is not a valid desired state; the message lists every problem."""
+    """The file is not a valid desired state. The message lists every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ def assigned_or_declared(assigned: str, declared: Desired) -> Desired:
 
 
 def dump(desired: Desired) -> str:
-    """Returns canonical JSON: equal states give equal bytes, in whatever order they were built.
+    """Returns canonical JSON: equal states give equal bytes, regardless of how they were built.
 
     Raises DesiredError if `desired` contradicts itself.
     """

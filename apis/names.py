@@ -27,7 +27,7 @@ CONTROLLER_SERVICE_ACCOUNT: Final = "fleet-controller"
 AGENT_PORT: Final = 9470
 CONTROLLER_PORT: Final = 9471
 CONTROLLER_LEASE: Final = "fleet-controller"
-"""Name of the Lease in NAMESPACE. The controller's replica that holds it is the one that acts."""
+"""Name of the Lease in NAMESPACE. Of the controller's replicas, only its holder acts."""
 ATTRIBUTION_PORT: Final = 9472
 
 POOL_LABEL: Final = "slicewright.io/pool"
@@ -70,12 +70,12 @@ RELEASE_FINALIZER: Final = "slicewright.io/release-nodes"
 """Set on a pool of existing nodes. It stays until the controller has released them."""
 
 ROLLOUT_ANNOTATION: Final = "slicewright.io/rollout"
-"""Set on a pool by people: `paused`, `aborted` or `undo:LAYOUT`, see
+"""Users set it on a pool: `paused`, `aborted` or `undo:LAYOUT`, see
 `apis.gpu_pool.rollout_request`.
 """
 DESIRED_ANNOTATION: Final = "slicewright.io/desired-state"
 """Set on a node whose layout differs from its pool's stack file, as after an undo. Its agent
-verifies this state in place of the one in the agent's file.
+verifies this state instead of its file's.
 """
 REPORTS_AFTER_ANNOTATION: Final = "slicewright.io/reports-after"
 """Set on a node whose layout was set while there was a report of a match with that very layout:
@@ -93,7 +93,7 @@ MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
 BUSY_STATES = ("pending", "rebooting")
 """Values of nvidia.com/mig.config.state while mig-manager changes the partitions."""
 DEFAULT_MIG_CONFIG: Final = "all-disabled"
-"""The only layout that the GPU operator sets without being told, on a node that has none. Source:
+"""The only layout that the GPU operator sets on its own, on a node that has none. Source:
 NVIDIA/gpu-operator, node labelling (migConfigDisabledValue).
 """
 DEPLOY_LABEL_PREFIX: Final = "nvidia.com/gpu.deploy."

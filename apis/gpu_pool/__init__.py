@@ -1,1 +1,1 @@
-"""The contents of a GPUPool: its schema, its rollout policy and the requests of people."""
+"""The contents of a GPUPool: its schema, its rollout policy and user requests."""

@@ -1,4 +1,4 @@
-"""The requests that people make of a pool's rollout, by an annotation. Pure."""
+"""User requests for a pool's rollout, made by an annotation. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNDO: Final = "undo:"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A request of people for a pool's rollout, made by annotation."""
+    """A user request for a pool's rollout, made by annotation."""
 
     suspended: str = ""
     """`paused` or `aborted`, or empty for neither."""

@@ -15,7 +15,7 @@ from apis.desired_state import Partitioner
 
 Outcome = Literal["Match", "Mismatch", "Unknown"]
 Setting = Partitioner | Literal["host"]
-"""The place where a message is read: a bare host, or a pool with this partitioner."""
+"""The context of a message: a bare host, or a pool with this partitioner."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ operands, to see why nodes are not verified.
 _LONGEST_FAULT = 500
 """Longest text of an unexpected exception in the log, in characters."""
 _MANY_ASKED_AGAIN_S = 60.0
-"""The same limit for the operands of many nodes: then all pods of operands are listed."""
+"""The same interval for the operands of many nodes: then all pods of operands are listed."""
 
 
 PARTS = ("pass", "pool", "action", "question")
@@ -152,7 +152,7 @@ class Loop:
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
         self._unanswered = False
-        """True if a write timed out: it may have succeeded without the watch showing it yet."""
+        """True if a write's result is unknown: it may have succeeded unseen by the watch."""
         self._failures = 0
         self._acted = 0
         """Number of actions that the last pass has carried out."""
@@ -445,7 +445,7 @@ class Loop:
                 pass
 
     def _heed(self, error: ApiError | Unreachable) -> None:
-        """Records when an overloaded API server may be asked again."""
+        """Records when an overloaded API server accepts requests again."""
         if isinstance(error, ApiError) and error.retry_after_s:
             # Several requests run at a time, and each may have an answer of its own.
             asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
@@ -482,7 +482,7 @@ def _overtaken(action: Action, error: ApiError) -> bool:
 def _overloaded(error: ApiError) -> bool:
     """True if the API server wants to be left alone altogether.
 
-    False if it only says when a disruption budget may be asked again. Source: k8s.io/kubernetes,
+    False if it only says when to retry a disruption budget. Source: k8s.io/kubernetes,
     pkg/registry/core/pod/storage/eviction.go.
     """
     return error.status in (429, 503) and bool(error.retry_after_s) and not of_budget(error.body)

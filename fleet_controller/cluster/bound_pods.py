@@ -26,8 +26,8 @@ BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 class BoundPods(Collection[NodePod]):
     """The pods that are bound to nodes. Thread-safe, as its base.
 
-    Static pods and those of DaemonSets are kept only if they use GPUs or bring NVIDIA's driver: no
-    others are asked about.
+    Static pods and pods of DaemonSets are kept only if they use GPUs or bring NVIDIA's driver. The
+    controller needs no others.
     """
 
     def __init__(self, changed: threading.Event) -> None:
@@ -65,7 +65,7 @@ class BoundPods(Collection[NodePod]):
 
 
 class Nodes(Collection[Node]):
-    """All nodes, with a record of those that were ever seen without the startup taint."""
+    """All nodes, with a record of nodes that were ever seen without the startup taint."""
 
     def __init__(self, changed: threading.Event) -> None:
         super().__init__(path_of("v1", "nodes"), read_node, changed, news.of_node)

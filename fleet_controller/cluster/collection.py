@@ -193,7 +193,7 @@ class Collection(Generic[T]):
         """Called when a list has replaced all items, under the lock."""
 
     def _take(self, listed: Event) -> None:
-        """Replaces all items, except those that are newer than the list."""
+        """Replaces all items, except items that are newer than the list."""
         at = int(listed.object["metadata"]["resourceVersion"])
         found = {name: (version, item) for name, version, item in filter(None, listed.items)}
         with self._lock:
@@ -232,9 +232,9 @@ class Collection(Generic[T]):
     ) -> tuple[str, int, T] | None:
         """Returns the parsed object.
 
-        Returns None for an object that is not needed, and for one of a version that is `known`: if
-        many nodes join, most news is of the controller's own writes. Also returns None for one that
-        can neither be read nor get a stand-in.
+        Returns None for an object that is not needed, and for an object whose version is `known`:
+        if many nodes join, most news is of the controller's own writes. Also returns None for an
+        object that can neither be read nor get a stand-in.
         """
         try:
             name, version = key_of(raw), int(raw["metadata"]["resourceVersion"])

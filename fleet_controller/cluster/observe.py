@@ -116,7 +116,7 @@ class Cluster:
             collection.thread.start()
 
     def list_again(self) -> None:
-        """Lists all objects anew, regardless of the watches. Raises ApiError or Unreachable."""
+        """Lists all objects again, regardless of the watches. Raises ApiError or Unreachable."""
         for collection in self.followed():
             collection.list_again(self.client)
 

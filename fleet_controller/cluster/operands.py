@@ -2,7 +2,7 @@
 
 Their labels prove nothing: anybody who may make pods in any namespace can give them the same. The
 operator makes all its operands in its own namespace. It writes the name of that into the status of
-the ClusterPolicy, which only the operator writes, regardless of its installation. Source:
+the ClusterPolicy, which only the operator writes, no matter where and how it was installed. Source:
 NVIDIA/gpu-operator, api/nvidia/v1 (ClusterPolicyStatus), controllers/state_manager.go.
 """
 

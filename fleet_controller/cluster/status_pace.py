@@ -1,8 +1,8 @@
 """The pace for writing a pool's status when only its counts have changed.
 
-While nodes join, every one that is released changes the counts of its pool and with them its
-status: that would be one request per node. Other changes of a status, for example of a condition,
-are written at once.
+While nodes join, every released node changes the counts of its pool and with them its status: that
+would be one request per node. Other changes of a status, for example of a condition, are written at
+once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StatusPace:
     """Pool -> when its status was written last."""
 
     def of(self, actions: Sequence[Action], pools: Mapping[str, Pool]) -> Paced:
-        """Returns the actions of a pass without those that can wait.
+        """Returns the actions of a pass without the status writes that can wait.
 
         pools: by name, as when the pass was decided.
         """

@@ -107,13 +107,13 @@ class SetPoolStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class EndUndo:
-    """Removes an undo that has ended from the request of people for a pool. If its stack file
-    declares the same layout once more, that is a change like any other.
+    """Removes an undo that has ended from a pool's user request. If the stack file declares the
+    same layout once more, that is a change like any other.
     """
 
     pool: str
     asked: str
-    """The annotation's earlier value: people may request something else meanwhile."""
+    """The annotation's earlier value: users may request something else meanwhile."""
     left: str
     """The annotation's value without the undo. Empty for no annotation."""
 

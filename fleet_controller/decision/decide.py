@@ -86,7 +86,7 @@ REPEAT_WARNING_S = 1800.0
 SAID_EVERY_S = 10.0
 """Interval at which a waiting `pulumi up` shows its progress. It grows if many pools wait."""
 SAID_A_SECOND = 2.5
-"""Upper limit for all pools together. Each message is a line on the terminal, and two requests."""
+"""Most such messages a second, for all pools. Each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
 """Longest time that `pulumi up` waits: the limit of `verify_timeout_minutes`."""
 
@@ -125,7 +125,7 @@ def decide(
     no_operands: Mapping[str, str] = MappingProxyType({}),
     present: Present | None = None,
 ) -> Decision:
-    """Returns the actions that bring the cluster to where it should be.
+    """Returns the actions that bring the cluster to its desired state.
 
     reports: by node.
     pods: node -> its pods that have not ended, for the nodes that `to_inspect` returns. Without an
@@ -285,7 +285,7 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
 def _holds_of_silent_drivers(
     pool: Pool, pool_nodes: Sequence[Node], watched: Mapping[str, Watch], outcome: _Outcome
 ) -> list[HoldNode]:
-    """Holds nodes whose driver does not answer, as many as may be unavailable besides those out.
+    """Holds nodes whose driver does not answer, up to the pool's limit of nodes that are out.
 
     If all drivers of a pool fall silent at once, a common cause is as likely as each single one,
     and a pool without nodes would hurt more than GPUs that may be dead.
@@ -389,7 +389,7 @@ def _decide_events(
     now: float,
     outcome: _Outcome,
 ) -> None:
-    """Writes warnings that are new or due again, and deletes those that no longer hold.
+    """Writes warnings that are new or due again, and deletes warnings that no longer hold.
 
     left_alone: pools without a decision in this pass, so that their warnings stay.
     """

@@ -3,8 +3,8 @@
 In a cluster that slicewright did not create, no node pool labels the nodes. The controller does,
 rather than `pulumi up`: a node that joins the cluster between two runs needs its labels as much as
 the others, and only the controller is there at that time. It notes on the node the labels that it
-has set and their earlier values (`Joined`), so that anybody can have exactly those taken back at
-any time.
+has set and their earlier values (`Joined`), so that it can restore exactly those at any time, for
+anybody who asks.
 
 The note is an annotation, so it is believed only about labels that some pool sets or has set: each
 pool's status lists the keys (`keys_of`), and a pool that is deleted stays until its nodes are
@@ -87,7 +87,9 @@ def pool_names(node: Node) -> set[str]:
 
 
 def keys_of(pool: Pool) -> tuple[str, ...]:
-    """Returns the keys of labels that the pool sets, and then of those that it has set earlier."""
+    """Returns the keys of the labels that the pool sets, followed by the keys that it used to
+    set.
+    """
     now = sorted(pool.brings or ())
     before = pool.status.get("broughtLabels") or ()
     return tuple(dict.fromkeys(key for key in (*now, *before) if may_be_brought(key)))[:MOST_KEYS]
@@ -132,7 +134,7 @@ def joining(
 def taken_back(
     node: Node, noted: Mapping[str, BroughtLabel], known: AbstractSet[str]
 ) -> dict[str, str | None]:
-    """Returns the earlier labels, without those that somebody else has changed since.
+    """Returns the earlier labels, except labels that somebody else has changed since.
 
     known: the keys about which a note is believed, see `brought_keys`.
     """

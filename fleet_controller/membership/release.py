@@ -1,4 +1,4 @@
-"""The release of an existing node from its pool, which takes back nothing but the pool's own. Pure.
+"""The release of an existing node from its pool, which reverts only the pool's own changes. Pure.
 
 A node leaves when its pool no longer selects it, and when its pool is deleted. A finalizer keeps a
 pool that is being deleted until its nodes are released, so that the controller is still there to do

@@ -1,4 +1,4 @@
-"""Why a node's agent does not report: its pod waits for something, or does not exist. Pure."""
+"""Explains why a node's agent does not report: its pod waits, or does not exist. Pure."""
 
 from __future__ import annotations
 

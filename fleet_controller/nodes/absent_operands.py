@@ -1,5 +1,5 @@
-"""Why NVIDIA's operands do not serve a node: their pods on it wait for something, or else the GPU
-operator reports a problem. Pure.
+"""Explains why NVIDIA's operands do not serve a node: their pods on it wait for something, or else
+the GPU operator reports a problem. Pure.
 
 Sources: NVIDIA/gpu-operator, internal/conditions/clusterpolicy.go and controllers/state_manager.go.
 """

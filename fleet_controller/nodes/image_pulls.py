@@ -1,4 +1,4 @@
-"""Why a container's image does not arrive, and the remedy. Pure.
+"""Explains why a container's image does not arrive, and names the remedy. Pure.
 
 The registry's answer is read from the error of containerd, CRI-O or Docker that the kubelet quotes.
 

@@ -1,4 +1,4 @@
-"""The cause why a pod waits, and the pod's node. Pure."""
+"""Explains why a pod waits, and finds the pod's node. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Bounds on times and texts that others write into objects. Pure.
 
-A kubelet, an agent or a tenant can write the year 9999, a lone surrogate or 200 kB of text wherever
-Kubernetes takes a string. Times beyond the bounds are refused and texts are cut where an object is
-read, so that no decision and no status has to expect them.
+A kubelet, an agent or a tenant can write the year 9999, a lone surrogate or 200 kB of text into any
+string field of Kubernetes. Reading an object refuses times beyond the bounds and cuts texts, so
+that no decision and no status has to expect them.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def reason(value: object) -> str:
 def identifier(value: object) -> str:
     """Returns an identifier that is compared and never shown, such as a boot ID. Empty for None.
 
-    Equal identifiers stay equal and different ones stay different, whatever their length: long ones
-    are replaced by their SHA-256. Raises TypeError for anything but a string.
+    Equal identifiers stay equal and different ones stay different at any length: long ones are
+    replaced by their SHA-256. Raises TypeError for anything but a string.
     """
     if value is None:
         return ""

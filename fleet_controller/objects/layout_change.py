@@ -43,7 +43,8 @@ class Change:
     """UID of the pod that brings the wanted driver, without which no report counts. Empty if not
     seen yet.
 
-    It is set if the wanted driver may be the one before, as after an undo, and None otherwise.
+    It is set if the wanted driver may equal the earlier driver, as after an undo, and None
+    otherwise.
     """
 
     def dump(self) -> str:

@@ -129,7 +129,7 @@ class Node:
     told: str = ""
     """The desired state that its agent reads instead of its file (DESIRED_ANNOTATION), or empty."""
     reports_after: float = 0.0
-    """Reports of this time or earlier are about an earlier layout. 0 if there are none."""
+    """Reports of this time or earlier are about an earlier layout. 0 if all count."""
     changed_at: float = 0.0
     """Time when the last change of its layout or driver ended well, or 0 if not known."""
     quarantine_at: int | None = None
@@ -208,9 +208,9 @@ class Pool:
     finalizers: tuple[str, ...] = ()
     policy: RolloutPolicy = DEFAULT_POLICY
     asked: str = ""
-    """The request of people for its rollout: the value of ROLLOUT_ANNOTATION."""
+    """The user request for its rollout: the value of ROLLOUT_ANNOTATION."""
     suspended: str = ""
-    """`paused` or `aborted` as people have requested for its rollout, or empty."""
+    """`paused` or `aborted` as users have requested for its rollout, or empty."""
     declared: KnownLayout | None = None
     """The layout that its spec declares. None if mig-manager does not partition it."""
     told: str = ""
@@ -443,11 +443,11 @@ def missing_pool(pool: str, why: str, *, uid: str = "") -> Pool:
 
 
 def obeying(pool: Pool, asked: str) -> Pool:
-    """Applies the request of people to the pool.
+    """Applies the user request to the pool.
 
     asked: the value of ROLLOUT_ANNOTATION.
 
-    An impossible undo pauses the rollout: people who request an undo do not want it to go on.
+    An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
     pool = replace(pool, asked=asked)
     said, declared = read_asked(asked) or Asked(), pool.declared
@@ -506,7 +506,7 @@ def requests_gpus(pod: Mapping[str, Any]) -> bool:
 
 
 def readable_status(raw: Any) -> Mapping[str, Any]:
-    """Returns a pool's status without unreadable fields. The controller writes it anew anyway."""
+    """Returns a pool's status without unreadable fields. The controller writes it again anyway."""
     if not isinstance(raw, Mapping):
         return {}
     return {key: value for key, value in raw.items() if _is_readable(key, value)}
@@ -534,7 +534,7 @@ def _is_readable(key: str, value: Any) -> bool:
 
 
 def _condition(conditions: Any, kind: str) -> Condition | None:
-    """Returns a condition. Returns None also for one that cannot be read, as it is written anew."""
+    """Returns a condition, or None, also for an unreadable one, as it is written again."""
     try:
         raw = next((one for one in conditions or () if one.get("type") == kind), None)
         return None if raw is None else _read_condition(raw)

@@ -22,7 +22,7 @@ _MOST_COUNTED: Final = 1000
 class Stuck:
     node_uid: str
     layout: str
-    """The layout that the pool wants. Another layout starts anew."""
+    """The layout that the pool wants. For another layout, counting starts from zero."""
     what: What
     since: float
     """Start of the trouble, in whole seconds since the epoch, like all times here."""

@@ -32,7 +32,7 @@ EXAMPLES = 2
 
 
 _SUSPENDED = {"paused": "RolloutPaused", "aborted": "RolloutAborted"}
-"""Request of people for a rollout -> reason."""
+"""User request for a rollout -> reason."""
 
 
 def pool_status(

@@ -134,7 +134,7 @@ class OfferedProfile:
     multiprocessors: int
     engines: Engines
     most: int = 0
-    """How many instances the GPU can have at once. 0: not read."""
+    """Number of instances that the GPU can have at once, or 0 if not read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -228,7 +228,7 @@ class Reporter:
         return self._allowed(now) and not settling
 
     def _allowed(self, now: float) -> bool:
-        """Whether the token bucket allows a changed report now, which limits a flapping node."""
+        """True if the token bucket allows a changed report now, which limits a flapping node."""
         self._tokens = min(_BURST, self._tokens + max(0.0, now - self._counted_at) / _REFILL_S)
         self._counted_at = now
         return self._tokens >= 1

@@ -21,7 +21,7 @@ from node_agent.verdict.verify import Verdict
 from telemetry import log
 
 CONFIRM_S = 2.0
-"""How long a change that the device plugin confirms must last before the process ends."""
+"""Time that a change must last before the process ends, if the device plugin confirms it."""
 PATIENCE_S = 60.0
 """The same time for a change before this container, or without the device plugin's confirmation.
 """
@@ -68,7 +68,7 @@ class Renewal:
     """Ends the loop after this turn."""
     memory: RestartMemory
     driver_loaded: Callable[[], bool]
-    """Whether the machine has a driver, as seen by every container."""
+    """True if the machine has a driver, as seen by every container."""
     _first: Signs | None = None
     _changes: str = ""
     """The latest changes of the node in this container's life."""

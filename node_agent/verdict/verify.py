@@ -230,7 +230,7 @@ def with_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether an extended resource stands for GPUs or their partitions."""
+    """True if an extended resource stands for GPUs or their partitions."""
     return _GPU_RESOURCE.fullmatch(name) is not None
 
 
