@@ -67,9 +67,7 @@ class DesiredGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredSharing:
-    """`resource` is advertised `replicas` times per device, and `Desired.resources` has the
-    product.
-    """
+    """`resource` is advertised `replicas` times per device. `Desired.resources` has the product."""
 
     resource: str
     strategy: SharingStrategy

@@ -71,8 +71,7 @@ class Layout:
     """The desired partitions of some or all GPUs of a machine."""
 
     clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
-    """The GPUs as written (`all`, `2`, `GPU-…`, with ranges expanded) and their desired partitions.
-    """
+    """GPUs as written (`all`, `2`, `GPU-…`, with ranges expanded), and their desired partitions."""
 
     def __str__(self) -> str:
         return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)

@@ -22,9 +22,7 @@ AGENT_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
     {"apiGroups": [GROUP], "resources": [REPORT_PLURAL], "verbs": ["get", "create", "patch"]},
 )
-"""ClusterRole of the agent. It has no right to change Nodes, and `report_policy` narrows the
-reports.
-"""
+"""ClusterRole of the agent. It may not change Nodes, and `report_policy` narrows the reports."""
 
 CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},

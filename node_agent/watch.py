@@ -51,9 +51,7 @@ class Pace:
     quick_s: float = 1.0
     """Pause between turns while the node does not match and its verdict changed recently."""
     quick_for_s: float = 600.0
-    """Time after its last change during which a verdict other than Match is checked every
-    `quick_s`.
-    """
+    """Time after its last change while a verdict other than Match is checked every `quick_s`."""
     node_every_s: float = 60.0
     """Interval at which a matching agent reads its Node: 2,000 agents share the API server. It is
     also the longest pause after an error.

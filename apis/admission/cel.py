@@ -42,7 +42,7 @@ def policy(
     validations: Sequence[Manifest],
     variables: Sequence[Manifest] = (),
 ) -> tuple[Manifest, Manifest]:
-    """Returns the ValidatingAdmissionPolicy and its Binding, which denies everywhere and fails
+    """Returns the ValidatingAdmissionPolicy and a Binding that denies everywhere and fails
     closed.
     """
     body: Manifest = {

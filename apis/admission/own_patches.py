@@ -140,7 +140,7 @@ def _same(part: str, but: str) -> list[str]:
 
 
 def _same_but(part: str, field: str, value: str) -> str:
-    """Returns an expression that holds if the list is unchanged apart from elements with this
+    """Returns an expression that holds if the list is unchanged but for elements with this
     value.
     """
     others = f"filter(one, one.{field} != {literal(value)})"

@@ -91,8 +91,8 @@ pool, one action, or a question whose answer would only make messages clearer.
 
 @dataclass
 class Progress:
-    """Progress for health endpoints and metrics. The loop writes it, and the server's threads read
-    it.
+    """Progress for health endpoints and metrics: written by the loop, read by the server's
+    threads.
     """
 
     last_turn: float = field(default_factory=time.monotonic)
@@ -239,8 +239,9 @@ class Loop:
         return True
 
     def turn(self) -> float | None:
-        """Makes one pass. Returns when the next one is due without a change, in seconds since the
-        epoch.
+        """Makes one pass.
+
+        Returns when the next one is due without a change, in seconds since the epoch.
         """
         started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
         self._acted = 0
@@ -330,9 +331,7 @@ class Loop:
         return pools
 
     def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
-        """Returns why the agents of these nodes have not reported. Asks again after a while
-        only.
-        """
+        """Returns why the agents of these nodes have not reported. Asks only now and then."""
         if not pool_of:
             return {}
         if time.monotonic() - self._agents_asked > _ASKED_AGAIN_S:

@@ -13,9 +13,7 @@ from fleet_controller.objects.state import Node, Pool
 from telemetry.prometheus import Family, Sample, labels, lines
 
 _STATES: Final = ("verified", "failing", "unknown", "changing", "failed")
-"""States of nodes. The last two are of a rollout, and such a node also has one of the first
-three.
-"""
+"""States of nodes. The last two are of a rollout. Such a node also has one of the first three."""
 _OF_STATUS: Final = {"True": "verified", "False": "failing", "Unknown": "unknown"}
 
 

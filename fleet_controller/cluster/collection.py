@@ -213,7 +213,7 @@ class Collection(Generic[T]):
         self._changed.set()
 
     def _in_doubt(self, found: Mapping[str, tuple[int, T]]) -> dict[str, tuple[int, T]]:
-        """Returns the objects that this list lacks and no other one has lacked before. Under the
+        """Returns the objects that only this list lacks, and no earlier one. Called under the
         lock.
         """
         if not self._two_lists:

@@ -177,9 +177,7 @@ def _stage(action: Action) -> int:
 
 
 def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
-    """Groups actions by the object that must see them in order. A node's evictions belong to the
-    node.
-    """
+    """Groups actions by the object that must see them in order: evictions belong to the node."""
     lanes: dict[str, list[Action]] = {}
     for action in actions:
         about = f"node {action.node}" if isinstance(action, EvictPod) else subject(action)

@@ -70,7 +70,7 @@ class Cluster:
     reports: Collection[Report]
     bound: BoundPods
     _operator: tuple[float, frozenset[str] | None] | None = field(default=None, init=False)
-    """The time of the last read of the operands' namespaces (`operands.namespaces_of`), and the
+    """Time of the last look for the operands' namespaces (`operands.namespaces_of`), and the
     answer.
     """
 
@@ -99,9 +99,7 @@ class Cluster:
         )
 
     def followed(self) -> Iterator[Collection[Any]]:
-        """Yields pods after nodes: all pods have come by then to a node that is listed with its
-        taint.
-        """
+        """Yields pods after nodes: all pods have reached a node that is listed with its taint."""
         yield from (self.pools, self.nodes, self.reports, self.bound)
 
     def follow(self, stop: threading.Event) -> None:

@@ -16,9 +16,7 @@ from fleet_controller.objects.node_pods import NodePod
 
 
 def namespaces_of(policies: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
-    """Returns the namespaces where operands can be, by all ClusterPolicies. None if the cluster has
-    no operator.
-    """
+    """Returns the namespaces of operands, by all ClusterPolicies. None if there is no operator."""
     if not policies:
         return None
     stated = ((policy.get("status") or {}).get("namespace") for policy in policies)

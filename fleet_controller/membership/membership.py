@@ -87,9 +87,7 @@ def pool_names(node: Node) -> set[str]:
 
 
 def keys_of(pool: Pool) -> tuple[str, ...]:
-    """Returns the keys of the labels that the pool sets, followed by the keys that it used to
-    set.
-    """
+    """Returns the keys of the labels that the pool sets, followed by those that it used to set."""
     now = sorted(pool.brings or ())
     before = pool.status.get("broughtLabels") or ()
     return tuple(dict.fromkeys(key for key in (*now, *before) if may_be_brought(key)))[:MOST_KEYS]

@@ -160,9 +160,7 @@ def _proven(reason: str, message: str, reported: float) -> Assessment:
 
 
 def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:
-    """Returns Unknown if the report does not describe the node as it is now, and None if it
-    does.
-    """
+    """Returns Unknown if the report does not describe the node as it is now, else None."""
     if report is None:
         return _unknown(
             "NoReport",

@@ -32,9 +32,7 @@ PULLING: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The keys in a stack file for the images of some pods, and for the Secrets to pull them
-    with.
-    """
+    """The keys in a stack file for the images of some pods, and for the Secrets to pull them."""
 
     image: str
     secrets: str

@@ -63,9 +63,7 @@ class Watch:
     hold: bool = False
     """True if the node must have the startup taint before anything is tried."""
     hold_if_room: bool = False
-    """True if the node is to get the taint, provided that enough nodes of the pool stay in
-    service.
-    """
+    """True if the node is to get the taint, as long as enough nodes of the pool stay in service."""
     said: Assessment | None = None
     """The assessment to use instead of the node's own."""
     again: tuple[float, ...] = ()

@@ -69,9 +69,7 @@ def seconds(timestamp: str | None) -> float:
 # The conditions of hundreds of pools have the same few times, and get them in each pass.
 @lru_cache(maxsize=1024)
 def stamp(at: float) -> str:
-    """Returns the RFC 3339 timestamp in whole seconds. A time beyond the bounds becomes the nearest
-    bound.
-    """
+    """Returns an RFC 3339 timestamp in whole seconds, limited to the bounds."""
     bounded = min(max(at, EPOCH_S), LATEST_S)
     return datetime.fromtimestamp(bounded, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -64,8 +64,8 @@ class Change:
 
 
 def change_of(node: Node) -> Change | None:
-    """Parses the note. Returns None also for the note of an earlier node of the name, and for an
-    invalid note.
+    """Parses the note. None also for the note of an earlier node of the name, or an invalid
+    note.
     """
     if not node.change:
         return None

@@ -218,9 +218,7 @@ class Pool:
     no_undo: str = ""
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
     driver: str | None = None
-    """Version of NVIDIA's driver that its nodes must have. None if the rollout changes no
-    driver.
-    """
+    """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     unreadable: str = ""
     """Why the object cannot be read, or empty. If set, the other fields are the last readable ones,
     or empty. Nothing is taken from the nodes of such a pool.

@@ -47,8 +47,8 @@ class Stuck:
 
 
 def stuck_of(node: Node) -> Stuck | None:
-    """Parses the note. Returns None also for the note of an earlier node of the name, and for an
-    invalid note.
+    """Parses the note. None also for the note of an earlier node of the name, or an invalid
+    note.
     """
     if not node.stuck:
         return None

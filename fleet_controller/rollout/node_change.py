@@ -426,9 +426,7 @@ def _since(node: Node, base: Assessment) -> float | None:
 
 
 def _said_since(node: Node, said: Assessment) -> float | None:
-    """Returns since when the node's condition has this status and reason, or None if it has
-    others.
-    """
+    """Returns since when the node's condition has this status and reason, or None if it has not."""
     known = node.condition
     if known is None or (known.status, known.reason) != (said.status, said.reason):
         return None

@@ -159,9 +159,7 @@ def needs_pods(node: Node, pool: Pool) -> bool:
 
 
 def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, ChangeAction]:
-    """Returns the actions that put nodes back into service after they left their pool in the middle
-    of a change.
-    """
+    """Returns the actions that put nodes back into service that left their pool in mid-change."""
     noted = [
         (node, change)
         for node in nodes

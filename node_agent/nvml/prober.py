@@ -36,8 +36,8 @@ class Prober:
     _from: int
     deadline_s: float
     _last: dict[bytes, tuple[bytes, Observation]] = field(default_factory=dict)
-    """The last answer to each kind of request, as bytes and parsed: a quiet node gives the same one
-    for days.
+    """The last answer to each kind of request, as bytes and parsed: it may stay the same for
+    days.
     """
 
     @classmethod

@@ -23,8 +23,7 @@ from telemetry import log
 CONFIRM_S = 2.0
 """Time that a change must last before the process ends, if the device plugin confirms it."""
 PATIENCE_S = 60.0
-"""The same time for a change before this container, or without the device plugin's confirmation.
-"""
+"""The same time for a change before this container, or one without the plugin's confirmation."""
 FORGOTTEN_S = 600.0
 """The kubelet forgets earlier restarts of a container after this run time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
