@@ -1,1 +1,1 @@
-"""The `slicewright` command: what plain `pulumi` has not."""
+"""The `slicewright` command: everything that plain `pulumi` does not offer."""

@@ -1,4 +1,4 @@
-"""What changed, from what to what, as text for people."""
+"""Formats a change, from the old to the new value, as text for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicewright.monitoring_text import whose
 
 
 def step_text(before: Any, after: Any) -> str:
-    """`old -> new`; of mappings and records only what differs."""
+    """Returns `old -> new`. For mappings and records, only the differences."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [
             key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)

@@ -52,7 +52,7 @@ COMMANDS: Final = (
 )
 """Subcommands in the order of the help. Each is a module of slicewright.commands, with _ for -."""
 _WIDTH_WITHOUT_TERMINAL = 140
-"""Line width in CI or a file, which have no width; rich's default of 80 would fold every table."""
+"""The line width in CI or a file, which have none. rich's default of 80 would fold every table."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
         _drop_output()
         return CLOSED_PIPE
     except OSError as e:
-        # Commands handle errors of the files that they read and write. Any other is of the
-        # output, which has no name.
+        # Commands handle errors of the files that they read and write. Any other error comes from
+        # the output, which has no name.
         _drop_output()
         print(
             f"slicewright: {e.filename or 'the output cannot be written'}: {e.strerror}",

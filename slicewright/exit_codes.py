@@ -1,20 +1,20 @@
-"""Exit codes of every command; docs/reference/exit-codes.md explains them."""
+"""Exit codes of every command. docs/reference/exit-codes.md explains them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 PROVEN: Final = 0
-"""Done; what was to be proven is proven."""
+"""Done, and everything that had to be proven is proven."""
 NOT_PROVEN: Final = 1
 """Done, but something was not proven, or was left behind."""
 BAD_INPUT: Final = 2
 """Wrong use, or a stack file with problems."""
 CANNOT_RUN: Final = 3
-"""This machine cannot run it, or the output cannot be written."""
+"""This machine cannot run the command, or the output cannot be written."""
 DEGRADED: Final = 4
-"""A pool is wrong in a way that does not pass by itself."""
+"""A pool has a problem that does not go away by itself."""
 INTERRUPTED: Final = 130
-"""Ctrl-C or SIGTERM."""
+"""The command was ended by Ctrl-C or SIGTERM."""
 CLOSED_PIPE: Final = 141
-"""The reader of the output has closed it."""
+"""The reader of the output closed it."""

@@ -1,4 +1,4 @@
-"""Where the replicas of workloads land: a letter for each workload, on the drawing of the GPUs."""
+"""Places the replicas of workloads on the drawing of the GPUs, with a letter for each workload."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Landing:
     deployments: Sequence[plan.DeploymentPlan]
 
     def letter(self, one: plan.DeploymentPlan) -> str:
-        """Of a workload; after z they begin again."""
+        """Returns the workload's letter. After z, the letters start again."""
         index = [of.name for of in self.deployments].index(one.name)
         return string.ascii_lowercase[index % len(string.ascii_lowercase)]
 
     @property
     def by_profile(self) -> Mapping[str, str]:
-        """MIG profile -> letters of all workloads of which a replica may be on it."""
+        """MIG profile -> letters of all workloads whose replicas may be on it."""
         letters: dict[str, str] = {}
         for one in self.deployments:
             for profile in one.profiles:
@@ -32,18 +32,21 @@ class Landing:
 
     @property
     def whole(self) -> str:
-        """Names of those on whole GPUs, which have no drawing."""
+        """Names of the workloads on whole GPUs, which have no drawing."""
         return ", ".join(one.name for one in self.deployments if not one.profiles)
 
     def on_a_node(self, one: plan.DeploymentPlan) -> int:
-        """Replicas that find a device, processor and memory on one node, without the others."""
+        """The number of replicas that fit on one node, by devices, processor and memory.
+
+        Other workloads are not counted.
+        """
         devices = self.pool.resources[one.resource] // one.devices
         most = max(self.pool.nodes.max, 1)
         return min(one.most, devices, devices if one.room is None else one.room // most)
 
 
 def landings(fleet: plan.FleetPlan) -> Mapping[str, Landing]:
-    """By pool."""
+    """Pool -> its landing."""
     return {
         pool.name: Landing(pool, [one for one in fleet.deployments if one.asked.pool == pool.name])
         for pool in fleet.pools

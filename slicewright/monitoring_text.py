@@ -1,4 +1,4 @@
-"""Where a fleet's metrics go, for people."""
+"""Describes the path of a fleet's metrics, for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from infra.spec import ExistingPrometheus, ManagedPrometheus, PrometheusStack
 
 
 def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
-    """Whose Prometheus, what it scrapes and how often, and its rules; empty without any."""
+    """Returns lines on the Prometheus, its targets, intervals and rules. Empty without any."""
     monitoring = fleet.monitoring
     if monitoring is None:
         return []
@@ -24,7 +24,7 @@ def monitoring_lines(fleet: plan.FleetPlan) -> list[str]:
 
 
 def whose(monitoring: plan.MonitoringPlan) -> str:
-    """One phrase."""
+    """Describes the Prometheus in one phrase."""
     match monitoring.asked:
         case PrometheusStack() as asked:
             alerts = " with Alertmanager" if asked.alertmanager else ""

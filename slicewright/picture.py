@@ -1,4 +1,4 @@
-"""A GPU as text: its memory slots and compute slices, and the instances on them."""
+"""Draws a GPU as text: its memory slots and compute slices, and the instances on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABEL = 8
 
 
 def placements_of(gpu: Gpu, layout: Mapping[str, int]) -> tuple[Placement, ...]:
-    """One way to place the instances of a layout, by start; the driver may choose another."""
+    """One way to place a layout's instances, sorted by start. The driver may choose another."""
     fit = geometry.check(gpu, layout)
     return tuple(sorted(fit.placements, key=lambda p: p.start)) if isinstance(fit, Fit) else ()
 
@@ -28,14 +28,14 @@ def draw(
     width: int,
     pods: Mapping[str, str] | None = None,
 ) -> list[Text]:
-    """Three lines: slot numbers, memory, compute. If names do not fit: letters and a legend.
+    """Returns three lines: slot numbers, memory, compute. Long names become letters with a legend.
 
-    pods: MIG profile -> what may run on its instances, in a fourth line; as much of it as fits.
+    pods: MIG profile -> workloads that may run on its instances, for a fourth line, cut to fit.
     """
     assert gpu.family is not None, "a GPU without MIG has no slots"
     slots, slices = gpu.family.slots, gpu.family.compute
-    # Memory slots under one compute slice: 1, or 3 on GPUs with 12 and 4. The eighth slot of 8 and
-    # 7 has no slice.
+    # Memory slots per compute slice: 1, or 3 on GPUs with 12 and 4. With 8 and 7, the eighth slot
+    # has no slice.
     per = slots // slices
     compute = {p: gpu.profiles[p.profile].kind.compute for p in placements}
     names = {p: p.profile for p in placements}
@@ -101,7 +101,7 @@ def draw(
 
 
 def _row(label: str, columns: int, cell: int, taken: Sequence[tuple[int, int, str, str]]) -> Text:
-    """taken: first column, columns, name, colour."""
+    """taken: first column, number of columns, name, colour."""
     line = Text(label.ljust(_LABEL))
     starts = {start: (size, name, colour) for start, size, name, colour in taken if size}
     column = 0

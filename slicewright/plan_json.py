@@ -1,4 +1,4 @@
-"""The plan as JSON (docs/reference/plan-json.md). `version` changes when a key goes or changes."""
+"""The plan as JSON (docs/reference/plan-json.md). `version` changes if a key goes or changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 def as_json(fleet: plan.FleetPlan) -> JsonObject:
-    """The whole plan, with the files rendered from it."""
+    """Returns the whole plan, with its rendered files."""
     written: JsonObject = {
         "version": VERSION,
         "cloud": plan.cloud_of(fleet),
@@ -50,7 +50,7 @@ def as_json(fleet: plan.FleetPlan) -> JsonObject:
 
 
 def totals(fleet: plan.FleetPlan) -> JsonObject:
-    """Sums over the GPU pools, at their minimum and maximum number of nodes."""
+    """Returns sums over the GPU pools, at their minimum and maximum number of nodes."""
     resources: dict[str, dict[str, int]] = {}
     for pool in fleet.pools:
         for name, count in pool.resources.items():
@@ -72,7 +72,7 @@ def totals(fleet: plan.FleetPlan) -> JsonObject:
 
 
 def change_json(change: plan.FleetChange) -> JsonObject:
-    """`slicewright plan --diff A B --json`."""
+    """Returns the JSON of `slicewright plan --diff A B --json`."""
     return {
         "version": VERSION,
         "fleet": [_change(c) for c in change.fleet],
@@ -229,7 +229,7 @@ def _files(fleet: plan.FleetPlan) -> JsonObject:
 
 
 def operated(fleet: plan.FleetPlan) -> tuple[plan.PoolPlan, ...]:
-    """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's."""
+    """The pools whose GPUs NVIDIA's device plugin advertises, not GKE's plugin."""
     return tuple(
         p for p in fleet.pools if not isinstance(p, plan.GkePoolPlan) or p.sharing_strategy is None
     )
@@ -265,7 +265,7 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         name = getattr(value, "name", None)
-        # Rows of the catalog stand for themselves; all of a GPU's facts are not part of a plan.
+        # The catalog's rows are given by name: the facts about a GPU are not part of a plan.
         if type(value).__module__.startswith("infra.catalog"):
             return name
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

@@ -1,4 +1,4 @@
-"""How a workload's replicas follow a metric, for people."""
+"""Describes how a metric scales a workload's replicas, for people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from infra import plan, values
 
 
 def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | None) -> list[str]:
-    """The formula, why the largest number is what it is, what happens without an answer, the query,
-    and the rule that an adapter of the cluster's needs. Empty where replicas are fixed.
+    """Returns lines on the formula, the reason for the maximum, missing answers, and the query.
+
+    A cluster's own adapter also needs the rule in the last lines. Empty if the replicas are fixed.
     """
     scaling = one.autoscaling
     if scaling is None:
@@ -44,7 +45,7 @@ def scaling_lines(one: plan.DeploymentPlan, scaler: plan.PodAutoscalingPlan | No
 
 
 def _fallback(scaling: plan.AutoscalingPlan) -> str:
-    """The first `failures` times nothing changes, as with any autoscaler."""
+    """Describes the fallback. As with any autoscaler, the first `failures` times change nothing."""
     fallback, count = scaling.asked.fallback, scaling.fallback_replicas
     replicas = "1 replica" if count == 1 else f"{count} replicas"
     after = f"nothing changes; after more than {fallback.failures} failed answers in a row"

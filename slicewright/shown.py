@@ -1,4 +1,4 @@
-"""The plan for people: each GPU as a picture, what nodes offer, costs, and changes."""
+"""Shows the plan to people: each GPU as a picture, the nodes' offers, costs, and changes."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def _deployment(
 
 
 def show_written(files: Sequence[Path], console: Console) -> None:
-    """Writes which files were written."""
+    """Writes the names of the written files."""
     console.print()
     _line(console, f"written: {', '.join(map(str, files))}")
 
 
 def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
-    """Writes the notes, and what `pulumi up` would refuse although the stack file is valid."""
+    """Writes the notes, and the parts of a valid stack file that `pulumi up` would refuse."""
     for note in plan.notes(fleet):
         _line(console, f"note: {note}", "dim")
     for problem in plan.unbuildable(fleet):
@@ -132,7 +132,7 @@ def show_notes(fleet: plan.FleetPlan, console: Console) -> None:
 
 
 def show_changes(change: plan.FleetChange, console: Console) -> None:
-    """Writes what would change, pool by pool."""
+    """Writes the changes, pool by pool."""
     for one in change.fleet:
         _change("fleet", one, console)
     for part, what in [
@@ -228,7 +228,7 @@ def _pool(pool: plan.PoolPlan, fleet: plan.FleetPlan, landing: Landing, console:
 
 
 def _pod(request: values.JsonObject, console: Console) -> None:
-    """The lines that a pod needs to run here and get a device, as YAML to copy."""
+    """Writes the YAML lines that a pod needs to run here and get a device."""
     first, *others = request["limits"] or [None]
     if first is None:
         _line(console, "  a pod requests   what its entry in workloads states; there is none yet")

@@ -1,4 +1,4 @@
-"""Values of a stack's configuration that are not slicewright's own."""
+"""Reads settings in a stack's configuration that are not slicewright's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from infra import spec
 
 
 def setting(file: Path, key: str) -> str | None:
-    """A value of the stack file's `config`, as the engine reads it; None where it has none, or a
-    secret. Raises spec.NotReadable.
+    """Returns a value of the stack file's `config`, read in the same way as the engine.
+
+    None if the value is missing or is a secret. Raises spec.NotReadable.
     """
     value = spec.read(file).setting(key)
     return str(value) if isinstance(value, str | int) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from apis.desired_state import Partitioner
 
@@ -26,6 +26,10 @@ class Reason:
     verdict: Outcome
     settles: bool = False
     """True if a node that is still being set up can look like this for a while."""
+    of_layout: bool = False
+    """True if a healthy node that still has an earlier layout of its pool can look like this."""
+    driver_silent: bool = False
+    """True if the agent runs, and learns nothing from the driver at this moment."""
     meaning: str
     """One clause for the documentation."""
     cause: str = ""
@@ -149,6 +153,7 @@ _ALL = (
     Reason(
         code="WrongLayout",
         verdict="Mismatch",
+        of_layout=True,
         meaning="a GPU has other partitions than wanted",
         causes={
             "gke": "GKE's node set-up partitioned it for another size, and does not check which",
@@ -172,6 +177,7 @@ _ALL = (
     Reason(
         code="UnwantedMig",
         verdict="Mismatch",
+        of_layout=True,
         meaning="MIG is on where a whole GPU is wanted",
         cause="the GPU was partitioned for something else",
         advice=f"turn MIG off on the node, or {_REPLACE}",
@@ -190,6 +196,7 @@ _ALL = (
         code="LayoutChangePending",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="the pool wants another layout, and the node keeps the one that it has until it is "
         "its turn to change and its pods have left",
         cause="the change of the node's layout waits for other nodes, for its pods to leave, or "
@@ -200,6 +207,7 @@ _ALL = (
         code="MigModePending",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="MIG mode changes with the next reset of the GPU or reboot of the node",
         cause="the change of MIG mode waits for a reset or a reboot",
         advice="if no reboot follows in 15 minutes, reboot the node",
@@ -209,6 +217,7 @@ _ALL = (
         code="NotPartitioned",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="a GPU that should be partitioned is whole, or has MIG on and no partition",
         causes={
             "gke": "GKE's node set-up has not partitioned it yet, or could not read "
@@ -228,6 +237,7 @@ _ALL = (
         code="LayoutIncomplete",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="a GPU has some of the wanted partitions and no others",
         cause="partitioning is in progress, or stopped half way",
         advices={
@@ -241,6 +251,7 @@ _ALL = (
         code="ResourcesNotAdvertised",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="the GPUs are right, but the kubelet advertises none of a wanted resource",
         cause="the device plugin has not registered yet",
         advice=_PLUGIN_LOG,
@@ -250,6 +261,7 @@ _ALL = (
         code="WrongResources",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="the GPUs are right, but the kubelet advertises another number of a wanted "
         "resource",
         cause="the device plugin has not enumerated the GPUs again since they were partitioned",
@@ -260,6 +272,7 @@ _ALL = (
         code="UnexpectedResources",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="the kubelet advertises a GPU resource that the layout does not have",
         cause="it is left over from an earlier layout, or the device plugin runs with another "
         "MIG strategy",
@@ -270,6 +283,7 @@ _ALL = (
         code="ResourcesWithheld",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="less of a resource is allocatable than the node's capacity",
         cause="the device plugin reports devices as unhealthy, or is restarting",
         advice=f"{_PLUGIN_LOG} for Xid errors",
@@ -279,6 +293,7 @@ _ALL = (
         code="WrongLabels",
         verdict="Mismatch",
         settles=True,
+        of_layout=True,
         meaning="the GPUs and their resources are right, but the node's labels describe others: "
         "product, count or replicas",
         cause="GPU feature discovery renews its labels every minute, or another program writes "
@@ -289,6 +304,7 @@ _ALL = (
     Reason(
         code="DriverHung",
         verdict="Unknown",
+        driver_silent=True,
         meaning="the driver did not answer in time",
         cause="the driver or a GPU hangs",
         advice="cordon and drain the node, then reboot it",
@@ -297,6 +313,7 @@ _ALL = (
     Reason(
         code="DriverVersionMismatch",
         verdict="Unknown",
+        driver_silent=True,
         meaning="the driver's library and its kernel module are of different versions",
         cause="the driver was upgraded under a running node",
         advice="reboot the node",
@@ -306,6 +323,7 @@ _ALL = (
     Reason(
         code="NoPermission",
         verdict="Unknown",
+        driver_silent=True,
         meaning="the driver refuses a call that the agent needs",
         cause="the container has none of the GPU's device files, or outdated ones",
         advice="restart the node's agent pod; if that does not help, check how the pod gets the "
@@ -324,6 +342,7 @@ _ALL = (
     Reason(
         code="DriverError",
         verdict="Unknown",
+        driver_silent=True,
         meaning="the driver answered a call with an error that has no reason of its own",
         cause="see the NVML error",
         advice="read the kernel log of the node for NVRM and Xid lines",
@@ -332,6 +351,7 @@ _ALL = (
     Reason(
         code="ProbeBroken",
         verdict="Unknown",
+        driver_silent=True,
         meaning="the process that probes the GPUs ended without an answer",
         cause="the driver's library crashed, or the agent has a bug",
         advice="read the log of the node's agent pod",
@@ -341,6 +361,7 @@ _ALL = (
         code="DriverLibraryMissing",
         verdict="Unknown",
         settles=True,
+        driver_silent=True,
         meaning="libnvidia-ml.so.1 cannot be found",
         cause="the driver is not installed yet, or the pod does not see it",
         advice="wait for the driver; if it is there, check the pod's mounts or its runtime class",
@@ -354,6 +375,7 @@ _ALL = (
         code="DriverNotLoaded",
         verdict="Unknown",
         settles=True,
+        driver_silent=True,
         meaning="the driver's library is there, its kernel module is not loaded",
         cause="the driver is still being installed, or its module failed to load",
         advice="read the kernel log of the node for NVRM lines",
@@ -395,6 +417,11 @@ _ALL = (
 )
 
 REASONS: Mapping[str, Reason] = {reason.code: reason for reason in _ALL}
+SETTLING: Final = frozenset(code for code, reason in REASONS.items() if reason.settles)
+OF_LAYOUT: Final = frozenset(code for code, reason in REASONS.items() if reason.of_layout)
+DRIVER_DOES_NOT_ANSWER: Final = frozenset(
+    code for code, reason in REASONS.items() if reason.driver_silent
+)
 RANK: Mapping[str, int] = {reason.code: position for position, reason in enumerate(_ALL)}
 
 MATCH = "PartitionsMatch"

@@ -18,6 +18,8 @@ class Reason:
     """The condition's status."""
     meaning: str
     remedy: str
+    of_layout: bool = False
+    """True if a healthy node that still has an earlier layout or driver of its pool gets this."""
 
 
 _NOTHING: Final = "nothing; it passes"
@@ -51,6 +53,7 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportOfAnotherLayout",
         status="Unknown",
+        of_layout=True,
         meaning="the agent compared the node with a layout that the pool no longer wants",
         remedy="nothing; if it lasts, `kubectl -n slicewright-system rollout status "
         "daemonset/node-agent-POOL`",
@@ -64,6 +67,7 @@ OF_A_NODE: Final = (
     Reason(
         code="ReportFromEarlierLayout",
         status="Unknown",
+        of_layout=True,
         meaning="the node has had another layout since the report, and was given this one again",
         remedy="nothing; its agent reports again within a minute or two",
     ),
@@ -94,6 +98,7 @@ OF_A_NODE: Final = (
     Reason(
         code="MigConfigNotSet",
         status="Unknown",
+        of_layout=True,
         meaning="the label nvidia.com/mig.config is not yet what the pool wants",
         remedy=_NOTHING,
     ),
@@ -137,6 +142,8 @@ OF_A_NODE: Final = (
         if trouble.reason and trouble.reason != "OperandsPaused"
     ),
 )
+
+OF_LAYOUT: Final = frozenset(reason.code for reason in OF_A_NODE if reason.of_layout)
 
 OF_A_DEPARTING_NODE: Final = (
     Reason(

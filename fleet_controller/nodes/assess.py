@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from apis.reasons import agent, controller
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.state import Node, Pool, Report
@@ -23,68 +24,8 @@ CLOCKS_APART_S = 60.0
 much longer after its agent has died.
 """
 
-AGENT_SETTLING = frozenset(
-    {
-        "LayoutChangePending",
-        "MigModePending",
-        "NotPartitioned",
-        "LayoutIncomplete",
-        "ResourcesNotAdvertised",
-        "WrongResources",
-        "UnexpectedResources",
-        "ResourcesWithheld",
-        "WrongLabels",
-        "DriverLibraryMissing",
-        "DriverNotLoaded",
-        "PartitioningUnderWay",
-        "DeviceNodesOutdated",
-        "NodeUnreadable",
-    }
-)
-"""The agent's reasons that are normal while a node is being set up.
-
-A test compares them with apis/reasons/agent.py.
-"""
-
-OF_THE_LAYOUT = frozenset(
-    {
-        "ReportOfAnotherLayout",
-        "ReportFromEarlierLayout",
-        "MigConfigNotSet",
-        "LayoutChangePending",
-        "WrongLayout",
-        "UnwantedMig",
-        "MigModePending",
-        "NotPartitioned",
-        "LayoutIncomplete",
-        "ResourcesNotAdvertised",
-        "WrongResources",
-        "UnexpectedResources",
-        "ResourcesWithheld",
-        "WrongLabels",
-        "DriverNotUpgraded",
-    }
-)
-"""Reasons that do not mean that a node with an earlier layout or driver is broken: its agent
-compares it with the new one.
-"""
-
-DRIVER_DOES_NOT_ANSWER = frozenset(
-    {
-        "DriverHung",
-        "DriverError",
-        "DriverVersionMismatch",
-        "DriverLibraryMissing",
-        "DriverNotLoaded",
-        "NoPermission",
-        "ProbeBroken",
-    }
-)
-"""The agent's reasons for an Unknown that holds right now: the agent runs, but learns nothing from
-the driver.
-
-A test compares them with apis/reasons/agent.py.
-"""
+OF_THE_LAYOUT = agent.OF_LAYOUT | controller.OF_LAYOUT | {"DriverNotUpgraded"}
+"""Reasons that do not mean that a node with an earlier layout or driver is broken."""
 
 
 def assess(
@@ -141,7 +82,7 @@ def _assess(
         reason=report.reason or "NoReason",
         message=report.message,
         mismatch=mismatch,
-        settles=report.reason in AGENT_SETTLING or _being_partitioned(node, pool),
+        settles=report.reason in agent.SETTLING or _being_partitioned(node, pool),
         expires=expires,
     )
 

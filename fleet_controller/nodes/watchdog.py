@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from apis.names import DEPLOY_LABEL_PREFIX
+from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER
 from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, Trouble, What
 from fleet_controller.membership.membership import memberships
-from fleet_controller.nodes.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.waiting_pods import CRASH_LOOP
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import change_of

@@ -344,7 +344,9 @@ class _Account:
 
 def _role_patterns(cluster: EksClusterPlan, role_names: Mapping[str, str]) -> list[str]:
     """One for the roles that have the stack in their names, and the others as they are."""
-    pattern = plan.role_pattern(cluster=cluster.name, region=cluster.region)
+    pattern = plan.role_pattern(
+        cluster=cluster.name, region=cluster.region, existing=cluster.existing
+    )
     beginning = pattern.removesuffix("*")
     return [pattern, *(n for n in sorted(role_names.values()) if not n.startswith(beginning))]
 

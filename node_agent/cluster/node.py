@@ -7,6 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apis.names import (
+    CHANGE_ANNOTATION,
+    DESIRED_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    REPORTS_AFTER_ANNOTATION,
+    VERIFIED_LAYOUT_ANNOTATION,
+)
+
 # Quantities of extended resources are whole, but the API server shortens 2000 to "2k".
 _SUFFIXES = {
     "": 1,
@@ -73,12 +82,12 @@ def read(node: Mapping[str, Any]) -> NodeState:
         boot_id=named["bootID"],
         capacity=_extended(status.get("capacity")),
         allocatable=_extended(status.get("allocatable")),
-        mig_state=labels.get("nvidia.com/mig.config.state", ""),
-        mig_config=labels.get("nvidia.com/mig.config", ""),
-        assigned=notes.get("slicewright.io/desired-state", ""),
-        reports_after=notes.get("slicewright.io/reports-after", ""),
-        layout_change=notes.get("slicewright.io/layout-change", ""),
-        verified_layout=notes.get("slicewright.io/verified-layout", ""),
+        mig_state=labels.get(MIG_STATE_LABEL, ""),
+        mig_config=labels.get(MIG_CONFIG_LABEL, ""),
+        assigned=notes.get(DESIRED_ANNOTATION, ""),
+        reports_after=notes.get(REPORTS_AFTER_ANNOTATION, ""),
+        layout_change=notes.get(CHANGE_ANNOTATION, ""),
+        verified_layout=notes.get(VERIFIED_LAYOUT_ANNOTATION, ""),
         feature_labels={name: labels[name] for name in labels if _FEATURE.fullmatch(name)},
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from apis.names import API_VERSION, REPORT_KIND, REPORT_PLURAL
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of
 from node_agent.cluster.backoff import Backoff
@@ -21,10 +22,6 @@ from node_agent.nvml.observed import Observation, ObservedGpu
 from node_agent.verdict.verify import Verdict
 from telemetry.plain import plain
 
-# As in apis/names.py, which defines the resource. A test compares the two.
-API_VERSION = "slicewright.io/v1alpha1"
-KIND = "GPUNodeReport"
-PLURAL = "gpunodereports"
 FIELD_MANAGER = "slicewright-node-agent"
 
 HEARTBEAT_S = 300.0
@@ -76,7 +73,7 @@ def body(
         report["models"] = models
     whole = {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": REPORT_KIND,
         "metadata": {
             "name": node.name,
             "ownerReferences": [
@@ -197,7 +194,7 @@ class Reporter:
             if not outdated and not self._is_due(content(new), now):
                 return False
             self.client.patch(
-                path_of(API_VERSION, PLURAL, self.node_name),
+                path_of(API_VERSION, REPORT_PLURAL, self.node_name),
                 new,
                 kind="apply",
                 fieldManager=FIELD_MANAGER,
@@ -236,7 +233,7 @@ class Reporter:
     def _recall(self, now: float) -> None:
         """Reads the previous agent's report, so that a restart does not write the same again."""
         try:
-            old = self.client.get(path_of(API_VERSION, PLURAL, self.node_name))
+            old = self.client.get(path_of(API_VERSION, REPORT_PLURAL, self.node_name))
             written_at = seconds(old["report"]["time"])
             last_content = content(old)
         except ApiError as e:

@@ -10,25 +10,11 @@ import json
 from typing import Final
 
 from apis.desired_state import Desired
+from apis.reasons.agent import OF_LAYOUT
 from node_agent.cluster.node import NodeState
 from node_agent.verdict.verify import Verdict, with_reason
 
 PENDING: Final = "LayoutChangePending"
-_OF_THE_LAYOUT: Final = frozenset(
-    {
-        "WrongLayout",
-        "UnwantedMig",
-        "MigModePending",
-        "NotPartitioned",
-        "LayoutIncomplete",
-        "ResourcesNotAdvertised",
-        "WrongResources",
-        "UnexpectedResources",
-        "ResourcesWithheld",
-        "WrongLabels",
-    }
-)
-"""Reasons for a difference that a healthy node with an earlier layout of its pool may have."""
 _BEFORE_THE_LABEL: Final = ("Draining", "Paused")
 """Phases of a change while the node still has its earlier layout. Later phases belong to the new
 layout, and a difference is then a real one.
@@ -42,7 +28,7 @@ def or_pending(verdict: Verdict, desired: Desired, node: NodeState, mig_config: 
     mig_config: the value of the label nvidia.com/mig.config that the pool wants, or empty if
     unknown.
     """
-    if verdict.reason not in _OF_THE_LAYOUT or desired.partitioner != "mig-manager":
+    if verdict.reason not in OF_LAYOUT or desired.partitioner != "mig-manager":
         return verdict
     if _phase(node) in _BEFORE_THE_LABEL or _waits_for_its_turn(node, mig_config):
         return with_reason(verdict, PENDING, desired)

@@ -1,4 +1,4 @@
-"""The findings of a stack: its account asked, its answers judged."""
+"""Asks a stack's account, judges the answers, and returns the findings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from slicewright.stack_config import setting
 
 
 def of_eks(fleet: EksFleetPlan, file: Path, stack: str | None) -> list[Finding]:
-    """stack: its name, for Pulumi's state; None: unknown. Raises CannotAsk."""
+    """Returns the findings for an EKS plan.
+
+    stack: the name for Pulumi's state. None: unknown. Raises CannotAsk.
+    """
     answers = aws.ask(fleet, setting(file, "aws:profile"), _role_names(stack))
     name = fleet.cluster.name
     mine = state.owned(stack, _EKS, name) if answers.cluster is True else "no"
@@ -54,7 +57,7 @@ def _role_names(stack: str | None) -> Mapping[str, str]:
 
 
 def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
-    """As `of_eks`."""
+    """Returns the findings for a GKE plan, like `of_eks`."""
     project = setting(file, "gcp:project")
     if project is None:
         of_stack = f" --stack {stack}" if stack else ""
@@ -82,7 +85,7 @@ def of_gke(fleet: GkeFleetPlan, file: Path, stack: str | None) -> list[Finding]:
 
 
 def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
-    """Of a cluster that exists; as `of_eks`."""
+    """Returns the findings for an existing cluster, like `of_eks`."""
     answers = cluster.ask(fleet)
     there = answers.namespaces if isinstance(answers.namespaces, frozenset) else frozenset()
     owned = {name: state.owned(stack, _NAMESPACE, name) for name in sorted(there)}
@@ -95,7 +98,7 @@ def of_cluster(fleet: ByoFleetPlan, stack: str | None) -> list[Finding]:
 
 
 def _driver(fleet: GkeFleetPlan | ByoFleetPlan) -> Iterable[Finding]:
-    """EKS's machine images bring theirs."""
+    """EKS plans need no check: EKS's machine images contain the driver."""
     wanted = driver_image(fleet)
     if wanted is None:
         return ()
@@ -117,7 +120,7 @@ def _taken(there: Iterable[Taken], stack: str | None) -> list[Finding]:
 
 
 def _rights(file: Path, stack: str | None) -> str:
-    """The command that prints what the stack needs."""
+    """The command that prints the rights that the stack needs."""
     return f"slicewright rights {f'-s {stack}' if stack else file}"
 
 

@@ -1,4 +1,4 @@
-"""Asks an AWS account, through botocore. Every call reads."""
+"""Asks an AWS account, through botocore. Every call only reads."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ _NO_SUCH_REGION = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""What regional endpoints answer to keys that are valid elsewhere: the region is not enabled.
+"""Error codes of regional endpoints for keys that are valid elsewhere: the region is not enabled.
 
 Source: AWS Account Management reference guide, "Enable or disable AWS Regions".
 """
 
 
 def ask(fleet: EksFleetPlan, profile: str | None, role_names: Mapping[str, str]) -> AwsAnswers:
-    """profile: of the AWS configuration; None: as every AWS client chooses. role_names: those of
-    the stack's roles that are there. Raises CannotAsk.
+    """Asks the account everything that the checks of the plan need.
+
+    profile: the profile of the AWS configuration. None: AWS's default choice. role_names: the
+    stack's existing roles. Raises CannotAsk.
     """
     account = _Account(fleet.cluster.region, profile)
     identity = account.identity()
@@ -77,12 +79,12 @@ def ask(fleet: EksFleetPlan, profile: str | None, role_names: Mapping[str, str])
 
 
 class _NotEnabled(Exception):
-    """The region is not enabled in this account; the message is AWS's."""
+    """The region is not enabled in this account. The message is AWS's."""
 
 
 class _Account(AwsSession):
     def identity(self) -> Identity:
-        """Asked where every account may: a region that is not enabled is a finding of its own."""
+        """Asks the home region, which is always enabled: a disabled region is another finding."""
         try:
             found = self.client("sts", self.home).get_caller_identity()
         except self.errors.ClientError as e:
@@ -92,7 +94,7 @@ class _Account(AwsSession):
         return Identity(account=found["Account"], arn=found["Arn"])
 
     def zones(self) -> Answer[tuple[Zone, ...]]:
-        """The first question to the region itself. Raises _NotEnabled."""
+        """Asks the region for its zones, as the first question to it. Raises _NotEnabled."""
 
         def read() -> tuple[Zone, ...]:
             found = self.client("ec2").describe_availability_zones()
@@ -125,7 +127,10 @@ class _Account(AwsSession):
     def network_of(
         self, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
     ) -> ExistingNetworkAnswers | None:
-        """None: the stack makes it, or there is no such cluster. found: the cluster there is."""
+        """Returns None if the stack creates the network, or if there is no such cluster.
+
+        found: the existing cluster.
+        """
         if isinstance(cluster.network, ExistingNetwork):
             return self.network(cluster.network.subnets)
         if not cluster.existing:
@@ -148,7 +153,10 @@ class _Account(AwsSession):
         return tuple(found for i in identities if (found := self._subnet(i)) is not None)
 
     def _subnet(self, identity: str) -> ExistingSubnet | None:
-        """None: there is none of this id. One by one: EC2 answers nothing where one is missing."""
+        """Returns None if no subnet has this ID.
+
+        Each ID is a separate question: EC2 returns nothing at all if one of several is missing.
+        """
         try:
             found = self.client("ec2").describe_subnets(SubnetIds=[identity])
         except self.errors.ClientError as e:
@@ -177,7 +185,7 @@ class _Account(AwsSession):
         )
 
     def _in_region(self, read: Callable[[], _T]) -> Callable[[], _T]:
-        """Of the first question only: where it was answered, the region is enabled."""
+        """Guards the first question only: once that is answered, the region is enabled."""
 
         def guarded() -> _T:
             try:

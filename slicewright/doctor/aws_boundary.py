@@ -1,4 +1,4 @@
-"""Asks IAM whether a permissions boundary is there. It reads only."""
+"""Asks IAM whether a permissions boundary exists. It only reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from slicewright.doctor.findings import Answer
 
 
 def ask_boundary(session: AwsSession, arn: str | None) -> Answer[bool] | None:
-    """None: there is none to ask for."""
+    """Returns None if there is no boundary to ask for."""
     return None if arn is None else session.answer("iam:GetPolicy", lambda: _exists(session, arn))
 
 

@@ -41,7 +41,7 @@ def _reserved(session: AwsSession, name: str) -> Answer[tuple[CapacityReservatio
     members = session.answer("resource-groups:ListGroupResources", lambda: _members(session, name))
     if members is None or isinstance(members, NotAnswered):
         return members
-    # Without an ID EC2 describes all there are.
+    # Without an ID, EC2 describes all reservations.
     return session.answer(_DESCRIBE, lambda: _described(session, members)) if members else ()
 
 
@@ -77,7 +77,7 @@ def _moment(date: Any) -> str | None:
 
 
 def _members(session: AwsSession, group: str) -> list[str] | None:
-    """IDs of the group's capacity reservations; None: there is no such group."""
+    """IDs of the group's capacity reservations, or None if there is no such group."""
     pages = session.client("resource-groups").get_paginator("list_group_resources")
     try:
         listed = [

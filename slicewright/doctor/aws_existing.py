@@ -1,4 +1,4 @@
-"""Asks EKS about a cluster that exists. Every call reads, and its endpoint is connected to."""
+"""Asks EKS about an existing cluster. Every call only reads. It also connects to the endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_THERE = "ResourceNotFoundException"
 
 
 def described(session: AwsSession, name: str) -> Answer[Mapping[str, Any] | None]:
-    """As EKS shows the cluster; None: there is none."""
+    """Returns EKS's description of the cluster, or None if there is no such cluster."""
 
     def read() -> Mapping[str, Any] | None:
         try:
@@ -32,11 +32,14 @@ def described(session: AwsSession, name: str) -> Answer[Mapping[str, Any] | None
 def ask_existing(
     session: AwsSession, cluster: EksClusterPlan, found: Answer[Mapping[str, Any] | None]
 ) -> Answer[ExistingEksCluster | None]:
-    """found: the cluster as EKS shows it. None: the plan makes its cluster, or there is none."""
+    """Returns None if the plan creates its cluster, or if the cluster does not exist.
+
+    found: EKS's description of the cluster.
+    """
     if not cluster.existing or found is None or isinstance(found, NotAnswered):
         return None
     network = found["resourcesVpcConfig"]
-    # A cluster that is being created has none yet.
+    # A cluster that is being created has no endpoint yet.
     endpoint = found.get("endpoint")
     return ExistingEksCluster(
         status=found["status"],

@@ -1,4 +1,4 @@
-"""Asks AWS about what Karpenter needs and may not make. Every call reads."""
+"""Asks AWS about the resources that Karpenter needs and cannot create. Every call only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks AWS what an account may have in a region, and what it has. Every call reads."""
+"""Asks AWS for an account's quotas in a region, and for their usage. Every call only reads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ask_quotas(session: AwsSession, fleet: EksFleetPlan) -> QuotaAnswers:
 
 
 def _limit(session: AwsSession, service: str, code: str) -> Answer[float]:
-    """The value that applies; AWS's default where the account has none of its own."""
+    """Returns the account's value of the quota, or AWS's default if the account has none."""
     quotas = session.client("service-quotas")
 
     def read() -> float:
@@ -90,7 +90,7 @@ def _running(session: AwsSession, cluster: str) -> Running:
 
 
 def _is_of(instance: Mapping[str, Any], cluster: str) -> bool:
-    """By the tag of node groups' instances and Karpenter's."""
+    """Looks for the tag that instances of node groups and of Karpenter carry."""
     return any(
         tag["Key"] == f"kubernetes.io/cluster/{cluster}" and tag["Value"] == "owned"
         for tag in instance.get("Tags", ())
@@ -103,7 +103,7 @@ def _vpcs(session: AwsSession) -> int:
 
 
 def _gateways(session: AwsSession) -> Mapping[str, int]:
-    """Zone -> NAT gateways in its subnets, under the zone's name and its id."""
+    """Zone -> NAT gateways in its subnets, under both the zone's name and its ID."""
     ec2 = session.client("ec2")
     places: Counter[str] = Counter()
     for page in ec2.get_paginator("describe_nat_gateways").paginate():

@@ -1,4 +1,5 @@
-"""Asks IAM's policy simulator what the caller may do. It simulates, and calls nothing else.
+"""Asks IAM's policy simulator which actions the caller may take. It simulates and calls nothing
+else.
 
 Source: IAM API reference, SimulatePrincipalPolicy.
 """
@@ -30,7 +31,7 @@ def ask_rights(
     identity: Identity,
     role_names: Mapping[str, str],
 ) -> Answer[CallerRights]:
-    """role_names: those of the stack's roles that are there."""
+    """role_names: the stack's existing roles."""
     iam = session.client("iam", session.home)
     principal = _principal(session, iam, identity.arn)
     if isinstance(principal, NotAnswered):
@@ -49,7 +50,10 @@ def ask_rights(
 
 
 def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
-    """The simulator knows users and roles, and no sessions. The ARN of a session has no path."""
+    """Returns the ARN of the caller's user or role, since the simulator does not accept sessions.
+
+    A session's ARN lacks the path of its role, so IAM is asked for the role.
+    """
     if is_user(arn):
         return arn
     role = role_of(arn)
@@ -62,7 +66,7 @@ def _principal(session: AwsSession, iam: Any, arn: str) -> Answer[str]:
 
 
 def _refused(session: AwsSession, iam: Any, principal: str, group: Requests) -> Iterator[Refused]:
-    """IAM refuses to simulate some actions together; then it is asked for one at a time."""
+    """Asks for one action at a time if IAM refuses to simulate the actions together."""
     try:
         results = _simulated(iam, principal, group, group.actions)
     except session.errors.ClientError as e:
@@ -93,7 +97,7 @@ def _simulated(
 
 
 def _of_result(result: Mapping[str, Any]) -> Iterator[Refused]:
-    """By resource where IAM answers so: the decision over all of them may hide one."""
+    """Reads decisions per resource if there are any: the overall one may hide a refusal."""
     whole = {
         "EvalResourceName": result.get("EvalResourceName", "*"),
         "EvalResourceDecision": result["EvalDecision"],

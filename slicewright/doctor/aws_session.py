@@ -1,4 +1,4 @@
-"""A session with an AWS account, through botocore, and what a question without answer becomes."""
+"""A session with an AWS account, through botocore, which turns failed questions into answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _REFUSED = frozenset(
 
 
 class AwsSession:
-    """Clients by service, for one region and its partition's home."""
+    """Clients by service, for one region and the home region of its partition."""
 
     def __init__(self, region: str, profile: str | None) -> None:
-        """profile: None: as every AWS client chooses. Raises CannotAsk."""
+        """profile: None for AWS's default choice. Raises CannotAsk."""
         try:
             from botocore import exceptions
             from botocore.config import Config
@@ -40,7 +40,7 @@ class AwsSession:
         self.errors = exceptions
         self.region = region
         self.home = home_region(region)
-        # A question that is not answered at once is asked again by the person who asked.
+        # Few retries: the person who asked can ask again.
         self._config = Config(
             connect_timeout=10, read_timeout=30, retries={"mode": "standard", "max_attempts": 3}
         )
@@ -61,8 +61,10 @@ class AwsSession:
         endpoint: str | None = None,
         by_path: bool = False,
     ) -> Any:
-        """region: None: the session's. endpoint: URL, instead of the service's own. by_path: a
-        bucket is named in the path, and not in the host.
+        """Returns a client of the service.
+
+        region: None for the session's region. endpoint: a URL in place of the service's. by_path:
+        the path names the bucket, not the host.
         """
         key = (service, region or self.region)
         if key not in self._clients:
@@ -90,15 +92,15 @@ class AwsSession:
 
 
 def code_of(error: Any) -> str:
-    """error: botocore's ClientError."""
+    """Returns the error code. error: botocore's ClientError."""
     return str(error.response["Error"]["Code"])
 
 
 def is_refusal(error: Any) -> bool:
-    """Whether a right is missing."""
+    """True if a right is missing."""
     return code_of(error) in _REFUSED
 
 
 def said(error: Any) -> str:
-    """The code and the message of botocore's ClientError."""
+    """Returns the code and the message of botocore's ClientError."""
     return f"{code_of(error)}: {error.response['Error'].get('Message', '')}".rstrip(": ")

@@ -1,4 +1,4 @@
-"""Asks AWS which versions of Kubernetes, add-ons and machine images it has. Every call reads."""
+"""Asks AWS for its versions of Kubernetes, add-ons and machine images. Every call only reads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _version(found: Mapping[str, Any]) -> ClusterVersion:
 def ask_addons(
     session: AwsSession, names: Iterable[str], version: str | None
 ) -> Mapping[str, Answer[AddonVersions]]:
-    """version: of Kubernetes; None: any."""
+    """version: Kubernetes's version, or None for any."""
     return {
         name: session.answer("eks:DescribeAddonVersions", partial(_addon, session, name, version))
         for name in names
@@ -64,7 +64,7 @@ def _addon(session: AwsSession, name: str, version: str | None) -> AddonVersions
 
 
 def _addon_versions(session: AwsSession, **asked: str) -> list[Mapping[str, Any]]:
-    """None of an add-on that EKS does not know."""
+    """Returns an empty list if EKS does not know the add-on."""
     pages = session.client("eks").get_paginator("describe_addon_versions").paginate(**asked)
     try:
         addons = [addon for page in pages for addon in page["addons"]]

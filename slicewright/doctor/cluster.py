@@ -1,4 +1,4 @@
-"""Asks a cluster that exists what `pulumi up` needs of it; it only reads."""
+"""Asks an existing cluster about everything that `pulumi up` needs from it. It only reads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from slicewright.doctor.findings import Answer, CannotAsk, NotAnswered
 from slicewright.live.access import Access, NoCluster, access, why
 
 _EVERYTHING: Final = {"verb": "*", "group": "*", "resource": "*"}
-"""What `kubectl auth can-i '*' '*' --all-namespaces` asks."""
+"""The question that `kubectl auth can-i '*' '*' --all-namespaces` asks."""
 _T = TypeVar("_T")
 
 
 def ask(fleet: ByoFleetPlan) -> ClusterAnswers:
-    """Raises CannotAsk where the cluster of the stack's context does not answer."""
+    """Raises CannotAsk if the cluster of the stack's context does not answer."""
     assert fleet.cluster is not None
     try:
         connected = access(fleet.cluster.kubeconfig, fleet.cluster.context)
@@ -105,7 +105,7 @@ def _node(raw: JsonObject) -> Node:
         name=raw["metadata"]["name"],
         labels=dict(raw["metadata"].get("labels") or {}),
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
-        # A cordoned node has one by Kubernetes' own controller.
+        # Kubernetes' own controller adds such a taint to a cordoned node.
         taints=tuple(t["key"] for t in taints if t["effect"] in ("NoSchedule", "NoExecute")),
     )
 
@@ -124,7 +124,7 @@ def _daemonset(raw: JsonObject) -> Iterator[DaemonSet]:
 
 
 def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """APIServices that are there, with the namespace of their Service."""
+    """The APIServices that exist, each with the namespace of its Service."""
     for name in names:
         try:
             found = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
@@ -136,7 +136,7 @@ def _served(client: Client, names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _operators(client: Client) -> tuple[GpuOperator, ...]:
-    """A cluster that has never had one does not know the kind."""
+    """Returns no operators if the API server does not know their kind: none was ever installed."""
     try:
         found: tuple[Any, ...] = _all(client, "/apis/nvidia.com/v1/clusterpolicies")
     except ApiError as e:

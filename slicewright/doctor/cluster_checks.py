@@ -1,4 +1,4 @@
-"""What a cluster that exists would refuse of a plan, or what would not work in it; pure."""
+"""Checks which parts of a plan an existing cluster would refuse, or would not run. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from infra.plan import AdapterPlan, ByoFleetPlan, ByoPoolPlan, KedaPlan
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _STARTUP_POLICIES: Final = (1, 36)
-"""With MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""
+"""The first version with MutatingAdmissionPolicy in v1. Source: Kubernetes enhancement KEP-3962."""
 _DEVICE_PLUGINS: Final = ("k8s-device-plugin", "nvidia-gpu-device-plugin")
-"""Last parts of the images of NVIDIA's device plugin, and of GKE's."""
+"""Last parts of the image names of NVIDIA's device plugin and of GKE's."""
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-"""The taint that NVIDIA's operator tolerates; the fleet controller tolerates none."""
+"""The taint that NVIDIA's operator tolerates. The fleet controller does not tolerate it."""
 _FEATURE_DISCOVERY: Final = "node-feature-discovery"
 _MONITORS: Final = "podmonitors.monitoring.coreos.com"
 _SCALED_OBJECTS: Final = "scaledobjects.keda.sh"
 _CERTIFICATES: Final = "certificates.cert-manager.io"
 _OF_KEDA: Final = "v1beta1.external.metrics.k8s.io"
 _OF_ADAPTERS: Final = "v1beta1.custom.metrics.k8s.io"
-"""APIServices: one server at a time has each of them."""
+"""APIServices: only one server at a time can serve each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Node:
     labels: Mapping[str, str]
     ready: bool
     taints: tuple[str, ...] = ()
-    """Keys of those that keep new pods away; of a cordoned node, too."""
+    """Keys of the taints that keep new pods away. A cordoned node has one, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class DaemonSet:
     name: str
     images: tuple[str, ...]
     pods: int
-    """On how many nodes it belongs."""
+    """The number of nodes that should run its pod."""
     of_operator: bool
-    """Whether a GPU operator has made it."""
+    """True if a GPU operator created it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,29 +52,29 @@ class GpuOperator:
 
     name: str
     release_namespace: str | None
-    """Of the Helm release that made it; None: not made by Helm."""
+    """The namespace of its Helm release. None: Helm did not create it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAnswers:
     server: str
     version: tuple[int, int]
-    """Of Kubernetes."""
+    """The version of Kubernetes."""
     administrator: Answer[bool]
-    """Whether the caller may do everything."""
+    """True if the caller may do everything."""
     nodes: Answer[tuple[Node, ...]]
     daemonsets: Answer[tuple[DaemonSet, ...]]
     operators: Answer[tuple[GpuOperator, ...]]
     namespaces: Answer[frozenset[str]]
-    """Those of `wanted_namespaces` that are there."""
+    """The existing ones of `wanted_namespaces`."""
     definitions: Answer[frozenset[str]]
-    """Those of `wanted_definitions` that are there."""
+    """The existing ones of `wanted_definitions`."""
     apis: Answer[Mapping[str, str]]
-    """Those of `wanted_apis` that are there -> the namespace of what serves them."""
+    """The existing ones of `wanted_apis` -> the namespace of the server."""
 
 
 def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
-    """Those that the stack makes -> what to do about one that is there."""
+    """Namespaces that the stack creates -> the remedy if one exists already."""
     look = "see what is in it (kubectl get all -n {0}), and delete it"
     found = {NAMESPACE: look.format(NAMESPACE)}
     if not fleet.operator.existing:
@@ -94,7 +94,7 @@ def wanted_namespaces(fleet: ByoFleetPlan) -> Mapping[str, str]:
 
 
 def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
-    """CustomResourceDefinitions that must be there -> the key of the stack file that says so."""
+    """CustomResourceDefinitions that must exist -> the key of the stack file that requires them."""
     found: dict[str, str] = {}
     if fleet.monitoring is not None and isinstance(fleet.monitoring.asked, spec.ExistingPrometheus):
         found[_MONITORS] = "monitoring.prometheus: existing"
@@ -106,8 +106,9 @@ def wanted_definitions(fleet: ByoFleetPlan) -> Mapping[str, str]:
 
 
 def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
-    """APIServices of metrics -> the namespace in which the stack makes what serves them; None: what
-    is in the cluster must.
+    """APIServices of metrics -> the namespace of the server that the stack creates.
+
+    None: the cluster must already have the server.
     """
     match fleet.pod_autoscaling:
         case KedaPlan(existing=False, namespace=namespace):
@@ -121,7 +122,7 @@ def wanted_apis(fleet: ByoFleetPlan) -> Mapping[str, str | None]:
 def findings(
     fleet: ByoFleetPlan, answers: ClusterAnswers, owned: Mapping[str, Owned]
 ) -> Iterator[Finding]:
-    """owned: namespace that is there -> whether the stack's state has it."""
+    """owned: existing namespace -> whether the stack's state has it."""
     yield from _version(fleet, answers.version)
     yield _administrator(answers)
     yield from _nodes(fleet, answers.nodes)
@@ -246,9 +247,12 @@ def _operator(
 
 
 def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Finding]:
-    """Where a Deployment finds no node, `up` waits for it in silence, for ten minutes."""
+    """Checks that pods without GPUs find a node.
+
+    Otherwise `up` would wait silently for their Deployment, for ten minutes.
+    """
     if isinstance(answer, NotAnswered):
-        return  # said of the pools' nodes
+        return  # reported for the pools' nodes
     asked = "a node for pods without GPUs"
     waiting = ["the fleet controller"]
     tolerated = {_CONTROL_PLANE}
@@ -267,7 +271,10 @@ def _place(fleet: ByoFleetPlan, answer: Answer[tuple[Node, ...]]) -> Iterator[Fi
 
 
 def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
-    """Two of them would register the same resources: the kubelet keeps the last."""
+    """Checks that there is no second device plugin.
+
+    Two of them would register the same resources, and the kubelet keeps the last.
+    """
     asked = "other device plugins of NVIDIA"
     if isinstance(answer, NotAnswered):
         yield not_asked(asked, answer)
@@ -291,9 +298,9 @@ def _device_plugins(answer: Answer[tuple[DaemonSet, ...]]) -> Iterator[Finding]:
 def _feature_discovery(
     fleet: ByoFleetPlan, answer: Answer[tuple[DaemonSet, ...]]
 ) -> Iterator[Finding]:
-    """Source: NVIDIA GPU operator docs, "Prerequisites": not to be deployed twice."""
+    """Source: NVIDIA GPU operator docs, "Prerequisites": it must not be deployed twice."""
     if isinstance(answer, NotAnswered) or fleet.operator.existing:
-        return  # said of the device plugins
+        return  # reported for the device plugins
     own = fleet.operator.namespace
     others = [
         one

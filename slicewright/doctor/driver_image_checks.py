@@ -1,4 +1,4 @@
-"""Whether a registry has the driver that the GPU operator is to install; pure.
+"""Checks whether a registry has the driver that the GPU operator is to install. Pure.
 
 Source of the tags, VERSION-OS: NVIDIA GPU operator docs, "Common chart customization options",
 driver.version; NVIDIA/gpu-operator, internal/state/driver.go.
@@ -26,7 +26,7 @@ class DriverImage:
 
 
 def driver_image(fleet: FleetPlan) -> DriverImage | None:
-    """None: the operator installs none, or the one that its chart names."""
+    """Returns None if the operator installs no driver, or the one that its chart names."""
     operator = fleet.operator
     if operator is None or operator.existing or not operator.driver.enabled:
         return None
@@ -41,7 +41,7 @@ def driver_image(fleet: FleetPlan) -> DriverImage | None:
 
 
 def driver_image_findings(wanted: DriverImage, tags: Answer[frozenset[str]]) -> Iterator[Finding]:
-    """tags: of the image's repository."""
+    """tags: the tags of the image's repository."""
     asked = f"driver {wanted.version} in {wanted.registry}/{wanted.repository}"
     if isinstance(tags, NotAnswered):
         yield not_seen(asked, tags)

@@ -1,4 +1,4 @@
-"""Whether the capacity that an EKS plan's pools name is there, and the keys that it names; pure."""
+"""Checks whether the capacity that an EKS plan's pools name, and its keys, exist and fit. Pure."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from slicewright.doctor.key_checks import Remedies
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityReservation:
-    """As EC2 describes it."""
+    """A capacity reservation, with the values that EC2 describes."""
 
     id: str
     instance_type: str
     zone: str
     zone_id: str
     state: str
-    """active, scheduled, expired, cancelled and others of EC2's."""
+    """EC2's state: active, scheduled, expired, cancelled and others."""
     block: bool
-    """Whether it is a capacity block's."""
+    """True if it belongs to a capacity block."""
     total: int
-    """Instances."""
+    """The number of instances."""
     available: int
     start: str | None
     end: str | None
-    """In UTC."""
+    """Both times are in UTC."""
 
 
 Reservations = Mapping[str, Answer[tuple[CapacityReservation, ...] | None]]
-"""By ID, or by ARN of a resource group, as in the plan; None: there is none of that name."""
+"""The plan's ID, or ARN of a resource group -> the reservations. None: the name does not exist."""
 
 
 def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, ...]]:
-    """ID, or ARN of a resource group, to the pools whose launch template targets it."""
+    """ID, or ARN of a resource group -> the pools whose launch template targets it."""
     found: dict[str, tuple[EksPoolPlan, ...]] = {}
     for pool in fleet.pools:
         reserved = pool.template.reserved if pool.template else None
@@ -47,7 +47,7 @@ def reservations_needed(fleet: EksFleetPlan) -> Mapping[str, tuple[EksPoolPlan, 
 
 
 def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
-    """ARN to the first that uses the key."""
+    """ARN -> the first user of the key."""
     found: dict[str, str] = {}
     if fleet.cluster.secrets_key is not None:
         found[fleet.cluster.secrets_key] = "cluster.secrets_key"
@@ -60,7 +60,7 @@ def keys_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
 def reservation_findings(
     fleet: EksFleetPlan, answers: Reservations, owned: Owned
 ) -> Iterator[Finding]:
-    """owned: whether this stack made the cluster: its own nodes then run in what is taken."""
+    """owned: whether this stack created the cluster. If so, its nodes use some of the capacity."""
     region = fleet.cluster.region
     for name, pools in reservations_needed(fleet).items():
         is_group = name.startswith("arn:")
@@ -84,7 +84,7 @@ def _of_pool(
     asked: str,
     region: str,
 ) -> Iterator[Finding]:
-    """What makes the reservation, or each of a group's, useless to the pool."""
+    """Explains why the pool cannot use the reservation, or any reservation of a group."""
     wants_block = isinstance(pool.capacity, CapacityBlock)
     what = f"{asked} for pool {pool.name}"
     same_type = [one for one in there if one.instance_type in pool.machine_types]
@@ -147,7 +147,7 @@ def _counted(
     until = sorted(one.end for one in usable if one.end is not None)
     if until:
         said += f"; it ends at {until[0]}"
-    # What this stack runs already is part of what is taken, and of what it needs.
+    # Instances of this stack are both part of the taken ones and part of the needed ones.
     free = total if owned == "yes" else available
     if needed <= free:
         yield ok(asked, said)
@@ -164,7 +164,7 @@ def _counted(
 
 
 def key_remedies(region: str) -> Callable[[str, str | None], Remedies]:
-    """Of KMS."""
+    """Remedies for keys of AWS KMS."""
 
     def of(arn: str, state: str | None) -> Remedies:
         where = f"--key-id {arn} --region {region}"

@@ -1,4 +1,4 @@
-"""What of an EKS plan an AWS account would refuse; pure."""
+"""Checks which parts of an EKS plan an AWS account would refuse. Pure."""
 
 from __future__ import annotations
 
@@ -63,42 +63,42 @@ class Zone:
     zone_id: str
     available: bool
     local: bool
-    """A Local or Wavelength Zone: EKS puts no control plane there."""
+    """True for a Local or Wavelength Zone. EKS puts no control plane there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwsAnswers:
-    """Of one account in one region."""
+    """The answers of one account, for one region."""
 
     identity: Identity
     zones: Answer[tuple[Zone, ...]]
     offered: Answer[Mapping[str, frozenset[str]]]
-    """Instance type -> ids of the zones that have it."""
+    """Instance type -> IDs of the zones that offer it."""
     quotas: QuotaAnswers
     versions: Answer[Versions]
     cluster: Answer[bool]
-    """Whether a cluster of the plan's name exists."""
+    """True if a cluster of the plan's name exists."""
     network: ExistingNetworkAnswers | None = None
-    """None: the stack makes its network."""
+    """None: the stack creates its network."""
     existing: Answer[ExistingEksCluster | None] = None
-    """None: the plan makes its cluster, or there is none."""
+    """None: the plan creates its cluster, or the cluster does not exist."""
     addons: Mapping[str, Answer[AddonVersions]] = field(default_factory=dict)
-    """By name."""
+    """Name of the add-on -> its versions."""
     images: Mapping[Image, Answer[Releases]] = field(default_factory=dict)
     reservations: Reservations = field(default_factory=dict)
     keys: Keys = field(default_factory=dict)
     karpenter: KarpenterAnswers | None = None
-    """None: nobody asked."""
+    """None: not asked."""
     boundary: Answer[bool] | None = None
-    """Whether the policy is there. None: the plan names none."""
+    """True if the policy exists. None: the plan names no policy."""
     rights: Answer[CallerRights] | None = None
-    """None: nobody asked."""
+    """None: not asked."""
     region_off: str | None = None
-    """Why the region is taken not to be enabled, in AWS's words; then nothing else was asked."""
+    """AWS's message if the region appears not to be enabled. Nothing else was asked then."""
 
 
 def not_enabled(identity: Identity, why: str) -> AwsAnswers:
-    """The answers of an account in which the region is not enabled."""
+    """Returns the answers of an account that has not enabled the region."""
     nothing = NotAnswered(why="the region is not enabled")
     return AwsAnswers(
         identity=identity,
@@ -112,13 +112,13 @@ def not_enabled(identity: Identity, why: str) -> AwsAnswers:
 
 
 def machine_types(fleet: EksFleetPlan) -> tuple[str, ...]:
-    """Each once, sorted."""
+    """The plan's machine types, each once, sorted."""
     of_pools = (name for pool in fleet.pools for name in pool.machine_types)
     return tuple(sorted({fleet.system.machine_type, *of_pools}))
 
 
 def findings(fleet: EksFleetPlan, answers: AwsAnswers, owned: Owned) -> Iterator[Finding]:
-    """owned: whether this stack made the cluster, if there is one."""
+    """owned: whether this stack created the cluster, if it exists."""
     identity, region = answers.identity, fleet.cluster.region
     yield ok("credentials", f"account {identity.account}, as {identity.arn}")
     if answers.region_off is not None:
@@ -172,7 +172,7 @@ def _boundary(fleet: EksFleetPlan, answer: Answer[bool] | None) -> Iterator[Find
 
 
 def _groups(answer: Answer[ExistingEksCluster | None]) -> Answer[frozenset[str]]:
-    """Names of the node groups that the cluster has before the stack."""
+    """Names of the node groups that the cluster has before the stack adds its own."""
     if isinstance(answer, NotAnswered):
         return answer
     return frozenset() if answer is None else answer.groups
@@ -248,7 +248,7 @@ def _by_either_name(zones: tuple[Zone, ...]) -> Mapping[str, Zone]:
 
 
 def _users(fleet: EksFleetPlan) -> Mapping[str, str]:
-    """Zone as in the plan -> the first that uses it."""
+    """Zone, as the plan names it -> its first user."""
     found: dict[str, str] = {}
     for zone in fleet.cluster.zones:
         found.setdefault(zone, "cluster.zones")

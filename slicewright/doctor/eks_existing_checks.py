@@ -1,4 +1,4 @@
-"""What an EKS cluster that exists lacks for a plan's pools; pure."""
+"""Checks whether an existing EKS cluster has everything that a plan's pools need. Pure."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from slicewright.doctor.reach import Reach
 class ExistingEksCluster:
     status: str
     version: str
-    """Of Kubernetes, as 1.35."""
+    """The version of Kubernetes, such as 1.35."""
     public: bool
-    """Whether its endpoint is reached from the internet."""
+    """True if the internet can reach its endpoint."""
     public_cidrs: tuple[str, ...]
-    """From these addresses."""
+    """The addresses that may reach its endpoint from the internet."""
     reach: Answer[Reach]
-    """Of its endpoint, from here."""
+    """The result of a connection from here to its endpoint."""
     monitored: Answer[bool]
-    """Whether it has EKS's node monitoring agent as an add-on."""
+    """True if it has EKS's node monitoring agent as an add-on."""
     groups: Answer[frozenset[str]]
     """Names of its node groups."""
     mode: str
-    """API, API_AND_CONFIG_MAP or CONFIG_MAP: how it knows who may use its API."""
+    """The source of its users: API, API_AND_CONFIG_MAP or CONFIG_MAP."""
     principals: Answer[frozenset[str]] = frozenset()
-    """ARNs that have an access entry; asked for where the plan makes one."""
+    """ARNs that have an access entry. Asked for only if the plan creates access entries."""
     associations: Answer[Mapping[tuple[str, str], str]] = field(default_factory=dict)
-    """Namespace and service account -> ID of its pod identity; asked for as `principals`."""
+    """Namespace and service account -> ID of its pod identity. Asked for only if the plan has any.
+    """
 
 
 def existing_cluster(
     fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]
 ) -> Iterator[Finding]:
-    """Nothing of one that is not there."""
+    """Yields nothing if the cluster does not exist."""
     name, region = fleet.cluster.name, fleet.cluster.region
     asked = f"existing cluster {name} in {region}"
     if isinstance(answer, NotAnswered):
@@ -73,7 +74,10 @@ def existing_cluster(
 
 
 def taken(fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]) -> Iterator[Taken]:
-    """What the plan would create in the cluster and is there: this stack's, or another's."""
+    """Yields the resources that the plan would create in the cluster and that already exist.
+
+    This stack or another one may have created them.
+    """
     if answer is None or isinstance(answer, NotAnswered):
         return
     cluster, region = fleet.cluster.name, fleet.cluster.region
@@ -115,12 +119,12 @@ def taken(fleet: EksFleetPlan, answer: Answer[ExistingEksCluster | None]) -> Ite
 
 
 def service_accounts(fleet: EksFleetPlan) -> tuple[tuple[str, str], ...]:
-    """Namespace and name of those to which the stack gives an IAM role in the cluster."""
+    """Namespace and name of the service accounts that get an IAM role from the stack."""
     return tuple((one.namespace, one.service_account) for one in fleet.cluster.pod_identities)
 
 
 def _mode(fleet: EksFleetPlan, mode: str, asked: str) -> Iterator[Finding]:
-    """As infra/components/existing_eks_cluster.py refuses it in a preview."""
+    """Repeats the check of infra/components/existing_eks_cluster.py, which fails a preview."""
     if not fleet.cluster.access or mode != "CONFIG_MAP":
         return
     yield fails(
@@ -161,7 +165,7 @@ def _version(fleet: EksFleetPlan, version: str, asked: str) -> Iterator[Finding]
 
 
 def _reach(fleet: EksFleetPlan, found: ExistingEksCluster) -> Finding:
-    """The program creates objects in the cluster, from where it runs."""
+    """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, region = fleet.cluster.name, fleet.cluster.region
     asked = f"endpoint of existing cluster {name}"
     if isinstance(found.reach, NotAnswered):
@@ -184,8 +188,10 @@ def _reach(fleet: EksFleetPlan, found: ExistingEksCluster) -> Finding:
 
 
 def _monitored(fleet: EksFleetPlan, there: Answer[bool]) -> Iterator[Finding]:
-    """For conditions of GPUs, on which rules are; without rules EKS repairs nodes that are not
-    Ready all the same. Source: EKS user guide, enable node auto repair.
+    """Checks for the agent that sets the GPU conditions of the repair rules.
+
+    Without rules EKS still repairs nodes that are not Ready. Source: EKS user guide, enable node
+    auto repair.
     """
     pools = [p.name for p in fleet.pools if p.repair and p.repair.enabled and p.repair.rules]
     if not pools:

@@ -1,4 +1,4 @@
-"""Whether Karpenter finds what it needs in the account, and may not make itself; pure."""
+"""Checks whether the account has the resources that Karpenter needs and cannot create. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from infra.plan import EksFleetPlan, KarpenterPlan
 from slicewright.doctor.findings import Answer, Finding, existence, fails, ok
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-"""EC2 Fleet refuses spot instances without it, and Karpenter's role may not make it. Source:
-karpenter.sh docs, getting started, "Create the service-linked role".
+"""EC2 Fleet refuses spot instances without this role, and Karpenter's role cannot create it.
+Source: karpenter.sh docs, getting started, "Create the service-linked role".
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class KarpenterAnswers:
     spot_role: Answer[bool] | None
-    """Whether the account has SPOT_ROLE. None: no pool of Karpenter's is of spot capacity."""
+    """True if the account has SPOT_ROLE. None: no Karpenter pool uses spot capacity."""
     queue: Answer[bool] | None
-    """Whether the queue of interruptions is there. None: the plan names none."""
+    """True if the interruption queue exists. None: the plan names no queue."""
 
 
 def needs_spot_role(fleet: EksFleetPlan) -> bool:
@@ -29,7 +29,7 @@ def needs_spot_role(fleet: EksFleetPlan) -> bool:
 
 
 def queue_needed(fleet: EksFleetPlan) -> str | None:
-    """Its name."""
+    """The name of the interruption queue."""
     karpenter = fleet.cluster.autoscaler
     return karpenter.interruption_queue if isinstance(karpenter, KarpenterPlan) else None
 
@@ -37,7 +37,7 @@ def queue_needed(fleet: EksFleetPlan) -> str | None:
 def karpenter_findings(
     fleet: EksFleetPlan, version: str | None, answers: KarpenterAnswers
 ) -> Iterator[Finding]:
-    """version: of Kubernetes, once the cluster is made; None: not known."""
+    """version: the version of Kubernetes once the cluster exists. None: unknown."""
     region = fleet.cluster.region
     yield from _of_version(fleet, version)
     if answers.spot_role is not None:
@@ -59,7 +59,7 @@ def karpenter_findings(
 
 
 def _of_version(fleet: EksFleetPlan, version: str | None) -> Iterator[Finding]:
-    """Of a plan that states no version: EKS chooses it, and may have one that is too new."""
+    """Checks a plan that states no version: EKS's choice may be too new for Karpenter."""
     karpenter, known = fleet.cluster.autoscaler, catalog.karpenter_release()
     if (
         version is None

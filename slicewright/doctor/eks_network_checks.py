@@ -1,4 +1,4 @@
-"""What an AWS account would refuse of an EKS plan's network; pure."""
+"""Checks which parts of an EKS plan's network an AWS account would refuse. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from infra.spec import ExistingNetwork
 from slicewright.doctor.findings import Answer, Finding, NotAnswered, Owned, fails, not_asked, ok
 
 _FEWEST_FREE = 6
-"""Of each subnet of a control plane. Source: EKS user guide, "Amazon EKS networking requirements
-for VPC and subnets".
+"""Free addresses that each subnet of a control plane needs. Source: EKS user guide, "Amazon EKS
+networking requirements for VPC and subnets".
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vpc:
-    """Of subnets that exist."""
+    """The VPC of subnets that exist."""
 
     id: str
     dns_support: bool
@@ -35,7 +35,7 @@ class Vpc:
 class ExistingNetworkAnswers:
     subnets: Answer[tuple[ExistingSubnet, ...]]
     vpcs: Answer[tuple[Vpc, ...]]
-    """Of those subnets."""
+    """The VPCs of those subnets."""
 
 
 def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -> Iterator[Finding]:
@@ -71,8 +71,9 @@ def existing_network(cluster: EksClusterPlan, answers: ExistingNetworkAnswers) -
 def room_for_nodes(
     fleet: EksFleetPlan, answers: ExistingNetworkAnswers, owned: Owned
 ) -> Iterator[Finding]:
-    """An address for each node at their most; their pods need more. owned: whether this stack made
-    the cluster, whose nodes then have addresses already.
+    """Checks for an address for each node at the pools' maximum size. Their pods need more.
+
+    owned: whether this stack created the cluster, whose nodes then have addresses already.
     """
     if isinstance(answers.subnets, NotAnswered) or owned == "yes":
         return
@@ -81,7 +82,7 @@ def room_for_nodes(
     for zone, subnets in of_nodes(fleet.cluster, answers.subnets).items():
         needed = nodes.get(zone, 0)
         there = sum(free[subnet] for subnet in subnets)
-        # A zone without a subnet is a finding of its own.
+        # A zone without a subnet is a separate finding.
         if subnets and needed > there:
             yield fails(
                 f"addresses for nodes in {zone}",
@@ -92,7 +93,7 @@ def room_for_nodes(
 
 
 def _vpcs(answer: Answer[tuple[Vpc, ...]]) -> Iterator[Finding]:
-    """Nodes find the control plane by its private name. Source: EKS user guide, as above."""
+    """Nodes find the control plane by its private name. Source: the same EKS user guide page."""
     asked = "DNS of the VPC of cluster.network"
     if isinstance(answer, NotAnswered):
         yield not_asked(asked, answer)

@@ -1,4 +1,4 @@
-"""Whether an EKS plan stays within the quotas of an AWS account; pure."""
+"""Checks whether an EKS plan stays within the quotas of an AWS account. Pure."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ QUOTAS: Final[Mapping[str, str]] = MappingProxyType(
         "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
     }
 )
-"""Code -> name, in vCPU. Source: EC2 user guide, "Amazon EC2 instance type quotas"."""
+"""Code -> name. The unit is vCPU. Source: EC2 user guide, "Amazon EC2 instance type quotas"."""
 _STANDARD = "acdhimrtz"
 VPC_QUOTA: Final = "L-F678F1CE"
 NAT_QUOTA: Final = "L-FE5A380F"
-"""NAT gateways per zone. Source of both: VPC user guide, "Amazon VPC quotas"."""
+"""NAT gateways per zone. Source for both codes: VPC user guide, "Amazon VPC quotas"."""
 ADDRESS_QUOTA: Final = "L-0263D0A3"
 """EC2-VPC Elastic IPs, per region. Source: VPC user guide, "Amazon VPC quotas"."""
 GROUPS_QUOTA: Final = "L-6D54EA21"
 NODES_QUOTA: Final = "L-BD136A63"
-"""Node groups of a cluster, and nodes of one. Source: EKS user guide, "Amazon EKS service quotas";
-the codes: awsdocs/amazon-eks-user-guide #291.
+"""Node groups per cluster, and nodes per node group. Source: EKS user guide, "Amazon EKS service
+quotas"; the codes: awsdocs/amazon-eks-user-guide #291.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """Instances of one quota that run, or are about to."""
+    """The vCPU of instances that run, or are about to."""
 
     vcpus: Mapping[str, int] = field(default_factory=dict)
     """Quota code -> vCPU."""
     of_cluster: Mapping[str, int] = field(default_factory=dict)
-    """Those of them that are nodes of the plan's cluster."""
+    """Quota code -> vCPU of the instances that are nodes of the plan's cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NatAnswers:
-    """Of NAT gateways."""
+    """The quota of NAT gateways, and its usage."""
 
     limit: Answer[float]
     taken: Answer[Mapping[str, int]]
-    """Zone, by name and by id -> gateways that are there."""
+    """Zone, by name and by ID -> existing gateways."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,21 +65,21 @@ class AddressAnswers:
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaAnswers:
-    """What an account may have in a region, and what it has."""
+    """The quotas of an account in a region, and their usage."""
 
     limits: Mapping[str, Answer[float]]
-    """By code."""
+    """Quota code -> limit."""
     running: Answer[Running]
     vpcs: Answer[int]
-    """How many there are."""
+    """The number of existing VPCs."""
     addresses: AddressAnswers | None = None
-    """None: the stack makes no NAT gateway."""
+    """None: the stack creates no NAT gateway."""
     gateways: NatAnswers | None = None
-    """As `addresses`."""
+    """None: the stack creates no NAT gateway."""
 
 
 def quota_of(machine: str, *, spot: bool) -> str | None:
-    """None: a family whose quota is not known here."""
+    """Returns None for a family whose quota is unknown here."""
     match machine[:1], spot:
         case "p", _:
             return "L-7212CCBC" if spot else "L-417A185B"
@@ -92,10 +92,10 @@ def quota_of(machine: str, *, spot: bool) -> str | None:
 
 
 def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
-    """Quota code -> vCPU of all pools at their largest.
+    """Quota code -> vCPU of all pools at their maximum size.
 
-    Instances of a Capacity Block count against no quota of on-demand instances. Source: EC2 user
-    guide, "Capacity Blocks for ML".
+    Instances of a Capacity Block do not count against the on-demand quotas. Source: EC2 user guide,
+    "Capacity Blocks for ML".
     """
     needed: Counter[str] = Counter()
     system = fleet.system
@@ -113,7 +113,7 @@ def vcpus_needed(fleet: EksFleetPlan) -> Mapping[str, int]:
 
 
 def codes_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
-    """Quota code -> the service that has it."""
+    """Quota code -> the service that defines it."""
     found = dict.fromkeys(vcpus_needed(fleet), "ec2") | {GROUPS_QUOTA: "eks", NODES_QUOTA: "eks"}
     if fleet.cluster.own_vpc:
         found[VPC_QUOTA] = "vpc"
@@ -123,12 +123,12 @@ def codes_needed(fleet: EksFleetPlan) -> Mapping[str, str]:
 def quota_findings(
     fleet: EksFleetPlan, answers: QuotaAnswers, there: Answer[bool], owned: Owned
 ) -> Iterator[Finding]:
-    """there: whether the cluster exists. owned: whether this stack made it."""
+    """there: whether the cluster exists. owned: whether this stack created it."""
     made = there is True and owned == "yes"
     yield from _vcpus(fleet, answers, made=made)
     if fleet.cluster.own_vpc and not made:
         yield from _vpcs(fleet, answers)
-    # The gateways of a cluster that is there are counted already.
+    # If the cluster exists, its gateways are already counted.
     if there is not True:
         if answers.addresses is not None:
             yield from _addresses(fleet, answers.addresses)
@@ -140,7 +140,7 @@ def quota_findings(
 def groups_finding(
     fleet: EksFleetPlan, limit: Answer[float], there: Answer[frozenset[str]]
 ) -> Finding:
-    """there: names of the node groups that the cluster has; none of a new one."""
+    """there: names of the cluster's node groups. A new cluster has none."""
     region = fleet.cluster.region
     asked = f"quota {GROUPS_QUOTA} (Managed node groups per cluster) in {region}"
     for answer in (limit, there):
@@ -160,7 +160,7 @@ def groups_finding(
 
 
 def _largest(pool: EksPoolPlan) -> Machine:
-    """The type by which the pool's nodes may need most vCPU."""
+    """The machine type that gives the pool's nodes the most vCPU."""
     return max((pool.machine, *pool.other_machines), key=lambda machine: machine.vcpus)
 
 
@@ -173,7 +173,7 @@ def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, made: bool) -> Iterato
             yield not_asked(asked, limit)
             continue
         if isinstance(running, NotAnswered):
-            # What the stack needs alone may be too much already.
+            # The stack's need alone may already exceed the limit.
             if limit < needed:
                 yield _short(code, asked, limit, 0, needed, region)
             else:
@@ -181,7 +181,7 @@ def _vcpus(fleet: EksFleetPlan, answers: QuotaAnswers, *, made: bool) -> Iterato
             continue
         used = running.vcpus.get(code, 0)
         if made:
-            # What this stack runs already is part of what it needs.
+            # Instances of this stack are already part of its need.
             used -= running.of_cluster.get(code, 0)
         if limit < used + needed:
             yield _short(code, asked, limit, used, needed, region)
@@ -199,7 +199,7 @@ def _shown(limit: float, used: int, needed: int) -> str:
 
 
 def _vpcs(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
-    """The program makes one VPC; an account has five in a region unless it asks for more."""
+    """The program creates one VPC. An account has five per region unless it asks for more."""
     region = fleet.cluster.region
     asked = f"quota {VPC_QUOTA} (VPCs per Region) in {region}"
     limit, there = answers.limits[VPC_QUOTA], answers.vpcs
@@ -236,7 +236,7 @@ def _addresses(fleet: EksFleetPlan, answers: AddressAnswers) -> Iterator[Finding
 
 
 def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
-    """Of each zone that gets one."""
+    """Checks each zone that gets a NAT gateway."""
     region = fleet.cluster.region
     asked = f"quota {NAT_QUOTA} (NAT gateways per Availability Zone) in {region}"
     limit, taken = answers.limit, answers.taken
@@ -259,7 +259,7 @@ def _gateways(fleet: EksFleetPlan, answers: NatAnswers) -> Iterator[Finding]:
 
 
 def _nodes(fleet: EksFleetPlan, answers: QuotaAnswers) -> Iterator[Finding]:
-    """The largest size of each node group is what counts."""
+    """The largest size of each node group counts."""
     region = fleet.cluster.region
     asked = f"quota {NODES_QUOTA} (Nodes per managed node group) in {region}"
     limit = answers.limits[NODES_QUOTA]

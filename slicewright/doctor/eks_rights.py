@@ -1,4 +1,4 @@
-"""Whether the caller may do in an AWS account what `pulumi up` does for a plan; pure.
+"""Checks whether the caller has the rights in an AWS account that `pulumi up` needs. Pure.
 
 The requests are those that the policy of `slicewright rights` allows: each of its actions, with an
 ARN of every kind that AWS checks it against, and with values of the condition keys.
@@ -21,35 +21,35 @@ _HOME: Final[Mapping[str, str]] = {
     "aws-us-gov": "us-gov-west-1",
     "aws-cn": "cn-north-1",
 }
-"""Partition -> a region that every account of it has; IAM is asked there."""
+"""Partition -> a region that every account of the partition has. IAM is asked there."""
 _LAUNCHED: Final = ("instance", "network-interface", "security-group", "subnet", "volume")
-"""What ec2:RunInstances is checked against beside the image and the launch template."""
+"""Resources that ec2:RunInstances is checked against, besides the image and the launch template."""
 _SAMPLE: Final = "slicewright"
-"""In place of what an ARN does not tell before the resource is there."""
+"""A placeholder for parts of an ARN that are unknown before the resource exists."""
 
 Why = Literal["policies", "denied", "boundary", "organization"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """Requests that are alike: each of the actions, on each of the resources."""
+    """Similar requests: each of the actions, on each of the resources."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
-    """ARNs; `*` where AWS checks an action against no resource."""
+    """ARNs, or `*` if AWS checks an action against no resource."""
     context: Mapping[str, str]
     """Condition key -> value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """What IAM's policy simulator says of a request that is not allowed."""
+    """A request that IAM's policy simulator does not allow."""
 
     right: str
     resource: str
     why: Why
     missing_keys: tuple[str, ...] = ()
-    """Condition keys of the caller's policies that nobody knows before the request itself."""
+    """Condition keys of the caller's policies whose values are unknown before the real request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +58,16 @@ class CallerRights:
     """ARN of the user or role whose policies were simulated."""
     refused: Answer[tuple[Refused, ...]]
     asked: int
-    """Different rights that were asked for."""
+    """The number of different rights that were asked for."""
 
 
 def home_region(region: str) -> str:
-    """Of the region's partition."""
+    """The home region of the region's partition."""
     return _HOME[catalog.aws_region(region).partition]
 
 
 def role_of(arn: str) -> str | None:
-    """The name of the role of whose session STS says this ARN; None: of none."""
+    """The name of the role if STS returns this ARN for a session of it, otherwise None."""
     kind, _, name = arn.split(":", 5)[5].partition("/")
     return name.partition("/")[0] if kind == "assumed-role" else None
 
@@ -79,8 +79,9 @@ def is_user(arn: str) -> bool:
 def requests(
     fleet: EksFleetPlan, account: str, role_names: Mapping[str, str] | None = None
 ) -> tuple[Requests, ...]:
-    """account: its number. role_names: as for `aws_policy`. Requests with the same resources and
-    context are one entry.
+    """Returns the requests. Requests with the same resources and context are one entry.
+
+    account: the account number. role_names: same as for `aws_policy`.
     """
     region = fleet.cluster.region
     found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], set[str]] = {}
@@ -100,10 +101,10 @@ def requests(
 
 
 def _contexts(statement: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """One value of each key at a time, so that every value of a list is asked for."""
+    """Yields one value of each key at a time, so that every value of a list is asked for."""
     keys = {k: v for test in statement.get("Condition", {}).values() for k, v in test.items()}
     listed = [
-        # Of patterns of one tag, a single name is enough.
+        # A single name stands for all patterns of a tag.
         [(key, _filled(value)) for value in (_several(wanted)[: 1 if "Tag/" in key else None])]
         for key, wanted in keys.items()
     ]
@@ -121,7 +122,7 @@ def _resources(
         return (*kinds, f"{head}::image/{_SAMPLE}")
     scope = catalog.aws_rights().scopes.get(action)
     service = context.get("iam:AWSServiceName")
-    # A statement has the kinds of all its actions; AWS checks each against its own.
+    # A statement has the kinds of all its actions, but AWS checks each action against its own kind.
     kept = [arn for arn in listed if scope is None or _kinds_of(arn) & {*_kinds(scope, context)}]
     kept = [arn for arn in kept or listed if service is None or f"/{service}/" in arn]
     return tuple(sorted(_owned(arn, account) for arn in kept))
@@ -130,14 +131,14 @@ def _resources(
 def _kinds(scope: Scope, context: Mapping[str, str]) -> Sequence[str]:
     maker = context.get("ec2:CreateAction")
     if maker is not None:
-        # Launch templates make instances and volumes, which the catalog does not say.
+        # Launch templates create instances and volumes. The catalog does not say so.
         return catalog.aws_rights().scopes[f"ec2:{maker}"].makes or ("instance", "volume")
     new = any(key.startswith("aws:RequestTag/") for key in context)
     return scope.makes if new else scope.uses
 
 
 def _kinds_of(arn: str) -> frozenset[str]:
-    """As the catalog's scopes name them: some are about a part of the roles only."""
+    """Returns the scopes by their names in the catalog. Some cover only a part of the roles."""
     if arn == "*":
         return frozenset({"*"})
     service, resource = arn.split(":", 5)[2], arn.split(":", 5)[5]
@@ -147,7 +148,8 @@ def _kinds_of(arn: str) -> frozenset[str]:
         return frozenset({"service-linked-role"})
     if service == "iam":
         name = resource.rpartition("/")[2]
-        # The second: of a stack whose roles were made before their names told whose they are.
+        # The second pattern is for stacks whose roles were created before their names told the
+        # owner.
         of_pods = name.endswith(".autoscaler") or name.startswith("eks-autoscaler-")
         return frozenset({"role", *(["pod-role"] if of_pods else [])})
     kind = resource.partition("/")[0]
@@ -170,7 +172,7 @@ def _several(value: Any) -> list[str]:
 
 
 def findings(answer: Answer[CallerRights], *, account: str, rights: str) -> Iterator[Finding]:
-    """rights: the command that prints the policy of this stack."""
+    """rights: the command that prints this stack's policy."""
     asked = "rights of this identity"
     if isinstance(answer, NotAnswered):
         yield not_asked(asked, answer)
@@ -205,8 +207,9 @@ _SAID: Final[Mapping[Why, str]] = {
 
 
 def _open(refused: Refused) -> bool:
-    """Whether the account may allow it all the same: the simulator does not know the values of all
-    condition keys, nor the policy of a KMS key.
+    """True if the account may still allow the request.
+
+    The simulator does not know the values of all condition keys, nor the policy of a KMS key.
     """
     by_key = refused.right.startswith("kms:") and refused.why == "policies"
     return by_key or bool(refused.missing_keys)

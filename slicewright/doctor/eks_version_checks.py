@@ -1,4 +1,4 @@
-"""Whether EKS has the versions that a plan names: Kubernetes, add-ons, machine images; pure."""
+"""Checks whether EKS has the versions a plan names: Kubernetes, add-ons, machine images. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not
 class ClusterVersion:
     support: Literal["standard", "extended"]
     until: str | None
-    """When that support ends, as 2027-03-23; None: EKS does not say."""
+    """The end date of that support, such as 2027-03-23. None: EKS does not say."""
     default: bool
-    """Whether a cluster that states no version gets it."""
+    """True if a cluster that states no version gets this one."""
 
 
 Versions = Mapping[str, ClusterVersion]
-"""By Kubernetes version: those that EKS supports."""
+"""Kubernetes version -> its support. Only versions that EKS supports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddonVersions:
     fitting: tuple[str, ...]
-    """Those for the cluster's Kubernetes, newest first."""
+    """The versions for the cluster's Kubernetes, newest first."""
     default: str | None
     elsewhere: bool
-    """Whether it is an add-on at all: there are versions for some Kubernetes."""
+    """True if the add-on exists: it has versions for some version of Kubernetes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A machine image of EKS's, by Kubernetes, processors and day, as its name has them."""
+    """A machine image of EKS, by the Kubernetes version, architecture and day in its name."""
 
     version: str
     architecture: Literal["x86_64", "arm64"]
@@ -44,21 +44,21 @@ class Image:
 @dataclass(frozen=True, kw_only=True)
 class Releases:
     found: str | None
-    """The release of that day; None: there is none."""
+    """The release of that day. None: there is no such release."""
     newest: str | None
 
 
 def version_of(fleet: EksFleetPlan, versions: Answer[Versions]) -> str | None:
-    """Of the cluster once it is made; None: not known."""
+    """The version of the cluster once it is created. None: unknown."""
     if fleet.cluster.version is not None or isinstance(versions, NotAnswered):
         return fleet.cluster.version
     return next((name for name, found in versions.items() if found.default), None)
 
 
 def images_needed(fleet: EksFleetPlan) -> Mapping[str, Image]:
-    """Pool to the image of its release_version; a pool without one gets the newest.
+    """Pool -> the image of its release_version. A pool without one gets the newest image.
 
-    Not Bottlerocket's, which AWS lists elsewhere.
+    Bottlerocket images are left out: AWS lists them elsewhere.
     """
     return {
         pool.name: _image(pool, pool.release_version)
@@ -96,7 +96,7 @@ def cluster_version(fleet: EksFleetPlan, answer: Answer[Versions]) -> Iterator[F
 def addon_findings(
     fleet: EksFleetPlan, version: str | None, answers: Mapping[str, Answer[AddonVersions]]
 ) -> Iterator[Finding]:
-    """version: of the cluster; None: not known, and any that EKS supports counts."""
+    """version: the cluster's version. None: unknown, so any version that EKS supports counts."""
     where = f"of Kubernetes {version}" if version else "of EKS"
     for addon in fleet.cluster.addons:
         asked = f"add-on {addon.name} {where} in {fleet.cluster.region}"

@@ -1,4 +1,4 @@
-"""What was asked of an account, what it answered, and what follows for the plan."""
+"""Questions to an account, its answers, and the consequences for the plan."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from infra import spec
 from infra.plan import FleetPlan, unbuildable
 
 Verdict = Literal["ok", "fails", "not asked", "not seen"]
-"""Not asked: the account would have to say. Not seen: another server, which may well be out of
-reach from here, and whose silence says nothing of the account.
+""""not asked": only the account knows the answer, and it gave none. "not seen": the question was
+for another server, which may be unreachable from here. Its silence says nothing about the account.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotAnswered:
-    """The account gave no answer, so nothing is known: never taken for a pass."""
+    """The account gave no answer, so nothing is known. This never counts as a pass."""
 
     why: str
-    """In the cloud's words, or which other answer was needed first."""
+    """The cloud's message, or the name of another answer that was needed first."""
     remedy: str = ""
 
 
@@ -31,7 +31,7 @@ Answer: TypeAlias = _T | NotAnswered
 class CannotAsk(Exception):
     """No question can be asked at all: no client, no credentials, no connection.
 
-    The message says what to do.
+    The message says how to fix it.
     """
 
 
@@ -41,10 +41,10 @@ class Finding:
 
     verdict: Verdict
     asked: str
-    """What was checked, and where: `quota L-417A185B in eu-west-1`."""
+    """The check and its place: `quota L-417A185B in eu-west-1`."""
     found: str
     remedy: str = ""
-    """A command, or what to write in the stack file; empty where nothing is to be done."""
+    """A command, or a change to the stack file. Empty if there is nothing to do."""
 
 
 def ok(asked: str, found: str) -> Finding:
@@ -65,7 +65,7 @@ def not_asked(asked: str, answer: NotAnswered) -> Finding:
 
 
 def existence(asked: str, answer: Answer[bool], missing: str, remedy: str) -> Finding:
-    """The finding on what must be there. missing: what follows where it is not."""
+    """Returns the finding on a thing that must exist. missing: the consequence if it does not."""
     if isinstance(answer, NotAnswered):
         return not_asked(asked, answer)
     return ok(asked, "exists") if answer else fails(asked, missing, remedy)
@@ -76,21 +76,21 @@ def not_seen(asked: str, answer: NotAnswered) -> Finding:
 
 
 def refused_by_the_program(fleet: FleetPlan) -> Iterable[Finding]:
-    """What `pulumi up` refuses of a valid stack file before it calls any cloud."""
+    """Finds parts of a valid stack file that `pulumi up` refuses before it calls any cloud."""
     for problem in unbuildable(fleet):
         yield fails(spec.format_path(problem.path), problem.reason, problem.instead)
 
 
 Owned: TypeAlias = Literal["yes", "no", "unknown"]
-"""Whether Pulumi's state of the stack has a resource; unknown without that state."""
+"""Whether Pulumi's state of the stack has a resource. Unknown if the state cannot be read."""
 
 
 def cluster_name(
     asked: str, there: Answer[bool], owned: Owned, *, existing: bool, delete: str, list_all: str
 ) -> Finding:
-    """Whether the cluster can be created, or is there where the stack file says so.
+    """Checks that the cluster can be created, or that it exists if the stack file says so.
 
-    existing: as in the stack file. delete, list_all: the cloud's commands.
+    existing: the value in the stack file. delete, list_all: the cloud's commands.
     """
     match there:
         case NotAnswered() as refusal:
@@ -113,19 +113,19 @@ def cluster_name(
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """A resource that `pulumi up` would create and that is there already, whoever made it."""
+    """A resource that `pulumi up` would create and that already exists. This stack may own it."""
 
     type: str
-    """As in Pulumi's URNs."""
+    """The type in Pulumi's URNs."""
     id: str
-    """As in Pulumi's state."""
+    """The ID in Pulumi's state."""
     asked: str
     remedy: str
-    """Where another stack made it."""
+    """The remedy if another stack created the resource."""
 
 
 def name_taken(asked: str, owned: Owned, remedy: str) -> Finding:
-    """Of something that exists and that `pulumi up` would create."""
+    """Returns the finding on an existing thing that `pulumi up` would create."""
     match owned:
         case "yes":
             return ok(asked, "exists, and this stack made it")

@@ -1,4 +1,4 @@
-"""Whether the reservations and keys that a GKE plan names are there and fit; pure."""
+"""Checks whether the reservations and keys that a GKE plan names exist and fit. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"(?:projects/([^/]+)/reservations/)?([^/]+)")
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class ReservationPath:
-    """A reservation as Compute Engine knows it: each is in one zone."""
+    """Compute Engine's identity of a reservation, which belongs to one zone."""
 
     project: str
     zone: str
@@ -28,26 +28,26 @@ class ReservationPath:
 class Reserved:
     machine_type: str
     gpus: tuple[str, int] | None
-    """Accelerator type and how many are attached to a machine; None: none, or the machine type's
-    own.
+    """Accelerator type, and the number attached to a machine. None: no accelerators, or only those
+    that belong to the machine type.
     """
     count: int
     in_use: int
     specific: bool
-    """Whether machines must name it."""
+    """True if machines must name it."""
     ready: bool
     shared_with: frozenset[str] | None
-    """Other projects that may use it; None: all of the organization."""
+    """Other projects that may use it. None: all projects of the organization."""
 
 
 Reservations = Mapping[ReservationPath, Answer[Reserved | None]]
-"""None: there is no such reservation."""
+"""A value of None means that there is no such reservation."""
 
 
 def reservations_needed(
     fleet: GkeFleetPlan, project: str
 ) -> Mapping[ReservationPath, tuple[GkePoolPlan, ...]]:
-    """The reservations that pools name, each with its pools. project: the cluster's."""
+    """The reservations that pools name, each with its pools. project: the cluster's project."""
     found: dict[ReservationPath, tuple[GkePoolPlan, ...]] = {}
     for pool in fleet.pools:
         if not isinstance(pool.capacity, Reservation) or pool.capacity.reservation is None:
@@ -61,7 +61,7 @@ def reservations_needed(
 
 
 def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
-    """Path to the first that uses the key."""
+    """Path -> the first user of the key."""
     cluster = fleet.cluster
     used = {cluster.secrets_key: "cluster.secrets_key", cluster.kms_key: "cluster.kms_key"}
     return {path: user for path, user in used.items() if path is not None}
@@ -70,7 +70,7 @@ def keys_needed(fleet: GkeFleetPlan) -> Mapping[str, str]:
 def reservation_findings(
     fleet: GkeFleetPlan, answers: Reservations, owned: Owned, *, project: str
 ) -> Iterator[Finding]:
-    """owned: whether this stack made the cluster: its own nodes then run in what is in use."""
+    """owned: whether this stack created the cluster. If so, its nodes use some of the capacity."""
     for path, pools in reservations_needed(fleet, project).items():
         asked = f"reservation {path.name} in {path.zone} of project {path.project}"
         match answers[path]:
@@ -112,7 +112,7 @@ def _fit(
     if problems:
         return
     needed = sum(-(-pool.nodes.max // len(pool.zones)) for pool in pools)
-    # What this stack runs already is part of what is in use, and of what it needs.
+    # Machines of this stack are both part of those in use and part of those needed.
     free = there.count - (0 if owned == "yes" else there.in_use)
     said = (
         f"{there.count} machines, of which {there.in_use} are in use; the stack's nodes there are "
@@ -130,7 +130,7 @@ def _fit(
 
 
 def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
-    """What makes it useless to the pool, and what to do."""
+    """Yields the reasons why the pool cannot use the reservation, each with its remedy."""
     if there.machine_type != pool.machine.name:
         yield (
             f"is of {there.machine_type}, and the nodes of pool {pool.name} are "
@@ -154,7 +154,7 @@ def _of_pool(pool: GkePoolPlan, there: Reserved) -> Iterator[tuple[str, str]]:
 
 
 def key_remedies(path: str, state: str | None) -> Remedies:
-    """Of Cloud KMS."""
+    """Remedies for keys of Cloud KMS."""
     _, project, _, location, _, ring, _, key = path.split("/")
     where = f"--keyring={ring} --location={location} --project={project}"
     versions = "gcloud kms keys versions"

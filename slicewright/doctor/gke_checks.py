@@ -1,4 +1,4 @@
-"""What of a GKE plan a Google Cloud project would refuse; pure."""
+"""Checks which parts of a GKE plan a Google Cloud project would refuse. Pure."""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ from slicewright.doctor.gke_quota_checks import Quota, quota_findings
 from slicewright.doctor.key_checks import Keys, key_findings
 
 APIS: Final = ("compute", "container", "iam", "cloudresourcemanager")
-"""Those that the program calls, besides Service Usage, which answers for them."""
+"""The APIs that the program calls, besides Service Usage, which reports their state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleAnswers:
-    """Of one project, about one region."""
+    """The answers of one project, for one region."""
 
     project: str
     apis: Answer[Mapping[str, bool]]
-    """By the API's short name: whether it is on."""
+    """The API's short name -> whether the API is on."""
     quotas: Answer[Mapping[str, Quota]]
-    """Of the region, by metric."""
+    """Metric -> quota of the region."""
     project_quotas: Answer[Mapping[str, Quota]]
-    """Of all regions together, by metric."""
+    """Metric -> quota of all regions together."""
     machines: Mapping[tuple[str, str], Answer[bool]]
-    """Zone and machine type -> whether the zone has it."""
+    """Zone and machine type -> whether the zone offers it."""
     versions: Answer[frozenset[str]]
     """Kubernetes versions of the plan's release channel."""
     cluster: Answer[bool]
     account: Answer[bool]
-    """Whether the nodes' service account exists."""
+    """True if the nodes' service account exists."""
     subnet: Answer[Subnet | None] = None
-    """The one that the plan names; None where it names none, and where there is none."""
+    """The subnet that the plan names. None: the plan names none, or the subnet does not exist."""
     gpu_subnets: Mapping[str, Answer[Subnet | None]] = field(default_factory=dict)
-    """By name: those that the plan names for the GPUs' interfaces."""
+    """Name -> a subnet that the plan names for the GPUs' interfaces."""
     existing: Answer[ExistingGkeCluster | None] = None
-    """None: the plan makes its cluster, or there is none."""
+    """None: the plan creates its cluster, or the cluster does not exist."""
     reservations: Reservations = field(default_factory=dict)
     keys: Keys = field(default_factory=dict)
     lacking: Answer[tuple[str, ...]] | None = None
-    """Permissions that the plan needs and the caller does not have; None: nobody asked."""
+    """Permissions that the plan needs and the caller lacks. None: not asked."""
     constraints: Mapping[str, Answer[bool]] | None = None
-    """Of the organisation, by name: whether it is enforced; None: nobody asked."""
+    """The organisation's constraint -> whether it is enforced. None: not asked."""
     shared_by: Answer[str | None] = None
-    """The host project that the project is attached to, if the plan's network is another's."""
+    """The project's Shared VPC host project, if the plan uses another project's network."""
 
 
 def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
-    """Zone and machine type, each pair once, sorted."""
+    """The plan's pairs of zone and machine type, each once, sorted."""
     system = fleet.system
     pairs = {(zone, system.machine_type) for zone in system.zones} if system else set()
     pairs |= {(zone, pool.machine.name) for pool in fleet.pools for zone in pool.zones}
@@ -82,14 +82,16 @@ def machines_needed(fleet: GkeFleetPlan) -> tuple[tuple[str, str], ...]:
 
 
 def account_email(fleet: GkeFleetPlan, project: str) -> str:
-    """Of the nodes' service account."""
+    """The email address of the nodes' service account."""
     return f"{fleet.cluster.node_account_id}@{project}.iam.gserviceaccount.com"
 
 
 def findings(
     fleet: GkeFleetPlan, answers: GoogleAnswers, *, cluster_owned: Owned, account_owned: Owned
 ) -> Iterator[Finding]:
-    """Whether this stack made the cluster, and the nodes' service account, if there is one."""
+    """cluster_owned, account_owned: whether this stack created the cluster and the nodes' service
+    account, if they exist.
+    """
     project, location = answers.project, fleet.cluster.location
     yield from _apis(answers)
     yield from _machines(fleet, answers)

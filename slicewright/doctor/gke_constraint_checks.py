@@ -1,6 +1,6 @@
-"""Whether an organisation forbids what a GKE plan makes; pure.
+"""Checks whether an organisation forbids resources that a GKE plan creates. Pure.
 
-Sources: Organization Policy docs, list of constraints; what GKE says where one is violated:
+Sources: Organization Policy docs, list of constraints; GKE's messages about violated constraints:
 GoogleCloudPlatform/compute-image-tools #1834 (external addresses), hashicorp-education/
 learn-terraform-provision-gke-cluster #8 (Secure Boot, which GKE's nodes do not have by default).
 """
@@ -24,17 +24,19 @@ _WHY: Final[Mapping[str, str]] = {
 
 
 def constraints_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
-    """Those against which something that the plan makes would be. Of a cluster that exists, only
-    its own setting says whether nodes are private.
+    """The constraints that some resource of the plan could violate.
+
+    An existing cluster's own setting decides whether its nodes are private.
     """
     public = not fleet.cluster.existing and not fleet.cluster.private_nodes
     return (*((_EXTERNAL,) if public else ()), _SHIELDED, _ACCOUNTS)
 
 
 def enforced(policy: Mapping[str, Any]) -> bool:
-    """policy: an effective one, as the Organization Policy API shows it.
+    """True if the policy forbids the resource. policy: an effective one from the Organization
+    Policy API.
 
-    A list of allowed machines has no node: their names are GKE's, and new with each node.
+    A list of allowed machines never contains a node: GKE invents a new name for each node.
     """
     for rule in policy.get("spec", {}).get("rules", ()):
         if rule.get("denyAll") or rule.get("enforce"):
@@ -47,11 +49,11 @@ def enforced(policy: Mapping[str, Any]) -> bool:
 def constraint_findings(
     fleet: GkeFleetPlan, found: Mapping[str, Answer[bool]], *, project: str
 ) -> Iterator[Finding]:
-    """found: by constraint, whether it is enforced in the project."""
+    """found: constraint -> whether it is enforced in the project."""
     needed = constraints_needed(fleet)
     refusals = {answer for answer in found.values() if isinstance(answer, NotAnswered)}
     if len(refusals) == 1 and not any(isinstance(answer, bool) for answer in found.values()):
-        # One line, where one thing keeps all of them from being asked.
+        # One line is enough if the same obstacle prevented all the questions.
         (refusal,) = refusals
         asked = f"constraints {', '.join(needed)} of the organisation, in project {project}"
         yield not_asked(asked, refusal)

@@ -1,4 +1,4 @@
-"""What a GKE cluster that exists lacks for a plan's pools; pure."""
+"""Checks whether an existing GKE cluster has everything that a plan's pools need. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from slicewright.doctor.reach import Reach
 class ExistingGkeCluster:
     status: str
     version: str
-    """Of the control plane, as 1.35.2-gke.100."""
+    """The version of the control plane, such as 1.35.2-gke.100."""
     autopilot: bool
     workload_pool: str | None
     dataplane_v2: bool
     multi_networking: bool
     collectors: bool
-    """Of Managed Service for Prometheus."""
+    """True if Managed Service for Prometheus collects metrics."""
     private: bool
-    """Whether its address is one of its VPC."""
+    """True if its address belongs to its VPC."""
     reach: Answer[Reach]
-    """Of its endpoint, from here."""
+    """The result of a connection from here to its endpoint."""
     pools: frozenset[str]
     """Names of its node pools."""
 
@@ -41,7 +41,7 @@ class ExistingGkeCluster:
 def existing_cluster(
     fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
 ) -> Iterator[Finding]:
-    """Nothing of one that is not there. project: the cluster's."""
+    """Yields nothing if the cluster does not exist. project: the cluster's project."""
     name, location = fleet.cluster.name, fleet.cluster.location
     asked = f"existing cluster {name} in {location}"
     if isinstance(answer, NotAnswered):
@@ -79,7 +79,7 @@ def existing_cluster(
 def pools_taken(
     fleet: GkeFleetPlan, answer: Answer[ExistingGkeCluster | None], *, project: str
 ) -> tuple[Taken, ...]:
-    """The plan's node pools whose names the cluster has already: this stack's, or another's."""
+    """The plan's node pools whose names the cluster already uses, for this stack or another."""
     if answer is None or isinstance(answer, NotAnswered):
         return ()
     cluster, location = fleet.cluster.name, fleet.cluster.location
@@ -101,7 +101,7 @@ def pools_taken(
 
 
 def _reach(fleet: GkeFleetPlan, found: ExistingGkeCluster, project: str) -> Finding:
-    """The program creates objects in the cluster, from where it runs."""
+    """Checks that the endpoint is reachable from here, since the program connects to it."""
     name, location = fleet.cluster.name, fleet.cluster.location
     asked = f"endpoint of existing cluster {name}"
     if isinstance(found.reach, NotAnswered):

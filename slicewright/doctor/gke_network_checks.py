@@ -1,4 +1,4 @@
-"""Whether an existing VPC and subnet have what a GKE plan needs of them; pure."""
+"""Checks whether an existing VPC and subnet meet the needs of a GKE plan. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Subnet:
 
 
 def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -> Iterator[Finding]:
-    """Whether the network's project shares it with the cluster's. Source: VPC docs, Shared VPC."""
+    """Checks that the network's project shares it with the cluster's. Source: VPC docs,
+    Shared VPC.
+    """
     network = fleet.cluster.network
     if network is None or network.project in (None, project):
         return
@@ -42,7 +44,7 @@ def shared_vpc(fleet: GkeFleetPlan, host: Answer[str | None], *, project: str) -
 def subnet_findings(
     fleet: GkeFleetPlan, found: Answer[Subnet | None], *, project: str
 ) -> Iterator[Finding]:
-    """project: the cluster's. Nothing where the stack makes its own network."""
+    """Yields nothing if the stack creates its own network. project: the cluster's project."""
     network = fleet.cluster.network
     if network is None:
         return
@@ -95,7 +97,7 @@ def _ranges(
 
 
 def gpu_subnets_needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
-    """Names of those that exist, in the project of the cluster."""
+    """Names of the existing subnets, in the project of the cluster."""
     return tuple(
         network.subnet for network in fleet.cluster.gpu_networks if network.subnet is not None
     )

@@ -1,4 +1,4 @@
-"""Whether a GKE plan stays within the quotas of a Google Cloud project; pure."""
+"""Checks whether a GKE plan stays within the quotas of a Google Cloud project. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GPUS: Final[Mapping[str, str]] = MappingProxyType(
         "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
     }
 )
-"""Accelerator type -> metric in a region's quotas; the others are not among them.
+"""Accelerator type -> metric in a region's quotas. Other types have no such metric.
 
 Source: Compute Engine API v1, enum of Quota.metric. It has NVIDIA_H100_GPUS with the prefixes
 COMMITTED_ and PREEMPTIBLE_ only; on demand, and for newer GPUs, Cloud Quotas answers.
@@ -36,10 +36,11 @@ _DISKS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _SYSTEM_DISK_GB: Final = 100
-"""pd-balanced, which GKE gives a node whose pool states no boot disk."""
+"""The size of the pd-balanced disk that GKE gives a node whose pool states no boot disk."""
 _SHARED_CPUS: Final = ("e2-", "n1-")
-"""Series whose vCPU count against CPUS; others have quotas of their own. Source: Compute Engine
-docs, "CPU quota"."""
+"""Series whose vCPU count against CPUS. Other series have quotas of their own. Source: Compute
+Engine docs, "CPU quota".
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Quota:
 
 
 def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
-    """Metric of the region -> GPUs, GB, vCPU or addresses of all nodes at their most.
+    """Metric of the region -> GPUs, GB, vCPU or addresses of all pools at their maximum size.
 
     Reserved machines are counted with the reservation, whether or not they run.
     """
@@ -74,7 +75,7 @@ def quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
 
 
 def project_quotas_needed(fleet: GkeFleetPlan) -> Mapping[str, int]:
-    """Metric of the project -> GPUs and vCPU of all nodes at their most, and networks."""
+    """Metric of the project -> GPUs and vCPU of all pools at their maximum size, and networks."""
     needed: Counter[str] = Counter()
     machines: list[tuple[Machine, int]] = []
     if (system := fleet.system) is not None:
@@ -104,7 +105,7 @@ def quota_findings(
     *,
     project: str,
 ) -> Iterator[Finding]:
-    """owned: whether this stack made the cluster, if there is one."""
+    """owned: whether this stack created the cluster, if it exists."""
     region = fleet.cluster.region
     yield from _compared(
         project_quotas_needed(fleet),
@@ -136,7 +137,7 @@ def _compared(
     raise_by: str,
     project: str,
 ) -> Iterator[Finding]:
-    """raise_by: a command with places for the quota's id and its new value."""
+    """raise_by: a command with placeholders for the quota's ID and its new value."""
     if isinstance(answer, NotAnswered):
         yield not_asked(f"quotas of {where}", answer)
         return
@@ -151,7 +152,7 @@ def _compared(
             )
             yield not_asked(asked, refusal)
             continue
-        # What this stack runs already is part of the usage, and of what it needs.
+        # Resources of this stack are both part of the usage and part of the need.
         used = 0.0 if owned == "yes" else found.usage
         said = f"{_shown(found.limit)}, of which {used:.0f} are used; the stack takes {needed}"
         if used + needed <= found.limit:
@@ -161,5 +162,5 @@ def _compared(
 
 
 def _shown(limit: float) -> str:
-    """Compute Engine writes the largest int64 where there is no limit."""
+    """Compute Engine writes the largest int64 for "no limit"."""
     return "no limit" if limit >= 2**62 else f"{limit:.0f}"

@@ -1,4 +1,4 @@
-"""Whether the caller may do in a Google project what `pulumi up` does for a plan; pure."""
+"""Checks whether the caller has the rights in a Google project that `pulumi up` needs. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def needed(fleet: GkeFleetPlan) -> tuple[str, ...]:
 
 
 def batches(rights: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """As many as one question may have."""
+    """Yields batches that are small enough for one question."""
     return (
         tuple(rights[first : first + _MOST_AT_ONCE])
         for first in range(0, len(rights), _MOST_AT_ONCE)
@@ -29,7 +29,7 @@ def batches(rights: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def findings(
     lacking: Answer[tuple[str, ...]] | None, *, project: str, rights: str
 ) -> Iterator[Finding]:
-    """rights: the command that prints the custom role of this stack."""
+    """rights: the command that prints this stack's custom role."""
     asked = f"rights in project {project}"
     match lacking:
         case None:

@@ -1,4 +1,4 @@
-"""Asks a Google Cloud project, over its REST APIs. Every call reads."""
+"""Asks a Google Cloud project, over its REST APIs. Every call only reads."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def ask(fleet: GkeFleetPlan, project: str) -> GoogleAnswers:
 
 
 def _existing(found: Mapping[str, Any] | NotAnswered | None) -> ExistingGkeCluster | None:
-    """found: the cluster as GKE shows it. None: it is not there, or not known."""
+    """found: GKE's description of the cluster. None: it does not exist, or is unknown."""
     if found is None or isinstance(found, NotAnswered):
         return None
     endpoints = found.get("controlPlaneEndpointsConfig", {})
     dns = endpoints.get("dnsEndpointConfig", {})
     private = bool(found.get("privateClusterConfig", {}).get("enablePrivateEndpoint"))
     has_address = endpoints.get("ipEndpointsConfig", {}).get("enabled", True)
-    # As infra/components/existing_gke_cluster.py chooses between them.
+    # Chooses the endpoint in the same way as infra/components/existing_gke_cluster.py.
     by_name = bool(dns.get("allowExternalTraffic")) and (private or not has_address)
     server = dns.get("endpoint") if by_name else found.get("endpoint")
     return ExistingGkeCluster(
@@ -93,7 +93,7 @@ def _existing(found: Mapping[str, Any] | NotAnswered | None) -> ExistingGkeClust
 
 class _Project(GoogleSession):
     def enabled(self, where: str) -> Answer[Mapping[str, bool]]:
-        """By short name. Also the first question, which shows whether the token is good."""
+        """The API's short name -> whether it is on. This first question also tests the token."""
         names = "&".join(f"names={where}/services/{name}.googleapis.com" for name in APIS)
         found = self.get(
             "serviceusage", f"{where}/services:batchGet?{names}", "serviceusage.services.get"
@@ -108,7 +108,7 @@ class _Project(GoogleSession):
         }
 
     def quotas(self, path: str, right: str) -> Answer[Mapping[str, Quota]]:
-        """path: of a region, or of the project for those of all regions together."""
+        """path: a region, or the project for the quotas of all regions together."""
         found = self.get("compute", path, right)
         if isinstance(found, NotAnswered):
             return found
@@ -137,7 +137,7 @@ class _Project(GoogleSession):
         return found if isinstance(found, NotAnswered) else found is not None
 
     def subnet(self, owner: str | None, region: str, name: str) -> Answer[Subnet | None]:
-        """owner: its project; None: the cluster's."""
+        """owner: the subnet's project. None: the cluster's project."""
         owner = owner or self.project
         found = self.get(
             "compute",
@@ -153,7 +153,7 @@ class _Project(GoogleSession):
         )
 
     def lacking(self, where: str, rights: Sequence[str]) -> Answer[tuple[str, ...]]:
-        """Those that the caller does not have. The question itself needs none."""
+        """The rights that the caller lacks. The question itself needs no right."""
         held: set[str] = set()
         for asked in batches(rights):
             found = self.get(

@@ -1,4 +1,4 @@
-"""Asks Google about the reservations and keys that a plan names. Every call reads."""
+"""Asks Google about the reservations and keys that a plan names. Every call only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to Google's REST APIs with the caller's credentials, and what a refusal becomes."""
+"""Sends requests to Google's REST APIs with the caller's credentials, and explains refusals."""
 
 from __future__ import annotations
 
@@ -29,27 +29,29 @@ _ENDPOINTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "storage": ("GOOGLE_STORAGE_CUSTOM_ENDPOINT", "https://storage.googleapis.com/storage/v1/"),
 }
-"""Variable of terraform-provider-google, which Pulumi's obeys, too, and what holds without it."""
+"""API -> the environment variable of terraform-provider-google, which Pulumi's provider obeys, too,
+and the default endpoint.
+"""
 _LOGIN = "run `gcloud auth application-default login`"
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
-"""Compute Engine, GKE and IAM take no narrower one of all APIs, not even for reading. What a token
-may do is limited by the rights of its account.
+"""Compute Engine, GKE and IAM accept no narrower scope for all their APIs, not even for reading.
+The rights of the token's account limit its use.
 """
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)
 _RETRIES = urllib3.Retry(
     3,
-    # Those with POST that are sent here change nothing; what is deleted twice is gone.
+    # The POST requests sent here change nothing. A repeated DELETE is harmless.
     allowed_methods=["DELETE", "GET", "POST"],
     status_forcelist=[429, 502, 503, 504],
     backoff_factor=0.5,
-    # A server may ask for hours.
+    # A server may ask for a delay of hours.
     respect_retry_after_header=False,
 )
 _TOKENS = "https://oauth2.googleapis.com/token"
 
 
 class GoogleSession:
-    """Of one project. Raises CannotAsk where there are no credentials."""
+    """A session in one project. Raises CannotAsk if there are no credentials."""
 
     def __init__(self, project: str) -> None:
         self.project = project
@@ -65,20 +67,21 @@ class GoogleSession:
         project: str | None = None,
         body: JsonObject | None = None,
     ) -> Any:
-        """The answer; None where there is no such thing. Raises CannotAsk for a wrong token.
+        """Returns the answer, or None if the thing does not exist. Raises CannotAsk for a wrong
+        token.
 
-        right: the IAM permission that the question needs. project: where, if not in the stack's.
-        body: of the questions that Google wants as a POST.
+        right: the IAM permission that the question needs. project: another project than the
+        stack's. body: the body, for questions that Google requires as a POST.
         """
         method = "GET" if body is None else "POST"
         return self._request(method, service, path, right, project=project, body=body)
 
     def download(self, service: str, path: str, right: str) -> Any:
-        """As `get`; the answer is bytes."""
+        """Downloads bytes, otherwise like `get`."""
         return self._request("GET", service, path, right, as_bytes=True)
 
     def delete(self, service: str, path: str, right: str) -> Any:
-        """As `get`. The answer is an operation, which may end later."""
+        """Deletes, otherwise like `get`. The answer is an operation, which may end later."""
         return self._request("DELETE", service, path, right)
 
     def _request(
@@ -138,7 +141,7 @@ class GoogleSession:
 
 
 def _token() -> str:
-    """An access token, found as terraform-provider-google and gcloud's libraries find one."""
+    """Returns an access token, searched for like terraform-provider-google and gcloud do."""
     if given := os.environ.get("GOOGLE_OAUTH_ACCESS_TOKEN"):
         return given
     try:
@@ -152,7 +155,7 @@ def _token() -> str:
         ) from None
     try:
         credentials: Any = google.auth.default(scopes=[SCOPE])[0]
-        # google-auth leaves its transports without types.
+        # The transports of google-auth have no types.
         http = Request(pool(_TOKENS))  # type: ignore[no-untyped-call]
         credentials.refresh(http)
     except GoogleAuthError as e:

@@ -1,4 +1,4 @@
-"""Connections of this process to servers outside of a cluster."""
+"""Connections of this process to servers outside a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _pool_of(proxy: str | None) -> urllib3.PoolManager:
 
 
 def pool(url: str) -> urllib3.PoolManager:
-    """Through the proxy that the environment names for this URL, as Google's own clients go."""
+    """Uses the proxy that the environment names for this URL, like Google's own clients."""
     parts = urlsplit(url)
     passed_by = proxy_bypass(parts.netloc)
     return _pool_of(None if passed_by else getproxies().get(parts.scheme))

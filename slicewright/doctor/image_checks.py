@@ -1,6 +1,6 @@
-"""Whether registries have the images of a stack file, for the processors of its nodes; pure.
+"""Checks whether registries have a stack file's images, for the processors of its nodes. Pure.
 
-A registry is asked as anybody may: what wants a login is not seen, and may well be pulled by nodes.
+The questions are anonymous: an image that requires a login is not seen, but nodes may well pull it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class WantedImage:
 
     of: StackImages
     architectures: frozenset[str]
-    """Of the nodes that run it; empty: not known."""
+    """The architectures of the nodes that run it. Empty: unknown."""
 
 
 def wanted_images(fleet: FleetPlan) -> tuple[WantedImage, ...]:
-    """Those that the stack file names; a chart's own are its publisher's."""
+    """The images that the stack file names. A chart's own images are its publisher's matter."""
     return tuple(
         WantedImage(of=one, architectures=_architectures(fleet, one.key))
         for one in stack_images(fleet)
@@ -38,7 +38,7 @@ def wanted_images(fleet: FleetPlan) -> tuple[WantedImage, ...]:
 def image_findings(
     wanted: WantedImage, architectures: Answer[frozenset[str] | None]
 ) -> Iterator[Finding]:
-    """architectures: of the image in its registry; None: there is no such image."""
+    """architectures: the image's architectures in its registry. None: there is no such image."""
     of = wanted.of
     asked = f"image {short(of.image)} in {of.registry}"
     if isinstance(architectures, NotAnswered):

@@ -1,4 +1,4 @@
-"""Whether the encryption keys that a plan names are there and can be used; pure. Of both clouds."""
+"""Checks whether a plan's encryption keys exist and are usable. Pure, for both clouds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from slicewright.doctor.findings import Answer, Finding, NotAnswered, fails, not
 @dataclass(frozen=True, kw_only=True)
 class Key:
     encrypts: bool
-    """Whether it is one for symmetric encryption: disks and secrets take no others."""
+    """True if it is a key for symmetric encryption. Disks and secrets accept no other keys."""
     state: str | None
-    """In the cloud's words; of Google's, that of the primary version. None: it has none."""
+    """The cloud's name of the state. Google: the primary version's state, or None without one."""
 
 
 Keys = Mapping[str, Answer[Key | None]]
-"""By ARN, or Google's path; None: there is no such key."""
+"""ARN, or Google's path -> the key. None: there is no such key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remedies:
-    """What the key's cloud says of the state that it is in, and its commands."""
+    """The cloud's description of the key's state, and the commands that fix it."""
 
     not_enabled: str
     list_all: str
@@ -33,7 +33,7 @@ class Remedies:
 def key_findings(
     needed: Mapping[str, str], answers: Keys, remedies: Callable[[str, str | None], Remedies]
 ) -> Iterator[Finding]:
-    """needed: key to the first that uses it. remedies: from a key and its state."""
+    """needed: key -> its first user. remedies: returns the remedies for a key and its state."""
     for name, user in needed.items():
         asked = f"key {name} ({user})"
         answer = answers[name]

@@ -1,4 +1,4 @@
-"""The rights that `slicewright doctor` itself needs for a plan: all of them only read."""
+"""The rights that `slicewright doctor` itself needs for a plan. All of them only read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicewright.doctor.gke_network_checks import gpu_subnets_needed
 
 _SOURCE: Final = "docs/how-to/ask-the-account.md"
 _ROLE_TITLE_MAX: Final = 100
-"""Characters. Source: IAM REST reference, Role."""
+"""The limit in characters. Source: IAM REST reference, Role."""
 
 
 def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
@@ -29,9 +29,9 @@ def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
 
 
 def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
-    """As `slicewright rights` writes one: an AWS policy, or a Google custom role.
+    """Returns an AWS policy or a Google custom role, in the format of `slicewright rights`.
 
-    For AWS without limits on resources: few of these actions take any, and none changes one.
+    The AWS policy has no limits on resources: few of these actions take any, and none changes one.
     """
     rights = [need.right for need in needs(fleet)]
     if isinstance(fleet, EksFleetPlan):
@@ -89,7 +89,9 @@ def _of_eks(fleet: EksFleetPlan) -> set[str]:
 
 
 def _of_gke(fleet: GkeFleetPlan) -> set[str]:
-    """In whichever project each is asked: that of a network, reservation or key may be another."""
+    """Each right is needed in the project that has the resource: networks, reservations and keys
+    may belong to another project.
+    """
     found = {
         "compute.machineTypes.get",
         "compute.projects.get",

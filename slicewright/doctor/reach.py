@@ -1,4 +1,4 @@
-"""Whether a server can be connected to from here."""
+"""Checks whether a server accepts connections from here."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Reach:
     server: str
     """Host and port."""
     why_not: str | None
-    """None: it takes connections."""
+    """None: the server accepts connections."""
 
 
 def reach(url: str) -> Answer[Reach]:
-    """url: https://HOST[:PORT]. Nothing is sent."""
+    """url: https://HOST[:PORT]. The connection sends nothing."""
     parts = urlsplit(url)
     host, port = str(parts.hostname), parts.port or 443
     server = f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Asks a registry for the tags and the platforms of an image, as anybody may.
+"""Asks a registry for the tags and the platforms of an image, anonymously.
 
 Sources: OCI distribution specification, listing tags, pulling manifests; OCI image index; Docker's
 registry docs, token authentication.
@@ -38,11 +38,14 @@ _DOCKER_HUB: Final = {"docker.io": "registry-1.docker.io"}
 
 
 class _NoAnswer(Exception):
-    """Why the registry says nothing."""
+    """The registry gives no answer. The message says why."""
 
 
 def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
-    """All tags. registry: HOST[:PORT], by HTTPS; on loopback without, as container runtimes do."""
+    """Returns all tags.
+
+    registry: HOST[:PORT], by HTTPS. On loopback by HTTP, like container runtimes.
+    """
     scheme = "http" if registry.partition(":")[0] in _LOOPBACK else "https"
     url = f"{scheme}://{registry}/v2/{repository}/tags/list"
     found: set[str] = set()
@@ -66,9 +69,9 @@ def tags(registry: str, repository: str) -> Answer[frozenset[str]]:
 
 
 def architectures(image: str) -> Answer[frozenset[str] | None]:
-    """The processors that the image has layers for, of Linux; None: there is no such image.
+    """The architectures that the image has Linux layers for, or None if there is no such image.
 
-    image: as in a pod. Docker Hub counts it as one pull.
+    image: the name in a pod. Docker Hub counts the question as one pull.
     """
     registry = registry_of(image)
     host = _DOCKER_HUB.get(registry, registry)
@@ -105,12 +108,12 @@ def _with_token(url: str) -> tuple[urllib3.BaseHTTPResponse, Mapping[str, str]]:
 def _processors(
     manifest: Mapping[str, Any], base: str, headers: Mapping[str, str]
 ) -> frozenset[str]:
-    """base: URL of the repository."""
+    """base: the URL of the repository."""
     if "manifests" in manifest:
         platforms = [one.get("platform") or {} for one in manifest["manifests"]]
     else:
         digest = (manifest.get("config") or {}).get("digest", "")
-        # Registries lead to where the content lies, which wants no token.
+        # Registries redirect to the content's storage, which needs no token.
         answer = _get(f"{base}/blobs/{digest}", headers, redirect=True)
         if answer.status != 200:
             raise _NoAnswer("the registry does not give the image's configuration")
@@ -135,7 +138,7 @@ def _get(
 
 
 def _token(refusal: urllib3.BaseHTTPResponse) -> str:
-    """One that anybody gets, where the refusal says who gives it."""
+    """Returns an anonymous token, if the refusal names the server that issues tokens."""
     challenge = refusal.headers.get("www-authenticate", "")
     fields = dict(_FIELD.findall(challenge))
     realm = fields.pop("realm", "")
@@ -154,7 +157,7 @@ def _token(refusal: urllib3.BaseHTTPResponse) -> str:
 
 
 def _of_same_server(url: str, registry: str) -> str:
-    """The token is the registry's."""
+    """Raises _NoAnswer for another server: the token is only for the registry."""
     if urlsplit(url).netloc != registry:
         raise _NoAnswer(f"{registry} leads to another server")
     return url

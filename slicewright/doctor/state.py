@@ -1,4 +1,4 @@
-"""What Pulumi's state of a stack has: what a stack made may exist."""
+"""Reads a stack's resources from Pulumi's state: resources that the stack created may exist."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from slicewright.doctor.findings import Owned
 
 _ROLE: Final = "aws:iam/role:Role"
 _COMPONENT: Final = "eks-"
-"""How the names of the resources of an EKS cluster begin."""
+"""The prefix of the names of an EKS cluster's resources."""
 
 
 class UnknownState(Exception):
-    """Pulumi does not show the stack's state; the message says why."""
+    """Pulumi does not show the stack's state. The message says why."""
 
 
 def owned(stack: str | None, resource_type: str, resource_id: str) -> Owned:
-    """Whether the stack has the resource.
+    """Returns whether the stack's state has the resource.
 
-    stack: None where only a file is known. resource_type: as in Pulumi's URNs.
+    stack: None if only a file is known. resource_type: the type in Pulumi's URNs.
     """
     if stack is None:
         return "unknown"
@@ -35,8 +35,9 @@ def owned(stack: str | None, resource_type: str, resource_id: str) -> Owned:
 
 
 def role_names(stack: str) -> Mapping[str, str]:
-    """Part of the stack -> name of the IAM role that was made for it; empty for a stack that is not
-    there yet. Raises UnknownState.
+    """Part of the stack -> name of its IAM role. Empty for a stack that does not exist yet.
+
+    Raises UnknownState.
     """
     return {
         str(one.get("urn", "")).rpartition("::")[2].removeprefix(_COMPONENT): str(one["id"])

@@ -1,1 +1,1 @@
-"""What is no longer as declared: between program, state, cloud, silicon and the GPU operator."""
+"""Finds deviations between program, state, cloud, silicon and GPU operator."""

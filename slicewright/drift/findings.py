@@ -1,4 +1,4 @@
-"""What differs, between what, and how it is healed. Pure data."""
+"""The data of a drift: the difference, the two sides, and the remedy. Pure data."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from enum import Enum
 from typing import Any
 
 VERSION = 1
-"""Of the JSON; it changes when a key goes or changes."""
+"""The version of the JSON. It changes when a key is removed or changed."""
 
 
 class Between(Enum):
     """The two things that should agree."""
 
     PROGRAM = "program and state"
-    """What the stack file makes of the program, and what the last `pulumi up` left in the state."""
+    """The program's resources from the stack file, and the state that the last `pulumi up` left."""
     CLOUD = "state and cloud"
     SILICON = "layout and silicon"
-    """What the pools declare, and what the agents read of the GPUs."""
+    """The layouts that the pools declare, and the readings of the GPUs by the agents."""
     OPERATOR = "declared and installed operator"
 
 
@@ -29,12 +29,12 @@ class Finding:
     """The resource, pool, node or object."""
     what: str
     heal: str
-    """A command; empty where nothing but `what` can say it."""
+    """A command. Empty if there is no command beyond the advice in `what`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unseen:
-    """Could not be compared, so nothing is known: never taken for the absence of drift."""
+    """A failed comparison, so nothing is known. This never counts as the absence of drift."""
 
     between: Between
     why: str
@@ -47,7 +47,7 @@ class Drift:
     findings: tuple[Finding, ...]
     unseen: tuple[Unseen, ...]
     compared: tuple[Between, ...]
-    """What there is to compare in this stack; without an operator of ours, not OPERATOR."""
+    """The comparisons that apply to this stack: OPERATOR only with an operator of ours."""
 
     @property
     def state(self) -> str:
@@ -57,7 +57,7 @@ class Drift:
 
 
 def as_json(drift: Drift) -> Mapping[str, Any]:
-    """docs/reference/drift.md."""
+    """Returns the JSON that docs/reference/drift.md describes."""
     return {
         "version": VERSION,
         "stack": drift.stack,

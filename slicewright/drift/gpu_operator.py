@@ -1,4 +1,4 @@
-"""The declared GPU operator against the installed one. Pure."""
+"""Compares the declared GPU operator with the installed one. Pure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from slicewright.drift.findings import Between, Finding
 from slicewright.live.objects import UnreadObject
 
 INSTALLED_POLICY: Final = "cluster-policy"
-"""As the chart names it. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.yaml."""
+"""The chart's name for it. Source: NVIDIA/gpu-operator chart, templates/clusterpolicy.yaml."""
 _MOST_TEXT: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installed:
-    """What the cluster has of an operator."""
+    """The operator's objects in the cluster."""
 
     policy: Mapping[str, Any] | None
-    """`spec` of its ClusterPolicy; None: there is none."""
+    """`spec` of its ClusterPolicy. None: there is no ClusterPolicy."""
     chart: str | None
-    """Version of the chart of the Helm release that is deployed; None: there is none. Not
-    asked of an adopted operator.
+    """The chart version of the deployed Helm release. None: there is no release. It is not asked
+    for an adopted operator.
     """
     configs: Mapping[str, Mapping[str, str]]
-    """Data of the ConfigMaps of ours that are there, by name."""
+    """Name -> data of our ConfigMaps that exist."""
     unread: tuple[UnreadObject, ...] = ()
-    """Objects that are there, and cannot be read: nothing is known of them."""
+    """Objects that exist but cannot be read. Nothing is known about them."""
 
     def is_unread(self, kind: str, name: str | None = None) -> bool:
-        """Whether one of that kind is; of that name, where one is given."""
+        """True if an object of that kind, and of that name if given, could not be read."""
         return any(one.kind == kind and name in (None, one.name) for one in self.unread)
 
 
@@ -44,13 +44,13 @@ def is_adopted(fleet: FleetPlan) -> bool:
 
 
 def policy_name(fleet: FleetPlan) -> str:
-    """fleet: with an operator."""
+    """fleet: must have an operator."""
     assert fleet.operator is not None
     return fleet.operator.cluster_policy if is_adopted(fleet) else INSTALLED_POLICY
 
 
 def operator_drift(installed: Installed, fleet: FleetPlan, stack: str) -> list[Finding]:
-    """fleet: with an operator."""
+    """fleet: must have an operator."""
     return [
         *_release(installed, fleet, stack),
         *_configs(installed, fleet, stack),
@@ -90,7 +90,7 @@ def _configs(installed: Installed, fleet: FleetPlan, stack: str) -> Iterator[Fin
             yield _finding(
                 where,
                 "its content is not that of which its name has the hash",
-                # It is immutable: whoever changed it has deleted and recreated it.
+                # The ConfigMap is immutable, so the change was a deletion and a recreation.
                 f"kubectl -n {namespace} delete configmap {file.name} && {heal}",
             )
 
@@ -113,12 +113,15 @@ def _policy(installed: Installed, fleet: FleetPlan) -> Iterator[Finding]:
             f"spec.{one.field}: wanted {_shown(one.wanted)}, found {_shown(one.found)}"
             for one in wrong
         )
-        # Pulumi knows the Helm release only, which is as it was.
+        # Pulumi knows only the Helm release, which is unchanged.
         yield _finding(where, said, values.patch_command(name, wrong))
 
 
 def _upgraded(operator: GpuOperator) -> str:
-    """By Helm itself: that Pulumi compares a release with its own record does not bring it back."""
+    """Returns Helm's own command.
+
+    Pulumi compares a release with its own record, so `pulumi up` does not restore it.
+    """
     chart, repository = values.chart_of(operator)
     words = ["helm", "-n", operator.namespace, "upgrade", operator.release, chart]
     if repository is not None:
@@ -127,7 +130,7 @@ def _upgraded(operator: GpuOperator) -> str:
 
 
 def _made_again(fleet: FleetPlan) -> str:
-    """Pulumi knows the release only, and to Helm that is as it was."""
+    """Returns a command that recreates it. Pulumi knows only the release, unchanged for Helm."""
     operator = fleet.operator
     assert operator is not None
     if is_adopted(fleet):
@@ -137,7 +140,7 @@ def _made_again(fleet: FleetPlan) -> str:
 
 
 def _plain(version: str) -> str:
-    """Helm takes `v26.7.0` and `26.7.0` for the same."""
+    """Helm treats `v26.7.0` and `26.7.0` as equal."""
     return version.removeprefix("v")
 
 

@@ -1,4 +1,4 @@
-"""Looks at everything that can drift; what cannot be asked leaves the rest to be looked at."""
+"""Looks at everything that can drift. A failed question does not stop the other comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Compared = tuple[Iterable[Finding], Iterable[Unseen]]
 
 
 class Engine(Protocol):
-    """Of one stack. Each raises EngineFailed."""
+    """The engine for one stack. Each method raises EngineFailed."""
 
     def previewed(self) -> str: ...
 
@@ -41,11 +41,11 @@ class Looking:
     """Raises NoCluster."""
     tell: Callable[[str], None]
     holders: Callable[[], Sequence[str]]
-    """Who holds a lock of the stack at this moment."""
+    """Returns the current holders of the stack's locks."""
     now: Callable[[], float] = field(default=time.time)
 
     def look(self) -> Drift:
-        """Changes nothing."""
+        """Compares everything, and changes nothing."""
         looks: dict[Between, Callable[[], _Compared]] = {
             Between.PROGRAM: lambda: program_drift(_read(self.pulumi.previewed()), self.stack),
             Between.CLOUD: self._cloud,
@@ -55,7 +55,7 @@ class Looking:
             looks[Between.OPERATOR] = self._operator
         holders = self.holders()
         findings, unseen = ([], []) if holders else self._found(looks)
-        # One that began meanwhile counts, too: what was seen is of no single moment then.
+        # A run that began meanwhile counts, too: the comparisons are then from different moments.
         if holders := holders or self.holders():
             findings, unseen = [], [_under_way(between, holders, self.stack) for between in looks]
         return Drift(

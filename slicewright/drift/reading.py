@@ -1,4 +1,4 @@
-"""What the cluster has of a GPU operator."""
+"""Reads the GPU operator's objects from a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from slicewright.live.shapes import (
 
 _NVIDIA: Final = "nvidia.com/v1"
 _LARGEST_RELEASE: Final = 64 * 2**20
-"""Bytes of a release of Helm's, unpacked: some hundred times what a Secret can hold."""
+"""The limit of an unpacked Helm release in bytes: some hundred times a Secret's capacity."""
 
 _POLICY: Final = Kind(
     name="ClusterPolicy",
@@ -56,7 +56,7 @@ _RELEASE: Final = fields(
 
 
 def read_operator(client: Client, fleet: FleetPlan) -> Installed:
-    """fleet: with an operator. Raises ApiError or Unreachable."""
+    """fleet: must have an operator. Raises ApiError or Unreachable."""
     operator = fleet.operator
     assert operator is not None
     unread: list[UnreadObject] = []
@@ -82,11 +82,14 @@ def read_operator(client: Client, fleet: FleetPlan) -> Installed:
 def chart_version(
     client: Client, namespace: str, release: str, unread: list[UnreadObject]
 ) -> str | None:
-    """Of the newest revision that is deployed. Of the record, which also holds the release's
-    values, only this is kept. unread: gets the records that cannot be read.
+    """Returns the chart version of the newest deployed revision.
+
+    The record also holds the release's values, but only the version is kept. unread: gets the
+    unreadable records.
 
     Format: Helm's release as JSON, gzipped, in base64, and that in base64 as Secret data. Source:
-    helm.sh/helm/v3 pkg/storage/driver/secrets.go, util.go. Raises as `read_operator`.
+    helm.sh/helm/v3 pkg/storage/driver/secrets.go, util.go. Raises the same errors as
+    `read_operator`.
     """
     answer = client.get(
         path_of("v1", "secrets", namespace=namespace),
@@ -122,7 +125,7 @@ def _record(secret: Mapping[str, Any]) -> Mapping[str, Any]:
 def _object(
     client: Client, kind: Kind, path: str, unread: list[UnreadObject]
 ) -> Mapping[str, Any] | None:
-    """None where there is none, and where it cannot be read."""
+    """Returns None if the object does not exist, or cannot be read."""
     try:
         raw = client.get(path)
     except ApiError as e:
@@ -132,7 +135,7 @@ def _object(
     try:
         check(kind, raw)
     except Misfit as e:
-        # By the name that was asked for, whatever the answer says.
+        # The name comes from the question, since the answer is not trusted.
         named = {"metadata": {"name": path.rpartition("/")[2]}}
         unread.append(unread_object(kind, named, str(e)))
         return None

@@ -1,4 +1,4 @@
-"""What Pulumi finds: the program against the state, and the state against the cloud. Pure."""
+"""Pulumi's findings: the program against the state, and the state against the cloud. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _BY_PROGRAM: Final[Mapping[Outcome, str]] = {
     Outcome.FORGOTTEN: "is no longer declared, and still in the state",
 }
 _PART: Final = re.compile(r'\["(?P<quoted>[^"]*)"\]|\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)')
-"""Of a property path. Source: Pulumi docs, property paths."""
+"""One part of a property path. Source: Pulumi docs, property paths."""
 
 
 def program_drift(preview: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
-    """preview: `pulumi preview` without a refresh."""
+    """preview: the result of `pulumi preview` without a refresh."""
     return _drift(preview, Between.PROGRAM, f"pulumi up --stack {stack}")
 
 
 def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unseen]]:
-    """refresh: `pulumi refresh --preview-only`: what it would write into the state.
+    """refresh: the changes of `pulumi refresh --preview-only` to the state.
 
-    What the program leaves to others, such as the number of nodes to an autoscaler, is none.
+    Values that the program leaves to others, such as an autoscaler's number of nodes, are no drift.
     """
     own = (replace(step, fields=_not_ignored(step)) for step in refresh.steps)
     kept = tuple(
@@ -38,7 +38,7 @@ def cloud_drift(refresh: Preview, stack: str) -> tuple[list[Finding], list[Unsee
         for step, before in zip(own, refresh.steps, strict=True)
         if step.fields or not before.fields
     )
-    # Without the refresh, `up` compares with the state, which still says that all is well.
+    # Without the refresh, `up` compares with the state, which shows no difference yet.
     heal = f"pulumi up --refresh --stack {stack}"
     return _drift(replace(refresh, steps=kept), Between.CLOUD, heal)
 
@@ -52,7 +52,7 @@ def _not_ignored(step: Step) -> tuple[str, ...]:
 
 
 def pending_creations(urns: Sequence[str], stack: str) -> list[Unseen]:
-    """A refresh does not find what has no ID yet."""
+    """Reports cut-off creations: a refresh cannot find a resource without an ID."""
     return [
         Unseen(
             between=Between.CLOUD,
@@ -94,7 +94,7 @@ def _change(step: Step, path: str) -> str:
 
 
 def at(value: Any, path: str) -> Any:
-    """The value at a property path, as in `nodeConfig.taints[0].key`; None: there is none."""
+    """The value at a property path, such as `nodeConfig.taints[0].key`, or None."""
     for part in _PART.finditer(path):
         if part["index"] is not None:
             there = isinstance(value, list) and int(part["index"]) < len(value)
@@ -106,7 +106,7 @@ def at(value: Any, path: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Only what fits on a line; a secret is a map of ciphertext here."""
+    """Shows only values that fit on a line. A secret is a map of ciphertext here."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping | list):

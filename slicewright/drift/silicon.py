@@ -1,5 +1,6 @@
-"""The declared layout against the silicon: what the agents have read, as the fleet controller has
-judged it. Pure.
+"""Compares the declared layout with the silicon, by the agents' readings. Pure.
+
+The fleet controller has judged the readings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from telemetry.plain import shortened
 _PARTITIONS: Final = frozenset(
     ("WrongLayout", "LayoutIncomplete", "NotPartitioned", "UnwantedMig", "ComputeInstanceMissing")
 )
-"""Reasons for which who partitions the GPUs has to do it again. Source: node_agent.verdict."""
+"""Reasons for partitioning the GPUs again. Source: node_agent.verdict."""
 
 
 _LONGEST_REASON, _LONGEST_MESSAGE = 253, 4096
@@ -77,7 +78,7 @@ def _of_pool(
         if view.state is State.SETTING_UP:
             yield _unseen(f"{where}: {text}", f"slicewright status -s {stack} --watch")
         else:
-            # Too few nodes, or a rollout that people stopped: no node is to blame.
+            # Too few nodes, or a rollout that people stopped: no node is the cause.
             yield _finding(where, text, next(iter(view.next), ""))
 
 
@@ -100,19 +101,19 @@ def _of_node(
 
 
 def _again(reason: str, node: Node, pool: PoolPlan, fleet: FleetPlan) -> str:
-    """What has the node's GPUs partitioned again; empty where that does not help."""
+    """The command that has the node's GPUs partitioned again. Empty if that would not help."""
     if reason not in _PARTITIONS:
         return ""
     name = shlex.quote(node.name)
     if pool.mig_config is not None and fleet.operator is not None:
         namespace = shlex.quote(fleet.operator.namespace)
-        # It compares the GPUs with the node's label when it starts, and never by itself later.
+        # mig-manager compares the GPUs with the node's label when it starts, and never later.
         return (
             f"kubectl -n {namespace} delete pod -l app=nvidia-mig-manager "
             f"--field-selector spec.nodeName={name}"
         )
     if isinstance(fleet, GkeFleetPlan):
-        # GKE partitions once, when it makes the node; the pool makes another one.
+        # GKE partitions once, when it creates the node. The pool replaces a deleted node.
         return f"gcloud compute instances delete {name} --zone {shlex.quote(node.zone)}"
     return ""
 

@@ -139,7 +139,7 @@ class PoolView:
     declared: str
     """The layout in the stack file, which differs from `layout` after an undo."""
     earlier: str
-    """The layout to which an undo returns or has returned; empty if an undo is impossible."""
+    """The layout that an undo restores or has restored. Empty if an undo is impossible."""
     no_undo: str
     """The reason why an undo is impossible, else empty."""
     undo_helps: bool = False

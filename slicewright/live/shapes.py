@@ -1,8 +1,8 @@
-"""The shapes of JSON values, and the first place where a value has another one. Pure.
+"""Checks the shapes of JSON values, and names the first place with another shape. Pure.
 
-An API server checks the types of its own kinds, and a custom resource by the schema that its
-cluster happens to have. So whoever reads objects of a cluster checks what they use of them first:
-what does not fit is one object that is not read, and never an error in the middle of a command.
+An API server checks the types of its own kinds, but checks a custom resource only by the schema
+that its cluster happens to have. So readers of a cluster's objects first check the fields they use:
+a misfit is one object that is not read, and never an error in the middle of a command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Shape = Callable[[Any, str], None]
 
 _LONGEST_NAME: Final = 253
 _LONGEST_KEY: Final = 253 + 1 + 63
-"""Of a label. Source: k8s.io/apimachinery, pkg/util/validation (IsQualifiedName)."""
+"""The limit for a label's key. Source: k8s.io/apimachinery, pkg/util/validation
+(IsQualifiedName).
+"""
 _LONGEST_LABEL: Final = 63
 _MOST: Final = 2**31 - 1
 _DEEPEST: Final = 64
@@ -28,17 +30,17 @@ _PERCENTAGE: Final = re.compile("[0-9]{1,3}%")
 
 
 class Misfit(ValueError):
-    """A value has another shape; the message names its place, the shape, and what is there."""
+    """A value has another shape. The message names its place, the required shape, and the value."""
 
 
 def text(value: Any, at: str) -> None:
-    """Any text at all: it must be made plain and short before it is shown."""
+    """Any text. Before it is shown, it must be made plain and short."""
     if not isinstance(value, str):
         raise _misfit(value, at, "must be text")
 
 
 def name(value: Any, at: str) -> None:
-    """The name of an object, as it may stand in a path. Source: k8s.io/apimachinery,
+    """The name of an object, in the form that a path allows. Source: k8s.io/apimachinery,
     pkg/api/validation/path (IsValidPathSegmentName).
     """
     _short(value, at, _LONGEST_NAME, "must be a name")
@@ -47,7 +49,7 @@ def name(value: Any, at: str) -> None:
 
 
 def word(value: Any, at: str) -> None:
-    """A short word that is compared and shown as it is; it may be empty."""
+    """A short word that is compared and shown unchanged. It may be empty."""
     _short(value, at, _LONGEST_NAME, "must be a word")
 
 
@@ -56,13 +58,13 @@ def label(value: Any, at: str) -> None:
 
 
 def number(value: Any, at: str) -> None:
-    """A whole number that is not negative. JSON's true and false are none."""
+    """A whole number that is not negative. JSON's true and false are not numbers."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
         raise _misfit(value, at, "must be a whole number")
 
 
 def generation(value: Any, at: str) -> None:
-    """As `number`, or -1: not yet observed."""
+    """A `number`, or -1 for "not yet observed"."""
     if value != -1 or isinstance(value, bool):
         number(value, at)
 
@@ -73,13 +75,13 @@ def truth(value: Any, at: str) -> None:
 
 
 def time(value: Any, at: str) -> None:
-    """A timestamp that the fleet controller reads, too. Null is a timestamp that is not set."""
+    """A timestamp that the fleet controller also reads. Null: the timestamp is not set."""
     if value is not None:
         moment(value, at)
 
 
 def moment(value: Any, at: str) -> None:
-    """As `time`, but never null."""
+    """A `time` that is not null."""
     text(value, at)
     must = "must be a time such as 2026-11-27T00:00:00Z, of the years 1970 to 2099"
     if not value:
@@ -117,7 +119,7 @@ def nullable(shape: Shape) -> Shape:
 
 
 def items(shape: Shape) -> Shape:
-    """A list of such values, none of which is null; or null in its place."""
+    """A list of such values without nulls. The list itself may be null."""
 
     def check(value: Any, at: str) -> None:
         if not isinstance(value, list | None):
@@ -130,7 +132,7 @@ def items(shape: Shape) -> Shape:
 
 
 def table(shape: Shape, *, key: Shape = text) -> Shape:
-    """An object whose keys are data, such as labels; or null in its place."""
+    """An object whose keys are data, such as labels. The object itself may be null."""
 
     def check(value: Any, at: str) -> None:
         if not isinstance(value, dict | None):
@@ -144,9 +146,7 @@ def table(shape: Shape, *, key: Shape = text) -> Shape:
 
 
 def fields(required: Mapping[str, Shape] | None = None, **optional: Shape) -> Shape:
-    """An object with these fields, and with others that nobody reads; or null in its place, where
-    it is not required.
-    """
+    """An object with these fields and any others. It may be null itself if it is optional."""
     needed = required or {}
 
     def check(value: Any, at: str) -> None:
@@ -170,7 +170,7 @@ def _there(value: Any, at: str) -> None:
 
 
 def shallow(value: Any, at: str) -> None:
-    """Anything, but not nested so deep that whoever walks through it could fail."""
+    """Any value that is not nested too deeply to be walked through."""
     level, depth = [value] if isinstance(value, dict | list) else [], 0
     while level:
         if depth > _DEEPEST:
@@ -183,7 +183,7 @@ def shallow(value: Any, at: str) -> None:
 
 
 def both(*shapes: Shape) -> Shape:
-    """All of these shapes."""
+    """A value that has all of these shapes."""
 
     def check(value: Any, at: str) -> None:
         for shape in shapes:
@@ -234,7 +234,7 @@ def _digits(value: int | float) -> str:
     try:
         return str(value)
     except ValueError:
-        # Python writes no number of thousands of digits.
+        # Python refuses to write a number with thousands of digits.
         return "a very large number"
 
 

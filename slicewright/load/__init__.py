@@ -1,1 +1,1 @@
-"""Load on the servers of a workload: which requests they get, and how they answered."""
+"""Sends load to the servers of a workload, and measures their answers."""

@@ -1,4 +1,4 @@
-"""The load to make: which servers get which requests, how often, and for how long."""
+"""The requested load: the servers, the requests, their rate, and the duration."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Api = Literal["chat", "infer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One address. Its figures are kept apart from those of others."""
+    """One address. It has its own figures in the results."""
 
     name: str
-    """For people: a replica, or the Service of all of them."""
+    """The name for people: a replica, or the Service of all replicas."""
     url: str
-    """Without a path and without a slash at its end."""
+    """The URL, without a path and without a slash at its end."""
     node: str | None = None
-    """Of the replica; None: not known."""
+    """The replica's node. None: unknown."""
     partition: str | None = None
-    """MIG profile of the replica's device, or those that it may have; None: a whole GPU, or not
-    known.
+    """The MIG profile of the replica's device, or all possible ones. None: whole GPU, or
+    unknown.
     """
 
 
@@ -34,21 +34,22 @@ class Load:
     """Requests go to them in turn."""
     duration_s: int
     users: int | None
-    """How many ask, each again as soon as it is answered. None: see `rate`."""
+    """The number of users, who ask again as soon as they have an answer. None: see `rate`."""
     rate: int | None
-    """Requests a second, whether or not others are answered."""
+    """Requests per second, whether or not earlier ones are answered."""
     model: str
     tokens: int
-    """Of an answer of a chat, at most."""
+    """The maximum number of tokens in a chat's answer."""
     body: Mapping[str, Any] | None
-    """Sent in place of the request that slicewright makes."""
+    """The body that replaces slicewright's own request."""
     key: str | None = field(repr=False)
-    """For the header Authorization."""
+    """The key for the header Authorization."""
 
     @property
     def fresh_connections(self) -> bool:
-        """Whether each request has a connection of its own. Behind one address are many replicas,
-        and which of them a connection reaches is decided once: those that come later would get
-        nothing.
+        """True if each request has its own connection.
+
+        A single address stands for many replicas, and the replica is chosen once per connection.
+        With shared connections, replicas that start later would get no requests.
         """
         return len(self.targets) == 1

@@ -12,42 +12,42 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _TEXT_FIELDS: Final = ("content", "reasoning_content", "reasoning", "tool_calls")
-"""Of a chunk's delta. vLLM's first chunk has only a role, and an empty content."""
+"""The text fields of a chunk's delta. vLLM's first chunk has only a role, and an empty content."""
 
 
 @dataclass
 class ChatStream:
-    """Takes the lines of an answer as they arrive. Times are those of the caller's clock."""
+    """Takes the lines of an answer as they arrive. All times are from the caller's clock."""
 
     first_token_s: float | None = None
     last_token_s: float | None = None
     longest_gap_s: float | None = None
-    """Longest time between two chunks that had text."""
+    """The longest time between two chunks that had text."""
     error: str | None = None
-    """The server's message: after it has begun to answer it can no longer answer with a status."""
+    """The server's message. An answer that has begun can no longer get an error status."""
     complete: bool = False
-    """True after the end marker, or after the reason why the answer ends."""
+    """True after the end marker, or after the reason for the answer's end."""
     _chunks: int = 0
     _usage: int | None = None
     _data: list[bytes] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
-        """As the server counts them; if it does not, the number of chunks with text."""
+        """The server's count of tokens, or else the number of chunks with text."""
         return self._chunks if self._usage is None else self._usage
 
     @property
     def inter_token_s(self) -> float | None:
-        """Mean time between two tokens; None if there were fewer than two, or all came at once.
+        """The mean time between two tokens. None if there were fewer than two, or all came at once.
 
-        It is measured over all tokens: servers may put several into one chunk.
+        It is measured over all tokens, since servers may put several into one chunk.
         """
         if self.first_token_s is None or self.last_token_s is None or self._chunks < 2:
             return None
         return (self.last_token_s - self.first_token_s) / (max(self.tokens, self._chunks) - 1)
 
     def feed(self, line: bytes, now_s: float) -> None:
-        """Takes one line, with or without its end."""
+        """Takes one line, with or without its line end."""
         line = line.rstrip(b"\r\n")
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
@@ -55,7 +55,7 @@ class ChatStream:
             self.end_event(now_s)
 
     def end_event(self, now_s: float) -> None:
-        """Called for an empty line, and at the end of the answer."""
+        """Ends the event, at an empty line and at the end of the answer."""
         data, self._data = b"\n".join(self._data), []
         if data == b"[DONE]":
             self.complete = True
@@ -97,6 +97,6 @@ def _has_text(choice: Mapping[str, Any]) -> bool:
 
 
 def _message(chunk: Mapping[str, Any]) -> str:
-    """OpenAI's form has an object `error`; vLLM's before 0.10 was that object itself."""
+    """OpenAI's format has an object `error`. vLLM's format before 0.10 was that object itself."""
     error = chunk.get("error", chunk)
     return str(error.get("message", error) if isinstance(error, dict) else error)

@@ -1,4 +1,4 @@
-"""The load engine's process: what it gets, and what it tells while it runs."""
+"""Runs the load engine's process: sends its settings, and reads its outcomes and progress."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from slicewright.load.outcomes import Ended, Outcome, Progress, decode
 
 _MODULE: Final = "slicewright.load.locust_process"
 _LAST_WORDS: Final = 5
-"""Lines of the process's log that are shown if it fails."""
+"""The number of last lines of the process's log that are shown after a failure."""
 
 
 class NoEngine(Exception):
-    """Locust is not installed; the message says what to do."""
+    """Locust is not installed. The message says how to install it."""
 
 
 class EngineFailed(Exception):
-    """No request was sent; the message says why."""
+    """No request was sent. The message says why."""
 
 
 @dataclass
@@ -37,13 +37,13 @@ class Ran:
     failed: int = 0
     not_sent: int = 0
     interrupted: bool = False
-    """True if Ctrl-C ended it: the outcomes are those until then."""
+    """True if Ctrl-C ended it. The outcomes are the ones until then."""
     complete: bool = False
     """True if the process wrote its last line."""
 
     @property
     def failures(self) -> Sequence[str]:
-        """Why requests failed, each reason once."""
+        """The reasons of failed requests, each once."""
         reasons = (outcome.failure for outcome in self.outcomes)
         return tuple(dict.fromkeys(reason for reason in reasons if reason is not None))
 
@@ -58,7 +58,7 @@ def check_installed() -> None:
 
 
 def run(load: Load, progress: Callable[[str], None]) -> Ran:
-    """progress: called about once a second with how far it is. Raises EngineFailed."""
+    """progress: called about once a second with the progress as text. Raises EngineFailed."""
     try:
         request = requests.chat(load) if load.api == "chat" else requests.infer(load)
     except requests.NoModel as e:
@@ -74,7 +74,7 @@ def run(load: Load, progress: Callable[[str], None]) -> Ran:
 
 
 def settings(load: Load, request: requests.Request) -> str:
-    """The JSON that the process reads. It has the API key, so it must not get into a log."""
+    """Returns the JSON that the process reads. It has the API key, so it must not be logged."""
     return json.dumps(
         {
             "urls": [target.url for target in load.targets],
@@ -93,13 +93,13 @@ def settings(load: Load, request: requests.Request) -> str:
 def _run(given: str, log: IO[str], ran: Ran, progress: Callable[[str], None]) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", _MODULE],
-        # Locust reads LOCUST_…: variables of the user's own would change the run.
+        # Locust reads LOCUST_…: the user's own variables would change the run.
         env={name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
-        # Ctrl-C reaches it from here only, so that it can still write its last line.
+        # Only this process passes Ctrl-C on, so that it can still write its last line.
         start_new_session=True,
     ) as process:
         try:
@@ -121,12 +121,12 @@ def _follow(
         process.stdin.write(given)
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it has ended; its log says why
+        pass  # the process has ended, and its log says why
     _read(process, ran, progress)
 
 
 def _rest(process: subprocess.Popen[str], ran: Ran, progress: Callable[[str], None]) -> None:
-    """Reads what the process still writes after an interrupt. A second Ctrl-C kills it."""
+    """Reads the last lines of the process after an interrupt. A second Ctrl-C kills it."""
     try:
         _read(process, ran, progress)
     except KeyboardInterrupt:

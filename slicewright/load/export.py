@@ -1,4 +1,4 @@
-"""The same load for other tools, for people who have them. slicewright runs none of these.
+"""Exports the same load to other tools, for people who have them. slicewright runs none of these.
 
 k6 is under the AGPL. AIPerf (Apache-2.0) is NVIDIA's benchmark for model servers.
 """
@@ -16,22 +16,22 @@ from slicewright.load.asked import Load
 TOOLS: Final = ("k6", "aiperf")
 _SCRIPTS: Final = Path(__file__).parent / "scripts"
 _SETTINGS_LINE: Final = "const load = JSON.parse(open(__ENV.SLICEWRIGHT_LOAD));"
-"""The line of our scripts that the load replaces."""
+"""The line of our scripts that the load's settings replace."""
 _K6_USERS_PER_RATE: Final = 10
 _K6_GRACE: Final = "60s"
 
 
 class NotSupported(Exception):
-    """The tool cannot make this load; the message says why."""
+    """The tool cannot create this load. The message says why."""
 
 
 def script(tool: str, load: Load) -> str:
-    """Text for stdout. It never has the API key. Raises NotSupported."""
+    """Returns the text for stdout. It never contains the API key. Raises NotSupported."""
     return _k6(load) if tool == "k6" else _aiperf(load)
 
 
 def _k6(load: Load) -> str:
-    """A script of its own: `k6 run FILE`, with the API key in SLICEWRIGHT_API_KEY."""
+    """Returns a complete script for `k6 run FILE`, with the API key in SLICEWRIGHT_API_KEY."""
     settings = {
         "options": k6_options(load),
         "targets": [
@@ -52,7 +52,7 @@ def k6_options(load: Load) -> dict[str, Any]:
     return {
         "scenarios": {"load": _k6_scenario(load)},
         "noVUConnectionReuse": load.fresh_connections,
-        # A threshold without a condition makes k6 show the figures of one tag apart.
+        # A threshold without a condition makes k6 show the figures of one tag separately.
         "thresholds": {
             f"{metric}{{target:t{index}}}": []
             for metric in ("latency", "answered", "failed")

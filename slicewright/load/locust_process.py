@@ -1,13 +1,13 @@
-"""Locust's users ask the servers: the load engine, in a process of its own.
+"""The load engine, in its own process: Locust's users send requests to the servers.
 
-gevent, on which Locust is built, replaces much of the standard library in its process. What to
-send comes as JSON on stdin, which nobody else can read: it has the API key. Each request's outcome
+Locust is based on gevent, which replaces much of the standard library in its process. The settings
+come as JSON on stdin, which nobody else can read: they contain the API key. Each request's outcome
 goes to stdout as it ends (outcomes.py).
 """
 
 from __future__ import annotations
 
-# First: it replaces sockets and locks, and whoever imports those before has the old ones.
+# The first import: it replaces sockets and locks, and earlier imports would keep the old ones.
 import locust  # isort: skip
 
 import base64
@@ -34,24 +34,24 @@ from slicewright.load.outcomes import Ended, Line, Outcome, Progress, encode
 
 _ANSWER_TIMEOUT_S: Final = 300.0
 _GRACE_S: Final = 60.0
-"""How long requests that are under way at the end may take."""
+"""The time that requests may still take after the end of the run."""
 _USERS_PER_RATE: Final = 10
-"""For each request a second: those that may be under way at once, before some are not sent."""
+"""The limit of concurrent requests per request a second. Above it, some are not sent."""
 _MOST_USERS: Final = 10_000
 
 
 class _TookTooLong(Exception):
-    """No complete answer in the time that a request has."""
+    """No complete answer came within the request's time limit."""
 
 
 @dataclass
 class Run:
-    """What all users of this process share."""
+    """The data that all users of this process share."""
 
     settings: Mapping[str, Any]
     write: Callable[[Line], None]
     arrivals: SteadyRate | WhenFree | None = None
-    """None until all users are there."""
+    """None until all users exist."""
     ready: Event = field(default_factory=Event)
     ended: Event = field(default_factory=Event)
     """Set by an interrupt."""
@@ -101,13 +101,13 @@ class Run:
 
 
 class Asker(FastHttpUser):  # type: ignore[misc]
-    """One user. The run is set before the first is made."""
+    """One user. The run must be set before the first user is created."""
 
     run_: ClassVar[Run]
     network_timeout = _ANSWER_TIMEOUT_S
     connection_timeout = 60.0
     max_redirects = 0
-    # Locust's default is to trust every certificate. These have the API key.
+    # Locust trusts every certificate by default. These requests have the API key.
     insecure = False
     ssl_context_factory = staticmethod(ssl.create_default_context)
 
@@ -159,7 +159,7 @@ class Asker(FastHttpUser):  # type: ignore[misc]
         return self.client.post(
             settings["urls"][target] + settings["path"],
             data=body,
-            # Locust would ask for compressed answers, which arrive in lumps.
+            # Locust would ask for compressed answers, which arrive in large pieces.
             headers={"Accept-Encoding": "identity", **settings["headers"]},
             stream=True,
             catch_response=True,
@@ -194,7 +194,7 @@ def _stream_failure(stream: ChatStream) -> str | None:
 
 
 def _tokens(content: bytes | None) -> int | None:
-    """Of an answer that is no stream."""
+    """Returns the token count of an answer that is not a stream."""
     try:
         tokens = json.loads(content or b"")["usage"]["completion_tokens"]
     except (ValueError, KeyError, TypeError):
@@ -209,7 +209,7 @@ def _since(began_s: float, stream: ChatStream | None) -> float | None:
 
 
 def _tell(run: Run) -> None:
-    """Writes how far the run is, once a second."""
+    """Writes the progress once a second."""
     while True:
         gevent.sleep(1)
         assert run.arrivals is not None
@@ -223,14 +223,14 @@ def _written(out: Any) -> Callable[[Line], None]:
             out.write(encode(line))
             out.flush()
         except OSError:
-            # slicewright has ended without a word to this process.
+            # slicewright has ended without stopping this process.
             os._exit(1)
 
     return write
 
 
 def main() -> int:
-    # Whatever a library prints must not be among the outcomes.
+    # Output that libraries print must not get among the outcomes.
     out, sys.stdout = sys.stdout, sys.stderr
     run = Run(settings=json.load(sys.stdin), write=_written(out))
     Asker.run_ = run

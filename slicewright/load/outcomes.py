@@ -1,4 +1,4 @@
-"""Lines that the load engine's process writes: one for each request, one a second, and a last."""
+"""The lines that the load engine's process writes: one per request, one per second, a last one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """One request that was answered or failed. Times are of one clock, in seconds."""
+    """One request that was answered or failed. All times are in seconds, from the same clock."""
 
     target: int
     began_s: float
     ended_s: float
     failure: str | None = None
-    """Why it failed; None: it was answered."""
+    """The reason of the failure. None: the request was answered."""
     tokens: int | None = None
     first_token_s: float | None = None
-    """From the request to the first token; None: the answer was no stream, or had no text."""
+    """The time to the first token. None: the answer was not a stream, or had no text."""
     inter_token_s: float | None = None
     longest_gap_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Written once a second."""
+    """The progress, written once a second."""
 
     under_way: int
     seconds: float
@@ -48,7 +48,7 @@ def encode(line: Line) -> str:
 
 
 def decode(text: str) -> Line | None:
-    """None: the line is incomplete, because the process was killed while it wrote."""
+    """Returns None for an incomplete line: the process was killed while it wrote."""
     try:
         fields = json.loads(text)
         line: Line = _KINDS[fields.pop("kind")](**fields)

@@ -29,26 +29,26 @@ _DATATYPE_BYTES: Final = {
     "BF16": 2,
     "FP32": 4,
     "FP64": 8,
-    # A string is its length in four bytes, followed here by nothing.
+    # A string is its length in four bytes, followed here by no characters.
     "BYTES": 4,
 }
 """Source: Open Inference Protocol, tensor data types; Triton's extension for binary tensor data."""
 
 
 class NoModel(Exception):
-    """The server does not describe the model; the message has its answer."""
+    """The server does not describe the model. The message contains the server's answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The request that is sent again and again."""
+    """The request that is sent repeatedly."""
 
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes
     varied: bool = False
-    """True if each request has its number at the start of its first message, so that no server
-    answers from its prefix cache.
+    """True if each request has its number at the start of its first message. No server can then
+    answer from its prefix cache.
     """
 
 
@@ -69,7 +69,7 @@ def chat(load: Load) -> Request:
 
 
 def infer(load: Load) -> Request:
-    """Asks the first server which inputs its model takes. Raises NoModel."""
+    """Returns a request, after asking the first server for its model's inputs. Raises NoModel."""
     path = f"/v2/models/{quote(load.model, safe='')}"
     if load.body is not None:
         headers = {"Content-Type": "application/json"}
@@ -85,7 +85,7 @@ def infer(load: Load) -> Request:
 
 
 def zeros(inputs: Sequence[Mapping[str, Any]]) -> tuple[bytes, bytes]:
-    """The JSON of a request and the bytes of its tensors, with 1 for every variable dimension."""
+    """Returns a request's JSON and its tensors' bytes, with 1 for every variable dimension."""
     described, total = [], 0
     for tensor in inputs:
         shape = [1 if size < 0 else size for size in tensor["shape"]]

@@ -1,4 +1,4 @@
-"""What came of a load: figures over all requests, and over those of each target."""
+"""The results of a load: figures over all requests, and per target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicewright.load.outcomes import Outcome
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Of requests, in milliseconds; or tokens a second of each."""
+    """The distribution of a value over requests: milliseconds, or tokens per second."""
 
     mean: float
     p50: float
@@ -24,24 +24,24 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of all targets, or of one."""
+    """The figures of all targets, or of one."""
 
     answered: int
     failed: int
     per_second: float
-    """Requests answered."""
+    """Answered requests per second."""
     latency_ms: Times | None
-    """None: none was answered."""
+    """None: no request was answered."""
     tokens: int | None
     """None: not a chat."""
     tokens_per_second: float | None
-    """Of all requests together."""
+    """The total of all requests."""
     first_token_ms: Times | None
     """None: no answer was a stream."""
     inter_token_ms: Times | None
-    """Mean time between two tokens of each answer."""
+    """The mean time between two tokens of each answer."""
     longest_gap_ms: Times | None
-    """Longest time between two chunks of each answer."""
+    """The longest time between two chunks of each answer."""
     request_tokens_per_second: Times | None
 
 
@@ -49,10 +49,10 @@ class Figures:
 class Results:
     duration_s: float
     dropped: int
-    """Requests that were not sent, because too many were under way: only at a rate."""
+    """Requests that were not sent because too many were under way. Only with a rate."""
     whole: Figures
     targets: Mapping[str, Figures]
-    """By name."""
+    """Name of the target -> its figures."""
 
 
 def results(outcomes: Sequence[Outcome], load: Load, *, not_sent: int) -> Results:

@@ -1,8 +1,9 @@
-"""Where a workload's servers are reached.
+"""Finds the addresses of a workload's servers.
 
-Not through the API server's proxy: it would be measured instead of them, with a connection of its
-own for each request that is under way. So there are three ways: an address that is given, that of
-the Service's load balancer, or the pods' own, where this machine is in a network that has them.
+The API server's proxy is not used: it would be measured instead of the servers, with a separate
+connection for each concurrent request. There are three ways instead: a given address, the address
+of the Service's load balancer, or the pods' addresses, if this machine is in a network that has
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from kubeapi import ApiError, Client
 from slicewright.load.asked import Target
 
 _PORT: Final = 8000
-"""Of HTTP, of vLLM and Triton as the stack makes them."""
+"""The HTTP port of vLLM and Triton in the stack's Deployments."""
 
 
 class BadUrl(Exception):
-    """An address that cannot be used; the message says what would be right."""
+    """An unusable address. The message shows a correct one."""
 
 
 class NoAddress(Exception):
-    """Nothing to ask; the message says why, and what to do."""
+    """There is no server to ask. The message gives the reason and the remedy."""
 
 
 def given_targets(urls: list[str]) -> tuple[Target, ...]:
@@ -33,10 +34,10 @@ def given_targets(urls: list[str]) -> tuple[Target, ...]:
         try:
             parts = urlsplit(url)
             wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
-        except ValueError:  # of brackets, or the port
+        except ValueError:  # bad brackets or port
             raise _bad(url) from None
         if parts.username is not None or parts.password is not None:
-            # Not quoted: it would be in a log.
+            # The URL is not quoted, so that it cannot get into a log.
             raise BadUrl("--url has a password, which everybody on this machine can read")
         if wrong or parts.query or parts.fragment:
             raise _bad(url)
@@ -49,7 +50,7 @@ def _bad(url: str) -> BadUrl:
 
 
 def of_service(client: Client, workload: DeploymentPlan) -> tuple[Target, ...]:
-    """The load balancer of its Service. Raises NoAddress, ApiError, Unreachable."""
+    """The load balancer of the workload's Service. Raises NoAddress, ApiError, Unreachable."""
     namespace, name = workload.namespace, workload.name
     try:
         service = client.get(f"/api/v1/namespaces/{namespace}/services/{name}")

@@ -1,4 +1,4 @@
-"""Results for people, and as JSON (docs/reference/load-json.md)."""
+"""Formats results for people, and as JSON (docs/reference/load-json.md)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def summary_lines(load: Load, results: Results) -> list[str]:
 
 
 def table(load: Load, results: Results) -> Table:
-    """Replica by replica, with node and partition of each where they are known."""
+    """A table with a row per replica, and its node and partition if they are known."""
     chat, placed = load.api == "chat", any(one.node for one in load.targets)
     made = Table(box=None, pad_edge=False, header_style="bold")
     places = ["replica", *(["node", "partition"] if placed else [])]

@@ -1,1 +1,1 @@
-"""Locks of a stack that a killed `pulumi` has left: whose they are, and whether that has ended."""
+"""Locks of a stack that a killed `pulumi` left: their holders, and whether those have ended."""

@@ -1,4 +1,4 @@
-"""Which backend a stack has, and which locks lie in it, by the `pulumi` of this machine."""
+"""Asks this machine's `pulumi` for a stack's backend, and the backend for the stack's locks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicewright.locks.lock import Unreadable, lock_prefix, read_lock
 
 
 def backend_url() -> str:
-    """The URL as `pulumi whoami --verbose` says it. Raises CannotAsk."""
+    """The backend's URL, from `pulumi whoami --verbose`. Raises CannotAsk."""
     try:
         return str(json.loads(pulumi("whoami", "--verbose", "--json"))["url"])
     except (ValueError, KeyError, TypeError) as e:
@@ -23,7 +23,7 @@ def backend_url() -> str:
 
 
 def project_name() -> str:
-    """The name by which the backend files the stacks of this project. Raises CannotAsk."""
+    """The name of this project in the backend, which groups the stacks by it. Raises CannotAsk."""
     here = Path.cwd()
     file = next((f for at in (here, *here.parents) if (f := at / "Pulumi.yaml").is_file()), None)
     if file is None:
@@ -35,9 +35,9 @@ def project_name() -> str:
 
 
 def holders(stack: str) -> tuple[str, ...]:
-    """Each lock of a stack by the process, user, host and time that it names.
+    """Each lock of a stack, as the process, user, host and time that it names.
 
-    Pulumi Cloud, and backends whose locks are not read, say of none. Raises CannotAsk.
+    Empty for Pulumi Cloud and for backends with unsupported locks. Raises CannotAsk.
     """
     try:
         backend = backend_of(backend_url())
@@ -50,7 +50,7 @@ def holders(stack: str) -> tuple[str, ...]:
 
 
 def pulumi(*arguments: str) -> str:
-    """What a command of Pulumi's prints. Raises CannotAsk."""
+    """Returns the output of a Pulumi command. Raises CannotAsk."""
     try:
         done = subprocess.run(
             ["pulumi", *arguments],

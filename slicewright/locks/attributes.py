@@ -1,9 +1,10 @@
-"""The attributes that a directory as backend keeps beside each file of a stack, cut off by a kill.
+"""Attribute files of a directory backend that were cut off by a kill.
 
-A directory cannot keep a file's attributes, so the library below Pulumi writes them into a file
-beside it. The file of a state is replaced in one step; that of its attributes is not. Killed
-between its creation and its content, Pulumi leaves an empty one, and every later command fails with
-`failed to load checkpoint: EOF`, although the state is whole. Without attributes it is read.
+A directory cannot store a file's attributes, so Pulumi's storage library writes them into a file
+next to it. The file of a state is replaced in one step, but its attribute file is not. If Pulumi is
+killed between the creation of that file and its content, the file stays empty, and every later
+command fails with `failed to load checkpoint: EOF`, although the state is intact. A state without
+an attribute file is read.
 
 Source: gocloud.dev, blob/fileblob/attrs.go (setAttrs, getAttrs) and fileblob.go (writer.Close).
 """
@@ -19,9 +20,9 @@ from slicewright.locks.backends import Directory
 
 
 def cut_off(backend: Directory, project: str, stack: str) -> Sequence[str]:
-    """Keys of the stack's files whose attributes end early. Raises CannotAsk.
+    """Keys of the stack's truncated attribute files. Raises CannotAsk.
 
-    Only where no Pulumi works on the stack: a running one's are so for a moment.
+    Call it only while no Pulumi works on the stack: a running one has such files for a moment.
     """
     *_, project, stack = (project, *stack.split("/"))
     try:
@@ -35,7 +36,7 @@ def cut_off(backend: Directory, project: str, stack: str) -> Sequence[str]:
 
 
 def _attributes(root: Path, project: str, stack: str) -> Iterator[Path]:
-    # The state, what it was before (`.bak`), and either of them compressed.
+    # The state, the previous state (`.bak`), and compressed forms of both.
     yield from sorted((root / "stacks" / project).glob(f"{stack}.json*.attrs"))
     for kept in ("history", "backups"):
         yield from sorted((root / kept / project / stack).glob("*.attrs"))

@@ -1,4 +1,4 @@
-"""The files of a backend of Pulumi's that is a directory or a bucket, below one prefix."""
+"""The files of a Pulumi backend that is a directory or a bucket, below one prefix."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from slicewright.doctor.google_session import GoogleSession
 
 _DEFAULT_REGION: Final = "us-east-1"
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-"""As Go's strconv.ParseBool has it."""
+"""The true values of Go's strconv.ParseBool."""
 _OTHER_IDENTITY: Final = ("role", "anonymous")
-"""Options of an S3 URL by which Pulumi asks as somebody else than its environment says."""
+"""Options of an S3 URL that make Pulumi use another identity than its environment's."""
 
 
 class Unsupported(Exception):
-    """Locks of such a backend are not read; the message says what to do instead."""
+    """Locks of such a backend are not read. The message names the alternative."""
 
 
 class Backend(Protocol):
-    """Each method raises CannotAsk where the backend does not answer, or refuses."""
+    """Each method raises CannotAsk if the backend does not answer, or refuses."""
 
     def files(self, prefix: str) -> Mapping[str, bytes]:
-        """Key -> content, of what lies below `prefix`."""
+        """Key -> content of the files below `prefix`."""
 
     def delete(self, key: str) -> None:
-        """Also where it is gone already."""
+        """Deletes the file. A missing file is no error."""
 
 
 def backend_of(url: str) -> Backend | None:
-    """url: as `pulumi whoami --verbose` says it. None: Pulumi Cloud, which has no such files.
+    """url: the output of `pulumi whoami --verbose`. Returns None for Pulumi Cloud: it has no such
+    files.
 
     Raises Unsupported, CannotAsk.
     """
@@ -43,7 +44,7 @@ def backend_of(url: str) -> Backend | None:
         case "http" | "https":
             return None
         case "file":
-            # `file://~` is the home directory; `file://.` the current one.
+            # `file://~` is the home directory, and `file://.` the current one.
             return Directory(Path(unquote(f"{parts.netloc}{parts.path}")).expanduser())
         case "s3":
             return S3Bucket(parts.netloc, parts.path.strip("/"), options)
@@ -76,7 +77,7 @@ class Directory:
         file = self.root / key
         try:
             file.unlink(missing_ok=True)
-            # What the library below Pulumi keeps beside a file.
+            # Pulumi's storage library keeps this file next to each file.
             file.with_name(f"{file.name}.attrs").unlink(missing_ok=True)
         except OSError as e:
             raise CannotAsk(f"{e.filename}: {e.strerror}") from None
@@ -86,8 +87,9 @@ class S3Bucket:
     """Needs s3:ListBucket, s3:GetObject and s3:DeleteObject. Raises CannotAsk."""
 
     def __init__(self, bucket: str, prefix: str, options: Mapping[str, str]) -> None:
-        """options: of the URL, by their names of now and of earlier engines. Sources: Pulumi docs,
-        "State and backends", AWS S3; gocloud.dev, packages aws and blob/s3blob.
+        """options: the options of the URL, by their present names and those of earlier engines.
+        Sources: Pulumi docs, "State and backends", AWS S3; gocloud.dev, packages aws and
+        blob/s3blob.
 
         Raises Unsupported, CannotAsk.
         """
@@ -102,7 +104,7 @@ class S3Bucket:
         self._errors = session.errors
         endpoint = options.get("endpoint")
         if endpoint and "://" not in endpoint:
-            # The newer option, disable_https, says nothing about an endpoint.
+            # The newer option, disable_https, does not apply to an endpoint.
             plain = _is_on(options, "disableSSL")
             endpoint = f"{'http' if plain else 'https'}://{endpoint}"
         self._client: Any = session.client(

@@ -1,4 +1,4 @@
-"""Whether the process that took a lock lives on this host."""
+"""Checks whether the process that took a lock is alive on this host."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from slicewright.locks.lock import Holder, Lock
 
 _ALL_PROCESSES: Final = "pid:[4026531836]"
 _THE_HOSTS_NAME: Final = "uts:[4026531838]"
-"""Of the namespaces that a host boots with. Source: Linux, include/linux/proc_ns.h."""
+"""Both are namespaces that a host boots with. Source: Linux, include/linux/proc_ns.h."""
 _LATE_S: Final = 5.0
-"""A start is known to a second or so; who takes a lock has started before."""
+"""The tolerance for start times, which are accurate to about a second.
+
+A lock's process started before it took the lock.
+"""
 
 
 def holder_of(lock: Lock, proc: Path = Path("/proc")) -> Holder:
-    """proc: of this host. A process that has the number, and started after the lock was taken, is
-    another one.
+    """proc: this host's proc file system.
+
+    A process with the lock's number that started after the lock was taken is another process.
     """
     if lock.host != socket.gethostname() or _sees_only_a_part(proc):
         return Holder.ELSEWHERE
@@ -34,7 +38,7 @@ def holder_of(lock: Lock, proc: Path = Path("/proc")) -> Holder:
 
 
 def _sees_only_a_part(proc: Path) -> bool:
-    """In a container with the host's name the host's other processes are not seen."""
+    """True in a container that has the host's name but does not see the host's other processes."""
     try:
         processes = str((proc / "self/ns/pid").readlink())
         name = str((proc / "self/ns/uts").readlink())
@@ -44,7 +48,7 @@ def _sees_only_a_part(proc: Path) -> bool:
 
 
 def _has_number(entry: Path, pid: int) -> bool:
-    """Whether it is, or in its container is, the process of that number."""
+    """True if the process has that number, on the host or in its container."""
     if entry.name == str(pid):
         return True
     try:
@@ -63,7 +67,7 @@ def _booted(proc: Path) -> float:
 
 
 def _started(entry: Path, booted: float) -> float | None:
-    """Seconds since the epoch; None where it has ended meanwhile, or is not known."""
+    """Seconds since the epoch, or None if the process has ended or the time is unknown."""
     try:
         return booted + int(_fields(entry)[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
@@ -71,8 +75,9 @@ def _started(entry: Path, booted: float) -> float | None:
 
 
 def _is_dead(entry: Path) -> bool:
-    """Whether nothing is left but its exit status, which its parent has not asked for: in a
-    container without an init process, for as long as that runs.
+    """True for a zombie: only its exit status is left, and its parent has not asked for it.
+
+    In a container without an init process, it stays as long as the container runs.
     """
     try:
         return _fields(entry)[0] in ("Z", "X")
@@ -81,7 +86,7 @@ def _is_dead(entry: Path) -> bool:
 
 
 def _fields(entry: Path) -> list[str]:
-    """Of its `stat`, from the state on. The name before may hold spaces and parentheses."""
+    """The fields of its `stat`, from the state on. The name may hold spaces and parentheses."""
     return (entry / "stat").read_text().rpartition(")")[2].split()
 
 

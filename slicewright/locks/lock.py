@@ -1,4 +1,4 @@
-"""A lock of Pulumi's, and what follows from it. Pure.
+"""A lock of Pulumi's, and the conclusion from it. Pure.
 
 File, S3 and other buckets hold one JSON file per lock, with the process, user, host and time.
 Source: pulumi/pulumi, pkg/backend/diy/lock.go (lockContent, stackLockDir).
@@ -14,18 +14,18 @@ from enum import Enum
 
 
 class Unreadable(ValueError):
-    """It is not as Pulumi writes it."""
+    """The lock is not in Pulumi's format."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
     key: str
-    """Of its file in the backend."""
+    """The key of its file in the backend."""
     pid: int
     user: str
     host: str
     since: datetime
-    """By that host's clock; with a time zone."""
+    """The time by that host's clock, with a time zone."""
 
     @property
     def held_by(self) -> str:
@@ -33,12 +33,12 @@ class Lock:
 
 
 class Holder(Enum):
-    """What this host knows of the process that took a lock."""
+    """This host's knowledge about the process that took a lock."""
 
     GONE = "gone"
     LIVES = "lives"
     ELSEWHERE = "elsewhere"
-    """Of another host, or of one of which this process does not see every process."""
+    """The lock's host is another one, or one whose processes are not all visible from here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def read_lock(key: str, text: str | bytes) -> Lock:
 
 
 def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
-    """vouched: hosts on which, as the caller says, no pulumi works on the stack."""
+    """vouched: host -> why no pulumi works on the stack there, according to the caller."""
     match holder:
         case Holder.GONE:
             return Judged(lock=lock, stale=True, why="that process has ended on this host")
@@ -93,6 +93,6 @@ def judge(lock: Lock, holder: Holder, vouched: Mapping[str, str]) -> Judged:
 
 
 def lock_prefix(project: str, stack: str) -> str:
-    """Where the locks of a stack lie; stack: also as organization/project/stack."""
+    """The prefix of a stack's locks. stack: may also be organization/project/stack."""
     *_, project, stack = (project, *stack.split("/"))
     return f".pulumi/locks/organization/{project}/{stack}/"

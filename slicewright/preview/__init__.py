@@ -1,1 +1,1 @@
-"""What `pulumi preview --json` says, for the people who decide on a change."""
+"""Turns the output of `pulumi preview --json` into a report for people who decide on a change."""

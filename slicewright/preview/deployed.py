@@ -1,8 +1,9 @@
-"""The last deployment that succeeded, from the history that Pulumi keeps of a stack. Pure.
+"""The last successful deployment, from the history that Pulumi keeps of a stack. Pure.
 
-Every backend keeps it, and only who may write the state can change it: neither a merge that was
-never applied nor a branch that was rewritten does. An entry names the commit of the checkout
-(`git.head`) and the configuration with which it ran.
+Every backend keeps the history, and only people who may write the state can change it. A merge that
+was never applied does not change it, nor does a rewritten branch. An entry names the commit of the
+checkout (`git.head`) and the configuration of the run.
+
 Source: pulumi/pulumi, pkg/cmd/pulumi/stack/stack_history.go (updateInfoJSON) and
 pkg/backend/updates.go.
 """
@@ -18,20 +19,20 @@ FLEET_KEY: Final = "slicewright:fleet"
 
 
 class NotAHistory(ValueError):
-    """The text is not what `pulumi stack history --json` prints."""
+    """The text is not the output of `pulumi stack history --json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     commit: str
-    """Empty where the checkout was no git repository."""
+    """Empty if the checkout was not a git repository."""
     time: str
     fleet: Any
-    """The stack file's fleet, as the program has read it; None where it came from elsewhere."""
+    """The stack file's fleet, as the program read it. None if it came from another source."""
 
     @property
     def stack_file(self) -> str | None:
-        """As a stack file says it. JSON is YAML."""
+        """The text of a stack file with this fleet, in JSON, which is also YAML."""
         if self.fleet is None:
             return None
         config = {"config": {FLEET_KEY: self.fleet}}
@@ -40,11 +41,11 @@ class Deployment:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a page of the history, newest first, says of the last deployment."""
+    """The knowledge about the last deployment from one page of the history, newest first."""
 
     deployment: Deployment | None
     complete: bool
-    """No older page can say anything else."""
+    """True if older pages cannot add anything."""
 
 
 def read_page(text: str) -> Page:
@@ -55,7 +56,7 @@ def read_page(text: str) -> Page:
         if kind == "update":
             return Page(deployment=_deployment(entry), complete=True)
         if kind == "destroy":
-            # Nothing is deployed any more, whatever was before.
+            # Nothing is deployed any more, so older entries do not matter.
             return Page(deployment=None, complete=True)
     return Page(deployment=None, complete=not entries)
 

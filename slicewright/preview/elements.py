@@ -1,4 +1,4 @@
-"""Blocks of Markdown whose text is escaped already."""
+"""Blocks of Markdown whose text is already escaped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 ROWS: Final = 40
-"""Of each table of a report: what is worst comes first."""
+"""The limit of rows in each table of a report. The worst rows come first."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int) -> str:
@@ -16,7 +16,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, at_most: int)
 
 
 def fenced(lines: Sequence[str]) -> str:
-    """A block that its own text cannot end."""
+    """Returns a block whose text cannot end the block."""
     longest = max((_leading_ticks(line) for line in lines), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join((fence, *lines, fence))

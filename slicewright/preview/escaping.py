@@ -1,4 +1,4 @@
-"""Text in Markdown that stays what it is."""
+"""Escapes text for Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from telemetry.plain import plain
 
 
 def code(text: str) -> str:
-    """As code, in a table too: no character of it is Markdown."""
+    """Returns the text as code, even in a table: no character of it is read as Markdown."""
     shown = plain(text).replace("|", "\\|")
     fence = "``" if "`" in shown else "`"
     pad = " " if "`" in shown else ""
@@ -14,7 +14,7 @@ def code(text: str) -> str:
 
 
 def text(text: str) -> str:
-    """As text that Markdown and HTML leave as it is."""
+    """Returns the text escaped, so that Markdown and HTML show it unchanged."""
     escaped = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{c}" if c in "\\`*_[]|~#@" else c for c in escaped)
 

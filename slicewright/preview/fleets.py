@@ -1,4 +1,4 @@
-"""What a report says by the stack files: what happens to nodes, and what they cost."""
+"""The parts of a report that come from the stack files: effects on nodes, and costs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Fleets:
     after: plan.FleetPlan
     before: plan.FleetPlan | None
     living: str = ""
-    """The section on nodes in service; empty where the cluster was not asked."""
+    """The section on nodes in service. Empty if the cluster was not asked."""
 
 
 def pools(fleets: Fleets) -> str:
-    """What a change does to nodes that stay is not in Pulumi's preview."""
+    """Returns the section on pools. Pulumi's preview lacks the effects on remaining nodes."""
     if fleets.before is None:
         return ""
     change = plan.compare(fleets.before, fleets.after)
@@ -90,7 +90,7 @@ def _range(cost: prices.Cost) -> str:
 
 
 def _difference(old: prices.Cost, new: prices.Cost) -> str:
-    """Of the most that they can cost; nothing where the sums leave out different pools."""
+    """Compares the maximum costs. Empty if the two sums leave out different pools."""
     if {name for name, _ in old.missing} != {name for name, _ in new.missing}:
         return ""
     more = new.most - old.most

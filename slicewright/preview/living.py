@@ -122,7 +122,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def span(seconds: float) -> str:
-    """`45 min`, `2 h`, `3 h 30 min`; rounded up to minutes."""
+    """Returns `45 min`, `2 h` or `3 h 30 min`, rounded up to minutes."""
     hours, minutes = divmod(-(-int(seconds) // 60), 60)
     parts = [f"{hours} h"] if hours else []
     return " ".join([*parts, *([f"{minutes} min"] if minutes or not hours else [])])

@@ -1,8 +1,8 @@
 """Changes that end pods or delete data, and the guard that asks for each to be acknowledged.
 
-Pulumi replaces and deletes node pools without draining them, so that disruption budgets do not
-count (pulumi/pulumi-gcp#255). A policy pack cannot refuse that: it sees what a resource shall be,
-and not what the engine does with it.
+Pulumi replaces and deletes node pools without draining them, so disruption budgets do not count
+(pulumi/pulumi-gcp#255). A policy pack cannot refuse that: it sees the desired resources, but not
+the engine's steps.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _GUARDED: Mapping[str, str] = {
     "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition": "all objects of this kind",
     "kubernetes:helm.sh/v3:Release": "what the chart installed; no GPU is offered without it",
 }
-"""By type, what ends with a resource of it."""
+"""Type of resource -> the loss if such a resource ends."""
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_CHART: Mapping[str, str] = {
     "keda": "its CRDs with all ScaledObjects; replicas stay as they are until it is back",
     "kube-prometheus-stack": "what Prometheus has measured, unless a volume of its own has it",
     "cluster-autoscaler": "what adds and removes nodes; those that there are stay",
 }
-"""The same of a Helm release, by the name at the end of its chart; others are of GPU operators."""
+"""End of a Helm release's chart name -> the loss if it ends. Other charts are GPU operators."""
 
 
 CODE: Final = re.compile(r"[A-Za-z0-9._-]+:[0-9a-f]{8}")
-"""Of a change, as `Loss.code` and the stack file have it. It needs no escape in YAML."""
+"""The code of a change, in `Loss.code` and in the stack file. It needs no escape in YAML."""
 _NOT_IN_CODES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -54,18 +54,18 @@ class Loss:
     step: Step
     what: str
     nodes: int | None
-    """That it has by Pulumi's state; None where it is not known, or not a node pool."""
+    """The number of nodes in Pulumi's state. None: unknown, or not a node pool."""
     code: str
-    """Acknowledges this change of this object, and no other."""
+    """The acknowledgement of this change of this object, and of no other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
     acknowledged: tuple[Loss, ...]
     open: tuple[Loss, ...]
-    """Not acknowledged."""
+    """Losses that nobody acknowledged."""
     unneeded: tuple[str, ...]
-    """Acknowledgements of what does not happen."""
+    """Acknowledgements of changes that do not happen."""
 
 
 def guard(preview: Preview, acknowledged: Collection[str]) -> Guard:
@@ -81,7 +81,7 @@ def guard(preview: Preview, acknowledged: Collection[str]) -> Guard:
 def pools_that_end(
     preview: Preview, pools: Iterable[str]
 ) -> dict[str, Literal["replaced", "deleted"]]:
-    """Those of `pools` whose nodes all go, because their node pool or the cluster does."""
+    """The ones of `pools` that lose all nodes, because their node pool or the cluster ends."""
     ending: dict[str, Literal["replaced", "deleted"]] = {}
     for step in preview.steps:
         what = _GUARDED.get(step.type)
@@ -96,7 +96,7 @@ def pools_that_end(
 
 
 def _pool_of(step: Step) -> str:
-    """The name that the stack file gives the pool, by the label of its nodes; else empty."""
+    """The pool's name in the stack file, from the label of its nodes. Empty if there is none."""
     match step.before:
         case (
             {"labels": dict(labels)}
@@ -119,8 +119,10 @@ def _loss(step: Step) -> Loss | None:
 
 
 def _code(step: Step) -> str:
-    """Differs for another object and for other reasons, so that an acknowledgement that stays in
-    the file covers no later change. The ID alone would not do: GKE's is made of names.
+    """Returns a code that differs for another object and for other reasons.
+
+    An acknowledgement that stays in the file thus covers no later change. The ID alone is not
+    enough: GKE's IDs consist of names.
     """
     said = json.dumps(
         [step.urn, step.outcome.value, step.identity, step.since, sorted(step.causes)]
@@ -130,7 +132,7 @@ def _code(step: Step) -> str:
 
 
 def _nodes(state: Mapping[str, Any]) -> int | None:
-    """GKE counts a pool's nodes per zone, EKS all of them."""
+    """Returns the number of nodes. GKE counts a pool's nodes per zone, EKS counts all of them."""
     match state:
         case {"scalingConfig": {"desiredSize": int(desired)}}:
             return desired

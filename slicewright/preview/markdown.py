@@ -15,16 +15,16 @@ from slicewright.preview.steps import Outcome, Preview, Step
 from telemetry.plain import plain_lines
 
 LONGEST: Final = 60_000
-"""Characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""
+"""The limit in characters. GitHub takes comments of 65,536, GitLab of 1,000,000."""
 ACKNOWLEDGE_KEY: Final = "slicewright:acknowledged"
-"""Of the stack file's `config`."""
+"""The key in the stack file's `config`."""
 _CODES = 200
 _FIELDS = 6
 _ERROR_LINES = 30
 
 
 def report(stack: str, preview: Preview, guard: Guard, fleets: Fleets) -> str:
-    """At most LONGEST characters: what does not fit is counted, from the end."""
+    """Returns at most LONGEST characters. Sections at the end that do not fit are only counted."""
     kept = []
     length = 0
     sections = [section for section in _sections(stack, preview, guard, fleets) if section]
@@ -113,7 +113,7 @@ def _verbs(losses: Sequence[Loss]) -> tuple[str, str, str]:
 
 
 def _listed_codes(guard: Guard) -> list[str]:
-    """All that the key must have, with those that it has."""
+    """The complete new value of the key, including the codes that it already has."""
     codes = list(dict.fromkeys(loss.code for loss in (*guard.acknowledged, *guard.open)))
     lines = [f'- "{code}"' for code in codes[:_CODES]]
     if len(codes) > _CODES:

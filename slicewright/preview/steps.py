@@ -10,11 +10,11 @@ from typing import Any
 
 
 class NotAPreview(ValueError):
-    """The text is not what `pulumi preview --json` prints."""
+    """The text is not the output of `pulumi preview --json`."""
 
 
 class Outcome(Enum):
-    """What becomes of a resource."""
+    """The fate of a resource."""
 
     CREATED = "created"
     ADOPTED = "adopted"
@@ -22,7 +22,7 @@ class Outcome(Enum):
     REPLACED = "replaced"
     DELETED = "deleted"
     FORGOTTEN = "forgotten"
-    """It leaves the state, and stays where it is."""
+    """The resource leaves the state, but continues to exist."""
 
 
 _REPLACING = frozenset(
@@ -44,31 +44,33 @@ _OUTCOMES: Mapping[str, Outcome] = {
     "delete": Outcome.DELETED,
     "discard": Outcome.FORGOTTEN,
 }
-"""By the engine's operation. Source: pulumi/pulumi, pkg/resource/deploy/step.go (StepOp)."""
+"""The engine's operation -> outcome. Source: pulumi/pulumi, pkg/resource/deploy/step.go
+(StepOp).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One resource that is not as it was."""
+    """One resource that changes."""
 
     urn: str
     outcome: Outcome
     identity: str
-    """ID of the resource that exists; empty where none does."""
+    """The ID of the existing resource. Empty if none exists."""
     since: str
-    """When Pulumi created or took over the resource that exists; empty where that is not known."""
+    """The time when Pulumi created or took over the existing resource. Empty if unknown."""
     fields: tuple[str, ...]
-    """What differs."""
+    """The fields that differ."""
     causes: tuple[str, ...]
-    """Of them those for which it is replaced; none where it only goes along with another one."""
+    """The fields that force the replacement. Empty if it only goes along with another resource."""
     before: Mapping[str, Any]
-    """What Pulumi's state knows of the resource that exists."""
+    """The fields of the existing resource in Pulumi's state."""
     after: Mapping[str, Any] = field(default_factory=dict)
-    """What it would know then; what only the cloud decides may be missing."""
+    """The fields after the change. Fields that only the cloud decides may be missing."""
     ignored: tuple[str, ...] = ()
-    """Property paths of which the program leaves the value to others (ignoreChanges)."""
+    """Property paths whose values the program leaves to others (ignoreChanges)."""
     retained: bool = False
-    """Whether the cloud keeps it although Pulumi deletes it from the state (retainOnDelete)."""
+    """True if the cloud keeps it although Pulumi deletes it from the state (retainOnDelete)."""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ class Step:
 
     @property
     def type(self) -> str:
-        """Without the types of its parents: `gcp:container/nodePool:NodePool`."""
+        """The type, without the types of its parents: `gcp:container/nodePool:NodePool`."""
         return self.urn.split("::")[2].rpartition("$")[2]
 
 
@@ -85,7 +87,7 @@ class Preview:
     steps: tuple[Step, ...]
     unchanged: int
     errors: tuple[str, ...]
-    """Why the preview failed; then the steps are not all."""
+    """The reasons why the preview failed. The steps are then incomplete."""
     warnings: tuple[str, ...]
 
 
@@ -131,7 +133,7 @@ def _why_not_json(text: str, error: ValueError) -> str:
 
 
 def _by_resource(raw: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """A replacement is up to three steps of the engine."""
+    """Merges the engine's steps by resource: a replacement has up to three."""
     found: dict[str, Step] = {}
     for one in raw:
         outcome = _OUTCOMES.get(one["op"])

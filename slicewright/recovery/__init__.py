@@ -1,1 +1,1 @@
-"""Creations that were cut off: what the cloud is asked, where an id does not follow from names."""
+"""Creations that were cut off: questions to the cloud if an ID does not follow from names."""

@@ -1,4 +1,4 @@
-"""The account is asked for what a cut-off creation has made."""
+"""Asks the account for resources that a cut-off creation has created."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from slicewright.recovery.sought import Sought, sought
 @dataclass(frozen=True, kw_only=True)
 class Answers:
     ids: Mapping[str, str | None]
-    """By URN; None: the account has none."""
+    """URN -> ID. None: the account has no such resource."""
     open: Mapping[str, str]
-    """URN -> why it stays unknown."""
+    """URN -> the reason why it stays unknown."""
 
 
 def ask(found: Recovered) -> Answers:
-    """Raises CannotAsk where AWS cannot be asked at all."""
+    """Raises CannotAsk if AWS cannot be asked at all."""
     resources: Sequence[Mapping[str, Any]] = found.deployment["deployment"].get("resources") or ()
     taken = {str(one["id"]) for one in resources if "id" in one}
     ids: dict[str, str | None] = {}
@@ -47,7 +47,7 @@ def ask(found: Recovered) -> Answers:
 
 
 def _asked(question: Sought) -> list[str] | str:
-    """The ids, or why there is no answer."""
+    """Returns the IDs, or the reason why there is no answer."""
     session = AwsSession(question.region, question.profile)
 
     def read() -> list[Mapping[str, Any]]:

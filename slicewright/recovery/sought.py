@@ -1,11 +1,11 @@
-"""Resources of AWS whose id only the account knows: how each is looked for, and known again.
+"""Resources of AWS whose ID only the account knows: how to look for each, and how to recognise it.
 
-Pure. EC2 gives what it creates the tags of the request at once (its TagSpecification), so that a
-resource of a cut-off creation has all tags of its inputs; the program's own have the stack in one
-of them. Two that cannot be distinguished are reported, and none is taken.
+Pure. EC2 sets the tags of the request when it creates a resource (its TagSpecification), so a
+resource of a cut-off creation has all tags of its inputs, and one of the program's tags names the
+stack. If two resources cannot be distinguished, both are reported and none is taken.
 
-Ids are written as an import takes them, because that is how the provider reads what has no outputs
-yet. Sources: "Import" in the documentation of each resource of terraform-provider-aws;
+IDs are in the format of an import, because the provider reads resources without outputs in that
+way. Sources: "Import" in the documentation of each resource of terraform-provider-aws;
 pulumi-terraform-bridge, pkg/tfbridge/provider.go, Read.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 Inputs = Mapping[str, Any]
 Found = Mapping[str, Any]
-"""One resource, as AWS describes it."""
+"""AWS's description of one resource."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class Sought:
     profile: str | None
     service: str
     operation: str
-    """Of botocore's client, with pages."""
+    """A method of botocore's client. If it can be paginated, all pages are read."""
     right: str
     parameters: Mapping[str, Any] = field(hash=False)
     listed: str
-    """The answer's list."""
+    """The name of the list in the answer."""
     inputs: Inputs = field(hash=False)
     kind: str
 
     def ids(self, found: Sequence[Found]) -> list[str]:
-        """Of those that the creation can have made."""
+        """The IDs of the resources that the creation may have created."""
         how = _KINDS[self.kind]
         return [
             how.identity(one, self.inputs)
@@ -55,16 +55,16 @@ class _How:
     identity: Callable[[Found, Inputs], str]
     fits: Callable[[Found, Inputs], bool]
     asked: Callable[[Inputs], Mapping[str, Any] | None] = lambda inputs: _by_tags("Filters", inputs)
-    """The parameters; None: it could not be distinguished from others."""
+    """Returns the parameters, or None if the resource could not be distinguished from others."""
 
 
 def _same(**pairs: str) -> Callable[[Found, Inputs], bool]:
-    """Whether fields of the answer are those of the inputs. AWS's name -> Pulumi's."""
+    """Returns a check that fields of the answer equal the inputs. AWS's name -> Pulumi's name."""
     return lambda one, inputs: all(one.get(a) == inputs.get(b) for a, b in pairs.items())
 
 
 def _free_or_there(one: Found, inputs: Inputs) -> bool:
-    """An internet gateway is attached by a second call."""
+    """True if it is attached to no other VPC: a second call attaches an internet gateway."""
     attached = {a.get("VpcId") for a in one.get("Attachments") or ()}
     return not attached or attached == {inputs.get("vpcId")}
 
@@ -126,7 +126,7 @@ _KINDS: Final[Mapping[str, _How]] = {
         operation="list_pod_identity_associations",
         listed="associations",
         identity=lambda one, inputs: f"{inputs['clusterName']},{one['associationId']}",
-        # A service account has one. Source: EKS API reference, CreatePodIdentityAssociation.
+        # A service account has only one. Source: EKS API reference, CreatePodIdentityAssociation.
         fits=_same(namespace="namespace", serviceAccount="serviceAccount"),
         asked=lambda inputs: _picked(inputs, "clusterName", "namespace", "serviceAccount"),
     ),
@@ -134,8 +134,10 @@ _KINDS: Final[Mapping[str, _How]] = {
 
 
 def sought(resource: Mapping[str, Any], region: str | None, profile: str | None) -> Sought | None:
-    """resource: of a pending creation. None for what cannot be looked for: another kind, one
-    without tags to know it by, one of no known region.
+    """Returns the question, or None if the resource cannot be looked for.
+
+    The reasons are an unknown kind, missing tags, or an unknown region. resource: a pending
+    creation.
     """
     kind, inputs = str(resource["type"]), resource.get("inputs") or {}
     place = inputs.get("region") or region
@@ -175,7 +177,7 @@ def _has_tags(one: Found, inputs: Inputs) -> bool:
 
 
 def _tags(inputs: Inputs) -> Mapping[str, str]:
-    """With the provider's default tags, where the state has them."""
+    """The tags, including the provider's default tags if the state has them."""
     found = inputs.get("tagsAll") or inputs.get("tags")
     if not isinstance(found, Mapping):
         return {}

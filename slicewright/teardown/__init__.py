@@ -1,1 +1,1 @@
-"""Taking a stack down to nothing: what depends on it, in which order it goes, and what is left."""
+"""Takes a stack down to nothing: its dependants, the order of deletion, and the leftovers."""

@@ -11,13 +11,13 @@ from kubeapi.kubeconfig import BadKubeconfig, context_of
 
 
 class NoAccess(Exception):
-    """The cluster cannot be asked; the message says why."""
+    """The cluster cannot be asked. The message says why."""
 
 
 def client_of(kubeconfig: str) -> Client:
-    """kubeconfig: JSON, as the stack's Kubernetes provider has it. Raises NoAccess.
+    """Returns a client. kubeconfig: JSON, as in the stack's Kubernetes provider. Raises NoAccess.
 
-    Its plugin gives a credential for minutes only: each phase makes a client of its own.
+    The credential of its plugin lasts only minutes, so each phase creates a client of its own.
     """
     try:
         context = context_of(json.loads(kubeconfig), Path.cwd())

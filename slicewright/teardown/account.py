@@ -1,4 +1,4 @@
-"""What a sweep needs of a cloud account, and the results of its questions and deletions."""
+"""The interface of a cloud account for a sweep, and the results of questions and deletions."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from slicewright.teardown.life import Life
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is left at one look."""
+    """The leftovers that one look shows."""
 
     left: Sequence[Leftover]
     not_asked: Sequence[NotAnswered]
-    """Questions without an answer: nothing is known of those kinds."""
+    """Unanswered questions. The leftovers of those kinds are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A deletion that the account refuses, however often it is asked: a right is missing."""
+    """A deletion that the account always refuses, because a right is missing."""
 
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A deletion that is refused for now: something uses the resource, or the cloud is busy."""
+    """A deletion that is refused for now: the resource is in use, or the cloud is busy."""
 
     why: str
 
 
 Outcome = Held | Refused | None
-"""None: deleted, or being deleted, or already gone."""
+"""None: deleted, being deleted, or already gone."""
 
 
 class Account(Protocol):
-    """Raises CannotAsk where no question can be asked any more, as when credentials expire."""
+    """Raises CannotAsk if no more questions are possible, for example after credentials expire."""
 
     def cluster_is_there(self) -> Answer[bool]: ...
 
     def life(self) -> Answer[Life]:
-        """What the cloud says of the cluster that is there; an empty one without it."""
+        """The cloud's facts about the existing cluster. Empty if there is no cluster."""
 
     def look(self, life: Life) -> Found:
-        """What has the cluster's mark, or lies in the networks of this life."""
+        """Resources that have the cluster's mark, or are in the networks of this life."""
 
     def delete(self, leftover: Leftover) -> Outcome: ...

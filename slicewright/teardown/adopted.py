@@ -1,4 +1,4 @@
-"""An adopted GPU operator, once its stack is gone: which of the stack's files it still asks for."""
+"""An adopted GPU operator after its stack is gone: the stack's files that it still refers to."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _POLICIES: Final = ("nvidia.com/v1", "clusterpolicies")
 @dataclass(frozen=True, kw_only=True)
 class AdoptedOperator:
     policy: str
-    """Name of its ClusterPolicy."""
+    """The name of its ClusterPolicy."""
     namespace: str
-    """Where its pods and our ConfigMaps are."""
+    """The namespace of its pods and of our ConfigMaps."""
     connect: Callable[[], Client]
     """Raises NoCluster."""
 
     def dangling(self) -> Sequence[str]:
-        """What it still names of the stack's ConfigMaps, with what to do. `pulumi destroy` deletes
-        those, and a pod that mounts one which is gone does not start.
+        """The stack's ConfigMaps that it still names, each with the remedy.
+
+        `pulumi destroy` deletes them, and a pod that mounts a deleted ConfigMap does not start.
         """
         try:
             client = self.connect()

@@ -1,4 +1,4 @@
-"""An AWS account: what EKS, Kubernetes and its drivers left there of a cluster."""
+"""An AWS account: everything that EKS, Kubernetes and its drivers left there of a cluster."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from slicewright.teardown.life import Life, in_iso
 
 _T = TypeVar("_T")
 _TAGS_OF: Final = 20
-"""Load balancers or target groups in one DescribeTags. Source: Elastic Load Balancing's API
-references.
+"""The limit of load balancers or target groups in one DescribeTags. Source: Elastic Load
+Balancing's API references.
 """
 _EXPIRED: Final = frozenset(
     {
@@ -47,7 +47,7 @@ _EXPIRED: Final = frozenset(
     }
 )
 _ALIVE: Final = ("pending", "running", "stopping", "stopped")
-"""States of instances that have not ended, and are not about to."""
+"""States of instances that have not ended and are not about to."""
 _GONE: Final = frozenset(
     {
         "InvalidAllocationID.NotFound",
@@ -66,7 +66,7 @@ _GONE: Final = frozenset(
 
 
 class AwsAccount:
-    """One region of it, asked about one cluster. Raises CannotAsk."""
+    """One region of the account, asked about one cluster. Raises CannotAsk."""
 
     def __init__(self, cluster: str, region: str, profile: str | None) -> None:
         self._cluster = cluster
@@ -86,7 +86,7 @@ class AwsAccount:
         return self._ask("eks:DescribeCluster", read)
 
     def life(self) -> Answer[Life]:
-        """An empty one where there is no such cluster."""
+        """Returns an empty life if there is no such cluster."""
 
         def read() -> Life:
             try:
@@ -207,7 +207,7 @@ class AwsAccount:
         ]
 
     def _delete_profile(self, name: str) -> None:
-        """With what is in it: IAM refuses it otherwise."""
+        """Deletes the profile after its roles: IAM refuses to delete a profile with roles."""
         iam = self._session.client("iam", self._session.home)
         found = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
         for role in found["Roles"]:
@@ -221,7 +221,7 @@ class AwsAccount:
         return [
             of_group(one, self._cluster, life, balancers)
             for one in listed
-            # That of a VPC goes with it, and cannot go before.
+            # A VPC's default group is deleted with the VPC and cannot be deleted before.
             if one["GroupName"] != "default"
         ]
 
@@ -245,7 +245,7 @@ class AwsAccount:
     def _of(
         self, operation: str, listed: str, identity: str, networks: frozenset[str]
     ) -> list[dict[str, Any]]:
-        """Those with one of the cluster's tags, and those in networks that the stack made."""
+        """The resources that have one of the cluster's tags, or are in the stack's networks."""
         filters = [
             {"Name": f"tag:{key}", "Values": [value]} for key, value in marks(self._cluster).items()
         ]
@@ -281,7 +281,9 @@ class AwsAccount:
         return _marked(of_snapshot(one, self._cluster) for one in found.values())
 
     def _addresses(self) -> list[Leftover]:
-        """Elastic IP addresses that people made for the cluster, as for its load balancers."""
+        """Elastic IP addresses that people created for the cluster's load balancers, for
+        example.
+        """
         listed = self._session.client("ec2").describe_addresses()["Addresses"]
         return _marked(of_address(one, self._cluster) for one in listed if "AllocationId" in one)
 
@@ -305,7 +307,9 @@ class AwsAccount:
         return [of_balancer(known[arn], tags[arn], self._cluster, life) for arn in tags]
 
     def _target_groups(self, life: Life, balancers: frozenset[str]) -> list[Leftover]:
-        """They outlive their load balancer, and hold nothing; an account may have 3000 of them.
+        """Target groups outlive their load balancer and hold no data. An account may have 3000 of
+        them.
+
         Source: Elastic Load Balancing, "Quotas for your Network Load Balancers".
         """
         pages = self._pages("elbv2", "describe_target_groups")
@@ -323,7 +327,9 @@ class AwsAccount:
         ]
 
     def _log_groups(self, life: Life) -> list[Leftover]:
-        """Its name is the cluster's alone. Source: EKS user guide, "Send control plane logs"."""
+        """The group's name is the cluster's alone. Source: EKS user guide, "Send control plane
+        logs".
+        """
         name = f"/aws/eks/{self._cluster}/cluster"
         pages = self._pages("logs", "describe_log_groups", logGroupNamePrefix=name)
         return [
@@ -367,7 +373,7 @@ class AwsAccount:
 
 
 def _life_of(cluster: Mapping[str, Any]) -> Life:
-    """cluster: as EKS describes it."""
+    """cluster: EKS's description."""
     logging = (cluster.get("logging") or {}).get("clusterLogging") or ()
     group = (cluster.get("resourcesVpcConfig") or {}).get("clusterSecurityGroupId")
     return Life(
@@ -385,7 +391,7 @@ def _in_parts(
     found: Sequence[str],
     tags: Callable[[list[str]], list[tuple[str, list[dict[str, str]]]]],
 ) -> dict[str, list[dict[str, str]]]:
-    """The tags of each, asked for as many at once as the API takes."""
+    """Returns the tags of each, asked for in batches as large as the API allows."""
     return {
         identity: tagged
         for at in range(0, len(found), _TAGS_OF)

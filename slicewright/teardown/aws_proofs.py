@@ -1,8 +1,8 @@
-"""What an AWS account shows of a cluster, and what of it this cluster's life has made.
+"""The marks and proofs that resources of an AWS account belong to this life of a cluster.
 
-Pure. Tags are marks: whoever may tag sets them, and an earlier cluster of that name, or a
-self-managed one (kOps, Cluster API), has the same. A proof is the VPC that the stack made, a
-security group of the cluster, or a name that the cluster's own objects have.
+Pure. Tags are marks: everybody with the right to tag can set them, and an earlier cluster of that
+name, or a self-managed one (kOps, Cluster API), has the same tags. A proof is the VPC that the
+stack created, a security group of the cluster, or a name that the cluster's own objects have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Balancer:
 
 
 def of_balancer(one: Resource, tags: Tags, cluster: str, life: Life) -> Balancer:
-    """one: of either generation of Elastic Load Balancing."""
+    """one: a load balancer of either generation of Elastic Load Balancing."""
     name = str(one["LoadBalancerName"])
     proof = network_proof(one.get("VpcId") or one.get("VPCId"), life)
     host = str(one.get("DNSName") or "").lower()
@@ -46,8 +46,9 @@ def of_balancer(one: Resource, tags: Tags, cluster: str, life: Life) -> Balancer
 def of_target_group(
     one: Resource, tags: Tags, cluster: str, life: Life, balancers: frozenset[str]
 ) -> Leftover:
-    """balancers: ARNs of the load balancers that are proven. Elastic Load Balancing tells no time
-    of a target group.
+    """balancers: ARNs of the proven load balancers.
+
+    Elastic Load Balancing does not tell the creation time of a target group.
     """
     mark = marked_by(tags, cluster)
     users = one.get("LoadBalancerArns") or []
@@ -64,7 +65,10 @@ def of_target_group(
 
 
 def of_group(one: Resource, cluster: str, life: Life, balancers: Iterable[Balancer]) -> Leftover:
-    """balancers: those of the cluster that are still there. EC2 tells no time of a group."""
+    """balancers: the cluster's remaining load balancers.
+
+    EC2 does not tell the creation time of a group.
+    """
     mark = marked_by(one.get("Tags") or (), cluster)
     identity, name = one["GroupId"], str(one["GroupName"])
     users = [b.leftover.id for b in balancers if b.leftover.proof and identity in b.groups]
@@ -82,10 +86,10 @@ def of_group(one: Resource, cluster: str, life: Life, balancers: Iterable[Balanc
 def of_interfaces(
     found: Iterable[Resource], cluster: str, life: Life, groups: frozenset[str]
 ) -> list[Leftover]:
-    """EC2's network interfaces. groups: the security groups that are proven.
+    """Returns the cluster's network interfaces in EC2. groups: the proven security groups.
 
-    Older releases of the CNI do not tag what they make; then the group is the proof. Interfaces of
-    load balancers go with them.
+    Older releases of the CNI do not tag their interfaces, so the group is the proof. Interfaces of
+    load balancers are deleted with them.
     """
     left = []
     for one in found:
@@ -108,7 +112,7 @@ def of_interfaces(
 
 
 def of_instance(one: Resource, cluster: str, life: Life) -> Leftover:
-    """A machine that Karpenter left running when it ended before it."""
+    """A machine that Karpenter left running when Karpenter ended first."""
     mark = made_by_karpenter(one.get("Tags") or (), cluster)
     inside = sorted({g["GroupId"] for g in one.get("SecurityGroups") or ()} & life.groups)
     proof = network_proof(one.get("VpcId"), life)
@@ -126,7 +130,7 @@ def of_instance(one: Resource, cluster: str, life: Life) -> Leftover:
 def of_template(
     one: Resource, data: Mapping[str, Any], cluster: str, groups: frozenset[str]
 ) -> Leftover:
-    """data: of its newest version. groups: IDs of the security groups of the cluster."""
+    """data: the data of its newest version. groups: IDs of the security groups of the cluster."""
     mark = made_by_karpenter(one.get("Tags") or (), cluster)
     named = set(data.get("SecurityGroupIds") or ())
     for interface in data.get("NetworkInterfaces") or ():
@@ -143,7 +147,7 @@ def of_template(
 
 
 def of_profile(one: Resource, path: str, life: Life) -> Leftover:
-    """path: Karpenter's. A profile of a Karpenter that runs elsewhere has a role in it."""
+    """path: Karpenter's path. The profile of a Karpenter that runs elsewhere contains a role."""
     created = in_iso(one.get("CreateDate"))
     proof = ""
     if life.precedes(created) and not one.get("Roles"):
@@ -170,7 +174,7 @@ def of_volume(one: Resource, cluster: str) -> Leftover:
 
 
 def of_snapshot(one: Resource, cluster: str) -> Leftover:
-    """Backups, too, have the tags of their volume, where whoever makes them copies tags."""
+    """Backups may have the tags of their volume, too, if the backup tool copies tags."""
     return Leftover(
         kind="snapshot",
         id=one["SnapshotId"],
@@ -181,7 +185,7 @@ def of_snapshot(one: Resource, cluster: str) -> Leftover:
 
 
 def of_address(one: Resource, cluster: str) -> Leftover:
-    """EC2 tells neither a time nor a VPC of an address that nothing uses."""
+    """EC2 tells neither the creation time nor the VPC of an unused address."""
     return Leftover(
         kind="address",
         id=one["AllocationId"],
@@ -192,7 +196,7 @@ def of_address(one: Resource, cluster: str) -> Leftover:
 
 
 def of_log_group(one: Resource, life: Life) -> Leftover:
-    """EKS goes on in the group of an earlier cluster of that name, which then is older."""
+    """EKS reuses the log group of an earlier cluster of that name, so the group can be older."""
     made_ms = one.get("creationTime")
     created = (
         datetime.fromtimestamp(made_ms / 1000, UTC).isoformat() if isinstance(made_ms, int) else ""

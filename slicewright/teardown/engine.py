@@ -15,7 +15,7 @@ from slicewright.doctor.findings import CannotAsk
 
 _TICK_S: Final = 1.0
 _TAIL: Final = 400
-"""Lines that are kept to say why it failed."""
+"""The number of last lines that are kept to explain a failure."""
 _HELD: Final = (
     "DependencyViolation",
     "ResourceInUseException",
@@ -26,8 +26,8 @@ _HELD: Final = (
     "has a dependent object",
     "mapped public address",
 )
-"""How clouds say that something else must go first. Sources: EC2 user guide, error codes; Compute
-Engine, error messages.
+"""Messages of the clouds for "something else must be deleted first". Sources: EC2 user guide, error
+codes; Compute Engine, error messages.
 """
 _CREDENTIALS: Final = (
     "ExpiredToken",
@@ -41,15 +41,15 @@ _CREDENTIALS: Final = (
     "UNAUTHENTICATED",
     "invalid authentication credentials",
 )
-"""EC2 has words of its own. Sources: IAM API reference, "Common errors"; EC2 user guide, error
-codes RequestExpired and AuthFailure; google.rpc.Code.
+"""Messages about refused credentials. EC2 has its own. Sources: IAM API reference, "Common errors";
+EC2 user guide, error codes RequestExpired and AuthFailure; google.rpc.Code.
 """
 _LOCKED: Final = "the stack is currently locked"
 _UNREACHABLE: Final = ("configured Kubernetes cluster is unreachable",)
 
 
 class EngineFailed(Exception):
-    """`pulumi` cannot be run, or refuses; the message says why."""
+    """`pulumi` cannot be run, or refuses. The message says why."""
 
 
 class NoStack(EngineFailed):
@@ -59,11 +59,11 @@ class NoStack(EngineFailed):
 @dataclass(frozen=True, kw_only=True)
 class Destroyed:
     code: int
-    """Of `pulumi destroy`."""
+    """The exit code of `pulumi destroy`."""
     held: bool
-    """The cloud says that something else must go first: it can be tried again."""
+    """The cloud requires that something else is deleted first. A retry may succeed."""
     credentials: bool
-    """They are refused."""
+    """The credentials are refused."""
     locked: bool
     unreachable: bool
     """The cluster does not answer the Kubernetes provider."""
@@ -71,12 +71,12 @@ class Destroyed:
 
 @dataclass(frozen=True)
 class Pulumi:
-    """Of one stack."""
+    """Runs `pulumi` for one stack."""
 
     stack: str
 
     def exported(self) -> Mapping[str, Any]:
-        """What `pulumi stack export` prints. Raises EngineFailed."""
+        """Returns the output of `pulumi stack export`. Raises EngineFailed."""
         text = self._stack("export")
         try:
             found: Mapping[str, Any] = json.loads(text)
@@ -85,23 +85,31 @@ class Pulumi:
         return found
 
     def history(self, page: int) -> str:
-        """What `pulumi stack history --json` prints, newest first. Raises EngineFailed."""
+        """Returns the output of `pulumi stack history --json`, newest first.
+
+        Raises EngineFailed.
+        """
         return self._stack("history", "--json", "--page-size", "20", "--page", str(page))
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
-        """state: what `exported` returned, changed. Raises EngineFailed."""
+        """state: the result of `exported`, modified. Raises EngineFailed."""
         done = self._run("stack", "import", given=json.dumps(state))
         if done.returncode:
             raise EngineFailed(f"`pulumi stack import` failed: {' '.join(done.stderr.split())}")
 
     def previewed(self) -> str:
-        """What `pulumi preview --json` prints: the program against the state, without a look at the
-        cloud. Also where it fails: the reason is in it. Raises EngineFailed.
+        """Returns the output of `pulumi preview --json`: the program compared with the state, not
+        the cloud.
+
+        The output of a failed preview contains the reason. Raises EngineFailed.
         """
         return self._json("preview", "--refresh=false")
 
     def refreshed(self) -> str:
-        """As above, what a refresh would write into the state: the state against the cloud."""
+        """Returns the changes that a refresh would write into the state, compared with the cloud.
+
+        Otherwise like `previewed`.
+        """
         return self._json("refresh", "--preview-only")
 
     def _stack(self, command: str, *flags: str) -> str:
@@ -122,7 +130,7 @@ class Pulumi:
         return done.stdout
 
     def _run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """given: what it reads. Raises EngineFailed."""
+        """given: the text for its standard input. Raises EngineFailed."""
         try:
             return subprocess.run(
                 ["pulumi", *arguments, "--non-interactive", "--stack", self.stack],
@@ -146,10 +154,10 @@ class Pulumi:
     ) -> Destroyed:
         """Runs `pulumi destroy --yes` to its end.
 
-        show: gets each line of its output. meanwhile: called every second in which it says
-        nothing; a CannotAsk of it is raised when Pulumi has ended. without_cluster: what was in the
-        cluster counts as gone.
-        Raises EngineFailed. An interrupt reaches pulumi, too, which ends the step at hand.
+        show: gets each line of the output. meanwhile: called every second without output. If it
+        raises CannotAsk, that is raised once Pulumi has ended. without_cluster: objects in the
+        cluster count as gone. Raises EngineFailed. An interrupt reaches pulumi, too, which ends the
+        step at hand.
         """
         gone = {"PULUMI_K8S_DELETE_UNREACHABLE": "true"} if without_cluster else {}
         command = ["pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive"]
@@ -186,7 +194,7 @@ class Pulumi:
                 show(line)
                 tail = [*tail[-_TAIL:], line]
         finally:
-            # Also of an interrupt, which has reached it: it saves its state.
+            # An interrupt has reached pulumi, too. Wait: it saves its state.
             code = process.wait()
         if failure is not None:
             raise failure
@@ -194,7 +202,7 @@ class Pulumi:
 
 
 def judged(code: int, output: str) -> Destroyed:
-    """What follows from the end of a `pulumi destroy`. output: its last lines."""
+    """Interprets the end of a `pulumi destroy`. output: its last lines."""
     failed = code != 0
     return Destroyed(
         code=code,

@@ -1,7 +1,7 @@
-"""What a cluster's objects name in the cloud: the disks, snapshots, machines and load balancers.
+"""Reads the disks, snapshots, machines and load balancers that a cluster's objects name.
 
-Read while the cluster lives. Kubernetes' objects have the IDs that nobody outside the cluster can
-add to, unlike tags.
+They are read while the cluster lives. Unlike tags, the IDs in Kubernetes objects can only come from
+inside the cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicewright.teardown.life import Key, Life
 _ADDRESSES: Final = "service.beta.kubernetes.io/aws-load-balancer-eip-allocations"
 """Source: aws-load-balancer-controller, docs/guide/service/annotations.md."""
 _AWS_INSTANCE: Final = "aws:///"
-"""What a provider ID begins with. Source: kubernetes/cloud-provider-aws, pkg/providers/v1,
+"""The prefix of a provider ID. Source: kubernetes/cloud-provider-aws, pkg/providers/v1,
 instances.go.
 """
 
@@ -45,7 +45,7 @@ def life_of(objects: Objects) -> Life:
 
 
 def _goes(volume: Object) -> bool:
-    """Kubernetes' default for a volume that somebody has made is Retain."""
+    """A volume that a person created has Retain by Kubernetes' default."""
     policy: object = volume["spec"].get("persistentVolumeReclaimPolicy")
     return policy == "Delete"
 

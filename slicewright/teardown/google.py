@@ -1,4 +1,4 @@
-"""A Google Cloud project: what GKE left there of a cluster."""
+"""A Google Cloud project: everything that GKE left there of a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicewright.teardown.leftovers import (
 from slicewright.teardown.life import Life, in_iso
 
 _MISSING: Final = "the right "
-"""What GoogleSession's refusal of a right begins with."""
+"""The beginning of GoogleSession's message about a missing right."""
 _IN_RIGHTS: Final[Mapping[str, str]] = {
     "global/addresses": "globalAddresses",
     "global/forwardingRules": "globalForwardingRules",
@@ -31,11 +31,11 @@ _IN_RIGHTS: Final[Mapping[str, str]] = {
     "regions/targetHttpsProxies": "regionTargetHttpsProxies",
     "regions/urlMaps": "regionUrlMaps",
 }
-"""Place and collection of a path, where rights name the collection otherwise."""
+"""Place and collection of a path -> the collection's name in rights, if it differs."""
 
 
 class GoogleProject:
-    """Asked about one cluster. Raises CannotAsk."""
+    """One project, asked about one cluster. Raises CannotAsk."""
 
     def __init__(self, cluster: str, location: str, project: str) -> None:
         self._cluster = cluster
@@ -49,7 +49,7 @@ class GoogleProject:
         return found if isinstance(found, NotAnswered) else found is not None
 
     def life(self) -> Answer[Life]:
-        """An empty one where there is no such cluster."""
+        """Returns an empty life if there is no such cluster."""
         path = f"{self._project}/locations/{self._location}/clusters/{self._cluster}"
         found = self._session.get("container", path, "container.clusters.get")
         if isinstance(found, NotAnswered):
@@ -88,7 +88,7 @@ class GoogleProject:
         taken = self._name_taken()
         if isinstance(taken, NotAnswered):
             refused.append(taken)
-        # Without an answer, a network tag proves nothing where others may have the same.
+        # Without an answer, a network tag proves nothing: another cluster may have the same tag.
         found = of_network(
             network,
             self._cluster,
@@ -106,7 +106,7 @@ class GoogleProject:
         return Refused(why=said.why) if said.why.startswith(_MISSING) else Held(why=said.why)
 
     def _name_taken(self) -> Answer[bool]:
-        """Whether a cluster of this name is in another location of the project."""
+        """True if another location of the project has a cluster of this name."""
         path = f"{self._project}/locations/-/clusters"
         found = self._session.get("container", path, "container.clusters.list")
         if isinstance(found, NotAnswered):
@@ -117,7 +117,7 @@ class GoogleProject:
         )
 
     def _listed(self, collection: str, *, aggregated: bool) -> Answer[list[dict[str, Any]]]:
-        """All of the project, page by page."""
+        """Returns all items of the project, page by page."""
         place = "aggregated" if aggregated else "global"
         path = f"{self._project}/{place}/{collection}"
         found: list[dict[str, Any]] = []
@@ -139,7 +139,7 @@ class GoogleProject:
 
 
 def _members(page: Mapping[str, Any], collection: str) -> Iterable[dict[str, Any]]:
-    """Of an aggregated list, which has them by zone or region, or under `global`."""
+    """The items of an aggregated list, which groups them by zone or region, or under `global`."""
     for place in page.get("items", {}).values():
         yield from place.get(collection, ())
 

@@ -1,10 +1,11 @@
-"""What an Ingress of GKE leaves in Compute Engine, and how it is known whose it was.
+"""The leftovers of a GKE Ingress in Compute Engine, and the proofs that they are the cluster's.
 
-Its load balancer names the cluster in two ways. Backend services, health checks and older names end
-in, or begin with, the UID that GKE's controller gave the cluster. Newer frontends have a hash of
-another UID, of namespace kube-system. Once the cluster is gone, nothing tells either of them but
-what is left: the firewall rule of all Ingresses has the first in its name and the cluster's network
-tag, and a URL map that leads only to the cluster's backend services has the second.
+The load balancer of an Ingress names the cluster in two ways. Backend services, health checks and
+older names end in, or begin with, the UID that GKE's controller gave the cluster. Newer frontends
+have a hash of another UID, the one of namespace kube-system. Once the cluster is gone, only the
+leftovers still reveal both: the firewall rule of all Ingresses has the first in its name and the
+cluster's network tag, and a URL map that leads only to the cluster's backend services has the
+second.
 
 A description names an Ingress and its namespace, but no cluster, and proves nothing.
 
@@ -22,15 +23,16 @@ from slicewright.teardown.leftovers import GoogleNetwork, Leftover, Resource, pa
 
 _FIREWALL: Final = re.compile(r"k8s-fw-l7--([0-9a-f]{16})")
 _FRONTEND: Final = re.compile(r"k8s2-[a-z]{2}-([0-9a-z]{8})-.+")
-"""Names of the second scheme, and the hash that they have of a cluster's UID."""
+"""Names of the second scheme, with the hash of a cluster's UID."""
 _MADE_BY_GKE: Final = re.compile(r"k8s2?-.+")
 _REDIRECT: Final = re.compile(r"k8s2?-rm-.+")
 _BACKEND: Final = re.compile(r"/(backendServices|backendBuckets)/")
 
 
 def of_ingresses(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
-    """known: what is the cluster's beyond that, with its firewall rules. What hangs on a rule that
-    only has the cluster's mark has no more than a mark, either.
+    """known: the cluster's other leftovers, with its firewall rules.
+
+    If a rule has only the cluster's mark, then so do the resources that the rule identifies.
     """
     rules = list(known)
     proven = [replace(one, mark=one.proof) for one in _hanging_on(found, rules)]
@@ -41,10 +43,11 @@ def of_ingresses(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftov
 
 
 def _hanging_on(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftover]:
-    """What the proofs of these firewall rules prove.
+    """Returns the resources that these firewall rules prove.
 
-    Found from what is deleted last to what is deleted first, as each proves the next. What a person
-    made and let refer to the cluster's (a proxy, a certificate) is not GKE's by name, and stays.
+    The search goes from the last resource to delete to the first, as each proves the next. A
+    resource that a person created and pointed at the cluster's (a proxy, a certificate) lacks GKE's
+    name, and stays.
     """
     by_uid = {
         match[1]: f"named with the cluster's UID {match[1]}, as firewall rule {match[0]}, which is "
@@ -81,7 +84,7 @@ def _hanging_on(found: GoogleNetwork, known: Iterable[Leftover]) -> list[Leftove
     ):
         named = _named(kind, resources, by_uid, by_hash)
         left += named
-        # A long name of the first scheme is cut off, within the UID.
+        # A long name of the first scheme is truncated, within the UID.
         left += _leading_to(kind, resources, field, {one.id for one in left})
     left += _named("address", found.addresses, by_uid, by_hash)
     return left
@@ -93,7 +96,7 @@ def _named(
     by_uid: Mapping[str, str],
     by_hash: Mapping[str, str] | None = None,
 ) -> list[Leftover]:
-    """by_uid, by_hash: what a name may have, and what that proves."""
+    """by_uid, by_hash: parts of names, each with the proof that it gives."""
     left = []
     for one in resources:
         name = str(one["name"])
@@ -121,7 +124,7 @@ def _leading_to(
 
 
 def _backends(value: Any) -> Iterator[str]:
-    """Of a URL map, wherever in its rules they are."""
+    """The backends of a URL map, anywhere in its rules."""
     match value:
         case str() if _BACKEND.search(value):
             yield path_of({"selfLink": value})

@@ -1,7 +1,7 @@
-"""Inside a cluster, before its nodes go: what there is, and taking away what the cloud made for it.
+"""Empties a cluster before its nodes go: looks, and removes everything the cloud created for it.
 
-While the cluster lives, its own controllers delete load balancers and disks; once it is gone,
-nothing does. Each step can be repeated, and none waits for ever.
+While the cluster lives, its own controllers delete load balancers and disks. Afterwards nothing
+deletes them. Each step can be repeated, and each wait has a limit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OF_PEOPLE: Final = {
     "Service": ("v1", "services"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
 }
-"""What is looked for in a namespace: what somebody would miss."""
+"""Kinds whose objects somebody would miss. They are looked for in a namespace."""
 _GPU_POOLS: Final = f"/apis/{API_VERSION}/{POOL_PLURAL}"
 _PAUSE_S: Final = 2.0
 
@@ -76,7 +76,7 @@ def read(client: Client) -> Objects:
 
 
 def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
-    """namespaces: those that the stack deletes. Raises ApiError, Unreachable."""
+    """namespaces: the namespaces that the stack deletes. Raises ApiError, Unreachable."""
     return Shared(
         inside=[
             (kind, one)
@@ -91,25 +91,26 @@ def read_shared(client: Client, namespaces: Iterable[str]) -> Shared:
 @dataclass(frozen=True, kw_only=True)
 class Clock:
     now: Callable[[], float]
-    """Seconds, monotonic."""
+    """The current time in seconds, monotonic."""
     sleep: Callable[[float], None]
 
 
 @dataclass(frozen=True)
 class Clearing:
-    """Of one cluster. `clear` raises ApiError and Unreachable."""
+    """Clears one cluster. `clear` raises ApiError and Unreachable."""
 
     client: Client
     clock: Clock
     wait_s: float
-    """For each kind of thing that must be gone before the next."""
+    """The wait for each kind of object that must be gone before the next."""
     tell: Callable[[str], None]
 
     def clear(self, *, existing: bool, policies: Mapping[str, str]) -> Sequence[str]:
-        """What did not go in time, and why; the cloud's sweep finds what it has of it.
+        """Returns the objects that did not go in time, with reasons.
 
-        existing: the cluster stays, so only the stack's own nodes are emptied. policies: ID of a
-        disk -> the reclaim policy that its volume gets; all others stay as they are.
+        The sweep finds their cloud resources. existing: the cluster stays, so only the stack's own
+        nodes are emptied. policies: ID of a disk -> the new reclaim policy of its volume. All other
+        volumes stay as they are.
         """
         objects = read(self.client)
         self._cordon(objects, existing=existing)
@@ -124,8 +125,10 @@ class Clearing:
         return stuck
 
     def _end_machines(self, objects: Objects) -> Sequence[tuple[str, str]]:
-        """Lets Karpenter end what it has made, as nothing else does once it is gone; its names and
-        paths. A pool that is being deleted gets no machines for the pods that are evicted.
+        """Lets Karpenter end its machines, and returns their names and paths.
+
+        Nothing else ends them once Karpenter is gone. A pool that is being deleted gets no machines
+        for the evicted pods.
         """
         asked = []
         for kind, listed, plural in (
@@ -141,7 +144,7 @@ class Clearing:
         return asked
 
     def _cordon(self, objects: Objects, *, existing: bool) -> None:
-        """Otherwise what leaves a node would be recreated on the next."""
+        """Cordons the nodes, so that pods that leave one are not recreated on the next."""
         for node in _going(objects, existing=existing):
             name = node["metadata"]["name"]
             if not node["spec"].get("unschedulable"):
@@ -167,9 +170,9 @@ class Clearing:
         return self._wait_for(asked)
 
     def _drain(self, objects: Objects, *, existing: bool) -> Sequence[str]:
-        """Pods with GPUs leave by eviction as long as there is time, so that budgets are respected.
+        """Evicts the pods with GPUs until the deadline, so that disruption budgets are respected.
 
-        What then still runs ends with its node, as `pulumi destroy` alone would end it.
+        Pods that still run then end with their node, as with `pulumi destroy` alone.
         """
         nodes = {n["metadata"]["name"] for n in _going(objects, existing=existing)}
         deadline = self.clock.now() + self.wait_s
@@ -209,7 +212,7 @@ class Clearing:
             refused[name] = e.message
 
     def _delete_claims(self, objects: Objects) -> Sequence[str]:
-        """With the pods that use them: a claim stays as long as one does."""
+        """Deletes the claims and the pods that use them: a claim in use stays."""
         asked = []
         for claim in objects.claims:
             meta = claim["metadata"]
@@ -225,7 +228,7 @@ class Clearing:
                 path = path_of("v1", "pods", meta["name"], meta["namespace"])
                 self._delete(path)
         stuck = list(self._wait_for(asked))
-        # A volume whose claim is gone is deleted with its disk by the CSI driver.
+        # The CSI driver deletes a volume, with its disk, once its claim is gone.
         volumes = [
             (f"volume {v['metadata']['name']}", f"{_PATHS['volumes']}/{v['metadata']['name']}")
             for v in objects.volumes
@@ -234,7 +237,10 @@ class Clearing:
         return [*stuck, *self._wait_for(volumes)]
 
     def _wait_for(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
-        """asked: name and path of what was deleted. What is still there after the time, and why."""
+        """Returns the objects that still exist after the wait, with reasons.
+
+        asked: names and paths.
+        """
         deadline = self.clock.now() + self.wait_s
         left = dict(asked)
         while True:
@@ -281,7 +287,7 @@ def _list(client: Client, path: str) -> list[JsonObject]:
 
 
 def _going(objects: Objects, *, existing: bool) -> list[Object]:
-    """The nodes that end: all, or those of the stack's pools."""
+    """The nodes that end: all nodes, or those of the stack's pools."""
     return [
         n
         for n in objects.nodes
@@ -290,13 +296,13 @@ def _going(objects: Objects, *, existing: bool) -> list[Object]:
 
 
 def _leaves(pod: Object) -> bool:
-    """Whether it is one that an eviction moves: a DaemonSet's or a static pod is not."""
+    """True if an eviction moves the pod, unlike one of a DaemonSet or a static pod."""
     owners = pod["metadata"].get("ownerReferences") or ()
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not ended and not any(o["kind"] in ("DaemonSet", "Node") for o in owners)
 
 
 def _why(one: Object) -> str:
-    """Finalizers wait for their owner, which may be gone."""
+    """Names the finalizers: they wait for their owner, which may be gone."""
     finalizers = one["metadata"].get("finalizers") or ()
     return f": finalizer {', '.join(finalizers)}" if finalizers else ""

@@ -1,4 +1,4 @@
-"""What depends on a stack's cluster: read from its API's objects before anything is deleted."""
+"""Lists everything that depends on a stack's cluster, from its API, before anything is deleted."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from slicewright.teardown.subject import State
 
 _DISK_DRIVERS: Final = frozenset({"ebs.csi.aws.com", "pd.csi.storage.gke.io"})
 _SYSTEM: Final = ("kube-", "gke-", "gmp-", "amazon-")
-"""What namespaces of the clouds' own begin with."""
+"""Prefixes of the clouds' own namespaces."""
 _GPU: Final = "nvidia.com/"
 _RELEASE_NAME: Final = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
 _HOOK: Final = "helm.sh/hook"
-"""Helm's, on all that it installs, and on what it runs once. Source: Helm docs, "Labels and
-Annotations" and "Chart Hooks".
+"""Annotations of Helm: the first two on everything that it installs, the third on its hooks.
+Source: Helm docs, "Labels and Annotations" and "Chart Hooks".
 """
 _GPU_POOLS: Final = f"{POOL_PLURAL}.{GROUP}"
-"""The name of their definition."""
+"""The name of the GPUPools' definition."""
 
 Object = Mapping[str, Any]
 
@@ -46,34 +46,34 @@ class Objects:
     gateways: Sequence[Object] = ()
     budgets: Sequence[Object] = ()
     node_pools: Sequence[Object] = ()
-    """Karpenter's."""
+    """Karpenter's NodePools."""
     node_claims: Sequence[Object] = ()
     node_classes: Sequence[Object] = ()
-    """Karpenter's, of AWS."""
+    """Karpenter's EC2NodeClasses on AWS."""
     snapshots: Sequence[Object] = ()
     """VolumeSnapshotContents."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What a cluster that stays has where a stack's deletion reaches it."""
+    """The objects of a remaining cluster that a stack's deletion affects."""
 
     inside: Sequence[tuple[str, Object]] = ()
-    """Kind and object, of the namespaces that the stack deletes."""
+    """Kind and object, in the namespaces that the stack deletes."""
     gpu_pools: Sequence[Object] = ()
-    """GPUPools of every stack: their definition goes with this one."""
+    """GPUPools of every stack. This stack's deletion removes their definition."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Volume:
     name: str
     claim: str
-    """NAMESPACE/NAME; empty: of none."""
+    """NAMESPACE/NAME of its claim. Empty: no claim."""
     size: str
     retained: bool
-    """Its disk is to outlive it."""
+    """True if its disk must outlive it."""
     handle: str = ""
-    """ID of its disk, as the cloud has it."""
+    """The cloud's ID of its disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +83,22 @@ class Inventory:
     gpu_pods: Sequence[str] = ()
     """Pods with partitions or GPUs on nodes of the stack's pools that have not ended."""
     others: Mapping[str, int] | None = None
-    """Namespace -> pods on the nodes that go and that neither the cloud nor the stack runs."""
+    """Namespace -> pods on the nodes that end. Pods of the cloud and of the stack do not count."""
     claims: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
-    """On disks of the cloud."""
+    """Volumes on disks of the cloud."""
     retained_snapshots: Mapping[str, str] = field(default_factory=dict)
-    """VolumeSnapshotContents whose snapshots are to outlive them, with the IDs of these."""
+    """VolumeSnapshotContents whose snapshots must outlive them, with the snapshots' IDs."""
     balancers: Sequence[str] = ()
     """Services of type LoadBalancer, Ingresses and Gateways, with their kind."""
     machines: Sequence[str] = ()
-    """Of Karpenter, which ends them: NodeClaims, by name alone."""
+    """Names of NodeClaims, without a namespace. Karpenter ends them."""
     budgets: Sequence[str] = ()
     """Disruption budgets that allow no pod to leave."""
     foreign: Sequence[str] = ()
-    """Of a cluster that stays: objects, with their kind, that the stack did not make and that would
-    be deleted with it: in one of its namespaces, or as GPUPools with their definition.
+    """Objects of a remaining cluster, with their kind, that belong to others and would be deleted.
+
+    They are in one of the stack's namespaces, or are GPUPools, deleted with their definition.
     """
 
     @property
@@ -106,7 +107,7 @@ class Inventory:
 
 
 def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> Inventory:
-    """existing: the cluster stays, and with it all that does not run on the stack's nodes.
+    """existing: the cluster stays, and so does everything that does not run on the stack's nodes.
 
     own: namespaces of the stack.
     """
@@ -148,9 +149,9 @@ def inventory_of(objects: Objects, *, existing: bool, own: frozenset[str]) -> In
 
 
 def foreign(shared: Shared, state: State) -> Sequence[str]:
-    """What others have in namespaces that the stack deletes, and GPUPools of other stacks.
+    """Objects of others in namespaces that the stack deletes, and GPUPools of other stacks.
 
-    What has an owner goes or stays with it; a chart's objects are its release's.
+    An owned object follows its owner, and a chart's object belongs to its release.
     """
     known = state.inside
     charts = {name for kind, name in state.inside if kind == "Release"}
@@ -174,7 +175,7 @@ def foreign(shared: Shared, state: State) -> Sequence[str]:
 
 
 def waiting_pools(shared: Shared, state: State) -> Sequence[str]:
-    """The stack's GPUPools that stay until a controller lets go of them, while none runs."""
+    """The stack's GPUPools that wait for a controller to release them while none is running."""
     if any(kind == "Deployment" and _is_running_controller(o) for kind, o in shared.inside):
         return ()
     return tuple(
@@ -191,7 +192,7 @@ def _is_running_controller(deployment: Object) -> bool:
 
 
 def balancers(objects: Objects) -> Iterable[tuple[str, Object]]:
-    """Kind and object of all that a cloud makes a load balancer for."""
+    """Kind and object of everything that gets a load balancer from the cloud."""
     for service in objects.services:
         if service["spec"].get("type") == "LoadBalancer":
             yield "Service", service
@@ -210,7 +211,7 @@ def wants_gpu(pod: Object) -> bool:
 
 
 def uses(pod: Object, claims: frozenset[str]) -> bool:
-    """claims: NAMESPACE/NAME."""
+    """claims: names as NAMESPACE/NAME."""
     namespace = pod["metadata"]["namespace"]
     return any(
         f"{namespace}/{source['claimName']}" in claims
@@ -224,8 +225,9 @@ def on_cloud_disk(volume: Object) -> bool:
 
 
 def is_own_snapshot(content: Object) -> bool:
-    """Whether the cluster made it: others are brought to it, by their handle. content: a
-    VolumeSnapshotContent.
+    """True if the cluster created the snapshot. Others were imported by their handle.
+
+    content: a VolumeSnapshotContent.
     """
     spec = content.get("spec") or {}
     made = bool((spec.get("source") or {}).get("volumeHandle"))
@@ -233,7 +235,7 @@ def is_own_snapshot(content: Object) -> bool:
 
 
 def is_kept(content: Object) -> bool:
-    """Whether the snapshot is to outlive its VolumeSnapshotContent."""
+    """True if the snapshot must outlive its VolumeSnapshotContent."""
     return (content.get("spec") or {}).get("deletionPolicy") != "Delete"
 
 
@@ -242,12 +244,12 @@ def snapshot_handle(content: Object) -> str:
 
 
 def handle_of(volume: Object) -> str:
-    """The ID of its disk, as the cloud has it; empty without one."""
+    """The cloud's ID of its disk. Empty if there is none."""
     return str((volume["spec"].get("csi") or {}).get("volumeHandle") or "")
 
 
 def with_retained(inventory: Inventory, handles: frozenset[str]) -> Inventory:
-    """handles: of disks that were to be retained at an earlier look."""
+    """handles: disks that an earlier look found to be retained."""
     volumes = tuple(
         replace(v, retained=v.retained or v.handle in handles) for v in inventory.volumes
     )
@@ -261,7 +263,7 @@ def _volume(volume: Object) -> Volume:
         name=_name(volume),
         claim=f"{claim['namespace']}/{claim['name']}" if claim else "",
         size=str((spec.get("capacity") or {}).get("storage", "")),
-        # Kubernetes' default for a volume that somebody has made is Retain.
+        # A volume that a person created has Retain by Kubernetes' default.
         retained=spec.get("persistentVolumeReclaimPolicy") != "Delete",
         handle=handle_of(volume),
     )

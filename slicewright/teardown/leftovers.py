@@ -1,8 +1,8 @@
-"""What clouds leave of a deleted cluster, and by what mark and proof it is known to be this one's.
+"""The leftovers of a deleted cluster in the clouds, and the marks and proofs that identify them.
 
-Pure: what an account shows goes in, what belongs to the cluster comes out. A name that merely looks
-like it proves nothing, and a mark that names the cluster does not tell one life from another: what
-is not proven is deleted only if somebody was shown it, and agreed.
+Pure: the resources of an account go in, those of the cluster come out. A similar name proves
+nothing, and a mark that names the cluster does not tell one life from another. Without proof, a
+resource is deleted only if somebody saw it in the report and agreed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 ORDER: Final = (
-    # What runs recreates the rest, and holds it.
+    # Running machines recreate the other kinds, and hold them.
     "instance",
     "launch template",
     "instance profile",
     "load balancer",
-    # In use as long as a load balancer forwards to it.
+    # A target group is in use as long as a load balancer forwards to it.
     "target group",
     "forwarding rule",
     "address",
@@ -26,21 +26,21 @@ ORDER: Final = (
     "target proxy",
     "certificate",
     "redirect map",
-    # Of an Ingress on GKE: what is before it has a name that only its URL map explains.
+    # The name of an Ingress's frontend on GKE is explained only by its URL map.
     "URL map",
     "backend service",
     "health check",
     "network endpoint group",
     "network interface",
     "security group",
-    # Last of what hangs together: its network tag is the proof of the rest.
+    # The firewall rule is last of its group: its network tag proves the others.
     "firewall rule",
-    # Of Compute Engine, a snapshot is known by its disk.
+    # A snapshot in Compute Engine is identified by its disk.
     "snapshot",
     "disk",
     "log group",
 )
-"""In which kinds are deleted: what uses another goes before it."""
+"""The order of deletion by kind: users before the resources they use."""
 _FRONTENDS: Final = frozenset(
     {"forwarding rule", "address", "target proxy", "certificate", "redirect map"}
 )
@@ -50,17 +50,18 @@ PROOFS: Final[Mapping[str, frozenset[str]]] = {
     | frozenset({"target pool", "URL map", "backend service", "health check"}),
     "disk": frozenset({"snapshot"}),
 }
-"""Kind -> kinds that may be known by it only: it must not go before them, nor while it is not known
-whether they are.
+"""Kind -> kinds that may be identified only by it.
+
+It must not be deleted before them, nor while their identity is unknown.
 """
 _BALANCER: Final = re.compile(r"a[0-9a-f]{31}")
-"""Name of what the service controllers of both clouds make: `a`, and the Service's UID."""
+"""Names that the service controllers of both clouds give: `a`, and the Service's UID."""
 
 KARPENTER_POOL: Final = "karpenter.sh/nodepool"
-"""Key of the tag on all that Karpenter launches."""
+"""The key of the tag on everything that Karpenter launches."""
 
 THERE: Final = "its cluster is there"
-"""Why what may be deleted is not deleted yet."""
+"""The reason for keeping a deletable resource for now."""
 
 Resource = Mapping[str, Any]
 
@@ -70,19 +71,20 @@ class Leftover:
     kind: str
     """One of ORDER."""
     id: str
-    """As the cloud's API takes it: an ID, an ARN or a path."""
+    """The form that the cloud's API takes: an ID, an ARN or a path."""
     proof: str
-    """What proves that the cluster of this life made it; empty: nothing does."""
+    """The proof that the cluster of this life created it. Empty: no proof."""
     mark: str = ""
-    """What names the cluster, as a tag does; anybody may have set it, in any life. Without mark and
-    proof it only blocks the deletion.
+    """A sign that names the cluster, such as a tag. Anybody may have set it, in any life.
+
+    A leftover without mark and proof only blocks the deletion.
     """
     retained: bool = False
-    """It is to outlive the cluster."""
+    """True if it must outlive the cluster."""
     created: str = ""
-    """By the cloud's clock, in ISO 8601; empty: the cloud does not tell."""
+    """The creation time by the cloud's clock, in ISO 8601. Empty: the cloud does not tell it."""
     held: str = ""
-    """Why it cannot be deleted yet; empty where nothing is known of that."""
+    """The reason why it cannot be deleted yet. Empty: no known reason."""
 
 
 def in_order(found: Iterable[Leftover]) -> list[Leftover]:
@@ -90,10 +92,10 @@ def in_order(found: Iterable[Leftover]) -> list[Leftover]:
 
 
 def marked_by(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
-    """The tag that says that a resource is the EKS cluster's own; empty without one.
+    """Returns the tag that marks a resource as the EKS cluster's own, or an empty string.
 
-    Sources: kubernetes/cloud-provider-aws, pkg/providers/v1/tags.go (`owned`; `shared` is what
-    others may use, too); kubernetes-sigs/aws-load-balancer-controller, docs, "Resource tags";
+    Sources: kubernetes/cloud-provider-aws, pkg/providers/v1/tags.go (`owned`; `shared` means that
+    others may use it, too); kubernetes-sigs/aws-load-balancer-controller, docs, "Resource tags";
     aws/amazon-vpc-cni-k8s, README, "ENI tags"; kubernetes-sigs/aws-ebs-csi-driver, docs/tagging.md.
     """
     found = {tag["Key"]: tag.get("Value", "") for tag in tags}
@@ -104,7 +106,7 @@ def marked_by(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
 
 
 def marks(cluster: str) -> Mapping[str, str]:
-    """Tag -> its value on what belongs to an EKS cluster."""
+    """Tag -> its value on resources of an EKS cluster."""
     return {
         f"kubernetes.io/cluster/{cluster}": "owned",
         "elbv2.k8s.aws/cluster": cluster,
@@ -114,9 +116,9 @@ def marks(cluster: str) -> Mapping[str, str]:
 
 
 def made_by_karpenter(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
-    """The tags that say that Karpenter made a resource for the EKS cluster; empty without them.
+    """Returns the tags that show that Karpenter created a resource for the EKS cluster, if any.
 
-    The machines of node groups have the cluster's tag too: their groups end them. Source:
+    The machines of node groups have the cluster's tag too, but their groups end them. Source:
     aws/karpenter-provider-aws, pkg/utils/utils.go, GetTags.
     """
     pool = {tag["Key"]: tag.get("Value", "") for tag in tags}.get(KARPENTER_POOL)
@@ -125,14 +127,15 @@ def made_by_karpenter(tags: Sequence[Mapping[str, str]], cluster: str) -> str:
 
 
 def karpenter_profiles(cluster: str, region: str) -> str:
-    """The path of the instance profiles that Karpenter makes, in IAM, which knows no regions.
+    """The IAM path of Karpenter's instance profiles. It names the region, since IAM is global.
+
     Source: aws/karpenter-provider-aws, pkg/controllers/nodeclass/instanceprofile.go.
     """
     return f"/karpenter/{region}/{cluster}/"
 
 
 def of_disks(found: Iterable[Resource], cluster: str, location: str) -> list[Leftover]:
-    """Compute Engine's disks that GKE made for claims of the cluster."""
+    """Compute Engine's disks that GKE created for claims of the cluster."""
     wanted = {"goog-k8s-cluster-name": cluster, "goog-k8s-cluster-location": location}
     mine = [d for d in found if wanted.items() <= (d.get("labels") or {}).items()]
     labels = " ".join(f"{key}={value}" for key, value in wanted.items())
@@ -152,10 +155,10 @@ def of_disks(found: Iterable[Resource], cluster: str, location: str) -> list[Lef
 def of_snapshots(
     found: Iterable[Resource], disks: Iterable[Leftover], named: frozenset[str]
 ) -> list[Leftover]:
-    """Compute Engine's snapshots of the cluster's disks, which have no label of it.
+    """Compute Engine's snapshots of the cluster's disks. They carry no label of the cluster.
 
-    disks: those of the cluster that are still there. named: IDs of the snapshots that the cluster's
-    objects named. Somebody's backups are snapshots of these disks, too.
+    disks: the cluster's remaining disks. named: IDs of the snapshots that the cluster's objects
+    named. A person's backups are snapshots of these disks, too.
     """
     mine = {disk.id for disk in disks}
     left = []
@@ -171,7 +174,7 @@ def of_snapshots(
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleNetwork:
-    """What a project shows of networks and load balancers, global or of a region."""
+    """The networks and load balancers of a project, global or in a region."""
 
     firewalls: Sequence[Resource]
     forwarding_rules: Sequence[Resource]
@@ -180,7 +183,7 @@ class GoogleNetwork:
     endpoint_groups: Sequence[Resource]
     addresses: Sequence[Resource]
     target_proxies: Sequence[Resource] = ()
-    """Of HTTP and HTTPS."""
+    """HTTP and HTTPS proxies."""
     url_maps: Sequence[Resource] = ()
     health_checks: Sequence[Resource] = ()
     certificates: Sequence[Resource] = ()
@@ -194,16 +197,16 @@ def of_network(
     name_taken: bool,
     is_of_this_life: Callable[[str], bool],
 ) -> list[Leftover]:
-    """own: IDs of the networks that the stack made, projects/P/global/networks/N.
+    """own: IDs of the networks that the stack created, projects/P/global/networks/N.
 
-    is_of_this_life: whether something that was created then is younger than the cluster.
+    is_of_this_life: takes a creation time, and returns True if it is after the cluster's.
 
-    name_taken: another cluster of this project has the same name, in another location, so that the
-    network tag of the nodes says nothing in a network that both may use.
+    name_taken: another cluster of this project has the same name, in another location. Then the
+    nodes' network tag proves nothing in a network that both may use.
 
-    A firewall rule of GKE names the cluster in its target tag. Load balancers name nothing, but
-    have the name of their firewall rule. Endpoint groups name a cluster's UID, which is not known
-    any more, so they are proven by the network only.
+    A firewall rule of GKE names the cluster in its target tag. Load balancers name no cluster, but
+    have the name of their firewall rule. Endpoint groups name a cluster's UID, which is no longer
+    known, so only the network proves them.
     """
     tag = re.compile(rf"gke-{re.escape(cluster)}-[0-9a-f]{{8}}-node")
 
@@ -255,5 +258,5 @@ def _created(resource: Resource) -> str:
 
 
 def path_of(resource: Resource) -> str:
-    """Of Compute Engine: projects/P/…, as its API takes it."""
+    """The path of a Compute Engine resource, projects/P/…, as its API takes it."""
     return f"projects/{str(resource['selfLink']).partition('/projects/')[2]}"

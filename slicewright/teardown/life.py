@@ -1,7 +1,7 @@
-"""The life of one cluster: what tells it from an earlier one of its name, or from another's.
+"""The life of one cluster: the facts that distinguish it from other clusters of the same name.
 
-A tag names a cluster, and names are used again. Pure: what the cloud, the state and the cluster say
-goes in, and what that proves of a resource comes out. What is missing or unreadable proves nothing.
+A tag names a cluster, and names are reused. Pure: facts from the cloud, the state and the cluster
+go in, and the proofs for a resource come out. Missing or unreadable facts prove nothing.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ Key = tuple[str, str]
 @dataclass(frozen=True, kw_only=True)
 class Life:
     begun: str = ""
-    """When the cloud made the cluster, by the cloud's clock, in ISO 8601; empty: not known."""
+    """The cluster's creation time by the cloud's clock, in ISO 8601. Empty: unknown."""
     networks: frozenset[str] = frozenset()
-    """IDs of those that the stack made: nothing in them is older than the stack."""
+    """IDs of the networks that the stack created. Nothing in them is older than the stack."""
     groups: frozenset[str] = frozenset()
-    """IDs of security groups that EKS or the stack made for this cluster."""
+    """IDs of security groups that EKS or the stack created for this cluster."""
     balancers: frozenset[str] = frozenset()
     """Names and DNS names of the load balancers of its Services, Ingresses and Gateways."""
     named: frozenset[Key] = frozenset()
-    """What the cluster's objects named as theirs, and what goes with them."""
+    """Resources that the cluster's objects named, to be deleted with them."""
     named_if_later: frozenset[Key] = frozenset()
-    """What they named, too, and what counts only if it was made after the cluster."""
+    """Named resources that count only if they were created after the cluster."""
     retained: frozenset[Key] = frozenset()
-    """What they named, and what is to outlive them."""
+    """Named resources that must outlive the cluster."""
     audited: bool = False
-    """EKS has written the cluster's audit log."""
+    """True if EKS has written the cluster's audit log."""
 
     def precedes(self, created: str) -> bool:
-        """Whether a resource of that time was certainly made after the cluster."""
+        """True if a resource of that time was certainly created after the cluster."""
         begun, then = moment(self.begun), moment(created)
         return begun is not None and then is not None and begun < then
 
     def judged(self, one: Leftover) -> Leftover:
-        """The leftover with what the cluster's own objects prove of it."""
+        """Returns the leftover with the proof from the cluster's own objects, if there is one."""
         if key_of(one) in self.retained:
             proof = one.proof or "this cluster's objects named it, to be retained"
             return replace(one, proof=proof, retained=True)
@@ -54,8 +54,10 @@ class Life:
         return one
 
     def joined(self, now: Life) -> Life:
-        """With what is known later. What was to be retained once stays so: between the two looks, a
-        destruction that was allowed to delete it may have changed its policy, and been cut off.
+        """Adds later knowledge. A retained resource stays retained.
+
+        Between the two looks, a destruction that was allowed to delete it may have changed its
+        policy and then been cut off.
         """
         retained = self.retained | now.retained
         return Life(
@@ -75,7 +77,7 @@ def key_of(one: Leftover) -> Key:
 
 
 def moment(text: str) -> datetime | None:
-    """None: there is no time in it that can be compared with others."""
+    """Returns None if the text has no time that can be compared with others."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
@@ -84,7 +86,7 @@ def moment(text: str) -> datetime | None:
 
 
 def in_iso(value: Any) -> str:
-    """A time as a cloud's client returns it; empty for what is none."""
+    """Formats a time that a cloud's client returned. Empty if the value is not a time."""
     if isinstance(value, datetime):
         return value.isoformat()
     return value if isinstance(value, str) else ""
@@ -97,7 +99,7 @@ def network_proof(network: object, life: Life) -> str:
 
 
 def fields_of(life: Life) -> Mapping[str, Any]:
-    """The life as JSON has it."""
+    """Returns the life's JSON fields."""
     return {
         "begun": life.begun,
         "networks": sorted(life.networks),
@@ -111,7 +113,7 @@ def fields_of(life: Life) -> Mapping[str, Any]:
 
 
 def life_from(fields: Mapping[str, Any]) -> Life:
-    """Raises KeyError, TypeError or ValueError for what `fields_of` has not written."""
+    """Reads the fields that `fields_of` wrote, else raises KeyError, TypeError or ValueError."""
     return Life(
         begun=_text(fields["begun"]),
         networks=_texts(fields["networks"]),

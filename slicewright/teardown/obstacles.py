@@ -1,4 +1,4 @@
-"""What must be decided before a stack is destroyed, and how: in words, for a report.
+"""Decisions that are required before a stack is destroyed, with instructions, for a report.
 
 Pure.
 """
@@ -14,7 +14,7 @@ from slicewright.teardown.subject import State
 
 
 def obstacles_of(state: State, stack: str) -> Sequence[str]:
-    """What the state says that must be decided first."""
+    """Obstacles that the state shows."""
     return [
         *(
             f"{urn} is protected in Pulumi's state; if it may go: pulumi state unprotect "
@@ -36,9 +36,9 @@ def obstacles_of(state: State, stack: str) -> Sequence[str]:
 
 
 def without_kubeconfig(report: Report, state: State) -> Report:
-    """Nothing in the cluster can be looked at or drained: to be decided, if that is still to do."""
+    """Reports that the cluster cannot be examined or drained, an obstacle if that is yet to do."""
     if not state.hidden_kubeconfig:
-        # Pulumi deletes it after all that it made in the cluster, and before the cluster.
+        # Pulumi deletes the provider after all objects in the cluster, and before the cluster.
         return replace(
             report,
             inventory_unknown="Pulumi's state has no Kubernetes provider, so no way to ask it",

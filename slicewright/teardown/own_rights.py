@@ -1,7 +1,7 @@
-"""The rights that the sweep of `slicewright destroy` needs, beside those of `pulumi destroy`.
+"""The rights that the sweep of `slicewright destroy` needs, besides those of `pulumi destroy`.
 
-In AWS they are limited to what has the cluster's tags, so that nothing of others can be deleted
-with them. Google's roles know no such limit for most of these kinds.
+In AWS they are limited to resources with the cluster's tags, so that they cannot delete anything of
+others. Google's roles have no such limit for most of these kinds.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _AWS_DELETE_BY_TAG: Final = (
     "elasticloadbalancing:DeleteLoadBalancer",
     "elasticloadbalancing:DeleteTargetGroup",
 )
-"""They take the condition aws:ResourceTag. Source: Service Authorization Reference, Amazon EC2,
-Elastic Load Balancing, Elastic Load Balancing V2.
+"""These actions take the condition aws:ResourceTag. Source: Service Authorization Reference, Amazon
+EC2, Elastic Load Balancing, Elastic Load Balancing V2.
 """
 _PROFILES: Final[Mapping[str, Literal["read", "delete"]]] = {
     "iam:DeleteInstanceProfile": "delete",
     "iam:GetInstanceProfile": "read",
     "iam:RemoveRoleFromInstanceProfile": "delete",
 }
-"""Limited to the path of the profiles that Karpenter makes for the cluster."""
+"""These rights are limited to the path of the profiles that Karpenter creates for the cluster."""
 _GOOGLE: Final[Mapping[str, Literal["read", "delete"]]] = {
     "compute.addresses.delete": "delete",
     "compute.addresses.list": "read",
@@ -109,11 +109,11 @@ _WHY: Final = {
         "an internal Ingress has a load balancer of its region",
     ),
 }
-"""Of rights that no call of their own shows: of a firewall rule (source: Cloud NGFW, "Use VPC
-firewall rules"), and of what the rehearsed GKE does not leave.
+"""Reasons for rights that no call reveals: for a firewall rule (source: Cloud NGFW, "Use VPC
+firewall rules"), and for leftovers that the rehearsed GKE does not have.
 """
 _ROLE_TITLE_MAX: Final = 100
-"""Characters. Source: IAM REST reference, Role."""
+"""The limit in characters. Source: IAM REST reference, Role."""
 
 
 def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
@@ -133,7 +133,7 @@ def needs(fleet: EksFleetPlan | GkeFleetPlan) -> tuple[Need, ...]:
 
 
 def document(fleet: EksFleetPlan | GkeFleetPlan) -> JsonObject:
-    """As `slicewright rights` writes one: an AWS policy, or a Google custom role."""
+    """Returns an AWS policy or a Google custom role, in the format of `slicewright rights`."""
     name = fleet.cluster.name
     if isinstance(fleet, GkeFleetPlan):
         return {

@@ -1,4 +1,4 @@
-"""Which leftovers may be deleted: those of this life, and what somebody was shown and agreed to."""
+"""Decides which leftovers may be deleted: proven ones, and ones that somebody saw and agreed to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Permission:
     disks: Choice | None = None
     logs: Choice | None = None
     unproven: Choice | None = None
-    """Of every other kind."""
+    """The choice for every other kind."""
     shown: frozenset[Key] | None = None
-    """What was listed before the question; None: this look lists it."""
+    """The leftovers listed before the question. None: this look lists them."""
 
     def why_kept(self, one: Leftover) -> str:
-        """Empty: it may be deleted."""
+        """Returns the reason for keeping a leftover. Empty: it may be deleted."""
         if not (one.proof or one.mark):
             return NOT_THE_CLUSTERS
         flag, choice = self._choice(one)

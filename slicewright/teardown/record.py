@@ -1,7 +1,7 @@
-"""What `slicewright destroy` writes down of a cluster before it deletes it, and where.
+"""The record of a cluster that `slicewright destroy` writes before it deletes the cluster.
 
-It is an output of the stack in Pulumi's state: as safe as the state, on every machine, and gone
-with the next `pulumi up`, which writes the outputs anew (docs/adr/teardown-record.md).
+The record is an output of the stack in Pulumi's state: as safe as the state, on every machine, and
+gone with the next `pulumi up`, which writes the outputs anew (docs/adr/teardown-record.md).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Final
 from slicewright.teardown.life import Life, fields_of, life_from
 
 STACK: Final = "pulumi:pulumi:Stack"
-"""Type of the resource that every stack has, and that goes last."""
+"""The type of the resource that every stack has and that is deleted last."""
 OUTPUT: Final = "slicewright:destroy"
 _VERSION: Final = 1
 
 
 def record_of(resource: Mapping[str, Any]) -> str:
-    """resource: the stack, of a state; empty without a record."""
+    """resource: the stack's resource in a state. Empty if there is no record."""
     written = (resource.get("outputs") or {}).get(OUTPUT)
     return written if isinstance(written, str) else ""
 
@@ -30,7 +30,7 @@ def record_text(life: Life, cluster: str, location: str) -> str:
 
 
 def recorded_life(text: str, cluster: str, location: str) -> Life:
-    """An empty one where the record is of another cluster, or cannot be read."""
+    """Returns an empty life if the record is for another cluster, or cannot be read."""
     try:
         read = json.loads(text)
         of = (read["version"], read["cluster"], read["location"])
@@ -42,10 +42,10 @@ def recorded_life(text: str, cluster: str, location: str) -> Life:
 def with_record(
     exported: Mapping[str, Any], stack: Mapping[str, Any] | None, text: str
 ) -> Mapping[str, Any] | None:
-    """The state with that record; None where there is nothing to write, or nowhere.
+    """Returns the state with that record, or None if there is nothing to write, or no place for it.
 
-    stack: the resource of the stack as it last was, for a state that is empty by now. text: empty
-    to take the record away; then a state in which nothing else is left is emptied again.
+    stack: the last known resource of the stack, for a state that is empty by now. text: empty to
+    remove the record. A state that has nothing else left is then emptied again.
     """
     deployment = exported["deployment"]
     resources = list(deployment.get("resources") or ())

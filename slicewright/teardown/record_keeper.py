@@ -26,10 +26,10 @@ class RecordKeeper:
     subject: Subject
     tell: Callable[[str], None]
     _stack: Mapping[str, Any] | None = field(default=None, init=False)
-    """The resource of the stack, as it was before `pulumi destroy` deleted it."""
+    """The stack's resource before `pulumi destroy` deleted it."""
 
     def write(self, life: Life | None) -> None:
-        """None: there is nothing to write."""
+        """life: None if there is nothing to write."""
         if life is not None and life != Life():
             self._put(record_text(life, self.subject.cluster, self.subject.location))
 
@@ -37,7 +37,7 @@ class RecordKeeper:
         self._put("")
 
     def _put(self, text: str) -> None:
-        """Without a record, a later run keeps what it cannot prove: no reason to stop this one."""
+        """Tolerates a failure: without a record, a later run keeps unproven resources."""
         try:
             exported = self.pulumi.exported()
             resources = exported["deployment"].get("resources") or ()

@@ -1,4 +1,4 @@
-"""What `slicewright destroy` found and did, and how it is told."""
+"""The findings and actions of `slicewright destroy`, and their text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicewright.teardown.inventory import Inventory
 from slicewright.teardown.leftovers import THERE, Leftover
 
 _SHOWN = 12
-"""Names of a kind; more are counted."""
+"""The number of names shown per kind. More names are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,21 +19,21 @@ class Report:
     cluster: str
     dry_run: bool
     state: Mapping[str, int] = field(default_factory=dict)
-    """Resources in Pulumi's state by type."""
+    """Type -> number of resources in Pulumi's state."""
     inventory: Inventory | None = None
     inventory_unknown: str = ""
-    """Why what is in the cluster is not known."""
+    """The reason why the cluster's contents are unknown."""
     obstacles: Sequence[str] = ()
-    """What must be decided first, with how."""
+    """Decisions that are required first, with instructions."""
     stuck: Sequence[str] = ()
-    """What did not leave the cluster in time."""
+    """Objects that did not leave the cluster in time."""
     deleted: Sequence[Leftover] = ()
-    """By the sweep."""
+    """Resources that the sweep deleted."""
     left: Sequence[Leftover] = ()
     unknown: Sequence[str] = ()
     """Questions that the account did not answer."""
     notes: Sequence[str] = ()
-    """What else is left, and what failed."""
+    """Other leftovers, and failures."""
 
     @property
     def resources(self) -> int:
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Nothing is left, as far as can be known; and that could be known."""
+        """True if nothing is left, as far as can be known, and every question was answered."""
         return not (self.state or self.left or self.unknown or self.notes)
 
 
@@ -72,7 +72,7 @@ def lines_of(report: Report) -> Iterator[str]:
 
 
 def _left(left: Sequence[Leftover]) -> Iterator[str]:
-    """What waits for nothing but the end of the cluster is many, and is told by kind."""
+    """Reports leftovers that only wait for the end of the cluster by kind, since they are many."""
     waiting = Counter(one.kind for one in left if one.held == THERE)
     for kind in sorted(waiting):
         names = [f"{o.id}: {o.proof or o.mark}" for o in left if o.held == THERE and o.kind == kind]
@@ -111,7 +111,7 @@ def _inventory(inventory: Inventory) -> Iterator[str]:
 
 
 def _some(what: str, names: Sequence[str], *, limit: int = _SHOWN) -> Iterator[str]:
-    """limit: names that are written out. Of what holds data, that is all of them."""
+    """limit: the number of names shown. For kinds that hold data, all names are shown."""
     if names:
         yield f"{what}: {len(names)}"
         yield from (f"    {name}" for name in names[:limit])

@@ -1,4 +1,4 @@
-"""What a stack's destruction is about: its cluster, its networks, what its state has."""
+"""The subject of a stack's destruction: its cluster, its networks, the contents of its state."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ _NO_RESOURCE: Final = ("pulumi:pulumi:", "pulumi:providers:")
 class Subject:
     cloud: Cloud
     cluster: str
-    """Its name; of a byo stack, too, whose cluster is never deleted."""
+    """The cluster's name. A byo stack has one, too, but its cluster is never deleted."""
     location: str
-    """Region of EKS, region or zone of GKE; empty for byo."""
+    """The region for EKS, the region or zone for GKE, empty for byo."""
     existing: bool
-    """The stack did not make the cluster: only what was brought to it is taken."""
+    """True if the stack did not create the cluster: then only its own resources are removed."""
     audited: bool = False
-    """The stack file asks EKS for the cluster's audit log."""
+    """True if the stack file asks EKS for the cluster's audit log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What Pulumi's state says of the stack."""
+    """The facts about the stack in Pulumi's state."""
 
     counts: Mapping[str, int]
-    """Resources by type, the stack itself and its providers aside. Read ones are none."""
+    """Type -> number of resources, without the stack itself, its providers, and read resources."""
     networks: frozenset[str]
-    """IDs of those that the stack made."""
+    """IDs of the networks that the stack created."""
     protected: Sequence[str]
-    """URNs that Pulumi will not delete."""
+    """URNs that Pulumi refuses to delete."""
     guarded: Sequence[str]
-    """URNs of clusters that their cloud will not delete: deletion protection is on."""
+    """URNs of clusters that their cloud refuses to delete: deletion protection is on."""
     pending: Sequence[str]
     """URNs of resources whose creation was cut off."""
     kubeconfig: str | None
-    """Of the stack's Kubernetes provider; None: there is none, or it is encrypted."""
+    """The kubeconfig of the stack's Kubernetes provider. None: missing, or encrypted."""
     hidden_kubeconfig: bool
-    """The provider has one that cannot be read here, as it is encrypted."""
+    """True if the provider's kubeconfig is encrypted, so that it cannot be read here."""
     groups: frozenset[str] = frozenset()
-    """IDs of the security groups that the stack made."""
+    """IDs of the security groups that the stack created."""
     has_cluster: bool = False
-    """The stack made one, and it is not deleted."""
+    """True if the stack created a cluster that is not deleted."""
     record: str = ""
-    """What an earlier `slicewright destroy` wrote down of the cluster."""
+    """The record that an earlier `slicewright destroy` wrote."""
     inside: frozenset[tuple[str, str]] = frozenset()
-    """Kind and NAMESPACE/NAME, or name alone, of what it made in the cluster."""
+    """Kind, and NAMESPACE/NAME or name alone, of the objects that it created in the cluster."""
 
     @property
     def resources(self) -> int:
@@ -64,7 +64,7 @@ class State:
 
     @property
     def namespaces(self) -> Sequence[str]:
-        """That go with the stack, and everything in them."""
+        """Namespaces that are deleted with the stack, and everything in them."""
         return sorted(name for kind, name in self.inside if kind == "Namespace")
 
 
@@ -92,7 +92,7 @@ def subject_of(fleet: FleetPlan) -> Subject:
 
 
 def state_of(exported: Mapping[str, Any]) -> State:
-    """exported: what `pulumi stack export` prints. Raises KeyError or TypeError for another."""
+    """exported: the output of `pulumi stack export`. Raises KeyError or TypeError for others."""
     deployment = exported["deployment"]
     resources = [r for r in deployment.get("resources") or () if not r.get("external")]
     own = [r for r in resources if r.get("custom") and not r["type"].startswith(_NO_RESOURCE)]

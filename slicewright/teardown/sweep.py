@@ -1,4 +1,4 @@
-"""Deletes what a cloud has left of a cluster, in order, until nothing is left or time is over."""
+"""Deletes a cluster's leftovers in the cloud, in order, until none is left or time is over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from slicewright.teardown.permission import Permission
 FIRST_WAIT_S: Final = 2.0
 LONGEST_WAIT_S: Final = 30.0
 _SETTLED: Final = 2
-"""Looks without a finding, one after the other, after which nothing is left: lists of both clouds
-lag behind, and the last log lines of a control plane recreate its log group.
+"""The number of consecutive looks without a finding that prove that nothing is left.
+
+The lists of both clouds lag behind, and the last log lines of a control plane recreate its log
+group.
 """
 
 
@@ -24,7 +26,7 @@ lag behind, and the last log lines of a control plane recreate its log group.
 class Swept:
     deleted: Sequence[Leftover]
     left: Sequence[Leftover]
-    """With the reason in `held`."""
+    """Leftovers, with the reason in `held`."""
     not_asked: Sequence[NotAnswered]
 
     @property
@@ -34,8 +36,10 @@ class Swept:
 
 @dataclass
 class Sweep:
-    """Remembers across passes what was deleted, and what was proven: what proves one resource may
-    be another, which goes before it. A new sweep may go on at any point.
+    """Remembers the deleted and the proven leftovers across passes.
+
+    The proof of one resource may be another resource, which is deleted before it. A new sweep may
+    continue at any point.
     """
 
     account: Account
@@ -45,12 +49,12 @@ class Sweep:
     _deleted: dict[tuple[str, str], Leftover] = field(default_factory=dict)
     _proofs: dict[Key, str] = field(default_factory=dict)
     _deletions: int = 0
-    """Also of what came back."""
+    """The number of deletions, including those of resources that came back."""
 
     def once(self, life: Life) -> Swept:
-        """One look, and one attempt at each that belongs to the cluster. Raises CannotAsk.
+        """Looks once, and tries once to delete each of the cluster's leftovers. Raises CannotAsk.
 
-        A cluster that is still there uses them: then nothing is deleted.
+        An existing cluster still uses them, so nothing is deleted then.
         """
         there = self.account.cluster_is_there()
         found = self.account.look(life)
@@ -81,7 +85,7 @@ class Sweep:
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> Swept:
-        """wait_s: for how long what is held is tried again. Raises CannotAsk."""
+        """wait_s: the limit for retries of held resources. Raises CannotAsk."""
         deadline = clock() + wait_s
         pause_s, settled = FIRST_WAIT_S, 0
         while True:
@@ -98,7 +102,7 @@ class Sweep:
             sleep(min(pause_s, max(0.0, deadline - clock())))
 
     def _handled(self, one: Leftover) -> Leftover | None:
-        """What is left of it; None: it has been deleted."""
+        """Returns the leftover with the reason why it is still there. None: it has been deleted."""
         if kept := self.permission.why_kept(one):
             return replace(one, held=kept)
         if self.dry_run:
@@ -118,16 +122,16 @@ class Sweep:
                 return replace(one, held=f"{_REFUSED}{why}")
 
     def has_more_to_do(self, swept: Swept) -> bool:
-        """Whether a later sweep may delete more of this life, or cannot know yet."""
+        """True if a later sweep may delete more of this life, or cannot know yet."""
         more = any(one.proof and not self.permission.why_kept(one) for one in swept.left)
         return more or bool(swept.not_asked)
 
     def _may_go(self, one: Leftover) -> bool:
-        """Whether it may be different at a later look."""
+        """True if a later look may find it changed."""
         return not self.permission.why_kept(one) and not one.held.startswith(_REFUSED)
 
     def _waiting(self, one: Leftover) -> Leftover:
-        """As long as its cluster is there, or may be."""
+        """Marks a leftover as waiting while its cluster exists, or may exist."""
         return replace(one, held=self.permission.why_kept(one) or THERE)
 
     def _remembered(self, one: Leftover) -> Leftover:

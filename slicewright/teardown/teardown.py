@@ -1,7 +1,7 @@
 """The order of a stack's end: look, empty the cluster, `pulumi destroy`, sweep, look again.
 
-Each run begins with what is there, so that one that was interrupted, or that failed half way, is
-repeated. What proves whose a leftover is ends with the cluster: that alone is written down, in
+Each run starts from the present situation, so a run that was interrupted or that failed half way
+can be repeated. The proofs of ownership end with the cluster, so they alone are written down, in
 Pulumi's state, before anything is deleted.
 """
 
@@ -46,18 +46,20 @@ from slicewright.teardown.subject import State, Subject, state_of
 from slicewright.teardown.sweep import Sweep
 
 _ATTEMPTS: Final = 5
-"""Runs of `pulumi destroy`, as long as each is refused for what the sweep can wait for."""
+"""The limit of runs of `pulumi destroy` that fail on something the sweep can remove."""
 _SWEEP_EVERY_S: Final = 10.0
-"""While Pulumi runs: what cluster and nodes have left holds networks, and Pulumi waits for them."""
+"""The pause between sweeps while Pulumi runs: leftovers of cluster and nodes hold networks, and
+Pulumi waits for those.
+"""
 _EMPTY: Final[Mapping[str, Any]] = {"deployment": {}}
 
 
 class Refused(Exception):
-    """It must be decided first; nothing was changed. The message says what, and how."""
+    """A decision is required first, as the message says. Nothing was changed."""
 
 
 class Stopped(Exception):
-    """It cannot go on here; what was done is done. The message says why, and what to do."""
+    """The run cannot continue. Finished steps stay done. The message names reason and remedy."""
 
 
 class Engine(Protocol):
@@ -65,7 +67,7 @@ class Engine(Protocol):
         """Raises EngineFailed."""
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
-        """state: what `exported` returned, changed. Raises EngineFailed."""
+        """state: the result of `exported`, modified. Raises EngineFailed."""
 
     def destroy(
         self, *, without_cluster: bool, show: Callable[[str], None], meanwhile: Callable[[], None]
@@ -78,7 +80,7 @@ class Choices:
     disks: Choice | None = None
     logs: Choice | None = None
     unproven: Choice | None = None
-    """What becomes of other kinds that have the cluster's mark, and no proof."""
+    """The choice for other kinds that have the cluster's mark, but no proof."""
     unreachable: bool = False
     dry_run: bool = False
     wait_s: float = 1200.0
@@ -97,12 +99,12 @@ class Teardown:
     connect: Callable[[str], Client] = client_of
     """Raises NoAccess."""
     dangling: Callable[[], Sequence[str]] = tuple
-    """What somebody else's objects name of the stack, and what to do about it."""
+    """Names of the stack's objects that others still refer to, each with the remedy."""
     _networks: frozenset[str] = field(default=frozenset(), init=False)
-    """Those that the stack has made, also once Pulumi has deleted them."""
+    """Networks that the stack created, even after Pulumi has deleted them."""
 
     def look(self) -> Report:
-        """What is there, and what is in the way; it only reads. Raises CannotAsk, EngineFailed."""
+        """Reports the situation and the obstacles, read-only. Raises CannotAsk, EngineFailed."""
         state = self._state()
         there = self._there()
         report = Report(
@@ -117,7 +119,8 @@ class Teardown:
             sweep = Sweep(account, self._permission(shown=None), dry_run=True)
             swept = sweep.once(self._life(account, state, objects))
             notes = self._notes(state, there)
-            # What has no mark of a cluster that is there is the stack's own, or the cloud's.
+            # While the cluster exists, resources without a mark belong to the stack or to the
+            # cloud.
             left = [o for o in swept.left if there is False or o.mark or o.proof]
             unknown = tuple(one.why for one in swept.not_asked)
             notes = [*report.notes, *notes]
@@ -125,7 +128,7 @@ class Teardown:
         return replace(report, notes=[*report.notes, *self._dangling()])
 
     def run(self, looked: Report) -> Report:
-        """looked: what `look` found, whose inventory the result keeps. Raises Refused, Stopped,
+        """looked: the result of `look`, whose inventory the result keeps. Raises Refused, Stopped,
         CannotAsk, EngineFailed.
         """
         if looked.obstacles:
@@ -165,7 +168,7 @@ class Teardown:
 
     @property
     def _swept_account(self) -> Account | None:
-        """None: nothing of the stack's is looked for in it."""
+        """None: the account has nothing of the stack's to sweep."""
         return None if self.subject.existing else self.account
 
     def _permission(self, *, shown: frozenset[Key] | None) -> Permission:
@@ -175,7 +178,7 @@ class Teardown:
         )
 
     def _life(self, account: Account, state: State, objects: Objects | None) -> Life:
-        """What is known of the cluster that the stack made. objects: of that cluster."""
+        """Collects the facts about the stack's cluster. objects: the cluster's objects."""
         subject = self.subject
         life = recorded_life(state.record, subject.cluster, subject.location)
         if state.has_cluster and not isinstance(living := account.life(), NotAnswered):
@@ -194,15 +197,17 @@ class Teardown:
         return frozenset(identity for kind, identity in life.retained if kind == "disk")
 
     def _with_networks(self, life: Life, state: State) -> Life:
-        """An ID of AWS is never used again, so that it counts once its VPC is deleted. Google's
-        are names: of a network that is gone, another may have the name.
+        """Adds the stack's networks.
+
+        AWS never reuses an ID, so it still counts once its VPC is deleted. Google's IDs are names:
+        another network may have the name of a deleted one.
         """
         if self.subject.cloud == "eks":
             return replace(life, networks=life.networks | self._networks)
         return replace(life, networks=self._networks if state.networks else frozenset())
 
     def _inside(self, looked: Report, state: State) -> tuple[Client | None, Objects | None]:
-        """The cluster, to be emptied, and what is in it by now. Raises Stopped."""
+        """Returns a client of the cluster to empty, and its current objects. Raises Stopped."""
         if looked.inventory is None or self.subject.cloud == "byo" or state.kubeconfig is None:
             return None, None
         with _answering():
@@ -220,13 +225,13 @@ class Teardown:
         return found
 
     def _there(self) -> bool | NotAnswered:
-        """Whether the cluster exists, as far as a cloud can say."""
+        """Returns whether the cluster exists, as far as a cloud can tell."""
         return True if self.account is None else self.account.cluster_is_there()
 
     def _with_inventory(
         self, report: Report, state: State, there: bool | NotAnswered
     ) -> tuple[Report, Objects | None]:
-        """What is in the cluster, and what that puts in the way."""
+        """Adds the cluster's contents, and the obstacles among them."""
         if there is False or not state.counts:
             return report, None
         if self.choices.unreachable:
@@ -259,7 +264,7 @@ class Teardown:
         return report, objects
 
     def _notes(self, state: State, there: bool | NotAnswered) -> Sequence[str]:
-        """Of a cluster that the state does not have: not to be touched, and not to be hidden."""
+        """Reports an existing cluster that the state lacks. It must not be touched or hidden."""
         mine = any(kind.endswith("/cluster:Cluster") for kind in state.counts)
         if self.subject.existing or there is not True or mine:
             return []
@@ -273,8 +278,10 @@ class Teardown:
         return () if self.choices.unreachable else self.dangling()
 
     def _clear(self, client: Client, inventory: Inventory) -> Sequence[str]:
-        """What did not leave the cluster in time. inventory: what was shown: a volume that was not
-        keeps its policy. Raises Stopped.
+        """Empties the cluster, and returns the objects that did not leave in time.
+
+        inventory: the inventory that was shown. A volume that was not shown keeps its policy.
+        Raises Stopped.
         """
         policy = {"delete": "Delete", "keep": "Retain"}
         choice = self.choices.disks
@@ -291,7 +298,7 @@ class Teardown:
         )
 
     def _destroy(self, sweep: Sweep | None, life: Life) -> str:
-        """Runs `pulumi destroy` until it succeeds; else why not. Raises Stopped."""
+        """Runs `pulumi destroy` until it succeeds, else returns the reason. Raises Stopped."""
         without_cluster = self.choices.unreachable or self._there() is False
         swept_at = self.clock.now()
 
@@ -335,7 +342,7 @@ class Teardown:
 
 
 def shown_in(looked: Report) -> frozenset[Key]:
-    """What was listed before the question."""
+    """The leftovers listed before the question."""
     inventory = looked.inventory or Inventory()
     return frozenset(
         {
@@ -347,7 +354,7 @@ def shown_in(looked: Report) -> frozenset[Key]:
 
 
 def proven_in(looked: Report) -> frozenset[Key]:
-    """What proves one leftover may be another, which goes before it."""
+    """The proven leftovers. One may be the proof of another, and is deleted before it."""
     return frozenset(key_of(one) for one in looked.left if one.proof and not one.retained)
 
 
@@ -357,7 +364,7 @@ def _why(one: Leftover) -> str:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Around what asks the cluster once the destruction has begun. Raises Stopped."""
+    """Guards questions to the cluster once the destruction has begun. Raises Stopped."""
     try:
         yield
     except (NoAccess, ApiError, Unreachable) as e:

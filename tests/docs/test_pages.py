@@ -27,7 +27,7 @@ _SHELL = re.compile(r"^( *)```(?:sh|console)\n(.*?)^\1```", re.MULTILINE | re.DO
 _COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?slicewright (?![(\[])(.*)$", re.MULTILINE)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?slicewright ([a-zA-Z-]+)((?: [^`]*)?)`")
 _PATH = re.compile(
-    r"`((?:infra|node_agent|fleet_controller|kubeapi|telemetry|slicewright|rehearsal|policy|gitops"
+    r"`((?:apis|infra|node_agent|fleet_controller|kubeapi|telemetry|slicewright|rehearsal|policy|gitops"
     r"|stacks|tests|benchmarks|docs)/[^`\s]*)`"
 )
 

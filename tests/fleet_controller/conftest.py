@@ -236,7 +236,7 @@ _NODE_INFO = (
 
 
 @pytest.fixture(scope="session")
-def api_server(toolchain: Toolchain) -> Iterator[ApiServer]:
+def shared_api_server(toolchain: Toolchain) -> Iterator[ApiServer]:
     # Not under tmp_path: its names are long, and a Unix socket's path may have 107 bytes.
     with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
         environment = Path(directory)
@@ -254,12 +254,12 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 @pytest.fixture(scope="module")
-def no_node_stays(api_server: ApiServer) -> Iterator[None]:
-    """Deletes the nodes that a module has made: other modules read all nodes of the server."""
-    before = _node_names(api_server)
-    yield
-    for name in _node_names(api_server) - before - {KUBELETS_NODE}:
-        api_server.admin.delete(f"/api/v1/nodes/{name}")
+def api_server(shared_api_server: ApiServer) -> Iterator[ApiServer]:
+    """The API server, without the nodes of other modules: many tests read all nodes."""
+    before = _node_names(shared_api_server)
+    yield shared_api_server
+    for name in _node_names(shared_api_server) - before - {KUBELETS_NODE}:
+        shared_api_server.admin.delete(f"/api/v1/nodes/{name}")
 
 
 def _node_names(api_server: ApiServer) -> set[str]:

@@ -17,26 +17,28 @@ KUBELETS_NODE = "writers-own"
 
 
 @pytest.fixture(scope="session")
-def node_writers(api_server: Any) -> dict[str, Client]:
+def node_writers(shared_api_server: Any) -> dict[str, Client]:
     """The first two are exceptions of the policy on nodes. RBAC lets all the others write every
     Node, so that none is refused for another reason; the kubelet is limited to its own, which is
     KUBELETS_NODE, by NodeRestriction.
     """
     found = {
-        "controller": _account(api_server, names.CONTROLLER_SERVICE_ACCOUNT, names.NAMESPACE),
-        "administrator": api_server.admin,
-        "mig-manager": _mig_manager(api_server),
-        "node controller": _account(api_server, "node-controller", "kube-system"),
-        "alice": api_server.user("alice-writes", "system:authenticated"),
-        "kubelet": api_server.user(
+        "controller": _account(
+            shared_api_server, names.CONTROLLER_SERVICE_ACCOUNT, names.NAMESPACE
+        ),
+        "administrator": shared_api_server.admin,
+        "mig-manager": _mig_manager(shared_api_server),
+        "node controller": _account(shared_api_server, "node-controller", "kube-system"),
+        "alice": shared_api_server.user("alice-writes", "system:authenticated"),
+        "kubelet": shared_api_server.user(
             f"system:node:{KUBELETS_NODE}", "system:nodes", signer="kube-apiserver-client-kubelet"
         ),
     }
-    _allow(api_server)
-    api_server.make_node(KUBELETS_NODE, "writers")
+    _allow(shared_api_server)
+    shared_api_server.make_node(KUBELETS_NODE, "writers")
     for who, client in found.items():
-        api_server.wait(lambda client=client: _writes(client), f"{who} may write nodes")
-    api_server.wait(lambda: not _forges(found["alice"]), "the policy on nodes bites")
+        shared_api_server.wait(lambda client=client: _writes(client), f"{who} may write nodes")
+    shared_api_server.wait(lambda: not _forges(found["alice"]), "the policy on nodes bites")
     return found
 
 

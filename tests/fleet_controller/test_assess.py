@@ -7,7 +7,6 @@ import pytest
 from apis.names import BUSY_STATES
 from apis.reasons.agent import REASONS
 from fleet_controller.nodes.assess import (
-    AGENT_SETTLING,
     CLOCKS_APART_S,
     REPORT_AGE_LIMIT_S,
     assess,
@@ -131,10 +130,6 @@ def test_the_agents_message_is_passed_on(
         node, pool, replace(report, verdict=verdict, reason="WrongLayout", message=words), now
     )
     assert (assessed.status, assessed.reason, assessed.message) == (status, "WrongLayout", words)
-
-
-def test_settling_reasons_are_the_agents() -> None:
-    assert {code for code, reason in REASONS.items() if reason.settles} == AGENT_SETTLING
 
 
 OPERATOR_LABELS = {

@@ -14,8 +14,6 @@ from apis import names
 from kubeapi import ApiError, Client
 from tests.fleet_controller.node_writers import KUBELETS_NODE
 
-pytestmark = pytest.mark.usefixtures("no_node_stays")
-
 POOL = "writers"
 NOTES = sorted(
     value

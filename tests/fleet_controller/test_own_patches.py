@@ -15,8 +15,6 @@ from fleet_controller.objects.state import BroughtLabel, Joined
 from kubeapi import ApiError, Client
 from kubeapi.client import PatchKind
 
-pytestmark = pytest.mark.usefixtures("no_node_stays")
-
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 RESTRICTED = "node-restriction.kubernetes.io/tenant"
 JOINED = Joined(

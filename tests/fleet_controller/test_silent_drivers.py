@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY
-from apis.reasons.agent import REASONS
+from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER, REASONS
 from fleet_controller.decision.actions import HoldNode, LiftTaint, SetNodeCondition
 from fleet_controller.decision.decide import decide
-from fleet_controller.nodes.assess import DRIVER_DOES_NOT_ANSWER, REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.watchdog import HealNode
 from fleet_controller.objects.state import Condition, Node, Pool, Report
 from fleet_controller.pools.quarantine import QuarantineNode

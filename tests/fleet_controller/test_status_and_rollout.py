@@ -221,7 +221,7 @@ class TestRollout:
         assert "drained, stay cordoned: d1" in said.out
         wait(lambda: _condition(api_server, pool) == "RolloutPaused", "it is paused")
         assert say("rollout", "status", pool).code == NOT_PROVEN
-        assert "is paused already" in say("rollout", "pause", pool).out
+        assert "is already paused" in say("rollout", "pause", pool).out
         assert say("rollout", "resume", pool).code == PROVEN
         assert _asked(api_server, pool) == ""
         wait(lambda: _condition(api_server, pool) != "RolloutPaused", "it goes on")

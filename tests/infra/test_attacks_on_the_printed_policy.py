@@ -399,6 +399,9 @@ def test_the_pattern_of_a_stacks_roles_matches_no_other_stacks(
     other = data.draw(alike(cluster)), data.draw(REGIONS)
     theirs = role_name(cluster=other[0], region=other[1], part=of)
     assert fnmatch.fnmatchcase(theirs, pattern) == (other == (cluster, region))
+    joined = role_name(cluster=cluster, region=region, part=of, existing=True)
+    assert not fnmatch.fnmatchcase(joined, pattern), "two stacks share a cluster, and no role"
+    assert len(joined) <= ROLE_NAME_MAX
 
 
 def test_long_names_of_clusters_that_begin_alike_are_told_apart() -> None:

@@ -180,7 +180,7 @@ def test_a_renamed_pool_is_one_gone_and_one_new() -> None:
         # Nodes and hosts that slicewright did not make stay; on them GPUs may be in use that are
         # cut.
         ("hosts-a100", "hosts", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
-        ("s3", "pools", ChangeEffect.IN_PLACE, ChangeEffect.IN_PLACE),
+        ("fractional", "pools", ChangeEffect.IN_PLACE, ChangeEffect.IN_PLACE),
         ("existing-a100-t4", "pools", ChangeEffect.IN_PLACE, ChangeEffect.ROLL),
     ],
 )
@@ -199,7 +199,7 @@ def test_new_and_gone_parts_are_never_unchanged(
     [
         ("gke-h100", "name", [ChangeEffect.REPLACE]),
         ("eks-a100", "name", [ChangeEffect.REPLACE]),
-        ("s3", "context", [ChangeEffect.IN_PLACE]),
+        ("fractional", "context", [ChangeEffect.IN_PLACE]),
         ("existing-a100-t4", "context", [ChangeEffect.ROLL, ChangeEffect.IN_PLACE]),
     ],
 )

@@ -45,7 +45,7 @@ STACKS = [
         "existing-a100-t4-autoscaling",
     )
 ]
-"""Of a cloud, with one pool each and nothing of the user's on it; for s4 there is
+"""Of a cloud, with one pool each and nothing of the user's on it; for existing-a100-t4 there is
 test_existing_cluster.py, for workloads test_workload_objects.py.
 """
 Record = Callable[..., list[Any]]

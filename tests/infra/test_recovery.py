@@ -213,7 +213,7 @@ def test_a_missing_pulumi_is_one_line_of_error(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert cli.main(["recover"]) == 3
-    assert capsys.readouterr().err.startswith("slicewright recover: pulumi does not start")
+    assert capsys.readouterr().err.startswith("slicewright recover: cannot start pulumi")
 
 
 @pytest.mark.parametrize("printed", ["no JSON", "{}"])
@@ -224,7 +224,7 @@ def test_an_export_that_cannot_be_read_is_one_line_of_error(
     (tmp_path / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert cli.main(["recover"]) == 3
-    assert "what pulumi prints cannot be read" in capsys.readouterr().err
+    assert "cannot parse the output of pulumi" in capsys.readouterr().err
 
 
 def test_a_dry_run_changes_nothing_and_names_what_stays(

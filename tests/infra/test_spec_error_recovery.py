@@ -236,7 +236,7 @@ def test_a_missing_cloud_is_inferred_from_the_other_keys() -> None:
         ("gke-h100", "gke"),
         ("eks-a100", "eks"),
         ("hosts-a100", "byo"),
-        ("s3", "byo"),
+        ("fractional", "byo"),
     ):
         fleet = _fleet(stack)
         del fleet["cloud"]

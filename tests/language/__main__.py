@@ -13,6 +13,7 @@ from tests.language.allowances import judge, lowered, read_table, table_text
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = Path(__file__).parent / "allowances.toml"
 ROOMS: Final = (
+    "apis",
     "infra",
     "node_agent",
     "fleet_controller",

@@ -73,7 +73,11 @@ def test_another_existing_cluster_is_shown_without_contradiction() -> None:
     ("stack", "key", "last"),
     [
         ("gke-h100", "name", "pool h100-partition-3g: replace, with its cluster"),
-        ("s3", "context", "pool shared: in place, its nodes are those of the other cluster"),
+        (
+            "fractional",
+            "context",
+            "pool shared: in place, its nodes are those of the other cluster",
+        ),
     ],
 )
 def test_an_equal_pool_in_another_cluster_is_not_called_unchanged(

@@ -83,4 +83,4 @@ def test_a_pool_that_the_file_has_not_is_refused_before_anything_is_asked(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert cli.main(["status", "-s", "eks-a100", "nosuch"]) == cli.BAD_INPUT
-    assert "s1 has no pool nosuch; it has demo-gpu-workers" in capsys.readouterr().err
+    assert "eks-a100 has no pool nosuch; it has demo-gpu-workers" in capsys.readouterr().err

@@ -94,7 +94,9 @@ def test_every_stack_that_is_named_is_planned_and_checked(
         == cli.PROVEN
     )
     out = capsys.readouterr().out
-    assert all(part in out for part in ("s0: GKE", "s1: EKS", "Pulumi.hosts-a100.yaml: hosts"))
+    assert all(
+        part in out for part in ("gke-h100: GKE", "eks-a100: EKS", "Pulumi.hosts-a100.yaml: hosts")
+    )
     assert cli.main(["check", "-s", "gke-h100", "-s", "eks-a100"]) == cli.PROVEN
     out = capsys.readouterr().out
     assert "stacks/Pulumi.gke-h100.yaml: ok" in out

@@ -72,7 +72,7 @@ def test_of_the_names_in_the_state_those_that_pools_use_are_kept(
         ("gke-h100", {"resources": [1]}, [], "it has no list `resources`"),
         ("gke-h100", "{", [], "is not a JSON object"),
         ("gke-h100", "[]", [], "is not a JSON object"),
-        ("existing-a100-t4", {"resources": []}, [], "s4 has cloud: byo"),
+        ("existing-a100-t4", {"resources": []}, [], "existing-a100-t4 has cloud: byo"),
         ("missing", {"resources": []}, [], "Pulumi.missing.yaml"),
     ],
 )

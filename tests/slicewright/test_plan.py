@@ -64,7 +64,9 @@ def test_s4_shows_two_pools_that_share_each_in_its_way(run: Any) -> None:
         assert part in out
 
 
-@pytest.mark.parametrize("stack", ["gke-h100", "eks-a100", "hosts-a100", "s3", "existing-a100-t4"])
+@pytest.mark.parametrize(
+    "stack", ["gke-h100", "eks-a100", "hosts-a100", "fractional", "existing-a100-t4"]
+)
 def test_every_stack_is_shown_as_text_and_as_json(run: Any, stack: str) -> None:
     code, out, _ = run("plan", "-s", stack)
     assert code == 0
@@ -157,7 +159,7 @@ def test_every_resource_that_a_pod_may_request_is_listed(run: Any) -> None:
 
 
 def test_a_pod_on_fractional_gpus_requests_what_its_workload_states(run: Any) -> None:
-    written = json.loads(run("plan", "-s", "s3", "--json")[1])
+    written = json.loads(run("plan", "-s", "fractional", "--json")[1])
     (pool,), (workload,) = written["pools"], written["workloads"]
     assert pool["pod"]["limits"] == [workload["requests"]]
 
@@ -186,7 +188,11 @@ def test_an_unknown_price_is_reported_and_never_zero(run: Any, stack: str) -> No
 
 @pytest.mark.parametrize(
     ("stack", "unknown"),
-    [("hosts-a100", ["rnd3"]), ("s3", ["shared"]), ("existing-a100-t4", ["a100-40gb", "tesla-t4"])],
+    [
+        ("hosts-a100", ["rnd3"]),
+        ("fractional", ["shared"]),
+        ("existing-a100-t4", ["a100-40gb", "tesla-t4"]),
+    ],
 )
 def test_existing_nodes_and_hosts_are_not_free(run: Any, stack: str, unknown: list[str]) -> None:
     cost = json.loads(run("plan", "-s", stack, "--json")[1])["totals"]["usd_per_hour"]
@@ -256,8 +262,8 @@ def test_changes_are_shown_per_pool_with_the_reason(run: Any, tmp_path: Path) ->
         (("plan", "-s", "nowhere"), 2, "stacks/Pulumi.nowhere.yaml: cannot be read"),
         (("plan", "--diff", "gke-h100", "nowhere"), 2, "cannot be read"),
         (("plan", "--diff", "gke-h100"), 2, "expected 2 arguments"),
-        (("plan", "-s", "gke-h100", "--hosts-dir", "nowhere"), 2, "s0 has no hosts"),
-        (("plan", "-s", "s3", "--hosts-dir", "nowhere"), 2, "s3 has no hosts"),
+        (("plan", "-s", "gke-h100", "--hosts-dir", "nowhere"), 2, "gke-h100 has no hosts"),
+        (("plan", "-s", "fractional", "--hosts-dir", "nowhere"), 2, "fractional has no hosts"),
         (("plan", "hosts-a100", "gke-h100", "--hosts-dir", "nowhere"), 2, "the hosts of one plan"),
         (
             ("plan", "--diff", "hosts-a100", "hosts-a100", "--hosts-dir", "nowhere"),

@@ -47,7 +47,7 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 @pytest.mark.parametrize(
-    "name", ["nope", "gke-h100", "../s0", "/etc", "Pulumi.gke-h100.yaml", "s0,s1"]
+    "name", ["nope", "GKE-H100", "../gke-h100", "/etc", "Pulumi.gke-h100.yaml", "gke-h100,eks-a100"]
 )
 def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
@@ -55,14 +55,14 @@ def test_a_name_that_is_no_stack_is_refused_before_anything_is_made(
     code, told = _run(capsys, "--stack", name, "--directory", tmp_path / "r")
     assert code == cli.BAD_INPUT
     assert "no stack" in told
-    assert "s0, s0-serving, s1" in told
+    assert "gke-h100, gke-h100-serving, hosts-a100" in told
     assert not (tmp_path / "r").exists()
 
 
 def test_a_stack_that_cannot_be_brought_up_yet_is_refused_with_its_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    code, told = _run(capsys, "--stack", "s3", "--directory", tmp_path / "r")
+    code, told = _run(capsys, "--stack", "fractional", "--directory", tmp_path / "r")
     assert code == cli.BAD_INPUT
     assert "stacks/Pulumi.fractional.yaml:" in told
 
@@ -107,7 +107,7 @@ def test_where_there_is_no_environment_it_says_so(
 
 @pytest.mark.parametrize(
     ("running", "told_too"),
-    [((), "none was left running"), (("gke-h100", "eks-a100"), "there are s0, s1")],
+    [((), "none was left running"), (("gke-h100", "eks-a100"), "there are eks-a100, gke-h100")],
 )
 def test_without_a_stack_the_only_one_is_meant(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, running: tuple[str, ...], told_too: str
@@ -148,7 +148,7 @@ def test_the_exported_environment_is_the_default_wherever_one_stands(
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(environment.root))
     code, said = _run(capsys, action)
     assert code == cli.CANNOT_RUN
-    assert f"s0 in {environment.root} is not running" in said
+    assert f"gke-h100 in {environment.root} is not running" in said
 
 
 def test_one_that_runs_is_meant_although_an_interrupted_one_lies_beside_it(

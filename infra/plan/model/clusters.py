@@ -188,7 +188,12 @@ class EksClusterPlan:
             *(addon.identity.role for addon in self.addons if addon.identity is not None),
             *(["autoscaler"] if self.autoscaler is not None else []),
         ]
-        return {part: role_name(cluster=self.name, region=self.region, part=part) for part in parts}
+        return {
+            part: role_name(
+                cluster=self.name, region=self.region, part=part, existing=self.existing
+            )
+            for part in parts
+        }
 
     @property
     def nat_zones(self) -> tuple[str, ...]:

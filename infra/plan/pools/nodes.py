@@ -230,7 +230,7 @@ def pool_taints(
                 "leave it out",
                 "hashicorp/terraform-provider-google #7928"
                 if cloud == "gke"
-                else "ARCHITECTURE.md, startup taint",
+                else "docs/reference/startup-taint.md",
             )
         elif cloud == "eks" and len(written.key) > 63:
             yield refuse(

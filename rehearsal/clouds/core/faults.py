@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from apis.names import POOL_LABEL
 from kubeapi import JsonObject
 from rehearsal.clouds.core.fault_file import (
     CallFault,
@@ -26,7 +27,6 @@ from rehearsal.clouds.core.store import Kind, Store
 
 USES = Kind[JsonObject]("faults-used")
 """By a hash of the fault: how many calls it has seen and met, and since when it is there."""
-_POOL_LABEL = "slicewright.io/pool"
 
 
 class Faults:
@@ -187,7 +187,7 @@ class Faults:
 
 
 def names_pool(named: str, pool: str, labels: Mapping[str, str]) -> bool:
-    return named in (pool, labels.get(_POOL_LABEL, ""))
+    return named in (pool, labels.get(POOL_LABEL, ""))
 
 
 def _chance(seed: int, number: int) -> float:

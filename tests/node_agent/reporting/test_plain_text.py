@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apis import names
 from apis.custom_resources import crds
 from apis.desired_state import Desired, DesiredGpu
 from node_agent import cli
@@ -128,7 +129,7 @@ def test_reports_and_metrics_are_plain_and_within_the_limits(observation: Observ
     (schema,) = [
         crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         for crd in crds()
-        if crd["spec"]["names"]["kind"] == report.KIND
+        if crd["spec"]["names"]["kind"] == names.REPORT_KIND
     ]
     assert _too_long(body, schema) == []
     metrics = Metrics(desired)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from apis.desired_state import Desired
-from apis.reasons.agent import MATCH, REASONS
-from fleet_controller.nodes.assess import OF_THE_LAYOUT
+from apis.reasons.agent import MATCH
 from fleet_controller.objects.layout_change import Change
 from node_agent.cluster.node import NodeState
 from node_agent.nvml.observed import Observation
@@ -193,8 +192,3 @@ def test_a_gpu_that_is_broken_is_said_during_a_change_too(
     one = verify(wanted, replace(right, gpus=(first,)), held)
     assert one.reason == "WrongGpuCount"
     assert layout_change.or_pending(one, wanted, in_phase(held, "Draining"), NEW) is one
-
-
-def test_the_controller_holds_these_reasons_for_no_defect_of_the_node_either() -> None:
-    reasons = layout_change._OF_THE_LAYOUT | {layout_change.PENDING}
-    assert reasons == OF_THE_LAYOUT & REASONS.keys()

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ([], "name exactly one stack (-s gke-h100) or FILE"),
         (["-s", "gke-h100", "-s", "eks-a100"], "name exactly one stack (-s gke-h100) or FILE"),
-        (["-s", "hosts-a100"], "s2 has hosts only: no account or cluster to check"),
+        (["-s", "hosts-a100"], "hosts-a100 has hosts only: no account or cluster to check"),
     ],
 )
 def test_wrong_use_is_one_message(

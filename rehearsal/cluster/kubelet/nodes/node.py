@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from apis.names import POOL_LABEL
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
 from rehearsal.cluster.kubelet.deviceplugin.ledger import Ledger
@@ -40,7 +41,7 @@ FAKE = "kwok.x-k8s.io/node"
 SHARED_ADDRESS = "rehearsal.slicewright.io/shared-address"
 """The annotation of a node behind a NAT gateway: by which of them registries count its pulls."""
 _POOL_LABELS = (
-    "slicewright.io/pool",
+    POOL_LABEL,
     "eks.amazonaws.com/nodegroup",
     "cloud.google.com/gke-nodepool",
 )

@@ -139,7 +139,7 @@ def client(engine: Engine, eager: Any, pushed: Pushed) -> Client:
 
 def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
     assert pushed.report.code == 0, pushed.report.output
-    assert pushed.text.startswith("<!-- slicewright preview-report s1 -->")
+    assert pushed.text.startswith("<!-- slicewright preview-report eks-a100 -->")
     assert "demo-gpu-workers" in pushed.text
     assert pushed.rules.code == 0, pushed.rules.output
     assert "cluster-endpoint" in pushed.rules.output, "the program did not pass the pack"

@@ -178,7 +178,7 @@ def test_a_typo_in_the_stack_file_fails_before_any_resource(
 
 def test_what_was_pushed_is_reported_and_judged_before_anything_is_made(pushed: Pushed) -> None:
     assert pushed.report.code == 0, pushed.report.output
-    assert pushed.text.startswith("<!-- slicewright preview-report s0 -->")
+    assert pushed.text.startswith("<!-- slicewright preview-report gke-h100 -->")
     assert POOL in pushed.text
     assert pushed.rules.code == 0, pushed.rules.output
     assert "cluster-endpoint" in pushed.rules.output, "the program did not pass the pack"
