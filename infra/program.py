@@ -76,7 +76,7 @@ def locate(text: str, root: Path, stack: str) -> spec.Source:
 
 
 def deploy(fleet: FleetPlan) -> None:
-    """Declares every resource of the plan, of which `deployable` has said that it can be built."""
+    """Declares every resource of the plan, which `deployable` has accepted."""
     match fleet:
         case GkeFleetPlan():
             _deploy_gke(fleet)
@@ -88,11 +88,11 @@ def deploy(fleet: FleetPlan) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Site:
-    """Where the resources of a cluster go, and what they wait for."""
+    """The place of a cluster's resources, and their dependencies."""
 
     kubernetes: k8s.Provider
     cluster: pulumi.Resource | None
-    """With which everything in it is deleted; None where it exists without this program."""
+    """The cluster: everything in it is deleted with it. None if this program does not make it."""
     system: Sequence[pulumi.Resource]
     """The nodes of the stack for pods that need no GPU."""
     pools: Mapping[str, pulumi.Resource]

@@ -46,7 +46,7 @@ class Aws:
     versions: tuple[str, ...]
     """Kubernetes versions of EKS."""
     no_control_plane: frozenset[str]
-    """Ids of zones in which EKS has no room for control planes."""
+    """Ids of zones where EKS has no room for control planes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

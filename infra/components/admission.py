@@ -33,8 +33,8 @@ class NodeGuard(pulumi.ComponentResource):
         cluster: pulumi.Resource | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """operator_account: user name of the GPU operator's service account; None without one.
-        selecting: keys of the labels by which existing nodes are selected.
+        """operator_account: user name of the GPU operator's service account. None without one.
+        selecting: keys of the labels that select existing nodes.
         """
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
         self.guards = in_force(

@@ -19,7 +19,7 @@ pkg/kubelet/kubeletconfig/defaults.go.
 """
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_LIFE_S = 3607
-"""As the tokens that Kubernetes mounts by itself: one hour and 7 seconds."""
+"""Lifetime of the tokens that Kubernetes mounts by itself: one hour and 7 seconds."""
 
 
 def container(image: str, code: delivery.Zipapp) -> k8s.core.v1.ContainerArgs:

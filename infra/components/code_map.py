@@ -1,10 +1,10 @@
 """The ConfigMap with a zipapp, and the check that it still holds that zipapp.
 
-It is immutable, but whoever may delete it may create another one of the same name. Pulumi would not
-see that: a preview compares with the state, and a refresh takes over what it finds, because changes
-of the bytes are ignored. They are, because equal sources give other bytes on a machine with another
-zlib, and each change would replace the ConfigMap below the running agents. So at each run the live
-ConfigMap is read too, and its files are compared.
+It is immutable, but a user who may delete it may create another one of the same name. Pulumi would
+not see that: a preview compares with the state, and a refresh takes over the live bytes, because
+changes of the bytes are ignored. The reason is that equal sources give other bytes on a machine
+with another zlib, and each change would replace the ConfigMap below the running agents. So each run
+reads the live ConfigMap too, and compares its files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def delivered(
     namespace: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> Code:
-    """title: of the ConfigMap, to which the hash of the sources is added."""
+    """title: name of the ConfigMap without the hash of the sources, which is added."""
     # An equal name means equal code.
     resource, found = f"{name}-code-{zipapp.short_hash}", f"{title}-{zipapp.short_hash}"
     made = k8s.core.v1.ConfigMap(

@@ -31,9 +31,9 @@ _NODE_POLICIES = (
 
 class EksCluster(pulumi.ComponentResource):
     """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
-    `pools` by name, those that are node groups, `access`, `before_autoscaler`: what gives an
-    autoscaler its role; `makings`: what Karpenter makes nodes of, and `before_nodes`: what they
-    need to their end.
+    `pools` by name (node groups only), `access`, `before_autoscaler`: resources that give an
+    autoscaler its role, `makings`: inputs for Karpenter's nodes, and `before_nodes`: resources that
+    must outlive the nodes.
     """
 
     cluster: aws.eks.Cluster
@@ -144,7 +144,7 @@ class EksCluster(pulumi.ComponentResource):
                 subnet_ids=list(network.cluster),
                 endpoint_public_access=endpoint.public,
                 endpoint_private_access=endpoint.private,
-                # Stated even where all may: the provider keeps what is not stated.
+                # Stated even for any address: the provider keeps the old value of a missing field.
                 public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
                 if endpoint.public
                 else None,

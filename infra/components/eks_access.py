@@ -25,7 +25,7 @@ def access_entries(
             cluster_name=cluster.name,
             principal_arn=entry.principal,
             type="STANDARD",
-            # Stated even where there are none: the provider keeps what is not stated.
+            # Stated even if empty: the provider keeps the old value of a missing field.
             kubernetes_groups=list(entry.groups),
             tags=dict(plan.tags) or None,
             # EKS has one entry for each principal.

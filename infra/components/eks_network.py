@@ -186,7 +186,7 @@ class _Made:
         )
 
     def _subnet(self, zone: str, kind: str, block: str, balancers: str) -> aws.ec2.Subnet:
-        """balancers: the role by which load balancers find it."""
+        """balancers: the role that load balancers look for."""
         by_id = catalog.is_zone_id(zone)
         return aws.ec2.Subnet(
             f"{self._name}-{zone}{kind}",
@@ -224,7 +224,7 @@ _BLOCKS = tuple(
     str(block) for block in ipaddress.ip_network(_VPC_RANGE).subnets(new_prefix=EKS_SUBNET_PREFIX)
 )
 _MOST_ZONES = 6
-"""Of any region, by letter or by number."""
+"""The greatest number of zones of a region, by letter or by number."""
 _FIRST_BY_ID = 8
 """Blocks of zones by letter begin at the first, those of zones by id here."""
 
@@ -244,8 +244,10 @@ def ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
 
 
 def private_ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
-    """As `ranges`, beside the public ones: zones by letter have the private ranges where zones by
-    id have public ones, and the other way round. A file spells its zones in one way.
+    """Private subnet ranges, assigned as in `ranges` and apart from the public ones.
+
+    The private ranges of zones by letter are the public ranges of zones by id, and vice versa. A
+    file spells its zones in one way.
     """
     taken = set(ranges(zones, region).values())
     fixed: dict[str, str] = {}

@@ -20,7 +20,7 @@ class Roles:
     def __init__(
         self, name: str, cluster: EksClusterPlan, partition: str, *, parent: pulumi.Resource
     ) -> None:
-        """name: of the component, with which the roles' resources begin."""
+        """name: of the component. The names of the roles' resources begin with it."""
         self._name = name
         self._cluster = cluster
         self._partition = partition
@@ -71,8 +71,8 @@ class Roles:
             tags=dict(self._cluster.tags) or None,
             opts=pulumi.ResourceOptions(
                 parent=self._parent,
-                # A role of an earlier version has another name, by which node groups know it: it
-                # keeps that. Without a trigger in the state, none is pulled.
+                # A role of an earlier version keeps its other name, because node groups refer to
+                # it. Without a trigger in the state, none is pulled.
                 ignore_changes=["name"],
                 replacement_trigger=[name],
             ),

@@ -15,7 +15,7 @@ from infra.spec import Problem, Source, SpecError
 
 
 def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
-    """The Kubernetes provider of the cluster. root: what a relative path is relative to.
+    """The Kubernetes provider of the cluster. root: the directory of relative paths.
 
     The state gets the path of the kubeconfig at most, never its content, which may hold
     credentials.
@@ -65,7 +65,7 @@ def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
 
 
 def input_of(written: str, root: Path) -> str:
-    """What the provider gets for the path in a stack file."""
+    """The provider's input for the path in a stack file."""
     # It expands a ~ itself, so the state is the same for all who share it.
     return written if written.startswith("~") else str(_path(written, root))
 

@@ -15,7 +15,7 @@ from infra.spec import ExistingNetwork
 @dataclass(frozen=True, kw_only=True)
 class ExistingCluster:
     version: str
-    """Of Kubernetes; its nodes get the same."""
+    """Version of Kubernetes. Its nodes get the same."""
     network: Network
 
 

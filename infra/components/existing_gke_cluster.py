@@ -58,7 +58,7 @@ def existing_gke_cluster(
             raise UnfitCluster(wrong)
         return str(id_)
 
-    # One by one: Output.all makes plain dictionaries of what has members.
+    # One by one: Output.all turns objects with members into plain dictionaries.
     workload_pool = found.workload_identity_config.apply(
         lambda config: config.workload_pool if config else None
     )
@@ -94,8 +94,8 @@ def existing_gke_cluster(
 
 
 def _dns_name(config: gcp.container.outputs.ClusterControlPlaneEndpointsConfig) -> str | None:
-    """Where it is open to users. Its certificate is one that everybody trusts, as in
-    `infra.components.gke_control_plane`.
+    """The control plane's DNS name, if it is open to users. All clients trust its certificate, as
+    in `infra.components.gke_control_plane`.
     """
     dns = config.dns_endpoint_config if config else None
     return dns.endpoint if dns and dns.allow_external_traffic else None

@@ -39,7 +39,7 @@ class FleetController(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """node_selector, after: the nodes on which the controller's pod runs."""
+        """node_selector, after: the nodes that run the controller's pod."""
         super().__init__("slicewright:index:FleetController", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(

@@ -19,7 +19,7 @@ from infra.components.gke_node_pools import SCOPES, PoolHome, gpu_pool, system_p
 from infra.plan import GkeClusterPlan, GkeFleetPlan
 
 _THROW_AWAY_DISK_GB = 20
-"""Of each node of the pool that is removed at once; GKE's images need 10."""
+"""Disk of each node of the pool that is removed at once. GKE's images need 10 GB."""
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -122,7 +122,7 @@ def _new_cluster(
             cluster_secondary_range_name=network.pods_range,
             services_secondary_range_name=network.services_range,
         ),
-        # Dataplane V2: it enforces NetworkPolicies, of which there is one for our metrics.
+        # Dataplane V2: it enforces NetworkPolicies, and our metrics have one.
         datapath_provider="ADVANCED_DATAPATH",
         enable_multi_networking=True if cluster.gpu_networks else None,
         **control_plane_access(cluster),
@@ -144,7 +144,7 @@ def _new_cluster(
         ),
         # GKE creates no cluster without a pool; this one is removed at once, so that every pool
         # is a resource of its own. By default its three nodes would take 300 GB of the quota
-        # for SSDs, of which a new project has 250, and run as the default compute account
+        # for SSDs (a new project has 250 GB), and run as the default compute account
         # (terraform-google-modules/terraform-google-kubernetes-engine #1795).
         remove_default_node_pool=True,
         initial_node_count=1,

@@ -1,5 +1,5 @@
-"""The networks of a GKE cluster's interfaces for GPUs: their VPCs, and the objects in the cluster
-by which pods ask for them.
+"""The networks of a GKE cluster's interfaces for GPUs: their VPCs, and the cluster's objects for
+the pods that ask for them.
 
 Source: GKE docs, maximize GPU network bandwidth in Standard mode clusters.
 """
@@ -71,8 +71,8 @@ class GpuNetworkObjects(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """networks: by name. cluster: with which they go; None where it stays. after: the pools,
-        which GKE asks for the interfaces that the objects name.
+        """networks: by name. cluster: the objects are deleted with it. None if it stays. after: the
+        pools. GKE asks them for the interfaces that the objects name.
         """
         super().__init__("slicewright:index:GpuNetworks", name, {}, opts)
         options = pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*after])

@@ -32,14 +32,14 @@ from infra.spec import (
 )
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-"""The service account's roles decide what is allowed; scopes would only narrow it further."""
+"""The service account's roles limit the rights. Scopes would only narrow them further."""
 
 
 REPLACE_ON_CHANGES = (
     # The provider does not update placement policies: a change of the type alone would be shown
     # and have no effect (resource_container_node_pool.go).
     "placementPolicy",
-    # The provider keeps what network_config no longer states; these labels go with it.
+    # The provider keeps fields that network_config no longer states. These labels go with it.
     f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
     f'nodeConfig.labels["{GPU_NETWORK_LABEL}"]',
 )

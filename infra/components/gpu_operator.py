@@ -29,7 +29,7 @@ class GpuOperator(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """plan: with an operator. after: the nodes on which the operator's own pods run."""
+        """plan: with an operator. after: the nodes that run the operator's own pods."""
         super().__init__("slicewright:index:GpuOperator", name, {}, opts)
         assert plan.operator is not None
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)

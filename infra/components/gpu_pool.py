@@ -177,8 +177,8 @@ def unverified(pool: str, status: Mapping[str, Any] | None, generation: int) -> 
 class Live:
     """A pool's object, as the cluster has it.
 
-    A class and no mapping, of which `Output.all` would make an output for every value in it: with
-    50 pools a third of the program's processor time.
+    It is not a mapping, because `Output.all` would make an output for every value in it: with 50
+    pools that took a third of the program's processor time.
     """
 
     spec: Mapping[str, Any] | None
@@ -257,7 +257,7 @@ def _has(live: Any, wanted: Any) -> bool:
 
 
 def what_up_does(kept: Sequence[str], changed: Sequence[str]) -> str:
-    """Of pools that are not verified now. kept: `up` does not change them."""
+    """A message on pools that are not verified now. kept: pools that `up` does not change."""
     said = []
     if changed:
         said.append(f"`pulumi up` changes pool {', '.join(changed)} and waits for it.")

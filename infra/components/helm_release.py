@@ -1,7 +1,7 @@
 """A Helm release as all components make them.
 
-Neither the provider nor Helm says anything while a release waits for what it has made, which is up
-to ten minutes where the pods of an operator find no node. So the program does.
+Neither the provider nor Helm says anything while a release waits for its objects. That takes up to
+ten minutes if the pods of an operator find no node. So the program reports it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def _watched(
     namespace: pulumi.Input[str],
     tell: Callable[[str, float], None],
 ) -> None:
-    """after: what the engine waits for before it makes the release."""
+    """after: resources that the engine makes before the release."""
     try:
         for one in after if isinstance(after, Sequence) else ():
             await one.urn.future()

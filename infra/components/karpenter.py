@@ -26,12 +26,12 @@ _DRAINED = {
 
 @dataclass(frozen=True, kw_only=True)
 class NodeMakings:
-    """What the nodes of Karpenter's pools are made of."""
+    """The inputs for the nodes of Karpenter's pools."""
 
     role: pulumi.Input[str]
     """Name of the nodes' role."""
     subnet_ids: Mapping[str, Sequence[pulumi.Input[str]]]
-    """By zone."""
+    """IDs by zone."""
     security_group: pulumi.Input[str]
     """ID of the cluster's."""
 

@@ -1,7 +1,7 @@
-"""What a fleet's metrics need: Prometheus where the stack installs it, and the objects it selects.
+"""A fleet's monitoring: Prometheus if the stack installs it, and the objects that it selects.
 
 Nothing of the fleet waits for it: a registry that does not answer must not keep GPUs from being
-proven.
+verified.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Monitoring(pulumi.ComponentResource):
         scraped: Sequence[pulumi.Input[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """fleet: with monitoring. after: the nodes that it runs on. scraped: the namespaces of what
-        it scrapes, where GKE's objects lie.
+        """fleet: with monitoring. after: the nodes that it runs on. scraped: the namespaces of the
+        scraped pods. GKE's objects are in them.
         """
         super().__init__("slicewright:index:Monitoring", name, {}, opts)
         assert fleet.monitoring is not None

@@ -34,7 +34,7 @@ class PodAutoscaling(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """deployments: by workload. after: the nodes on which KEDA runs, and the namespaces that it
+        """deployments: by workload. after: the nodes that run KEDA, and the namespaces that it
         watches.
         """
         super().__init__("slicewright:index:PodAutoscaling", name, {}, opts)

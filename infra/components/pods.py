@@ -14,7 +14,7 @@ from infra import delivery
 PART_OF: Final[Mapping[str, str]] = {"app.kubernetes.io/part-of": "slicewright"}
 """A label of every pod; the NetworkPolicy selects by it."""
 CODE_DIRECTORY: Final = "/opt/slicewright"
-"""The directory in which a container mounts the ConfigMap with its zipapp."""
+"""The directory where a container mounts the ConfigMap with its zipapp."""
 _START: Final = Path(__file__).with_name("verified_start.py").read_text(encoding="utf-8")
 _USER = 65532
 """An unprivileged user, as in distroless images (`nonroot`)."""

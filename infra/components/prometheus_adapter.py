@@ -48,7 +48,7 @@ class PrometheusAdapter(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """deployments: by workload. after: the nodes on which the adapter runs."""
+        """deployments: by workload. after: the nodes that run the adapter."""
         super().__init__("slicewright:index:PrometheusAdapter", name, {}, opts)
         made: list[pulumi.Resource] = list(after)
         for manifest in values.adapter_objects(fleet):

@@ -109,8 +109,9 @@ class Workloads(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{objects.start_minutes}m", update=f"{objects.update_minutes}m"
                 ),
-                # Then they are the autoscaler's. Not left out: who begins to scale what has sixteen
-                # replicas would else be back at Kubernetes' one.
+                # The autoscaler then sets the replicas. The field is stated all the same: otherwise
+                # a workload of sixteen replicas would fall back to Kubernetes' default of one when
+                # autoscaling is turned on.
                 ignore_changes=["spec.replicas"] if scaled else None,
             ),
         )

@@ -117,7 +117,7 @@ def layouts(gpu: Gpu) -> tuple[Layout, ...]:
 
 
 def maximal(gpu: Gpu) -> tuple[Layout, ...]:
-    """The layouts to which no instance can be added."""
+    """The layouts that have no room for another instance."""
     table = table_of(gpu)
     return tuple(table.layouts[layout] for layout in table.states.maximal)
 

@@ -78,7 +78,7 @@ class States:
 
     @cached_property
     def maximal(self) -> tuple[int, ...]:
-        """Layouts to which no instance can be added."""
+        """Layouts that have no room for another instance."""
         return tuple(
             layout
             for layout in self.realizations

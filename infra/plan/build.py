@@ -1,4 +1,4 @@
-"""From a stack file to its plan, or to all of its problems at once."""
+"""Turns a stack file into its plan, or reports all of its problems at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from infra.spec import Problem, SpecError
 def read_file(file: FilePath, *, name: str | None = None) -> FleetPlan:
     """The plan of a stack file, read without Pulumi. Raises SpecError."""
     with _without_gc():
-        # In a function of its own: what the collector would look through at its return is gone.
+        # A separate function: its objects are gone before the garbage collector is back on.
         return _read_file(file, name)
 
 
@@ -39,7 +39,7 @@ def _read_file(file: FilePath, name: str | None) -> FleetPlan:
 
 
 def source_of(file: FilePath, *, name: str | None = None) -> spec.Source:
-    """A stack file for `read_source`, and for what is asked of its text after that. Raises
+    """Reads a stack file for `read_source`, and for later questions about its text. Raises
     SpecError.
     """
     with _without_gc():

@@ -1,4 +1,4 @@
-"""What can be planned but not built yet: `check` and `plan` accept it, `pulumi up` refuses it."""
+"""Plans that cannot be built yet: `check` and `plan` accept them, `pulumi up` refuses them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def deployable(fleet: FleetPlan, source: Source) -> FleetPlan:
 
 
 def unbuildable(fleet: FleetPlan) -> tuple[Problem, ...]:
-    """Everything that the components have no resources for; empty where the fleet can be built."""
+    """The parts that the components have no resources for. Empty if the fleet can be built."""
     return tuple(
         Problem(path=path, reason=f"{what} {_CANNOT}{why}", instead=instead)
         for path, what, why, instead in _unbuildable(fleet)
@@ -43,7 +43,7 @@ def _hosts(fleet: FleetPlan) -> Iterator[Problem]:
 
 
 def _unbuildable(fleet: FleetPlan) -> Iterator[tuple[Path, str, str, str]]:
-    """Path, what, why it cannot, and what to do instead."""
+    """Yields path, name of the part, reason and alternative for each such part."""
     if fleet.fractional is not None:
         yield (
             ("fractional",),

@@ -1,8 +1,7 @@
-"""How the plan's checks report: each yields what it finds wrong and returns what it derives.
+"""How the plan's checks report: each yields the problems it finds and returns its result.
 
 A check is a generator without side effects. `result = yield from check(...)` runs one inside
-another, so that findings come in the order in which the checks are written; `collect` runs the
-outermost.
+another, so that findings come in the order of the checks in the code. `collect` runs the outermost.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, and whether it holds whatever stands in those parts of the file that are invalid.
+    """A problem, and whether it holds for any values of the file's invalid parts.
 
-    Example: a layout that is too large already, whatever its invalid entries should be.
+    Example: a layout that is too large even without its invalid entries.
     """
 
     problem: Problem
     certain: bool = False
     dated: bool = False
-    """Follows from a record of what a cloud had on a date: `allow_unlisted` waives it."""
+    """Follows from a cloud's offer as recorded on a date: `allow_unlisted` waives it."""
 
 
 Checked = Generator[Finding, None, T]
@@ -38,7 +37,7 @@ Checked = Generator[Finding, None, T]
 
 @dataclass(frozen=True)
 class Stated:
-    """What the file states validly."""
+    """The valid part of the stack file."""
 
     invalid: frozenset[Path] = frozenset()
     """Places of the fleet whose value in the file is invalid; an example or a default stands in."""
@@ -88,8 +87,8 @@ def refuse(
 ) -> Finding:
     """A finding to yield.
 
-    instead: what would be right; where that cannot be known, what is allowed. source: of a fact;
-    the default is for slicewright's own rules.
+    instead: the right value, or all allowed values if that cannot be known. source: of a fact. The
+    default is for slicewright's own rules.
     """
     if dated:
         instead += " (or allow_unlisted: true, if it is new)"
@@ -116,7 +115,7 @@ def collect(check: Checked[T]) -> tuple[T, tuple[Finding, ...]]:
 
 
 def nearest(found: str, known: Sequence[str]) -> str:
-    """What was probably meant, or all that is known."""
+    """Text with the known name that was probably meant, or with all known names."""
     close = nearest_names(found, tuple(known), count=1, similarity=0.5)
     return f"did you mean {close[0]}?" if close else f"known: {listed(known)}"
 

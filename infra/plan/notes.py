@@ -1,4 +1,4 @@
-"""What is worth knowing before `pulumi up`, but no reason to refuse the stack file."""
+"""Notes to read before `pulumi up`. None of them is a reason to refuse the stack file."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NO_STARTUP_TAINT: Final = (
     "a whole GPU in place of a partition, and keep it from being partitioned; write startup_taint: "
     "admission-policy (Kubernetes 1.36 and later) or registered"
 )
-"""What follows when new nodes of an existing cluster get no startup taint."""
+"""The note for an existing cluster whose new nodes get no startup taint."""
 _OF_EVERY_POOL: Final = frozenset({"tolerate_unproven", "tolerate_unproven_percent", "quarantine"})
-"""Keys of `rollout` that need none."""
+"""Keys of `rollout` that have an effect on every pool."""
 _REBOOT_MINUTES = 15
-"""Of a machine with eight GPUs, until its GPUs are partitioned."""
+"""Minutes that a machine with eight GPUs takes until its GPUs are partitioned."""
 
 
 def notes(fleet: FleetPlan) -> tuple[str, ...]:
-    """One sentence each, starting with the pool's name where it is of one."""
+    """Notes of one sentence each. A pool's note starts with the pool's name."""
     found = []
     if isinstance(fleet, EksFleetPlan):
         found += eks_notes.cluster_notes(fleet.cluster)
@@ -112,7 +112,7 @@ def _machine(pool: CloudPoolPlan) -> list[str]:
 
 
 def _mps_by_default(fleet: FleetPlan) -> list[str]:
-    """Where MPS is the operator's default, which nodes without a pool's label get too."""
+    """A note if MPS is the operator's default: nodes without a pool's label get it too."""
     is_new = not isinstance(fleet, ByoFleetPlan) and not fleet.cluster.existing
     if is_new or not alike_by_mps(fleet.operated):
         return []
@@ -208,7 +208,7 @@ def _partitioned_by_index(pool: PoolPlan) -> list[str]:
 
 
 def _idle_rollout(pool: PoolPlan) -> list[str]:
-    """Keys of `rollout` that say how the fleet controller changes nodes, where it changes none."""
+    """A note on keys of `rollout` that have no effect: the fleet controller changes no node."""
     if pool.mig_config is not None or pool.driver_version is not None:
         return []
     # EKS's own updates are held to `max_unavailable`.

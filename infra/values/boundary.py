@@ -1,6 +1,6 @@
-"""A permissions boundary for the roles of an EKS stack: what they need together, and no more.
+"""A permissions boundary for the roles of an EKS stack: their rights together, and no more.
 
-A policy that somebody writes into one of the roles, whatever it says, allows no more than this.
+If somebody adds any policy to one of the roles, it allows no more than this.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from infra.values.pods import tolerations
 from infra.values.text import JsonObject
 
 DRIVER_DIRECTORY: Final = "/home/kubernetes/bin/nvidia"
-"""Where Google's installer puts the driver on the node: /home is writable and survives reboots.
+"""Google's installer puts the driver here on the node: /home is writable and survives reboots.
 Source: NVIDIA GPU operator docs, "Google GKE".
 """
 _PAUSE: Final = "pause:3.10"

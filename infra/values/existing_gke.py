@@ -9,8 +9,8 @@ from typing import Final
 from infra.plan import GkeClusterPlan, offers_dranet, offers_gpu_direct
 
 OLDEST_KUBERNETES: Final = (1, 30)
-"""Of a cluster that exists. From here on ValidatingAdmissionPolicy, which guards the nodes, is
-stable. Source: Kubernetes docs, validating admission policy.
+"""The oldest version of an existing cluster. Since then ValidatingAdmissionPolicy, which guards the
+nodes, is stable. Source: Kubernetes docs, validating admission policy.
 """
 
 

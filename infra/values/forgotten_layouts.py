@@ -21,10 +21,10 @@ def forgotten_layouts(
     live: Mapping[str, Any] | None,
     status: Mapping[str, Any] | None,
 ) -> str | None:
-    """What the stack file must say in addition; None where nodes have known layouts only.
+    """A message with the missing lines of the stack file. None if nodes only have known layouts.
 
-    known: names of the layouts in the config to come. live, status: of the GPUPool in the cluster;
-    None where it is not there.
+    known: names of the layouts in the config to come. live, status: spec and status of the GPUPool
+    in the cluster. None if the cluster lacks it.
     """
     there = dict(_carried(live or {}, status or {}))
     lost = {

@@ -1,4 +1,4 @@
-"""Where Helm finds a chart."""
+"""A chart's address, as Helm takes it."""
 
 from __future__ import annotations
 

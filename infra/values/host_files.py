@@ -1,5 +1,5 @@
 """Hosts without Kubernetes: the layout file that `slicewright-agent apply --file` reads, one per
-host, and an Ansible inventory with what a layout file does not say.
+host, and an Ansible inventory with the settings that a layout file lacks.
 
 A GPU is named by its NVML index, as in the stack file; the agent knows UUIDs, the plan does not.
 Source of the inventory's format: Ansible, "How to build your inventory",

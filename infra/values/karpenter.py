@@ -91,8 +91,8 @@ def node_class(
 ) -> JsonObject:
     """The spec of the pool's EC2NodeClass.
 
-    role: name of the nodes' role, of which Karpenter makes an instance profile. security_group: ID
-    of the cluster's. None of these three has to be known yet.
+    role: name of the nodes' role: Karpenter makes an instance profile for it. security_group: ID
+    of the cluster's. All three may still be unknown.
     """
     own, template = _of_karpenter(pool)
     reservation = _reservation(pool)

@@ -10,11 +10,11 @@ from infra.plan import SYSTEM_LABELS, ByoFleetPlan, FleetPlan
 from infra.values.text import JsonObject
 
 GPU_PRESENT_LABEL: Final = "nvidia.com/gpu.present"
-"""The label of nodes in which the GPU operator found a GPU."""
+"""The label of nodes whose GPU the GPU operator found."""
 
 
 def system_labels(fleet: FleetPlan) -> Mapping[str, str]:
-    """Labels of the stack's nodes for such pods. Empty where it has none: any node will do."""
+    """Labels of the stack's nodes for such pods. Empty if it has none: any node will do."""
     if isinstance(fleet, ByoFleetPlan) or fleet.system is None:
         return {}
     return SYSTEM_LABELS

@@ -40,7 +40,7 @@ def keda_values(fleet: FleetPlan) -> JsonObject:
     values: JsonObject = {
         "watchNamespace": ",".join(plan.watched),
         "crds": {"install": True},
-        # The plan has checked what they would refuse; they are asked at each write of the cluster.
+        # The plan has done their checks, and each write of the cluster would call them.
         "webhooks": {"enabled": False},
         "permissions": {
             "operator": {"restrict": {"secret": True}},

@@ -42,7 +42,7 @@ def pod_request(pool: PoolPlan, workloads: Sequence[WorkloadPlan]) -> JsonObject
 
 
 def _reaches_mps_by_ipc(pool: PoolPlan) -> bool:
-    """Whether pods share the node's IPC namespace, by which clients reach GKE's MPS daemon.
+    """Whether pods share the node's IPC namespace. Clients need it to reach GKE's MPS daemon.
 
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus, "Deploy
     workloads that use NVIDIA MPS with GPUs". NVIDIA's operator gives pods the daemon's directory

@@ -55,7 +55,7 @@ _OF_HEALTH: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("apps", ("replicasets",)),
     ("discovery.k8s.io", ("endpointslices",)),
 )
-"""Where a refresh looks whether Deployments and Services are healthy. Source:
+"""Kinds that a refresh reads to see whether Deployments and Services are healthy. Source:
 pulumi/pulumi-kubernetes, provider/pkg/await, deployment.go and service.go.
 """
 

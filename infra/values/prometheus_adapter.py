@@ -28,7 +28,7 @@ _CERTIFICATE: Final = "prometheus-adapter-tls"
 
 
 def adapter_objects(fleet: FleetPlan) -> list[JsonObject]:
-    """In the order in which they are made; none where the cluster has an adapter."""
+    """The adapter's objects in the order of creation. None if the cluster has an adapter."""
     plan = fleet.pod_autoscaling
     assert isinstance(plan, AdapterPlan)
     if plan.existing:
@@ -169,7 +169,7 @@ def _binding(name: str, kind: str, role: str, subject: JsonObject) -> JsonObject
 
 
 def _certificate(plan: AdapterPlan) -> list[JsonObject]:
-    """By cert-manager, so that its key is in no state and no stack file."""
+    """A certificate made by cert-manager, so that its key is in no state and no stack file."""
     names = [f"{_NAME}.{plan.namespace}.svc", f"{_NAME}.{plan.namespace}.svc.cluster.local"]
     return [
         {**_head("cert-manager.io/v1", "Issuer", _NAME, plan), "spec": {"selfSigned": {}}},

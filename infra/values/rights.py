@@ -124,7 +124,7 @@ def aws_policy(
     role_names: Mapping[str, str] | None = None,
     all_needed: bool = False,
 ) -> JsonObject:
-    """An IAM policy document with these rights, limited to what the stack makes where AWS can.
+    """An IAM policy document with these rights, limited to the stack's resources if AWS can.
 
     role_names: of a stack whose roles were made before their names told whose they are; by default
     those that a new stack gets. all_needed: with what `needs_boundary` names, too.

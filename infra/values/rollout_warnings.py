@@ -108,13 +108,13 @@ def _how(pool: PoolPlan, total: int, each: int) -> str:
 
 
 def _zones(pool: PoolPlan, total: int) -> int:
-    """The number of zones in which its nodes may be."""
+    """The greatest number of zones of its nodes."""
     return len(pool.zones) if isinstance(pool, CloudPoolPlan) else total
 
 
 def _times(count: int, together: int, zones: int) -> int:
-    """How many times some of `count` nodes begin, at the most: they may be in all of the zones, of
-    which no two change at once.
+    """The greatest number of times that some of `count` nodes begin. They may be in all of the
+    zones, and no two zones change at once.
     """
     apart = min(zones, count)
     return apart + (count - apart) // together

@@ -36,9 +36,9 @@ def scaling_query(plan: DeploymentPlan) -> str:
             return asked.query
     if scaling.min > 0:
         return found
-    # Without pods nothing can have a queue, but that nobody reads any is no sign that there are
-    # none: kube-state-metrics must say so. Where it does not run, it is not known, which KEDA
-    # complains of while the workload sleeps, and which wakes it all the same.
+    # Without pods there is no queue, but missing metrics of pods do not prove that there are none:
+    # kube-state-metrics must say so. If it does not run, the number of replicas is unknown: KEDA
+    # complains while the workload sleeps, and the workload wakes all the same.
     return f"({found}) or sum({_REPLICAS}{{{_deployment(plan)}}} == 0)"
 
 
@@ -47,9 +47,9 @@ class PodMetric:
     """A metric of single pods, as prometheus-adapter is configured with it."""
 
     name: str
-    """Of the custom metric: of one workload only, because window and model are the workload's."""
+    """Name of the custom metric: for one workload, because window and model are the workload's."""
     series: str
-    """Series by which it finds pods that have it."""
+    """Series that identify the pods with this metric."""
     query: str
     """Its template: `<<.LabelMatchers>>` are the pods that are asked for."""
 
@@ -130,7 +130,7 @@ def _pods(plan: DeploymentPlan) -> str:
 
 
 def _deployment(plan: DeploymentPlan) -> str:
-    """As kube-state-metrics labels it. Source: kubernetes/kube-state-metrics,
+    """The Deployment's labels in kube-state-metrics. Source: kubernetes/kube-state-metrics,
     docs/metrics/workload/deployment-metrics.md.
     """
     return f'namespace="{plan.namespace}",deployment="{plan.name}"'

@@ -1,7 +1,7 @@
-"""The admission policy by which nodes that slicewright does not create get the startup taint.
+"""The admission policy that gives the startup taint to nodes that slicewright does not create.
 
-A node pool of a cloud registers its nodes with the taint. Where there is none, the API server adds
-it in the request that makes a node a member of a pool, so that no pod comes in between.
+A cloud's node pool registers its nodes with the taint. Without a node pool, the API server adds it
+in the request that makes a node a member of a pool, so that no pod comes in between.
 """
 
 from __future__ import annotations

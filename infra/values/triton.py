@@ -27,9 +27,9 @@ def triton_args(plan: DeploymentPlan, workload: TritonWorkload) -> tuple[str, ..
         f"--model-repository={MODELS}",
         f"--model-control-mode={workload.model_control}",
         *(f"--load-model={name}" for name in workload.load_models),
-        # What it may take to finish requests, before the kubelet ends it.
+        # The time it may take to finish requests, before the kubelet ends it.
         f"--exit-timeout-secs={max(workload.grace_seconds - 5, 1)}",
-        # Of partitions DCGM gives a container nothing, and Triton complains at each interval.
+        # DCGM gives a container no metrics of partitions, and Triton complains at each interval.
         *(("--allow-gpu-metrics=false",) if plan.profiles else ()),
         *workload.extra_args,
     )

@@ -37,7 +37,7 @@ def selector(plan: DeploymentPlan) -> JsonObject:
 
 
 def not_awaited(of: JsonObject) -> JsonObject:
-    """An object of which the provider does not wait until it is ready."""
+    """The same object, but the provider does not wait until it is ready."""
     metadata = of["metadata"]
     annotations = metadata.get("annotations", {}) | {"pulumi.com/skipAwait": "true"}
     return {**of, "metadata": {**metadata, "annotations": annotations}}

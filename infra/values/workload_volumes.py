@@ -52,8 +52,8 @@ def models(plan: DeploymentPlan, asked: ClaimedVolume | ModelShare) -> Mounted:
     mount: JsonObject = {"name": "models", "mountPath": MODELS}
     if isinstance(asked, ClaimedVolume):
         return Mounted(volume=_claimed("models", asked.claim), mount={**mount, "readOnly": True})
-    # Named by what they are of: a volume cannot be changed to another share, and could not be
-    # replaced while its claim, which would stay, is bound to it.
+    # The names contain a hash of the share: a volume cannot be changed to another share, and could
+    # not be replaced while its claim, which would stay, is bound to it.
     name = f"-models-{short_hash(f'{asked.server}:{asked.path}:{asked.read_only}')}"
     claim = not_awaited(head(plan, "v1", "PersistentVolumeClaim", suffix=name))
     claim_name = claim["metadata"]["name"]

@@ -21,22 +21,24 @@ from infra.values.vllm import vllm_server
 from infra.values.workload_heads import head, labels, not_awaited, selector
 
 _IMAGE_MINUTES: Final = 15
-"""For the image, before the container starts and its start-up budget begins: vLLM's has 10 GB."""
+"""Time to pull the image, before the container starts and its start-up budget begins: vLLM's image
+has 10 GB.
+"""
 _HOME: Final = "/home/server"
 _STARTUP_S: Final = 10
 _CHECK_S: Final = 20
-"""Between two readiness or liveness probes of a server that has started."""
+"""Seconds between two readiness or liveness probes of a server that has started."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadObjects:
-    """One workload's objects, in the order in which they are made."""
+    """One workload's objects, in the order of creation."""
 
     before: tuple[JsonObject, ...]
     """Account, disruption budget, volumes and claims."""
     deployment: JsonObject
     service: JsonObject | None
-    """After the Deployment: addresses of pods that start up are not ready, and would be awaited."""
+    """Made after the Deployment: addresses of starting pods are not ready, and would be awaited."""
     start_minutes: int
     """How long the replicas may take until they are ready: all at the same time."""
     update_minutes: int
@@ -93,7 +95,9 @@ def workload_objects(plan: DeploymentPlan, pool: PoolPlan) -> WorkloadObjects:
 
 
 def _awaited(plan: DeploymentPlan, of: JsonObject) -> JsonObject:
-    """Where some replicas have no device, `up` would wait for them until its timeout."""
+    """The object, not awaited if some replicas have no device: `up` would wait for those replicas
+    until its timeout.
+    """
     return of if plan.awaited else not_awaited(of)
 
 

@@ -1,4 +1,4 @@
-"""What changes between two plans, pool by pool: in place, roll, or replace, and why."""
+"""The changes between two plans, pool by pool: in place, roll, or replace, and the reasons."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class Change:
     replaced: bool = False
     """Whether its pool's nodes are all replaced, be it for another change."""
     moved: bool = False
-    """Whether its pool's zones change too, which ends nodes beyond those of its own number."""
+    """Whether its pool's zones change too, which ends more nodes than the change of their number.
+    """
     some_end: bool = False
-    """Of zones: whether nodes end because of them."""
+    """Whether a change of zones ends nodes."""
 
     @property
     def why(self) -> str:
@@ -91,7 +92,7 @@ class PartChange:
 @dataclass(frozen=True, kw_only=True)
 class FleetChange:
     fleet: tuple[Change, ...]
-    """Of the cluster and of settings that all pools share."""
+    """Changes of the cluster and of settings that all pools share."""
     pools: tuple[PartChange, ...]
     hosts: tuple[PartChange, ...]
 
@@ -115,7 +116,9 @@ _OTHER_CLOUD = Rule(
 _OF_A_MADE_CLUSTER = frozenset(
     f"cluster.{field}" for field in ("addons", "nat_zones", "own_vpc", "pool_zones", "zones")
 )
-"""Of one that exists, the plan does not have them, and they stay as they are."""
+"""Fields of a cluster that the stack makes. The plan of an existing cluster has none of them, and
+they stay as they are.
+"""
 _FORGOTTEN = Rule(
     field="previous",
     cloud_field="ConfigMap of mig-manager",
@@ -161,7 +164,9 @@ def _hosts(plan: FleetPlan) -> tuple[HostPlan, ...]:
 
 
 def _of_system(changes: Sequence[Change]) -> list[Change]:
-    """With what is said of the system pool's other rows where all of its nodes are replaced."""
+    """The same changes. The system pool's tell whether all of its nodes are replaced, and whether
+    its zones change.
+    """
     own = [c for c in changes if c.rule.field.startswith("system.")]
     replaced = any(c.effect is ChangeEffect.REPLACE for c in own)
     moved = any(c.rule.field == "system.zones" for c in own)
@@ -172,7 +177,7 @@ def _of_system(changes: Sequence[Change]) -> list[Change]:
 
 
 def _with_ended(changes: Sequence[Change], before: Any, after: Any) -> list[Change]:
-    """With whether a change of zones ends nodes. before, after: the pool."""
+    """The same changes. Changes of zones tell whether they end nodes. before, after: the pool."""
     return [
         dataclasses.replace(c, some_end=_zones_end_nodes(before, after))
         if c.rule.some_end is not None
@@ -191,9 +196,9 @@ def _zones_end_nodes(before: _Spread, after: _Spread) -> bool:
 
 
 def _counted(before: NodeCount, after: NodeCount, *, spared: bool = False) -> str:
-    """What becomes of the nodes of a pool whose number changes, and nothing else of them.
+    """A text on the nodes of a pool that changes in nothing but their number.
 
-    spared: whether those beyond the number stay until GKE's autoscaler can spare them.
+    spared: whether surplus nodes stay until GKE's autoscaler can spare them.
     """
     if before.min == before.max and after.min == after.max and not spared:
         difference, stay = after.min - before.min, min(before.min, after.min)
@@ -294,7 +299,7 @@ def _part(
 def _of_maker(
     before: PoolPlan | HostPlan, after: PoolPlan | HostPlan, rules: Sequence[Rule]
 ) -> Sequence[Rule]:
-    """Karpenter's, where it makes the nodes both before and after."""
+    """Karpenter's rules if it makes the nodes both before and after, else `rules`."""
     karpenter = [getattr(pool, "karpenter", None) is not None for pool in (before, after)]
     return change_rules.KARPENTER if all(karpenter) else rules
 

@@ -1,9 +1,9 @@
-"""What a change of a field does to a pool's nodes, as data with the source of each row.
+"""The effect of each field's change on a pool's nodes, as data with the source of each row.
 
 Abbreviated sources: "google-beta" = hashicorp/terraform-provider-google-beta
-services/container/node_config.go and resource_container_node_pool.go (2026-08-21), on which
-pulumi-gcp is built; "aws" = hashicorp/terraform-provider-aws internal/service/eks/node_group.go and
-cluster.go, on which pulumi-aws is built.
+services/container/node_config.go and resource_container_node_pool.go (2026-08-21), the base of
+pulumi-gcp. "aws" = hashicorp/terraform-provider-aws internal/service/eks/node_group.go and
+cluster.go, the base of pulumi-aws.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class ChangeEffect(IntEnum):
-    """What a change does to nodes, from best to worst; the worst of its changes is a pool's."""
+    """The effect of a change on nodes, from best to worst. A pool has the worst of its changes."""
 
     NONE = 0
     IN_PLACE = 1
@@ -32,19 +32,19 @@ class Rule:
     field: str
     """Path in the plan, dotted."""
     cloud_field: str
-    """The field of the cloud's resource, or what it is in the cluster."""
+    """The field of the cloud's resource, or the object in the cluster."""
     effect: ChangeEffect
     why: str
     source: str
     nothing_stays: ChangeEffect | None = None
-    """For lists, the effect where old and new have nothing in common; None: the same."""
+    """The effect if an old and a new list have nothing in common. None: the same."""
     some_end: ChangeEffect | None = None
-    """For zones, the effect where nodes end that neither count nor limits take away; None: the
+    """The effect if a change of zones ends nodes that neither count nor limits take away. None: the
     same.
     """
     why_nothing_stays: str | None = None
     at_first: ChangeEffect | None = None
-    """The effect where there was nothing before; None: the same."""
+    """The effect if the field was empty before. None: the same."""
     why_at_first: str | None = None
 
 

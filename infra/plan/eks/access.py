@@ -20,7 +20,7 @@ _POLICIES = "EKS user guide, associate access policies with access entries"
 def access_of(
     cluster: spec.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[AccessEntryPlan, ...]]:
-    """Sorted by principal. region: None where it is not in the catalog."""
+    """Sorted by principal. region: None if it is not in the catalog."""
     access = cluster.access
     if cluster.existing and "creator_admin" in access.model_fields_set:
         yield refuse(

@@ -1,4 +1,4 @@
-"""The add-ons of an EKS cluster, by the rules of the EKS API and what slicewright needs of them."""
+"""The add-ons of an EKS cluster, by the rules of the EKS API and slicewright's needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLICIES = "EKS user guide, limit pod traffic with Kubernetes network policies"
 
 
 def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
-    """Those of a new cluster; an existing one keeps its own."""
+    """The add-ons of a new cluster. Empty for an existing one, which keeps its own."""
     if cluster.existing:
         return ()
     yield from _check_network_policy(cluster)
@@ -40,7 +40,7 @@ def addons_of(cluster: spec.EksCluster) -> Checked[tuple[EksAddonPlan, ...]]:
 
 
 def _with_identities(cluster: spec.EksCluster) -> tuple[str, ...]:
-    """What hands credentials of IAM to those that need them: add-ons and other pods."""
+    """The add-on that hands credentials of IAM to other add-ons and pods, if any needs them."""
     needed = OF_ADDONS.keys() & {*cluster.addons} or cluster.pod_identities
     return (AGENT,) if needed or cluster.autoscaler is not None else ()
 

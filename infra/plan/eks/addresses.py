@@ -12,18 +12,18 @@ from infra.plan.model.fleets import EksFleetPlan
 from infra.plan.model.pools import EksPoolPlan, SystemPoolPlan
 
 SUBNET_PREFIX: Final = 20
-"""Of each subnet that the stack makes, one in each zone for nodes."""
+"""Prefix length of the subnets that the stack makes for nodes, one in each zone."""
 _RESERVED: Final = 5
-"""Addresses that AWS keeps of a subnet. Source: VPC user guide, subnet sizing."""
+"""Addresses that AWS reserves in a subnet. Source: VPC user guide, subnet sizing."""
 _ROOM: Final = 2 ** (32 - SUBNET_PREFIX) - _RESERVED
 _KEPT_BY_CNI: Final = 100
-"""On a node whose interfaces have 50 addresses each: the VPC CNI keeps one interface full of unused
+"""Addresses of a node whose interfaces have 50 each: the VPC CNI keeps one interface full of unused
 ones. Sources: aws/amazon-vpc-cni-k8s, docs/eni-and-ip-target.md; awslabs/ai-on-eks, networking.
 """
 
 
 def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mapping[str, int]:
-    """All nodes at their most; EKS spreads those of a pool over its zones."""
+    """The greatest number of nodes in each zone. EKS spreads a pool's nodes over its zones."""
     found: Counter[str] = Counter()
     users: list[SystemPoolPlan | EksPoolPlan] = [system, *pools]
     for user in users:
@@ -35,7 +35,10 @@ def nodes_by_zone(system: SystemPoolPlan, pools: Sequence[EksPoolPlan]) -> Mappi
 def check_own_subnets(
     fleet: spec.EksFleet, system: SystemPoolPlan, pools: Sequence[EksPoolPlan], stated: Stated
 ) -> Checked[None]:
-    """Of existing subnets only the account knows the sizes: `slicewright doctor` asks."""
+    """Refuses more nodes than the stack's subnets have addresses.
+
+    Only the account knows the sizes of existing subnets: `slicewright doctor` asks for them.
+    """
     if fleet.cluster.existing or isinstance(fleet.cluster.network, spec.ExistingNetwork):
         return
     if not stated.has(("cluster", "network")):
@@ -52,7 +55,7 @@ def check_own_subnets(
 
 
 def address_notes(fleet: EksFleetPlan) -> list[str]:
-    """Where the addresses that the CNI keeps by default would be more than a subnet has."""
+    """A note for each zone whose subnet has fewer addresses than the CNI keeps by default."""
     if not fleet.cluster.own_vpc or _cni_is_set(fleet):
         return []
     return [

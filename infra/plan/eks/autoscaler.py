@@ -66,7 +66,7 @@ def _order(version: str) -> tuple[int, ...]:
 def _image(
     asked: spec.ClusterAutoscaler, version: str | None, known: catalog.AutoscalerReleases
 ) -> Checked[str | None]:
-    """It simulates the scheduler, so its minor version is that of the cluster's Kubernetes."""
+    """It simulates the scheduler, so it needs the minor version of the cluster's Kubernetes."""
     if version is None:
         yield refuse(
             _AT,
@@ -99,7 +99,7 @@ def _image(
 
 
 def autoscaler_notes(fleet: EksFleetPlan) -> list[str]:
-    """What scales the pools that may grow, and what it takes for unused."""
+    """Notes on the autoscaler of the pools that may grow, and on the nodes it removes as unused."""
     autoscaler = fleet.cluster.autoscaler
     scaled = [pool for pool in fleet.pools if pool.nodes.autoscaled]
     if autoscaler is None:

@@ -1,6 +1,6 @@
-"""Subnets that exist, for an EKS cluster and its nodes: which are used for what, and what is wrong.
+"""Existing subnets for an EKS cluster and its nodes: the use of each, and the problems.
 
-Where they are only the account knows: the program and `slicewright doctor` ask it, and judge here.
+Only the account knows their zones: the program and `slicewright doctor` ask it, and judge here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class ExistingSubnet:
     zone: str
     zone_id: str
     gives_public_addresses: bool
-    """To instances that start in it."""
+    """Whether instances that start in it get one."""
     free_addresses: int
 
 
 def misfits(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list[str]:
-    """Why cluster and pools cannot be in the subnets `there`, and what to do; one sentence each."""
+    """Reasons why cluster and pools cannot be in the subnets `there`, each with its remedy."""
     found = []
     if len({subnet.vpc for subnet in there}) > 1:
         listed = ", ".join(f"{s.id} is in {s.vpc}" for s in there)
@@ -46,7 +46,7 @@ def of_cluster(cluster: EksClusterPlan, there: Sequence[ExistingSubnet]) -> list
 def of_nodes(
     cluster: EksClusterPlan, there: Sequence[ExistingSubnet]
 ) -> Mapping[str, Sequence[str]]:
-    """Zone -> the ids of the subnets of nodes in it: the private ones where there are any."""
+    """Zone -> the ids of the nodes' subnets in it: only the private ones if the zone has any."""
     return {zone: _private(subnets) for zone, subnets in _by_zone(cluster, there).items()}
 
 

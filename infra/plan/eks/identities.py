@@ -32,7 +32,7 @@ OF_ADDONS: Final[Mapping[str, AddonIdentity]] = {
 def identities_of(
     cluster: spec.EksCluster, region: AwsRegion | None
 ) -> Checked[tuple[spec.PodIdentity, ...]]:
-    """Sorted by namespace and service account. region: None where it is not in the catalog."""
+    """Sorted by namespace and service account. region: None if it is not in the catalog."""
     asked = cluster.pod_identities
     if len(asked) > _MOST:
         yield refuse(

@@ -13,7 +13,7 @@ NO_WHOLE_GPU: Final = "slicewright.io/no-whole-gpu"
 """Key of the taint on Karpenter's nodes that offer partitions or shares, and no nvidia.com/gpu. A
 NodeOverlay cannot take the machine type's GPUs away (sigs.k8s.io/karpenter
 pkg/apis/v1alpha1/nodeoverlay_validation.go), and a node never becomes ready for a pod that waits
-for what it does not offer (pkg/controllers/nodeclaim/lifecycle/initialization.go): without the
+for a resource that it lacks (pkg/controllers/nodeclaim/lifecycle/initialization.go): without the
 taint it would stay, empty, for good.
 """
 _AT: Final = ("cluster", "autoscaler")
@@ -21,8 +21,9 @@ _COMPATIBILITY: Final = "karpenter.sh docs, compatibility"
 
 
 def by_karpenter(fleet: spec.EksFleet, pool: spec.EksPool) -> spec.Karpenter | None:
-    """What is asked of Karpenter where the pool is a NodePool of its own in place of a managed node
-    group: those whose number of nodes follows the pods. A fixed number is a node group's.
+    """Karpenter's settings if the pool is a NodePool and not a managed node group, else None.
+
+    A NodePool's number of nodes follows the pods. A fixed number takes a node group.
     """
     asked = fleet.cluster.autoscaler
     scaled = isinstance(pool.nodes, spec.Autoscaled)
@@ -30,7 +31,7 @@ def by_karpenter(fleet: spec.EksFleet, pool: spec.EksPool) -> spec.Karpenter | N
 
 
 def karpenter_of(asked: spec.Karpenter, version: str | None) -> Checked[KarpenterPlan]:
-    """version: of Kubernetes; None where the file does not say."""
+    """version: of Kubernetes. None if the file does not say."""
     known = catalog.karpenter_release()
     if asked.chart_version is not None and _order(asked.chart_version) < _order(known.oldest_chart):
         yield refuse(
@@ -64,7 +65,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def karpenter_notes(fleet: EksFleetPlan, karpenter: KarpenterPlan) -> list[str]:
-    """What differs from node groups, and what Karpenter does not scale."""
+    """Notes on the differences from node groups, and on nodes that Karpenter does not scale."""
     found = []
     if fleet.system.nodes.autoscaled:
         found.append(

@@ -1,4 +1,4 @@
-"""GPU pools whose nodes Karpenter makes: what a NodePool and an EC2NodeClass can say of them."""
+"""GPU pools whose nodes Karpenter makes: the settings that NodePool and EC2NodeClass allow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODE_GROUP: Final = "nodes: {count: …}, which is a node group"
 def check_karpenter_pool(
     pool: spec.EksPool, path: spec.Path, asked: spec.Karpenter
 ) -> Checked[None]:
-    """What Karpenter cannot do, or not as it is asked. path: of the pool."""
+    """Refuses settings that Karpenter does not support. path: of the pool."""
     yield from _check_count(pool, path)
     yield from _check_capacity(pool, path, asked)
     if with_bottlerocket(pool):
@@ -161,7 +161,7 @@ def karpenter_pool(
     update: spec.EksUpdate,
     asked: spec.Karpenter,
 ) -> Checked[KarpenterPool | None]:
-    """None where Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
+    """None if Karpenter would count other GPUs than the nodes offer. path: of the pool. update:
     with a number or a percentage.
     """
     whole = common.resources.get(WHOLE_GPU, 0)
@@ -191,7 +191,7 @@ def _overlay(resources: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def karpenter_taints(common: PoolPlan) -> tuple[Taint, ...]:
-    """Those of the pool, and one where its nodes offer no whole GPU."""
+    """The pool's taints, with `NO_WHOLE_GPU` if its nodes offer no whole GPU."""
     if common.resources.get(WHOLE_GPU, 0):
         return common.taints
     own = Taint(key=NO_WHOLE_GPU, value="true", effect="NoSchedule")

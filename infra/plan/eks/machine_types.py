@@ -23,7 +23,7 @@ def other_machines(
     zones: Sequence[str],
     stated: Stated,
 ) -> Checked[tuple[Machine, ...]]:
-    """Beside the pool's machine type, in the order in which they are written. path: of the pool."""
+    """The pool's other machine types, in the order of the stack file. path: of the pool."""
     names, at = pool.other_machine_types, (*path, "other_machine_types")
     if names and isinstance(pool.capacity, spec.Reservation | spec.CapacityBlock):
         yield refuse(

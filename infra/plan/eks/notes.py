@@ -1,4 +1,4 @@
-"""What is worth knowing of a cluster and its pools on EKS before `pulumi up`."""
+"""Notes on a cluster and its pools on EKS, to read before `pulumi up`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.plan.model.pools import EksPoolPlan
 
 _GROUPS_OF_A_CLUSTER: Final = 30
 _NODES_OF_A_GROUP: Final = 450
-"""By default. Source: EKS user guide, "Amazon EKS service quotas"."""
+"""The default quota. Source: EKS user guide, "Amazon EKS service quotas"."""
 
 
 def cluster_notes(cluster: EksClusterPlan) -> list[str]:
@@ -51,7 +51,7 @@ def pool_notes(pool: EksPoolPlan, cluster: EksClusterPlan) -> list[str]:
 
 
 def quota_notes(fleet: EksFleetPlan) -> list[str]:
-    """What EKS allows an account that has not asked for more."""
+    """Notes on numbers above EKS's default quotas."""
     sizes = {fleet.system.name: fleet.system.nodes.max}
     sizes |= {pool.name: pool.nodes.max for pool in fleet.node_groups}
     found = [
@@ -83,7 +83,7 @@ def _control_plane_by_letter(cluster: EksClusterPlan) -> list[str]:
 
 
 def _nat_gateways(cluster: EksClusterPlan) -> list[str]:
-    """What costs money besides machines and control plane. Source: Amazon VPC pricing."""
+    """A note on NAT gateways, which cost money too. Source: Amazon VPC pricing."""
     zones = cluster.nat_zones
     if not zones:
         return []
@@ -183,7 +183,7 @@ def _addon_roles(cluster: EksClusterPlan) -> list[str]:
 
 
 def _by_letter(pool: EksPoolPlan, region: str) -> list[str]:
-    """A zone's name says nothing of what it has: the letters differ from account to account."""
+    """A zone's name does not tell its machine types: the letters differ between accounts."""
     known = catalog.aws_region(region)
     there = offered_zones(pool.machine, known)
     if there is None or set(there) >= set(known.zones) or any(map(catalog.is_zone_id, pool.zones)):

@@ -31,7 +31,7 @@ _DATED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+-20[0-9]{6}")
 def eks_pool(
     fleet: spec.EksFleet, i: int, own: tuple[str, ...], region: AwsRegion | None, stated: Stated
 ) -> Checked[EksPoolPlan | None]:
-    """own: the cluster's zones. region: None where it is not in the catalog."""
+    """own: the cluster's zones. region: None if it is not in the catalog."""
     pool, path = fleet.node_pools[i], ("node_pools", i)
     zones = pool.zones or own[:1]
     yield from check_aws_zones(pool.zones or (), region, (*path, "zones"), stated)
@@ -125,7 +125,7 @@ def eks_pool(
 
 
 def _machine_image(pool: spec.EksPool, machine: Machine) -> Image:
-    """The one that the stack file asks for, of the machine's architecture."""
+    """The image that the stack file asks for, of the machine's architecture."""
     return next(i for i in machine.images if i.bottlerocket == with_bottlerocket(pool))
 
 
@@ -159,7 +159,9 @@ def _check_release(pool: spec.EksPool, version: str | None, path: spec.Path) -> 
 
 
 def check_one_kubernetes(fleet: spec.EksFleet) -> Checked[None]:
-    """Of the images' where the file leaves the cluster's to EKS: all node groups have the same."""
+    """Refuses images of different Kubernetes versions if the file leaves the cluster's version to
+    EKS: all node groups have the version of their cluster.
+    """
     if fleet.cluster.version is not None:
         return
     stated = [
@@ -186,11 +188,11 @@ def _kubernetes(release: str) -> str:
 
 
 def _node_template(resources: Mapping[str, int]) -> Mapping[str, str]:
-    """Tags by which cluster-autoscaler knows what a node will advertise when there is none.
+    """Tags that tell cluster-autoscaler a node's resources while the node group is empty.
 
-    It reads labels and taints of the node group itself, and of its tags the resources only. Whole
-    GPUs are stated too where there are none: it takes their number from the machine type
-    otherwise, and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
+    It reads labels and taints of the node group itself, and only the resources from its tags. Whole
+    GPUs are stated even if there are none: otherwise it takes their number from the machine type,
+    and would add nodes for pods that they cannot run. Source: kubernetes/autoscaler,
     cloudprovider/aws/aws_manager.go.
     """
     return {

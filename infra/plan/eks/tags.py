@@ -1,6 +1,7 @@
-"""Tags of all that a stack makes in AWS: such as every service takes, and none of slicewright's.
+"""Tags of a stack's resources in AWS. Every service must accept them, and slicewright's own tags
+are reserved.
 
-What has them and what else it is tagged with is up to `infra/components`.
+`infra/components` decides which resources get them, and adds further tags.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from infra.plan.findings import Checked, refuse
 MOST_TAGS: Final = 50
 _AT: Final = ("cluster", "tags")
 _OWN: Final = 3
-"""Of a subnet, which has most of ours: Name, the role by which load balancers find it, and the
-stack's.
+"""Tags that slicewright adds to a subnet, which gets most of them: Name, the role for load
+balancers, and the stack's.
 """
 _LIMITS: Final = "AWS docs, tag naming limits"
 _IAM: Final = "IAM user guide, rules for tagging in IAM and AWS STS"
@@ -87,7 +88,7 @@ def check_group(
     of_cluster: Mapping[str, str],
     of_autoscaler: Mapping[str, str],
 ) -> Checked[None]:
-    """Of a node group, which has all three. path: of the pool."""
+    """Refuses too many tags on a node group, which has all three kinds. path: of the pool."""
     tags = {**of_cluster, **own, **of_autoscaler}
     if len(tags) > MOST_TAGS >= len(of_cluster) + _OWN:
         sources = {

@@ -1,7 +1,7 @@
-"""What a pool's nodes need of a launch template, where they need one.
+"""The launch templates of the pools that need one.
 
 A node group without one gets EKS's own. To give it one later replaces the group and its nodes, so a
-pool has one only where a key asks for what EKS's own lacks.
+pool has one only if a key asks for a setting that EKS's own lacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from infra.plan.machines.regions import check_key_region
 from infra.plan.model.launch_templates import EksTemplate, Interface, ReservedCapacity
 
 _SYSTEM_DISK_GB = 20
-"""As EKS gives a node group without a launch template. Source: EKS API, CreateNodegroup, diskSize.
+"""EKS's default for a node group without a launch template. Source: EKS API, CreateNodegroup,
+diskSize.
 """
 _GUIDE = "EKS user guide, customize managed nodes with launch templates"
 _OWN_TAGS = 5
@@ -34,7 +35,7 @@ def template_of(
     of_cluster: Mapping[str, str],
     always: bool = False,
 ) -> Checked[EksTemplate | None]:
-    """None where EKS's own launch template does, unless `always`. path: of the pool. of_cluster:
+    """None if EKS's own launch template does, unless `always`. path: of the pool. of_cluster:
     tags of all instances.
     """
     disk = pool.disk
@@ -83,7 +84,7 @@ def check_instance_tags(tags: Mapping[str, str], path: spec.Path) -> Checked[Non
 
 
 def system_template(tags: Mapping[str, str]) -> EksTemplate | None:
-    """Of the system pool, which needs one for tags of its instances only."""
+    """The system pool's launch template, only needed for tags of its instances. None: no tags."""
     if not tags:
         return None
     return EksTemplate(

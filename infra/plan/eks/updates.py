@@ -9,7 +9,7 @@ from infra.plan.findings import Checked, refuse
 
 
 def update_of(pool: spec.EksPool, path: spec.Path) -> Checked[spec.EksUpdate]:
-    """With the number of nodes at a time. path: of the pool."""
+    """The pool's update settings with the number of nodes at a time. path: of the pool."""
     update, at = pool.update, (*path, "update")
     yield from _one_of(update, at, "max_unavailable")
     if update.max_unavailable is None and update.max_unavailable_percent is None:

@@ -1,4 +1,4 @@
-"""Plans hosts without Kubernetes: which GPU instances on which GPU, and where on it."""
+"""Plans hosts without Kubernetes: the GPU instances of each GPU, and their places on it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _host(host: spec.Host, path: spec.Path, stated: Stated) -> Checked[HostPlan 
 def _instances(
     asked: spec.HostGpu, gpu: Gpu | None, path: spec.Path, stated: Stated
 ) -> Checked[tuple[Placement, ...] | None]:
-    """gpu: None where it is not known; what is wrong on every model is reported all the same."""
+    """gpu: None if it is unknown; errors on every model are reported all the same."""
     if gpu is not None and gpu.family is None:
         if asked.mig or asked.instances:
             yield refuse(

@@ -1,4 +1,4 @@
-"""The addresses that nodes and pods of a GKE cluster take, and those of the stack's own network.
+"""The addresses that nodes and pods of a GKE cluster take, and the ranges of the stack's network.
 
 Source: GKE docs, "Configure maximum Pods per node" and "Plan IP addresses".
 """
@@ -17,7 +17,7 @@ from infra.plan.model.pools import GkePoolPlan, SystemPoolPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """Of a network of the stack's own."""
+    """The address ranges of a network that the stack makes."""
 
     nodes: str = "10.0.0.0/20"
     pods: str = "10.4.0.0/14"
@@ -33,8 +33,8 @@ _RESERVED: Final = 4
 
 
 def pod_addresses(system: SystemPoolPlan | None, pools: Sequence[GkePoolPlan]) -> int:
-    """What all nodes at their most take: GKE gives a node at least twice its pods, in a whole
-    block.
+    """The addresses of the greatest number of nodes: GKE gives a node at least twice its pods, in a
+    whole block.
     """
     counted = [(system.nodes.max, _SYSTEM_PODS_PER_NODE)] if system else []
     counted += [(pool.nodes.max, pool.max_pods_per_node) for pool in pools]
@@ -47,7 +47,10 @@ def check_own_network(
     pools: Sequence[GkePoolPlan],
     stated: Stated,
 ) -> Checked[None]:
-    """Of an existing network only the account knows the ranges: `slicewright doctor` asks."""
+    """Refuses more nodes or pods than the stack's network has addresses.
+
+    Only the account knows the ranges of an existing network: `slicewright doctor` asks for them.
+    """
     cluster = fleet.cluster
     if cluster.network is not None or cluster.existing or not stated.has(("cluster", "network")):
         return

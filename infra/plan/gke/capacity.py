@@ -1,4 +1,4 @@
-"""What GKE requires of a pool for each kind of capacity, decided to the last value."""
+"""GKE's requirements of a pool for each kind of capacity, decided to the last value."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gke_capacity(
 
 
 def _reservation(asked: spec.GkeReservation, path: spec.Path) -> Checked[spec.Capacity]:
-    """With what happens where the reservation is used up."""
+    """The reservation, with the fallback for when it is used up."""
     name = asked.reservation
     if name is None:
         return spec.GkeReservation(fallback=asked.fallback or "on-demand")

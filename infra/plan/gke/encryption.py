@@ -1,4 +1,4 @@
-"""Customer-managed keys (CMEK) of a GKE cluster: where they are, and who needs rights on them."""
+"""Customer-managed keys (CMEK) of a GKE cluster: their locations, and the accounts with rights."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def plan_gke(
             "known",
             f"write [{region}-a], or another",
         )
-    # By default not where a pool is: the order of the pools must not move it.
+    # The default does not depend on the pools: their order must not move it.
     zones = fleet.system_pool.zones or (
         (own_zone,) if own_zone else catalog.gcp().zones[known][:1] if known else ()
     )

@@ -1,8 +1,8 @@
 """Networks between the GPUs of a GKE pool's nodes for GPUDirect-TCPX and -TCPXO: a VPC for each
 interface beyond the first, by GKE's and Compute Engine's rules.
 
-Source of what is not sourced otherwise: GKE docs, maximize GPU network bandwidth in Standard mode
-clusters; the numbers also in GoogleCloudPlatform/cluster-toolkit, gke-node-pool/gpu_direct.tf.
+Source of all facts without another one: GKE docs, maximize GPU network bandwidth in Standard mode
+clusters. The numbers are also in GoogleCloudPlatform/cluster-toolkit, gke-node-pool/gpu_direct.tf.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from infra.plan.model.fleets import GkeFleetPlan
 _DOCS: Final = "GKE docs, maximize GPU network bandwidth in Standard mode clusters"
 _MULTI: Final = "GKE docs, set up multi-network support for Pods"
 GPU_MTU: Final = 8244
-"""Of the VPCs that the stack makes. Source: the same page; cluster-toolkit #3192."""
+"""The MTU of the VPCs that the stack makes. Source: the same page; cluster-toolkit #3192."""
 _RANGE: Final = ipaddress.ip_network("172.20.0.0/16")
 _PREFIX: Final = 20
 _ROOM: Final = 2 ** (32 - _PREFIX) - 4
-"""Nodes of a subnet; Google Cloud keeps four addresses."""
+"""Nodes that fit into a subnet. Google Cloud reserves four addresses."""
 _VERSION: Final = re.compile(r"1\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")
 
 
 GPU_NETWORK_LABEL: Final = "slicewright.io/gpu-network"
-"""Of nodes with an interface for GPUs in each of their networks: `tcpx` or `tcpxo`."""
+"""Label of nodes with an interface for GPUs in each of their networks: `tcpx` or `tcpxo`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,9 @@ MODE_OF: Final[Mapping[str, str]] = {mode.interconnect: name for name, mode in _
 def gpu_networks(
     mode: Literal["dranet", "tcpx", "tcpxo"] | None, there: Sequence[spec.GpuNetwork]
 ) -> tuple[GpuNetwork, ...]:
-    """there: those that exist; empty: the stack makes them. Named as in Google's own workloads."""
+    """The networks, named as in Google's own workloads. there: existing networks. Empty: the stack
+    makes them.
+    """
     if mode is None or mode not in _MODES:
         return ()
     blocks = islice(_RANGE.subnets(new_prefix=_PREFIX), _MODES[mode].networks)
@@ -115,7 +117,7 @@ def check_gpu_direct(pool: spec.GkePool, path: spec.Path, machine: Machine) -> C
 
 
 def check_gpu_networks(fleet: spec.GkeFleet, stated: Stated) -> Checked[None]:
-    """What the pools with such networks need of the cluster."""
+    """Checks that the cluster meets the needs of the pools with such networks."""
     asked = [pool for pool in fleet.node_pools if pool.gpu_network in _MODES]
     if stated.has_for_all(fleet.node_pools, "gpu_network"):
         yield from _check_named(fleet.cluster, asked)
@@ -161,7 +163,7 @@ def _check_named(cluster: spec.GkeCluster, asked: Sequence[spec.GkePool]) -> Che
             _DOCS,
             in_key=True,
         )
-    # A VPC with a path is another project's, where a name means nothing here.
+    # A VPC with a path is in another project: its name means nothing here.
     taken = {cluster.network.vpc} if cluster.network else set()
     for i, network in enumerate(named):
         if network.vpc in taken:
@@ -175,7 +177,10 @@ def _check_named(cluster: spec.GkeCluster, asked: Sequence[spec.GkePool]) -> Che
 
 
 def offers_gpu_direct(mode: str, version: str) -> bool:
-    """Of a version that is cut short, the newest that it can mean; True where that is not known."""
+    """Whether the Kubernetes version has the mode. True if that is unknown.
+
+    A version that is cut short counts as the newest that it can mean.
+    """
     match = _VERSION.match(version)
     if match is None:
         return True

@@ -1,7 +1,7 @@
 """Networks between the GPUs of a GKE pool's nodes, which GKE makes and its DRANET hands to pods, by
 GKE's rules for them.
 
-Source of what is not sourced otherwise: GKE docs, allocate network resources by using GKE managed
+Source of all facts without another one: GKE docs, allocate network resources by using GKE managed
 DRANET, and configure automated networking for accelerator VMs.
 """
 
@@ -26,7 +26,7 @@ NETWORK_PROFILE_LABEL: Final = "gke.networks.io/accelerator-network-profile"
 DRANET_LABELS: Final[Mapping[str, str]] = {
     # It starts GKE's driver of Dynamic Resource Allocation for network interfaces.
     "cloud.google.com/gke-networking-dra-driver": "true",
-    # GKE adds it to the labels of the pool by itself, where it would differ from the program.
+    # GKE adds it to the pool's labels by itself. Without it here, the program would differ.
     NETWORK_PROFILE_LABEL: "auto",
 }
 
@@ -78,7 +78,10 @@ def check_dranet_version(fleet: spec.GkeFleet) -> Checked[None]:
 
 
 def offers_dranet(version: str) -> bool:
-    """Of one that is cut short, the newest that it can mean; True where that is not known."""
+    """Whether the Kubernetes version has managed DRANET. True if that is unknown.
+
+    A version that is cut short counts as the newest that it can mean.
+    """
     match = _VERSION.match(version)
     if match is None:
         return True

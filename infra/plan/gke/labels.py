@@ -1,4 +1,4 @@
-"""Labels of Google Cloud's resources, by which cost is assigned: of a cluster and of its pools."""
+"""Google Cloud's resource labels of a cluster and of its pools. They assign cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.plan.findings import Checked, refuse
 
 _MOST: Final = 64
 _OF_THE_PROVIDER: Final = 1
-"""On a cluster: goog-pulumi-provisioned, which Pulumi's provider adds unless it is told not to.
+"""The label goog-pulumi-provisioned of a cluster. Pulumi's provider adds it unless told not to.
 Source: pulumi/pulumi-gcp #3933.
 """
 _RESERVED: Final = "goog-"

@@ -1,7 +1,7 @@
 """Maintenance windows of a GKE cluster, by GKE's rules for them.
 
 Sources of the limits: GKE docs, configure maintenance windows and exclusions (92 days in 2026, 32
-before); google/skills, gke-upgrades (what limits exclusions).
+before); google/skills, gke-upgrades (limits of exclusions).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARTS = (
     *("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTHDAY", "BYMONTH"),
     *("BYSETPOS", "BYYEARDAY", "BYWEEKNO"),
 )
-"""Of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
+"""Parts of a rule that recurs at most once a day (RFC 5545, 3.3.10)."""
 _EXPANDED = frozenset({"FREQ", "INTERVAL", "WKST", "BYDAY"})
 _Span = tuple[datetime, datetime]
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -126,7 +126,7 @@ def _least_available(
 ) -> timedelta | None:
     """Maintenance time of the 92 days that have the least of it.
 
-    None where the rule has a part that is not expanded here: GKE then says whether it is enough.
+    None if the rule has a part that is not expanded here: GKE then decides whether it is enough.
     """
     if set(rule) - _EXPANDED or rule["FREQ"] not in ("DAILY", "WEEKLY"):
         return None
@@ -165,7 +165,7 @@ class _Availability:
 def _windows(
     start: datetime, length: timedelta, rule: Mapping[str, str], wanted: list[str]
 ) -> Iterator[_Span]:
-    """In order of time, over the days that are looked at."""
+    """Yields the windows in order of time, over the examined days."""
     interval = int(rule.get("INTERVAL", "1"))
     first_week = _monday(start.date())
     for n in range(_LOOKED_AT):

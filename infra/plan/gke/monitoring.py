@@ -52,8 +52,8 @@ def plan_logging(asked: spec.GkeLogging | None) -> Checked[spec.GkeLogging | Non
 
 
 def monitoring_notes(fleet: GkeFleetPlan) -> list[str]:
-    """What is billed, and where there may be two exporters of DCGM on a node, which share no
-    profiling hardware: NVIDIA/dcgm-exporter #7, NVIDIA/DCGM #56.
+    """Notes on components that cost money, and on nodes that may have two exporters of DCGM. These
+    cannot share the profiling hardware: NVIDIA/dcgm-exporter #7, NVIDIA/DCGM #56.
     """
     cluster, found = fleet.cluster, []
     monitoring = cluster.monitoring
@@ -77,7 +77,7 @@ def monitoring_notes(fleet: GkeFleetPlan) -> list[str]:
 
 
 def _has_dcgm(monitoring: spec.GkeMonitoring | None) -> bool:
-    """By default too, in clusters made since 1.32.1-gke.1357000: GKE docs, DCGM metrics."""
+    """Clusters made since 1.32.1-gke.1357000 have it by default too: GKE docs, DCGM metrics."""
     return monitoring is None or "DCGM" in monitoring.components
 
 

@@ -1,4 +1,4 @@
-"""The network of a GKE cluster: one that exists, or one of the stack's own."""
+"""The network of a GKE cluster: an existing one, or one that the stack makes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _is_private(cidr: str) -> bool:
 
 
 def network_notes(cluster: GkeClusterPlan) -> list[str]:
-    """What becomes of a network that exists, and from where the control plane can be reached."""
+    """Notes on an existing network, and on the networks that reach the control plane."""
     found = []
     if (network := cluster.network) is not None:
         of = f" of project {network.project}" if network.project else ""

@@ -10,7 +10,7 @@ _MOST_PER_ZONE = 1000
 
 
 def first_nodes(nodes: NodeCount, zones: int) -> int:
-    """In each zone, when the pool is created: at least the fewest of all zones together."""
+    """Nodes in each zone when the pool is created: together at least `nodes.min`."""
     return -(-nodes.min // zones)
 
 

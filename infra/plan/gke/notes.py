@@ -1,4 +1,4 @@
-"""What is worth knowing of a cluster and its pools on GKE before `pulumi up`."""
+"""Notes on a cluster and its pools on GKE, to read before `pulumi up`."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _check_pods(pool: spec.GkePool, path: spec.Path, offer: Offer) -> Checked[No
 def _local_ssd(
     pool: spec.GkePool, path: spec.Path, fixed: int | None
 ) -> Checked[spec.LocalSsd | None]:
-    """As stated; by default, all SSDs that the machine type has are for ephemeral storage."""
+    """The stated use of local SSDs. By default all of a machine type's are ephemeral storage."""
     if pool.local_ssd is None:
         return spec.LocalSsd(ephemeral=fixed or 0)
     asked = pool.local_ssd

@@ -24,7 +24,7 @@ _MPS_STRICT = DevicePluginIssue(
     endings=(),
     source="NVIDIA/k8s-device-plugin v0.19.0, api/config/v1/config.go",
 )
-"""Older plugins set failRequestsGreaterThanOne to true for MPS, whatever the config says."""
+"""Older plugins set failRequestsGreaterThanOne to true for MPS, and ignore the config's value."""
 _MPS_STARVED_FROM = DevicePluginIssue(
     version="0.19.0",
     chart="v26.3.0",
@@ -37,10 +37,10 @@ _MPS_STARVED_UNTIL = DevicePluginIssue(
     endings=(),
     source="NVIDIA/k8s-device-plugin #1645, #1827, open on 2026-11-21, when v0.20.1 was the newest",
 )
-"""NVIDIA's MPS daemon, for which the plugin waits, does not get the config that a node's label
-chooses: config-manager links the default one before it reads the label, and its signal does not
-reach the daemon. So MPS comes up where the default is the config of all pools. Whether that was so
-before the first version is not known, nor for which of the versions to come.
+"""NVIDIA's MPS daemon does not get the config that a node's label chooses, and the plugin waits for
+the daemon: config-manager links the default config before it reads the label, and its signal does
+not reach the daemon. So MPS only comes up if the default is the config of all pools. It is unknown
+whether versions before the first one, or later ones, have this issue.
 """
 
 
@@ -123,10 +123,10 @@ def _operated(pools: Sequence[_P]) -> list[_P]:
 
 
 def with_one_config(pools: Sequence[_P]) -> tuple[_P, ...]:
-    """The pools, whose nodes choose the same config where all share alike by MPS.
+    """The pools. If all share alike by MPS, their nodes choose one config.
 
-    One of another name, though with the same content, would have config-manager signal the MPS
-    daemon, which it does not find: its container would end with an error, again and again.
+    With several names, even for the same content, config-manager would signal the MPS daemon, which
+    it does not find: its container would end with an error, again and again.
     """
     operated = _operated(pools)
     if not alike_by_mps(operated):
@@ -157,8 +157,8 @@ def _check_mps(operator: spec.GpuOperator, pools: Sequence[PoolPlan]) -> Checked
 
 
 def _has(issue: DevicePluginIssue, operator: spec.GpuOperator) -> tuple[spec.Path, str, str] | None:
-    """The key that selects a faulty version, what it selects, and the first version without the
-    issue. None where there is no issue, or where the version is unknown.
+    """The key that selects a faulty version, a text on that version, and the first version without
+    the issue. None if there is no issue, or if the version is unknown.
     """
     stated = operator.device_plugin.version
     if stated:

@@ -23,11 +23,11 @@ class Driver:
     """The driver of a pool's nodes."""
 
     version: str | None
-    """None: not known before a node is up; then its agent compares."""
+    """None: unknown before a node is up; then its agent compares."""
     exact: bool
-    """Exactly this version; else this or a newer one."""
+    """True: exactly this version. False: this or a newer one."""
     of: str
-    """What installs it."""
+    """The program or image that installs it."""
     source: str
     key: spec.Path
     """The key of the stack file that decides it."""
@@ -45,7 +45,7 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
         return Driver(
             version=None, exact=False, of=of, source=image.source, key=(*path, "release_version")
         )
-    # Dates as YYYYMMDD: their order is that of the text.
+    # Dates as YYYYMMDD sort as text.
     known = day is None or day >= image.release
     return Driver(
         version=image.driver if known else None,
@@ -57,7 +57,7 @@ def image_driver(image: Image, release: str | None, path: spec.Path) -> Driver:
 
 
 def operator_driver(operator: spec.GpuOperator) -> Driver:
-    """The driver that the GPU Operator installs, or else that of the nodes themselves."""
+    """The driver that the GPU Operator installs, or else the nodes' own driver."""
     written, chart = operator.driver.version, catalog.load().charts.get(operator.chart_version)
     if not operator.driver.enabled:
         return Driver(version=None, exact=False, of="the nodes themselves", source="", key=())
@@ -80,9 +80,10 @@ def operator_driver(operator: spec.GpuOperator) -> Driver:
 
 
 def rolled_driver(operator: spec.GpuOperator) -> str | None:
-    """The operator's driver where the fleet controller replaces it on nodes that have another one,
-    pool by pool: that takes a version that agents can compare with what NVML says. Without one
-    NVIDIA's upgrade controller does it, by its own policy.
+    """The operator's driver version if the fleet controller replaces other versions, pool by pool.
+
+    That takes a version that agents can compare with NVML's. Otherwise NVIDIA's upgrade controller
+    replaces drivers, by its own policy.
     """
     written = operator.driver.version
     if operator.existing or not operator.driver.enabled or written is None:

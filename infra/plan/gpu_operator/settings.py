@@ -1,4 +1,4 @@
-"""Settings of the GPU Operator that cannot work, whatever the pools are."""
+"""Refuses settings of the GPU Operator that cannot work for any pools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AT = "gpu_operator"
 
 
 def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
-    """With the container toolkit as the nodes' images need it, where the stack file does not say.
+    """The operator's settings; a container toolkit not stated is set as the nodes' images need it.
 
     GKE's images have none that the operator can use; EKS's have their own. Existing nodes without
     a driver are taken to have none either. Source: NVIDIA GPU operator docs, "GKE"; EKS AMI docs.
@@ -25,8 +25,8 @@ def resolved(operator: spec.GpuOperator, cloud: AnyCloud) -> spec.GpuOperator:
 
 
 def check_on_gke(operator: spec.GpuOperator, image_types: Iterable[str]) -> Checked[None]:
-    """What GKE's images lack. The operator has no driver container for Container-Optimized OS;
-    Google installs it there.
+    """Refuses settings that need parts which GKE's images lack. The operator has no driver
+    container for Container-Optimized OS: Google installs the driver there.
     """
     if not operator.toolkit.enabled:
         yield refuse(
@@ -64,8 +64,8 @@ _OF_AN_ADOPTED = frozenset(
         "device_plugin",
     )
 )
-"""What may be said about an operator that slicewright does not install; of mig_manager only
-with_reboot, which is checked.
+"""Keys of an operator that slicewright does not install. Of mig_manager only with_reboot is
+allowed, which is checked.
 """
 
 

@@ -1,4 +1,4 @@
-"""What is worth knowing of a stack's images before `pulumi up`: limits and reach of registries."""
+"""Notes on a stack's images, to read before `pulumi up`: limits and reach of registries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.plan.model.pools import CloudPoolPlan
 
 _DOCKER_HUB: Final = "docker.io"
 _MOST_PULLS: Final = 50
-"""From one address; half of what Docker Hub serves it in six hours, as nodes are replaced, too."""
+"""Pulls from one address: half of Docker Hub's limit for six hours, as nodes are replaced, too."""
 _OF_CHINA: Final = "cn-"
 _ABROAD: Final = frozenset(
     {"docker.io", "ghcr.io", "mirror.gcr.io", "nvcr.io", "public.ecr.aws", "quay.io"}
@@ -51,7 +51,7 @@ def _limited(fleet: FleetPlan, images: tuple[StackImages, ...]) -> list[str]:
 
 
 def _gateways(fleet: FleetPlan) -> int | None:
-    """How many addresses the nodes share, as far as it is known; None: each has its own."""
+    """How many addresses the nodes share, as far as it is known. None: each has its own."""
     if not isinstance(fleet, EksFleetPlan):
         return 1
     if fleet.cluster.nat_zones:

@@ -1,4 +1,4 @@
-"""Which images a stack's pods run, from which registries, on how many nodes."""
+"""The images of a stack's pods, with their registries and the number of nodes that pull them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _KARPENTER: Final = "public.ecr.aws"
 
 @dataclass(frozen=True, kw_only=True)
 class StackImages:
-    """An image of a stack, or those of one chart from one registry."""
+    """An image of a stack, or the images of one chart from one registry."""
 
     registry: str
     key: str
-    """Of the stack file: where another registry is named."""
+    """The stack file's key that names another registry."""
     nodes: int
     """Most nodes that pull it."""
     image: str = ""
-    """Empty: those that a chart names."""
+    """Empty: the images that a chart names."""
     pull_secrets: tuple[str, ...] = ()
 
 
 def stack_images(fleet: FleetPlan) -> tuple[StackImages, ...]:
-    """In the order of the stack file's keys."""
+    """A stack's images, in the order of the stack file's keys."""
     if isinstance(fleet, ByoFleetPlan) and fleet.cluster is None:
         return ()
     return (

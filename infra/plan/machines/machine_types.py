@@ -14,7 +14,7 @@ from infra.spec.nearest import nearest_names
 
 _SHOWN = 3
 _MISSPELLED = 0.75
-"""Similarity (0 to 1, difflib) from which one name is taken for a misspelling of another."""
+"""Least similarity (0 to 1, difflib) at which a name counts as a misspelling of another."""
 _ALL = "all are in infra/catalog/machines.toml"
 
 

@@ -1,4 +1,4 @@
-"""What a fleet costs per hour at public prices; unknown prices are reported, not counted as 0."""
+"""A fleet's cost per hour at public prices. Unknown prices are reported, not counted as 0."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ NOT_INCLUDED: Final = (
     "traffic",
     "discounts",
 )
-"""What no price of the catalog includes."""
+"""Parts of the cost that no price of the catalog includes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quote:
-    """What the catalog knows of one node's price in US dollars per hour."""
+    """One node's price in US dollars per hour, as far as the catalog has it."""
 
     price: Price | None
-    """In the fleet's own region."""
+    """The price in the fleet's own region."""
     elsewhere: Price | None = None
-    """In another region, for orientation only; not in any sum."""
+    """The price in another region, for orientation only. It is not in any sum."""
     missing: str = ""
     """Why there is no price."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of all nodes, at their minimum and maximum number; only valid if some pool is priced."""
+    """The cost of all nodes, at their least and greatest number. Only valid if a pool is priced."""
 
     fewest: float
     most: float
     priced: tuple[str, ...]
     """Pools that are in the sums."""
     sampled: tuple[str, ...]
-    """Those of them at a sample of spot prices, which vary; the others are at list prices."""
+    """Pools in the sums at a sample of spot prices, which vary. The others are at list prices."""
     missing: tuple[tuple[str, str], ...]
     """Pools and hosts whose price is unknown, and why; they are not in the sums."""
 

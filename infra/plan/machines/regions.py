@@ -1,4 +1,4 @@
-"""What is known of the clouds' regions: zones, Kubernetes versions, and who has a machine type."""
+"""Checks against the clouds' regions: their zones, Kubernetes versions and machine types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REGION, _LOCATION = ("cluster", "region"), ("cluster", "location")
 
 
 def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
-    """None where it is refused."""
+    """None if it is refused."""
     known = catalog.aws()
     found = known.regions.get(cluster.region)
     if found is None:
@@ -27,7 +27,7 @@ def aws_region(cluster: spec.EksCluster) -> Checked[AwsRegion | None]:
 
 
 def gcp_region(location: str) -> Checked[str | None]:
-    """The region of a location. None where it is refused."""
+    """The region of a location. None if it is refused."""
     known = catalog.gcp()
     region = location[:-2] if location[-2] == "-" else location
     if region not in known.zones:
@@ -70,7 +70,7 @@ def check_gcp_zones(
 ) -> Checked[None]:
     """All zones are in the cluster's region, each listed once.
 
-    zones: as the file states them, without defaults. region: None where it is refused.
+    zones: as the file states them, without defaults. region: None if it is refused.
     """
     if region is None or not stated.has(_LOCATION):
         return
@@ -89,7 +89,7 @@ def check_gcp_zones(
 def check_aws_zones(
     zones: Sequence[str], region: AwsRegion | None, path: spec.Path, stated: Stated
 ) -> Checked[None]:
-    """As for Google Cloud; zones are given by name or by id."""
+    """Checks zones as for Google Cloud, except that they are given by name or by id."""
     if region is None or not stated.has(_REGION):
         return
     for i, zone in enumerate(zones):
@@ -112,7 +112,7 @@ def check_aws_zones(
 def check_control_plane(
     zones: Sequence[str], region: AwsRegion | None, stated: Stated
 ) -> Checked[None]:
-    """What is known of zones that cannot hold a control plane; of names it is not known."""
+    """Refuses zones known not to hold a control plane: Local Zones, and other zones by id."""
     if region is None or not stated.has(_REGION):
         return
     for i, zone in enumerate(zones):
@@ -128,12 +128,12 @@ def check_control_plane(
 
 
 def control_plane_zones(region: AwsRegion) -> tuple[str, ...]:
-    """Ids of the zones in which EKS makes control planes; empty: unknown."""
+    """Ids of the zones where EKS makes control planes. Empty: unknown."""
     return tuple(zone for zone in region.zones if zone not in catalog.aws().no_control_plane)
 
 
 def without_control_planes(region: AwsRegion) -> tuple[str, ...]:
-    """Ids of the zones in which EKS makes none."""
+    """Ids of the zones where EKS makes no control planes."""
     return tuple(sorted(zone for zone in catalog.aws().no_control_plane if _id_of(zone, region)))
 
 
@@ -177,7 +177,7 @@ def _stated_zones(fleet: spec.EksFleet) -> Iterator[tuple[spec.Path, str]]:
 
 
 def offered_zones(machine: Machine, region: AwsRegion) -> tuple[str, ...] | None:
-    """Ids of the region's zones that have the machine type; None: not known."""
+    """Ids of the region's zones that have the machine type. None: unknown."""
     by_region = catalog.offerings().get(machine.name)
     return by_region.get(region.name, ()) if by_region and region.zones else None
 
@@ -191,7 +191,7 @@ def check_offered_there(
     *,
     at: spec.Path | None = None,
 ) -> Checked[None]:
-    """path: of the pool. at: where the machine type is written, if not in machine_type."""
+    """path: of the pool. at: the key of the machine type, if not machine_type."""
     if region is None or not stated.has(_REGION):
         return
     there = offered_zones(machine, region)
@@ -282,8 +282,8 @@ def _check_once(zones: Sequence[str], path: spec.Path) -> Checked[None]:
 def check_key_region(
     arn: str, path: spec.Path, region: AwsRegion | None, what: str, source: str
 ) -> Checked[None]:
-    """Whether a KMS key is where it is used. what: `the nodes are`; region: None where it is not in
-    the catalog.
+    """Refuses a KMS key of another region or partition. what: the key's user, as `the nodes are`.
+    region: None if it is not in the catalog.
     """
     if region is None:
         return

@@ -13,13 +13,13 @@ class AccessPolicyPlan:
     name: str
     arn: str
     namespaces: tuple[str, ...]
-    """Sorted; none: the whole cluster."""
+    """Sorted. Empty: the whole cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessEntryPlan:
     name: str
-    """Of the Pulumi resource; the same wherever the entry stands in the file."""
+    """Name of the Pulumi resource. It does not depend on the entry's place in the file."""
     principal: str
     """ARN."""
     groups: tuple[str, ...]

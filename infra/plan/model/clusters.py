@@ -28,7 +28,7 @@ class AddonIdentity:
     """The role that an add-on needs: the stack makes it."""
 
     role: str
-    """What the Pulumi resource is called, after the cluster."""
+    """Name of the Pulumi resource, after the cluster's name."""
     service_account: str
     policy: str
     """Name of AWS's managed policy."""
@@ -39,7 +39,7 @@ class GkeNetworkPlan:
     """A VPC and a subnet that exist."""
 
     project: str | None
-    """The host project of a Shared VPC; None: the cluster's project."""
+    """The host project of a Shared VPC. None: the cluster's project."""
     vpc: str
     subnet: str
     pods_range: str
@@ -51,12 +51,12 @@ class GpuNetwork:
     """The network of one interface for GPUs, of all nodes that have it."""
 
     name: str
-    """Of its Network object, by which pods ask for it."""
+    """Name of its Network object. Pods ask for the network by this name."""
     vpc: str | None
     """None: the stack makes VPC and subnet."""
     subnet: str | None
     addresses: str | None
-    """Of the subnet that the stack makes, in CIDR notation."""
+    """Range of the subnet that the stack makes, in CIDR notation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class GkeClusterPlan:
     network: GkeNetworkPlan | None
     """None: the stack creates one."""
     gpu_networks: tuple[GpuNetwork, ...]
-    """Of the pools that have the most of them."""
+    """The networks of the pools that have the most of them."""
     private_nodes: bool | None
     """None: not stated, to the cluster or its pools."""
     control_plane: GkeControlPlane | None
@@ -78,7 +78,7 @@ class GkeClusterPlan:
     """Components in the API's order. None: GKE's choice."""
     logging: GkeLogging | None
     kms_key: str | None
-    """Of the boot disks of all pools."""
+    """KMS key of the boot disks of all pools."""
     secrets_key: str | None
     resource_labels: Mapping[str, str]
     """Sorted by key. GKE gives them to the nodes of all pools by itself."""
@@ -105,9 +105,9 @@ class GkeClusterPlan:
 class EksAddonPlan:
     name: str
     version: str | None
-    """None: EKS's choice at first, then what is there."""
+    """None: EKS's choice at first, then the installed version."""
     settings: str | None
-    """JSON, with sorted keys. None: EKS's defaults at first, then what is there."""
+    """JSON, with sorted keys. None: EKS's defaults at first, then the existing settings."""
     identity: AddonIdentity | None
     """None: it needs no rights in the account."""
 
@@ -117,11 +117,11 @@ class EksAutoscalerPlan:
     """cluster-autoscaler in a new cluster."""
 
     repository: str
-    """Of its chart."""
+    """Repository of its chart."""
     chart_version: str
     image: str
     tag: str
-    """With the digest, where one is stated."""
+    """The image's tag, with its digest if one is stated."""
     expander: str
     scale_down: ScaleDown
     unready_minutes: int
@@ -135,7 +135,7 @@ class KarpenterPlan:
     repository: str
     """OCI registry of its charts."""
     chart_version: str
-    """Of both."""
+    """Version of both charts."""
     interruption_queue: str | None
     """Name of the SQS queue. None: it learns of interruptions when nodes are gone."""
     consolidation: Literal["empty", "underutilized"]
@@ -147,7 +147,7 @@ class EksClusterPlan:
     name: str
     region: str
     zones: tuple[str, ...]
-    """Of the control plane's network interfaces; EKS never lets them change. Empty where the
+    """Zones of the control plane's network interfaces. EKS never lets them change. Empty if the
     cluster exists.
     """
     pool_zones: tuple[str, ...]
@@ -156,7 +156,7 @@ class EksClusterPlan:
     network: EksNetwork
     endpoint: EksEndpoint
     logs: tuple[str, ...]
-    """Of the control plane, sent to CloudWatch; sorted."""
+    """Types of the control plane's logs that are sent to CloudWatch, sorted."""
     secrets_key: str | None
     """ARN of the KMS key of Kubernetes secrets. None: one of EKS's own."""
     addons: tuple[EksAddonPlan, ...]
@@ -167,11 +167,12 @@ class EksClusterPlan:
     access: tuple[AccessEntryPlan, ...]
     """Sorted by principal."""
     tags: Mapping[str, str]
-    """Of all that the stack makes in the account, but for instances and disks; sorted by key."""
+    """Tags of all that the stack makes in the account, except instances and disks. Sorted by key.
+    """
     permissions_boundary: str | None
     """ARN of a policy that limits every role that the stack makes."""
     creator_admin: bool
-    """Of a cluster when it is made."""
+    """Whether the creator of a new cluster gets administrator's rights in it."""
     existing: bool
 
     @property

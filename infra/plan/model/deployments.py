@@ -1,4 +1,4 @@
-"""A deployment is what the stack creates for one workload that serves models."""
+"""A deployment is the set of objects that the stack creates for one workload that serves models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.spec import ServedWorkload, VllmWorkload
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadPlan:
-    """What one container of a workload requests."""
+    """The requests of one container of a workload."""
 
     name: str
     cards: int
@@ -38,34 +38,34 @@ class Devices:
 class DeploymentPlan:
     """A Deployment on one pool, each of whose pods gets devices of one resource.
 
-    Two are equal where the same objects come of them; what else the pool offers is not of them.
+    Two are equal if they create the same objects. Other offers of the pool are not compared.
     """
 
     asked: ServedWorkload
     resource: str
     """Extended resource that each pod asks for."""
     devices: int
-    """Of that resource, for each pod."""
+    """Devices of that resource for each pod."""
     profiles: tuple[str, ...] = field(compare=False)
-    """MIG profiles that the resource may be; empty: whole GPUs."""
+    """MIG profiles that the resource may be. Empty: whole GPUs."""
     device_mib: int | None = field(compare=False)
-    """Memory of the smallest of them; None: not known."""
+    """Memory of the smallest of them. None: unknown."""
     node_labels: Mapping[str, str]
-    """That its nodes must have, besides those of the pool."""
+    """Labels that its nodes must have besides the pool's."""
     offered: int = field(compare=False)
     """Devices of the resource on as many nodes as the pool may have."""
     wanted: int = field(compare=False)
     """Devices that all workloads together ask of it, with as many replicas as they may have."""
     room: int | None = field(compare=False)
-    """Replicas for which those nodes have processor and memory, if nothing else ran there; None:
-    not known, or nothing is requested.
+    """Replicas that fit into those nodes' processor and memory if nothing else runs there. None:
+    unknown, or nothing is requested.
     """
     awaited: bool
     """Whether `up` waits until all replicas are ready: there are nodes for them, or will be."""
     memory: ModelMemory | None = field(compare=False)
-    """None: nothing is known of what it needs."""
+    """None: its need of memory is unknown."""
     autoscaling: AutoscalingPlan | None
-    """None: it has as many replicas as are asked for."""
+    """None: it has as many replicas as the stack file asks for."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class DeploymentPlan:
 
     @property
     def at_first(self) -> int:
-        """Replicas with which it is made."""
+        """The number of replicas when it is created."""
         return self.asked.replicas if self.autoscaling is None else self.autoscaling.min
 
     @property
@@ -87,19 +87,19 @@ class DeploymentPlan:
 
     @property
     def runs(self) -> int:
-        """Replicas that find a place where no other workload takes it first."""
+        """Replicas that find a place if no other workload takes it first."""
         places = self.offered // self.devices
         return min(self.most, places, places if self.room is None else self.room)
 
     @property
     def pending(self) -> int:
-        """Replicas, of this and of all other workloads of the resource, for which there is none."""
+        """Replicas of this and of all other workloads of the resource that find no place."""
         without_device = max(self.wanted - self.offered, 0) // self.devices
         return max(without_device, self.most - self.runs)
 
     @property
     def usable_mib(self) -> int | None:
-        """What the server may take of a device."""
+        """Memory of a device that the server may take."""
         if self.device_mib is None or not isinstance(self.asked, VllmWorkload):
             return self.device_mib
         return self.device_mib * self.asked.gpu_memory_percent // 100

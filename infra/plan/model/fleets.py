@@ -19,19 +19,19 @@ from infra.spec import ExistingNetwork, Fractional, GpuOperator, MetricsSource, 
 
 @dataclass(frozen=True, kw_only=True)
 class CommonPlan:
-    """What the fleets of all clouds have."""
+    """The fields that the fleets of all clouds share."""
 
     image: str
     """Python image of the agent and the controller."""
     image_pull_secrets: tuple[str, ...]
-    """Of the agents' namespace."""
+    """Pull secrets of the agents' namespace."""
     node_agent: NodeAgent
     admin_groups: tuple[str, ...]
     """Kubernetes groups exempt from the admission policy on nodes."""
     pod_guard: PodGuard | None
-    """The admission policy on pods; None: there is none."""
+    """The admission policy on pods. None: there is none."""
     metrics_from: tuple[MetricsSource, ...]
-    """Who may connect to the ports of agents and controller; empty: no one."""
+    """Who may connect to the ports of agents and controller. Empty: no one."""
     verify_timeout_minutes: int
     fractional: Fractional | None
     workloads: tuple[WorkloadPlan, ...]
@@ -72,7 +72,7 @@ class GkeFleetPlan(CommonPlan):
     """None in a cluster that exists, unless the stack file asks for one."""
     pools: tuple[GkePoolPlan, ...]
     operator: GpuOperator | None
-    """For the pools that mig-manager partitions; None where there are none."""
+    """The operator of the pools that mig-manager partitions. None if there are none."""
 
     @property
     def gpu_networks(self) -> frozenset[str]:
@@ -91,7 +91,7 @@ class EksFleetPlan(CommonPlan):
     system: SystemPoolPlan
     pools: tuple[EksPoolPlan, ...]
     operator: GpuOperator | None
-    """None where all pools run Bottlerocket, which needs none."""
+    """None if all pools run Bottlerocket, which needs none."""
 
     @property
     def node_groups(self) -> tuple[EksPoolPlan, ...]:
@@ -110,8 +110,8 @@ class EksFleetPlan(CommonPlan):
 
     @property
     def node_subnets(self) -> str | tuple[str, ...]:
-        """Which subnets the nodes' are: public or private ones of the stack, or these by id. Those
-        of a cluster that exists count as public: one that the stack made has such.
+        """The nodes' subnets: `public` or `private` ones of the stack, or ids of existing ones. An
+        existing cluster's subnets count as public, like the ones that the stack makes for it.
         """
         network = self.cluster.network
         if self.cluster.existing and not isinstance(network, ExistingNetwork):

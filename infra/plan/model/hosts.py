@@ -14,7 +14,7 @@ class HostGpuPlan:
     mig: bool
     persistence: bool
     instances: tuple[Placement, ...]
-    """In the order of creation; each gets one compute instance over all of it."""
+    """GPU instances in the order of creation. Each gets one compute instance over all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,6 @@ class HostPlan:
     gpu: Gpu
     gpu_count: int
     wait_minutes: int | None
-    """How long to wait for a GPU in use; None: fail at once."""
+    """How long to wait for a GPU in use. None: fail at once."""
     gpus: tuple[HostGpuPlan, ...]
     """GPUs that are not listed are not touched."""

@@ -14,14 +14,14 @@ class Interface:
     card: int
     """Index of the network card."""
     device: int
-    """Index on that card; the node's own address is that of the first on the first."""
+    """Index on that card. The first interface of the first card has the node's own address."""
     kind: Literal["interface", "efa", "efa-only"]
     """Only the last has no address: it carries EFA's traffic and takes none from the subnet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReservedCapacity:
-    """Where instances are launched; without both targets, in any open reservation that matches."""
+    """The reservation of the instances. Without both targets: any open one that matches."""
 
     reservation: str | None
     """ID of a capacity reservation or of a capacity block's."""
@@ -31,12 +31,12 @@ class ReservedCapacity:
 
 @dataclass(frozen=True, kw_only=True)
 class BottlerocketSettings:
-    """What Bottlerocket's user data says of a node's GPUs, for its own tools."""
+    """A node's GPU settings in Bottlerocket's user data, for its own tools."""
 
     mig: tuple[str, int] | None
-    """Bottlerocket's name of the GPU model, and the partitions of each GPU; None: whole GPUs."""
+    """Bottlerocket's name of the GPU model, and the partitions of each GPU. None: whole GPUs."""
     replicas: int | None
-    """Pods that take turns on each device; None: one pod has it."""
+    """Pods that take turns on each device. None: one pod has it."""
     rename_by_default: bool
     fail_requests_greater_than_one: bool
 
@@ -48,15 +48,15 @@ class EksTemplate:
     disk_gb: int
     encrypted: bool
     kms_key: str | None
-    """ARN; None: EBS's own key."""
+    """ARN. None: EBS's own key."""
     hop_limit: int
-    """Of IMDSv2's tokens."""
+    """Hop limit of IMDSv2's tokens."""
     instance_store: Literal["raid0"] | None
     tags: Mapping[str, str]
-    """Of instances and volumes."""
+    """Tags of instances and volumes."""
     reserved: ReservedCapacity | None
     interfaces: tuple[Interface, ...]
-    """None: the one that EC2 gives an instance."""
+    """Empty: the interface that EC2 gives an instance."""
     placement: Literal["cluster"] | None
     """Whether the pool has a placement group of its own, with this strategy."""
     block: bool

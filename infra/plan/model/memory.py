@@ -18,12 +18,12 @@ class ModelMemory:
     context_bytes_per_token: int | None
     """None: the model's shape is not stated."""
     context_tokens: int | None
-    """Of the longest context; None: the model's own, which is not known."""
+    """Tokens of the longest context. None: the model's own limit, which is unknown."""
 
     @property
     def context_mib(self) -> int:
-        """Of one sequence of the longest context, as far as it is known: vLLM does not start where
-        that does not fit.
+        """Memory of one sequence of the longest context, 0 if unknown: vLLM does not start if it
+        does not fit.
         """
         if self.context_bytes_per_token is None or self.context_tokens is None:
             return 0
@@ -34,7 +34,7 @@ class ModelMemory:
         return self.weights_mib + self.context_mib + self.overhead_mib
 
     def tokens_in(self, usable_mib: int) -> int | None:
-        """Tokens of context that fit with the weights, in full blocks of 16; None: not known."""
+        """Tokens of context that fit with the weights, in full blocks of 16. None: unknown."""
         left = usable_mib - self.weights_mib - self.overhead_mib
         if self.context_bytes_per_token is None:
             return None

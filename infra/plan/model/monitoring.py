@@ -1,4 +1,4 @@
-"""What the stack makes for a fleet's metrics, decided to the last value."""
+"""The plan of a fleet's monitoring, decided to the last value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LEAST_WINDOW_S: Final = 60
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringPlan:
-    """Of one fleet, with a cluster."""
+    """The monitoring of one fleet that has a cluster."""
 
     asked: Monitoring
 
     @property
     def prometheus_url(self) -> str:
-        """Where pods of the cluster ask PromQL; empty where nothing in the cluster answers."""
+        """The URL where pods of the cluster ask PromQL. Empty if nothing in the cluster answers."""
         match self.asked:
             case PrometheusStack(release=release, namespace=namespace):
                 return f"http://{chart_name(release)}-prometheus.{namespace}.svc:{_PORT}"
@@ -40,12 +40,12 @@ class MonitoringPlan:
 
     @property
     def namespace(self) -> str | None:
-        """Of Prometheus and of the objects for it; None: each in the namespace of its pods."""
+        """Namespace of Prometheus and its objects. None: each is in the namespace of its pods."""
         return None if isinstance(self.asked, ManagedPrometheus) else self.asked.namespace
 
     @property
     def selector_labels(self) -> Mapping[str, str]:
-        """By which Prometheus selects monitors and rules."""
+        """Labels of the monitors and rules that Prometheus selects."""
         match self.asked:
             case PrometheusStack(release=release):
                 return {"release": release}
@@ -60,7 +60,7 @@ class MonitoringPlan:
 
     @property
     def interval_s(self) -> int:
-        """Between two scrapes of agents, fleet controller and workloads."""
+        """Seconds between two scrapes of agents, fleet controller and workloads."""
         return 60 if self.asked.scrape_interval == "1m" else int(self.asked.scrape_interval[:-1])
 
     @property
@@ -69,12 +69,12 @@ class MonitoringPlan:
 
     @property
     def window_s(self) -> int:
-        """Over which rates are computed: four scrapes, so that one may be lost."""
+        """The time span of rates, in seconds: four scrapes, so that one may be lost."""
         return max(_LEAST_WINDOW_S, 4 * self.interval_s)
 
 
 def chart_name(release: str) -> str:
-    """What the names of the chart's objects begin with.
+    """The beginning of the names of the chart's objects.
 
     Source: prometheus-community/helm-charts, kube-prometheus-stack, templates/_helpers.tpl
     (kube-prometheus-stack.fullname): with the release's name before the chart's, unless it contains

@@ -24,7 +24,7 @@ CLOUD_TAINT_EFFECT: Final[Mapping[TaintEffect, CloudTaintEffect]] = {
     "NoExecute": "NO_EXECUTE",
 }
 SYSTEM_LABELS: Final[Mapping[str, str]] = {"slicewright.io/role": "system"}
-"""Labels of the system pool's nodes: where the controller and the GPU operator run."""
+"""Labels of the system pool's nodes, which run the controller and the GPU operator."""
 AnyPool = spec.GkePool | spec.EksPool | spec.ByoPool
 NO_GKE_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
 """Keeps GKE's own device plugin off a node. Source: GKE docs, NVIDIA GPU Operator."""
@@ -81,4 +81,4 @@ class GpuMachine(Gpus):
 
     machine: Machine
     accelerator: str
-    """GKE's accelerator type; empty on EKS."""
+    """GKE's accelerator type. Empty on EKS."""

@@ -54,18 +54,18 @@ def instances_of(layouts: Sequence[Layout]) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What each node of a pool will advertise."""
+    """The resources that each node of a pool will advertise."""
 
     layouts: tuple[Layout, ...]
-    """By GPU index: MIG profile -> instances; empty: a whole GPU."""
+    """Layouts by GPU index: MIG profile -> instances. An empty one is a whole GPU."""
     devices: Mapping[str, int]
     """Extended resource -> devices per node, before sharing."""
     sharing: tuple[ReplicatedResource, ...]
-    """Empty where no device is shared."""
+    """Empty if no device is shared."""
     resources: Mapping[str, int]
     """Extended resource -> allocatable per node, once partitioned and shared."""
     expected: Desired
-    """What the agent must find on each node."""
+    """The state that the agent must find on each node."""
     mig_config: str | None
     """Value of the node label nvidia.com/mig.config, which only the fleet controller sets; None
     without mig-manager.
@@ -87,7 +87,7 @@ class Offer:
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of every GPU; None where they differ."""
+        """The layout of every GPU. None if they differ."""
         return self.layouts[0] if same_layout(self.layouts) else None
 
     @property
@@ -106,5 +106,5 @@ class Offer:
 
     @property
     def advertised(self) -> int:
-        """What one node advertises: partitions and whole GPUs, times their replicas."""
+        """The devices that one node advertises: partitions and whole GPUs, times their replicas."""
         return sum(self.resources.values())

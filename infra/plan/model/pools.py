@@ -1,4 +1,4 @@
-"""A pool's plan holds what its nodes advertise and the settings of its machines in each cloud."""
+"""A pool's plan holds its nodes' resources, and the settings of its machines in each cloud."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ from infra.spec import (
 )
 
 _QUEUED = Taint(key="cloud.google.com/gke-queued", value="true", effect="NoSchedule")
-"""Of nodes that come for a ProvisioningRequest. Source: kubernetes-sigs/kueue, its admission check
+"""Taint of nodes made for a ProvisioningRequest. Source: kubernetes-sigs/kueue, its admission check
 for ProvisioningRequests on GKE; Google's manifests for Dynamic Workload Scheduler.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan(Offer):
-    """One GPU pool: what the pools of all clouds have."""
+    """One GPU pool, with the fields that the pools of all clouds share."""
 
     name: str
     nodes: NodeCount
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    """With the startup taint; without those that the cloud adds itself."""
+    """The pool's taints and the startup taint, without those that the cloud adds itself."""
     gpu: Gpu
     gpu_count: int
     """GPUs per node."""
     rollout: Rollout
     driver_version: str | None = None
-    """Of the GPU operator's driver, where the fleet controller replaces it node by node."""
+    """Version of the GPU operator's driver. None unless the fleet controller replaces that driver
+    node by node.
+    """
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:
@@ -61,9 +63,9 @@ class PoolPlan(Offer):
         return False
 
     def parts(self) -> PoolParts:
-        """What the plan of a cloud's pool starts from: `GkePoolPlan(**pool.parts(), …)`.
+        """The common fields of a cloud's pool: `GkePoolPlan(**pool.parts(), …)`.
 
-        Typed, unlike `vars(pool)`: mypy sees an argument that is missing beside it.
+        They are typed, unlike `vars(pool)`: mypy sees a missing argument among the others.
         """
         return {
             "layouts": self.layouts,
@@ -120,10 +122,10 @@ class GkePoolPlan(CloudPoolPlan):
     accelerator: str
     partition_size: str | None
     sharing_strategy: Literal["TIME_SHARING", "MPS"] | None
-    """Sharing by GKE's own device plugin; None also where NVIDIA's plugin shares."""
+    """Sharing by GKE's own device plugin. None also if NVIDIA's plugin shares."""
     shared_clients: int | None
     driver: str
-    """INSTALLATION_DISABLED where the NVIDIA GPU Operator manages the node."""
+    """INSTALLATION_DISABLED if the NVIDIA GPU Operator manages the node."""
     image_type: str
     disk: GkeDisk
     local_ssd: LocalSsd
@@ -137,18 +139,18 @@ class GkePoolPlan(CloudPoolPlan):
     placement_policy: str | None
     gpu_network: Literal["dranet", "tcpx", "tcpxo"] | None
     gpu_networks: tuple[GpuNetwork, ...]
-    """One for each interface beyond the first, as in `GkeClusterPlan`; none without tcpx or tcpxo.
+    """One for each interface beyond the first, as in `GkeClusterPlan`. Empty without tcpx or tcpxo.
     """
 
     @property
     def tolerated(self) -> tuple[Taint, ...]:
-        """With those that GKE adds."""
+        """The tolerated taints, with those that GKE adds."""
         return (*self.taints, *((_QUEUED,) if isinstance(self.capacity, Queued) else ()))
 
     @property
     def ends_surplus(self) -> bool:
-        """GKE's autoscaler keeps those that are there until one can be spared. Source: GKE docs,
-        cluster autoscaler, minimum and maximum node pool size.
+        """False if GKE's autoscaler scales the pool: it keeps existing nodes until one can be
+        spared. Source: GKE docs, cluster autoscaler, minimum and maximum node pool size.
         """
         return not self.nodes.autoscaled
 
@@ -160,16 +162,16 @@ class GkePoolPlan(CloudPoolPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class KarpenterPool:
-    """What only Karpenter needs to know of a pool, as NodePool, EC2NodeClass and NodeOverlay."""
+    """A pool's settings that only Karpenter needs, for NodePool, EC2NodeClass and NodeOverlay."""
 
     image: str
     """Alias of the AMI, with its release: for machines with GPUs, the one with NVIDIA's driver."""
     overlay: Mapping[str, int]
     """Resource -> number that a node offers and Karpenter does not know of its machine type."""
     replaced_together: str
-    """Nodes that are replaced at a time where the pool has changed: a number, or a percentage."""
+    """Nodes that are replaced at a time after a change of the pool: a number, or a percentage."""
     drain_minutes: int | None
-    """After these, a node that is to go ends its pods. None: it waits for them."""
+    """Minutes after which a node to be removed ends its pods. None: it waits for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,28 +183,28 @@ class EksPoolPlan(CloudPoolPlan):
     """Kubernetes of the nodes: the cluster's, which EKS does not give them by itself."""
     release_version: str | None
     disk_size_gb: int | None
-    """None where the launch template states it."""
+    """None if the launch template states it."""
     template: EksTemplate | None
     """None: EKS's own, and never another as long as the node group lives."""
     update: EksUpdate
-    """With a number or a percentage of nodes at a time."""
+    """The update settings, with a number or a percentage of nodes at a time."""
     repair: EksRepair | None
     """None: not stated, which is off in a new node group and changes nothing in an old one."""
     tags: Mapping[str, str]
-    """Of the node group, beside those of the cluster's plan, before which they go."""
+    """Tags of the node group besides the cluster's, which they override."""
     karpenter: KarpenterPool | None
-    """None: the pool is a managed node group. With it, `template` is what the EC2NodeClass says."""
+    """None: the pool is a managed node group. Otherwise `template` is the EC2NodeClass's data."""
 
     @property
     def ends_surplus(self) -> bool:
-        """A node group's desired size cannot be above its maximum; Karpenter's limit ends no node.
+        """A node group's desired size cannot be above its maximum. Karpenter's limit ends no node.
         Source: kubernetes-sigs/karpenter, pkg/apis/v1/nodepool.go.
         """
         return self.karpenter is None
 
     @property
     def machine_types(self) -> tuple[str, ...]:
-        """In the order in which on-demand instances are tried."""
+        """The machine types, in the order that EC2 tries for on-demand instances."""
         return (self.machine.name, *(machine.name for machine in self.other_machines))
 
     @property
@@ -217,7 +219,7 @@ class EksPoolPlan(CloudPoolPlan):
 
     @property
     def capacity_type(self) -> Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]:
-        """As EKS calls it: a reservation's instances are on-demand ones."""
+        """EKS's name of the capacity: a reservation's instances are on-demand ones."""
         match self.capacity:
             case Spot():
                 return "SPOT"
@@ -241,7 +243,7 @@ class SystemPoolPlan:
     zones: tuple[str, ...]
     nodes: NodeCount
     template: EksTemplate | None = None
-    """Of EKS; None: its own, and GKE has none."""
+    """The launch template on EKS. None: EKS's own. GKE has none."""
 
     @property
     def machine_type(self) -> str:

@@ -11,17 +11,17 @@ from infra import spec
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One that replicas can follow."""
+    """A metric that the number of replicas can follow."""
 
     kinds: tuple[str, ...]
-    """Of the workloads whose servers have it."""
+    """Kinds of the workloads whose servers have it."""
     unit: Literal["duration", "percent", "number"]
     mean: bool
-    """Whether it is a mean of all replicas: they are multiplied by what it is of its target. Else
-    it is a sum, of which each replica takes the target.
+    """True: a mean over all replicas, whose number is multiplied by value / target. False: a sum,
+    divided by the target.
     """
     called: str
-    """For people."""
+    """The metric's name in texts for people."""
 
 
 METRICS: Final[Mapping[str, Metric]] = {
@@ -42,7 +42,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AutoscalingPlan:
-    """Replicas between two numbers. Two are equal where the same objects come of them."""
+    """Replicas between two numbers. Two plans are equal if they create the same objects."""
 
     asked: spec.Autoscaling
     max: int
@@ -85,7 +85,7 @@ class AdapterPlan:
     namespace: str
     image: str
     prometheus_url: str
-    """Of one that exists, its owner's business and empty."""
+    """Empty if the adapter exists: its owner chooses its Prometheus."""
 
 
 PodAutoscalingPlan = KedaPlan | AdapterPlan

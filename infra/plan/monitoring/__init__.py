@@ -1,1 +1,1 @@
-"""A fleet's monitoring is checked, and its notes say what it lacks."""
+"""A fleet's monitoring is checked, and notes name the parts that it lacks."""

@@ -1,4 +1,4 @@
-"""Checks where a fleet's metrics go, and who may read them for it."""
+"""Checks the target of a fleet's metrics, and the programs that may read them for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ _AT: Final = ("monitoring",)
 _OTHERS: Final = ("default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE)
 _NAME: Final = "app.kubernetes.io/name"
 _PODS: Final = "prometheus"
-"""What the Prometheus operator labels its pods with: prometheus-operator, pkg/prometheus."""
+"""The Prometheus operator's label value for its pods: prometheus-operator, pkg/prometheus."""
 _COLLECTORS: Final = ("gmp-system", "collector")
-"""Namespace and label of GKE's: GoogleCloudPlatform/prometheus-engine, manifests/operator.yaml."""
+"""Namespace and label of GKE's collectors: GoogleCloudPlatform/prometheus-engine,
+manifests/operator.yaml.
+"""
 
 
 def monitoring_of(
@@ -86,7 +88,7 @@ def _check_stack(asked: spec.PrometheusStack, fleet: spec.Fleet, stated: Stated)
             "a workload has the same namespace, and both would make it",
             "write another, or create_namespace: false",
         )
-    # A wrong value is replaced by an example, from which nothing follows.
+    # An example replaces a wrong value: nothing can be concluded from it.
     if asked.create_namespace and asked.alertmanager and stated.has((*_AT, "alertmanager")):
         yield refuse(
             (*_AT, "create_namespace"),

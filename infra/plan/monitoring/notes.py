@@ -1,4 +1,4 @@
-"""What is worth knowing of a fleet's Prometheus before `pulumi up`."""
+"""Notes on a fleet's Prometheus, to read before `pulumi up`."""
 
 from __future__ import annotations
 

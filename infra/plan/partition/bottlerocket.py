@@ -24,12 +24,12 @@ _SETTINGS: Final = "bottlerocket.dev, settings.kubelet-device-plugins"
 
 
 def with_bottlerocket(pool: AnyPool) -> TypeGuard[spec.EksPool]:
-    """Whether the pool's nodes run Bottlerocket; else Amazon Linux, or what a cloud has."""
+    """Whether the pool's nodes run Bottlerocket, not Amazon Linux or another cloud's image."""
     return isinstance(pool, spec.EksPool) and (pool.ami_type or "").startswith("BOTTLEROCKET_")
 
 
 def check_system(pool: spec.EksPool, path: spec.Path) -> Checked[None]:
-    """Refuses what the pool's operating system cannot do."""
+    """Refuses settings that the pool's operating system does not support."""
     if not with_bottlerocket(pool):
         if isinstance(pool.partition, spec.Native):
             yield refuse(
@@ -114,7 +114,7 @@ def bottlerocket_partitioning(
 def bottlerocket_sharing(
     sharing: spec.TimeSlicing, path: spec.Path, devices: Mapping[str, int] | None
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:
-    """One number of replicas for all devices of a node. devices: None where they are not known."""
+    """One number of replicas for all devices of a node. devices: None if they are unknown."""
     if not isinstance(sharing.replicas, int):
         named = [*sharing.replicas]
         if len(named) > 1 or named[0] not in ("gpu", WHOLE_GPU):
@@ -147,7 +147,7 @@ def bottlerocket_sharing(
 def settings_of(
     pool: spec.EksPool, gpu: Gpu, sharing: tuple[ReplicatedResource, ...]
 ) -> BottlerocketSettings:
-    """pool: one that was not refused."""
+    """pool: not refused before."""
     known, mig = catalog.bottlerocket_mig(), None
     if isinstance(pool.partition, spec.Native):
         kind = gpu.profiles[pool.partition.profile].kind.kind

@@ -1,4 +1,4 @@
-"""The node labels by which GPU feature discovery tells pods what the nodes of a pool have.
+"""The node labels of GPU feature discovery: they tell pods the GPUs of a pool's nodes.
 
 Source: NVIDIA/k8s-device-plugin v0.19.0, internal/lm/mig-strategy.go and resource.go.
 """
@@ -23,7 +23,7 @@ def feature_labels(
 ) -> Mapping[str, tuple[str, ...]]:
     """Label -> its possible values: product, count and replicas of whole GPUs and of partitions.
 
-    Several values only where the GPU model has several products. layouts: by GPU.
+    Several values only if the GPU model has several products. layouts: by GPU.
     """
     shared = {one.resource: one for one in sharing}
     all_partitioned = all(layouts)

@@ -45,13 +45,13 @@ def fractional_labels(
 
 
 def _compute_policy(asked: spec.Fractional, workloads: Sequence[spec.AnyWorkload]) -> str:
-    """VKE's policy, one for the fleet: a pod is scheduled only where the node has the same."""
+    """VKE's policy, one for the fleet: a pod is only scheduled on a node with the same policy."""
     several = any(share.gpu_share.cards > 1 for _, share in _shares(workloads))
     return asked.compute_policy or (_SEVERAL_CARDS if several else "fixed-share")
 
 
 def _shares(workloads: Sequence[spec.AnyWorkload]) -> list[tuple[int, spec.Workload]]:
-    """Those that ask for fractions, with their places in the file."""
+    """The workloads that ask for fractions, with their places in the file."""
     return [(i, one) for i, one in enumerate(workloads) if isinstance(one, spec.Workload)]
 
 
@@ -187,7 +187,7 @@ def _check_request(
 ) -> Checked[None]:
     """Proposed values satisfy the other rules too.
 
-    most_cards: of one node. card_mib: memory of the largest card; None where it is not known.
+    most_cards: of one node. card_mib: memory of the largest card. None if it is unknown.
     """
     cards, mib, percent = asked.cards, spec.mebibytes(asked.memory), asked.compute_percent
     if percent % cards:

@@ -1,12 +1,12 @@
 """Names of layouts: values of the node label nvidia.com/mig.config, keys of mig-parted's config.
 
 A layout of all GPUs of a node is named by its content, and the config has every one that the GPU
-model allows, some 130. So whatever such a layout a node still carries is in the config, and stays
-there: nothing has to be remembered, and a change of a layout changes only the node's label. Were
-the config only what the pools want now, a node that pods hold on its old layout, or whose turn has
-not come, would carry a name that is not there: mig-manager fails it at its next start with
-"selected mig-config not present" (NVIDIA/mig-parted, cmd/nvidia-mig-manager), also after a reboot,
-when the partitions are gone.
+model allows, some 130. So any such layout that a node still carries is in the config, and stays
+there: nothing has to be remembered, and a change of a layout changes only the node's label. If the
+config only had the pools' present layouts, a node that pods hold on its old layout, or whose turn
+has not come, would carry a missing name: mig-manager fails it at its next start with "selected
+mig-config not present" (NVIDIA/mig-parted, cmd/nvidia-mig-manager), also after a reboot, when the
+partitions are gone.
 
 Layouts by GPU index are too many for that: they have the pool's name and a hash, and those that
 nodes may still carry are listed in the stack file (`previous`).
@@ -58,7 +58,7 @@ def uniform_layouts(gpu: Gpu) -> Mapping[str, Layout]:
 
 @cache
 def _names(gpu: Gpu) -> Mapping[tuple[tuple[str, int], ...], str]:
-    """NVIDIA's own name where the layout has one, such as all-1g.5gb; else its content."""
+    """NVIDIA's own name if the layout has one, such as all-1g.5gb, else its content."""
     own = {
         _key(config.layout): name
         for name, config in catalog.load().named_configs[gpu.name].items()

@@ -1,4 +1,6 @@
-"""How a pool's GPUs are partitioned, what its nodes advertise, and what the agent must find."""
+"""Plans how a pool's GPUs are partitioned, the resources that its nodes advertise, and the state
+that the agent must find.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Partitioning:
 
 
 def unpartitioned(found: Gpus, *, by_mig_manager: bool) -> Partitioning:
-    """Whole GPUs. by_mig_manager: it turns MIG off where the GPUs have it, for example where the
+    """Whole GPUs. by_mig_manager: mig-manager turns MIG off if it is on, for example because the
     pool was partitioned before.
     """
     operated = by_mig_manager and found.gpu.family is not None
@@ -130,7 +132,7 @@ def operator_partitioning(
 
 
 def _devices(layouts: tuple[Layout, ...], strategy: MigStrategy) -> Mapping[str, int]:
-    """What the device plugin advertises of these GPUs."""
+    """The resources that the device plugin advertises for these GPUs, with their counts."""
     whole, instances = layouts.count({}), instances_of(layouts)
     if strategy == "single":
         return {WHOLE_GPU: whole + sum(instances.values())}
@@ -147,8 +149,8 @@ def offer(
     resources: Mapping[str, int] | None = None,
     labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Offer:
-    """resources: given where it is not a device plugin that advertises.
-    labels: of GPU feature discovery, where it runs.
+    """resources: only given if no device plugin advertises them. labels: of GPU feature discovery,
+    if it runs.
     """
     offered = allocatable(partitioning.devices, sharing) if resources is None else resources
     gpus = (
@@ -190,7 +192,7 @@ def offer(
 
 
 def check_mig(gpu: Gpu, path: Path) -> Checked[bool]:
-    """Whether the GPU has MIG; refuses one that has not."""
+    """Whether the GPU has MIG. Refuses a GPU without it."""
     if gpu.family is None:
         yield refuse(
             path,
@@ -246,7 +248,7 @@ def _named_layout(config: str, gpu: Gpu, path: Path) -> Checked[Layout | None]:
 
 
 def _config_alike(config: str, gpu: Gpu) -> str:
-    """The same slices on this GPU, e.g. all-1g.10gb on an H100 for `all-1g.5gb`; empty if none."""
+    """The same slices on this GPU, e.g. all-1g.10gb on an H100 for `all-1g.5gb`. Empty if none."""
     match = re.fullmatch(r"all-(\d+g\.\d+gb)(?:\.(.+)|(-.+))?", config)
     if match is None:
         return ""
@@ -336,14 +338,14 @@ def _fits(gpu: Gpu, layout: Layout, path: Path) -> Checked[bool]:
                 if written
                 else f"profiles of {gpu.name}: {listed(tuple(gpu.profiles))}",
                 gpu.family.source if gpu.family else gpu.source,
-                # It stays too large whatever else the layout has.
+                # It stays too large with any other entries of the layout.
                 certain=True,
             )
             return False
 
 
 def minimum_driver(gpu: Gpu, layouts: Iterable[Layout]) -> str | None:
-    """The oldest driver that supports all of `layouts`; None where nothing is partitioned."""
+    """The oldest driver that supports all of `layouts`. None if nothing is partitioned."""
     # Mostly all GPUs of a node have one layout, and one object.
     distinct = {id(layout): layout for layout in layouts if layout}
     kinds = {frozenset(layout) for layout in distinct.values()}

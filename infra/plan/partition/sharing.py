@@ -1,4 +1,4 @@
-"""Who shares what with how many, by the rules of the plugin that does it: GKE's own, or
+"""How many pods share each device, by the rules of the plugin that does it: GKE's own, or
 NVIDIA's.
 """
 
@@ -27,7 +27,7 @@ def gke_sharing(
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:
     """Sharing by GKE's own device plugin: one number of replicas for all devices of a node.
 
-    devices: before sharing; None where they are not known.
+    devices: before sharing. None if they are unknown.
     """
     wrong = tuple(_check_gke(sharing, path))
     yield from wrong
@@ -88,7 +88,7 @@ def plugin_sharing(
 ) -> Checked[tuple[ReplicatedResource, ...] | None]:
     """Sharing by NVIDIA's device plugin, as its config file sets it.
 
-    devices: before sharing; None where they are not known.
+    devices: before sharing. None if they are unknown.
     """
     known = stated.has(("gpu_operator", "mig_strategy"))
     wrong: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Which kinds of capacity a cloud has, and what each requires of the pool."""
+"""The kinds of capacity of each cloud, and their requirements of the pool."""
 
 from __future__ import annotations
 

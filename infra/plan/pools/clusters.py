@@ -1,4 +1,4 @@
-"""What both clouds' clusters have: a system pool, and a cluster that may exist already."""
+"""The common part of both clouds' clusters: a system pool, and a cluster that may exist already."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from infra.plan.model.nodes import (
 from infra.spec import Path
 
 _OPERAND_LABEL = "nvidia.com/gpu.deploy."
-"""Prefix of the labels by which the operator chooses each operand's nodes, and mig-manager pauses
-operands (`paused-for-mig-change`).
+"""Prefix of the labels that choose each operand's nodes for the operator. mig-manager pauses
+operands with them (`paused-for-mig-change`).
 """
 _OPERATORS_LABELS = frozenset(
     f"nvidia.com/{name}"
@@ -41,13 +41,13 @@ _OPERATORS_LABELS = frozenset(
         "vgpu.present",
     )
 )
-"""Labels that the operator and GPU feature discovery set from what they find."""
+"""Labels that the operator and GPU feature discovery set from their findings."""
 _OWN = "slicewright.io/"
 _MOST_EKS_TAINTS = 50
 _EFFECTS: Mapping[str, TaintEffect] = {
     written: effect for effect, cloud in CLOUD_TAINT_EFFECT.items() for written in (effect, cloud)
 }
-"""As Kubernetes spells them and as the clouds do -> as Kubernetes does."""
+"""A taint effect in Kubernetes' or the clouds' spelling -> the effect in Kubernetes' spelling."""
 _STARTUP_TAINT = Taint(
     key=STARTUP_TAINT["key"],
     value=STARTUP_TAINT["value"],
@@ -72,7 +72,7 @@ def count_of(nodes: spec.Fixed | spec.Autoscaled, path: Path) -> Checked[NodeCou
 
 
 def pool_labels(pool: AnyPool, path: Path, cloud: AnyCloud) -> Checked[Mapping[str, str]]:
-    """The pool's own label and those of the stack file."""
+    """The pool's own label and the labels of the stack file."""
     for key, value in pool.labels.items():
         at = (*path, "labels", key)
         if key == MIG_CONFIG_LABEL:

@@ -1,4 +1,4 @@
-"""What a pool's nodes will advertise: their partitions, then how those are shared."""
+"""Plans the resources that a pool's nodes will advertise: their partitions, then the sharing."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def offer_of(
     fractional: spec.Fractional | None,
     stated: Stated,
 ) -> Checked[tuple[Offer, Mapping[str, str]] | None]:
-    """What the nodes advertise, and the labels that they need for it; None where it is refused.
+    """The resources that the nodes advertise, and the labels that they need for it. None if they
+    are refused.
 
-    found: the nodes' GPUs; None where they were refused before. Sharing is checked even then.
+    found: the nodes' GPUs. None if they were refused before; sharing is checked even then.
     """
     at_partition, at = (*path, "partition"), (*path, "sharing")
     partitioning = yield from _partitioning(pool, at_partition, found, cloud, strategy, stated)

@@ -1,4 +1,4 @@
-"""What the pools of all clouds have in common, once the GPUs of their nodes are known."""
+"""Plans the common part of all clouds' pools, once the GPUs of their nodes are known."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def pool_plan(
     fractional: spec.Fractional | None,
     stated: Stated,
 ) -> Checked[PoolPlan | None]:
-    """The part of a pool's plan that is the same in all clouds; None where something is refused.
+    """The part of a pool's plan that is the same in all clouds. None if something is refused.
 
-    found: the nodes' GPUs; None where they were refused before. What does not depend on them is
+    found: the nodes' GPUs. None if they were refused before. Keys that do not depend on them are
     checked even then.
     """
     nodes = yield from count_of(pool.nodes, (*path, "nodes"))

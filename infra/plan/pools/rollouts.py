@@ -57,7 +57,7 @@ def rollout_of(pool: AnyPool, path: spec.Path) -> Checked[spec.Rollout]:
 
 
 def _most_failures(rollout: spec.Rollout) -> int | None:
-    """With how many failed nodes it stops; None where that depends on the size of the pool."""
+    """The number of failed nodes that stops it. None: no fixed number."""
     if rollout.max_failures is not None:
         return rollout.max_failures
     if rollout.max_failures_percent is not None or rollout.on_failure == "continue":

@@ -1,4 +1,4 @@
-"""How many replicas a workload may have, and by which metric: decided, or refused."""
+"""Decides or refuses a workload's number of replicas and the metric that it follows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PERIOD_S: Final = 1800
 
 
 def check_autoscaling(asked: spec.ServedWorkload, path: spec.Path, stated: Stated) -> Checked[None]:
-    """What is wrong whatever the pool offers."""
+    """Refuses settings that are wrong for every pool."""
     scaled = asked.autoscaling
     if scaled is None:
         return
@@ -134,7 +134,7 @@ def _check_wake(scaled: spec.Autoscaling, at: spec.Path, stated: Stated) -> Chec
 
 
 def _check_cooldown(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
-    """Between the last answer and the fallback, KEDA may take what it does not know for nothing:
+    """Between the last answer and the fallback, KEDA may take an unknown value for zero:
     a trigger whose connection another one's failure has just closed is `not active, no error`
     (kedacore/keda v2.21.0, pkg/scaling/scale_handler.go, getScalerState). The cooldown begins at
     the last answer, so it keeps the last replica if it is longer.
@@ -179,12 +179,12 @@ class Demand:
 
     asked: spec.ServedWorkload
     devices: int
-    """For each replica."""
+    """Devices of each replica."""
 
     @property
     def most(self) -> int:
-        """Devices of as many replicas as it is stated to have at most; where that is all that is
-        left, of the fewest.
+        """Devices of the greatest stated number of replicas, or of the least one if the greatest
+        depends on the partitions left.
         """
         scaled = self.asked.autoscaling
         if scaled is None:
@@ -203,10 +203,10 @@ def plan_autoscaling(
     others: Sequence[Demand],
     stated: Stated,
 ) -> Checked[AutoscalingPlan | None]:
-    """None where it has none, or its largest number of replicas is not known.
+    """None if it has no autoscaling, or if its greatest number of replicas is unknown.
 
-    offered: devices of the resource on as many nodes as the pool may have. room: replicas for which
-    those have processor and memory. others: all that ask for the same.
+    offered: devices of the resource on as many nodes as the pool may have. room: replicas that fit
+    into those nodes' processor and memory. others: all other demands for the same resource.
     """
     scaled = one.asked.autoscaling
     at = (*path, "autoscaling")
@@ -249,7 +249,7 @@ def plan_autoscaling(
         max=most,
         places=places,
         target=_target(scaled),
-        # Never 0: where Prometheus had no answer, KEDA would take the last replica away
+        # Never 0: if Prometheus had no answer, KEDA would take the last replica away
         # (kedacore/keda, pkg/scaling/executor/scale_scaledobjects.go).
         fallback_replicas=fallback if fallback is not None else max(scaled.min, 1),
     )

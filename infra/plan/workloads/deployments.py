@@ -125,7 +125,7 @@ def plan_deployments(
 
 
 def _at_first(asked: spec.ServedWorkload) -> int:
-    """Replicas with which it is made."""
+    """The number of replicas when the workload is created."""
     return asked.replicas if asked.autoscaling is None else asked.autoscaling.min
 
 
@@ -163,7 +163,7 @@ def _deployment(
 
 
 def _devices(asked: spec.ServedWorkload) -> int:
-    """For each pod."""
+    """Devices of each pod."""
     match asked:
         case spec.VllmWorkload():
             return asked.tensor_parallel
@@ -174,8 +174,8 @@ def _devices(asked: spec.ServedWorkload) -> int:
 
 
 def _nodes_that_come(pool: PoolPlan, fleet: spec.Fleet) -> int:
-    """Nodes that there are when pods ask for them: GKE's autoscaler comes with its cluster, that of
-    EKS on request. Nodes of queued capacity come for a ProvisioningRequest only.
+    """The number of nodes once pods ask for them. GKE's autoscaler comes with its cluster, EKS's
+    on request. Nodes of queued capacity only come for a ProvisioningRequest.
     """
     match fleet:
         case spec.GkeFleet():
@@ -189,7 +189,7 @@ def _nodes_that_come(pool: PoolPlan, fleet: spec.Fleet) -> int:
 
 
 def _room_on_a_node(asked: spec.ServedWorkload, pool: PoolPlan) -> int | None:
-    """Replicas for which one machine has processor and memory; None: not known, or no matter."""
+    """Replicas that fit into one machine's processor and memory. None: unknown, or no limit."""
     if not isinstance(pool, CloudPoolPlan):
         return None
     machine, least = pool.machine, asked.requests
@@ -203,7 +203,7 @@ def _room_on_a_node(asked: spec.ServedWorkload, pool: PoolPlan) -> int | None:
 
 
 def _check_names(fleet: spec.Fleet, stated: Stated) -> Checked[None]:
-    """Of all workloads, of every kind."""
+    """Refuses a name that several workloads have, of any kind."""
     named = [
         (i, w.name) for i, w in enumerate(fleet.workloads) if stated.has(("workloads", i, "name"))
     ]
@@ -291,7 +291,7 @@ def _pool_of(
 def _devices_of(
     asked: spec.ServedWorkload, path: spec.Path, pool: PoolPlan, stated: Stated
 ) -> Checked[Devices | None]:
-    """What a pod asks for: the resource that is named, or the only one."""
+    """The devices that a pod asks for: of the named resource, or of the only one."""
     at = (*path, "resource")
     if not stated.has(at):
         return None

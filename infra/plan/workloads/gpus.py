@@ -1,4 +1,4 @@
-"""Checks how many GPUs a replica has, and what it says it takes of their memory."""
+"""Checks the number of GPUs of a replica, and the share of their memory that it states."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_gpu_memory(
     devices: Devices,
     stated: Stated,
 ) -> Checked[None]:
-    """What one replica takes of a GPU or partition."""
+    """Refuses a replica that takes more memory than a GPU or partition has."""
     at = (*path, "gpu_memory")
     if asked.gpu_memory is None or devices.mib is None or not stated.has(at):
         return

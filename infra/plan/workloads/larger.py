@@ -1,4 +1,4 @@
-"""What on a pool's GPU model has more memory."""
+"""Partitions or GPUs with more memory, for a pool's GPU model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from infra.plan.model.pools import PoolPlan
 
 
 def larger(pool: PoolPlan, mib: float) -> str:
-    """The smallest partition with so much memory, or what else has it."""
+    """A text with the smallest partition that has so much memory, or with larger GPUs."""
     fitting = [
         profile
         for profile in pool.gpu.profiles.values()

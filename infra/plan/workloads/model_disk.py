@@ -17,12 +17,15 @@ node-pressure eviction.
 
 
 def download_gb(asked: VllmWorkload) -> float:
-    """Of one copy: two bytes for a parameter, whatever it is loaded as."""
+    """Size of one copy: two bytes for a parameter, for any format it is loaded in."""
     return parameters(asked.model.parameters) * 2 / 1e9
 
 
 def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list[str]:
-    """Without a cache each replica keeps its own copy in a directory of the pod, on the node."""
+    """A note if replicas without a cache nearly fill the node's disk.
+
+    Each of them keeps its own copy of the model in a directory of the pod, on the node.
+    """
     has = _disk_gb(pool)
     if asked.cache is not None or has is None:
         return []
@@ -39,7 +42,7 @@ def disk_note(plan: DeploymentPlan, asked: VllmWorkload, pool: PoolPlan) -> list
 
 
 def _disk_gb(pool: PoolPlan) -> int | None:
-    """What the directories of pods are on; None: not known."""
+    """Size of the disk that holds the directories of pods. None: unknown."""
     match pool:
         case GkePoolPlan():
             return pool.local_ssd.ephemeral * _LOCAL_SSD_GB or pool.disk.size_gb

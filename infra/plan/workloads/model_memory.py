@@ -1,9 +1,9 @@
-"""How much memory of a GPU or partition a language model needs, by what the stack file says of it.
+"""Memory of a GPU or partition that a language model needs, computed from the stack file.
 
     weights = parameters x bits of a weight / 8
     context = 2 (keys and values) x layers x kv_heads x head_dim x bytes of a value, a token
 
-Source: vLLM docs, conserving memory; the sizes of keys and values are those of a transformer with
+Source: vLLM docs, conserving memory. The sizes of keys and values hold for a transformer with
 grouped heads.
 """
 
@@ -17,8 +17,8 @@ from infra import spec
 from infra.plan.model.memory import MIB, ModelMemory
 
 OVERHEAD_MIB: Final = 1536
-"""What vLLM takes besides weights and context: CUDA's context, activations, graphs. An estimate: it
-depends on version and model.
+"""Memory that vLLM takes besides weights and context: CUDA's context, activations, graphs. It is an
+estimate: the value depends on version and model.
 """
 _BITS: Mapping[str, int] = {"auto": 16, "bfloat16": 16, "float16": 16, "float32": 32}
 _TIMES: Mapping[str, int] = {"M": 10**6, "B": 10**9}

@@ -1,4 +1,4 @@
-"""What is worth knowing about workloads, though nothing of it is a reason to refuse them."""
+"""Notes on workloads. None of them is a reason to refuse a workload."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def plan_pod_autoscaling(
     monitoring: MonitoringPlan | None,
     stated: Stated,
 ) -> Checked[PodAutoscalingPlan | None]:
-    """None where no workload is scaled."""
+    """None if no workload is scaled."""
     asked, scaled = fleet.pod_autoscaling, False
     has_adapter = isinstance(asked, spec.PrometheusAdapter) and asked.existing
     url = (asked.prometheus_url or "").rstrip("/")
@@ -92,7 +92,7 @@ def _without_prometheus(at: spec.Path, monitoring: MonitoringPlan | None) -> Fin
 
 
 def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]:
-    """What Kubernetes' own autoscaler cannot do."""
+    """Refuses settings that Kubernetes' own autoscaler does not support."""
     if scaled.min == 0:
         yield refuse(
             (*at, "min"),
@@ -119,7 +119,7 @@ def _check_for_adapter(scaled: spec.Autoscaling, at: spec.Path) -> Checked[None]
 def _check_window(
     scaled: spec.Autoscaling, at: spec.Path, monitoring: MonitoringPlan
 ) -> Checked[None]:
-    """A rate is of two samples at least, and one of them may come late."""
+    """Refuses a short window: a rate takes at least two samples, and one of them may come late."""
     window, interval = spec.seconds(scaled.window), monitoring.interval_s
     if scaled.metric == "query" or window >= 2 * interval:
         return

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 def meant(argument: str, flags: Iterable[str]) -> str | None:
-    """The one of `flags` that the argument sets, or begins; None: none of them.
+    """The flag of `flags` that the argument sets, or begins. None: none of them.
 
-    `--flag=value` and `--flag` with the value behind it, and every beginning of a flag: argparse
-    and getopt_long complete it where it is unambiguous. Sources: Python docs, argparse,
+    `--flag=value` and `--flag` with the value behind it count, and every beginning of a flag:
+    argparse and getopt_long complete it if it is unambiguous. Sources: Python docs, argparse,
     allow_abbrev; GNU C library manual, parsing long options.
     """
     written = argument.partition("=")[0]

@@ -23,17 +23,17 @@ class Tenant:
     pool: PoolPlan
     devices: Devices
     replicas: int
-    """As many as it may have."""
+    """The greatest number of replicas."""
 
     @property
     def key(self) -> str:
-        """The one that states the memory of a replica."""
+        """The key that states the memory of a replica."""
         vllm = isinstance(self.asked, spec.VllmWorkload)
         return "gpu_memory_percent" if vllm else "gpu_memory"
 
     @property
     def each_mib(self) -> int | None:
-        """What one replica takes of a device; None: not known."""
+        """Memory of a device that one replica takes. None: unknown."""
         if self.devices.mib is None:
             return None
         if isinstance(self.asked, spec.VllmWorkload):
@@ -87,8 +87,8 @@ def _check_alone(one: Tenant) -> Checked[bool]:
 
 
 def _check_together(tenants: Sequence[Tenant]) -> Checked[None]:
-    """The largest replicas of all workloads, as many as may be on one device: refused at the
-    workload with which they become too many.
+    """Adds up the largest replicas of all workloads, as many as may be on one device. Refuses the
+    workload that exceeds the device's memory.
     """
     for i, one in enumerate(tenants):
         mib, sharers = one.devices.mib or 0, one.devices.sharers

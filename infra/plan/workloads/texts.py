@@ -1,4 +1,4 @@
-"""What no workload may have in its texts: tokens, and images that change under their name."""
+"""Refuses tokens in a workload's texts, and images that change under their name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.plan.findings import Checked, Stated, refuse
 
 SECRETS = "Kubernetes docs, good practices for Secrets"
 _BEGINS: Final = r"(?<![A-Za-z0-9])"
-"""Not in the middle of a word: task-queue-… does not contain the key sk-queue-…"""
+"""Excludes the middle of a word: task-queue-… does not contain the key sk-queue-…"""
 _TOKENS: Final[Mapping[str, str]] = {
     "of Hugging Face": r"hf_[A-Za-z0-9]{16,}",
     "of OpenAI's API": r"sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}",

@@ -1,4 +1,4 @@
-"""What a fleet's metrics need, as plain data: chart values, monitors, rules and dashboards."""
+"""A fleet's monitoring as plain data: chart values, monitors, rules and dashboards."""
 
 from infra.values.monitoring.chart import monitoring_chart, monitoring_values
 from infra.values.monitoring.objects import (

@@ -1,10 +1,10 @@
-"""What alerts are sent for: nodes that are not as wanted, and what keeps them from being seen.
+"""The alerts: for nodes that are not in the desired state, and for problems that hide such nodes.
 
-A node that is not ready, or whose driver or layout is being changed, is not reported for what
-follows from that: there are alerts of its own for a change that does not end.
+A node that is not ready, or whose driver or layout is being changed, is not reported for the
+consequences. Separate alerts report a change that does not end.
 
-Every expression keeps the labels of its subject only: those of the pod that was scraped change with
-it, and an alert that waits would begin to wait again.
+Every expression keeps the labels of its subject only: those of the scraped pod change with the pod,
+and a pending alert would begin to wait again.
 """
 
 from __future__ import annotations

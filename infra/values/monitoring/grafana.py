@@ -19,7 +19,7 @@ _HEIGHT: Final = 8
 _SCHEMA: Final = 39
 """The JSON schema version of Grafana 11, which later versions read."""
 _LABEL: Final = {"grafana_dashboard": "1"}
-"""The label by which the chart's sidecar finds dashboards."""
+"""The label of dashboards, for the chart's sidecar."""
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 

@@ -13,7 +13,7 @@ GPU_RESOURCES: Final = "nvidia_com_.+"
 """GPUs and partitions, by the names that kube-state-metrics gives resources."""
 _WORKLOAD: Final = "namespace, workload"
 _LEAST_RATE: Final = 0.1
-"""Requests per second from which a mean counts as one: below, few requests would jump it."""
+"""Least requests per second of a mean that counts: below, a few requests would make it jump."""
 _ALIVE: Final = 'kube_pod_status_phase{phase=~"Pending|Running"}'
 
 
@@ -72,7 +72,7 @@ def _devices() -> list[Record]:
         ),
         Record(
             name="node_resource:slicewright_devices_requested:ratio",
-            # A node of which no pod asks anything has no series above: it is empty, not unknown.
+            # A node without any pod's request has no series above: it is empty, not unknown.
             expr="(node_resource:slicewright_devices_requested:sum or "
             "0 * node_resource:slicewright_devices_allocatable:sum) / "
             "(node_resource:slicewright_devices_allocatable:sum > 0)",
