@@ -1,8 +1,8 @@
 """The custom resources, as CustomResourceDefinitions.
 
-`GPUNodeReport` (cluster scope, one per GPU node, named like the node): what the node's agent found.
-The agent replaces `report` as a whole. Its owner is the Node, so it is deleted with it. There is no
-status subresource, because the object is nothing but a report.
+`GPUNodeReport` (cluster scope, one per GPU node, named like the node): the findings of the node's
+agent. The agent replaces `report` as a whole. Its owner is the Node, so it is deleted with it.
+There is no status subresource, because the object is nothing but a report.
 
 `GPUPool` (cluster scope, one per pool): `spec` is written by the Pulumi program, `status` by the
 fleet controller.
@@ -16,7 +16,7 @@ from apis.names import GROUP, POOL_KIND, POOL_PLURAL, REPORT_KIND, REPORT_PLURAL
 
 
 def crds() -> list[Manifest]:
-    """The CustomResourceDefinitions of `GPUNodeReport` and `GPUPool`."""
+    """Returns the CustomResourceDefinitions of `GPUNodeReport` and `GPUPool`."""
     return [
         _crd(
             REPORT_KIND,

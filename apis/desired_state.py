@@ -1,4 +1,4 @@
-"""The desired-state file, version v1: what a node of a pool must look like.
+"""The desired-state file, version v1: how a node of a pool must look.
 
 The Pulumi program writes it, the agent reads it. Standard library only, because infra imports it.
 The file is JSON:
@@ -8,8 +8,8 @@ The file is JSON:
      "gpus": [{"index": "all", "mig": true, "instances": {"3g.40gb": 2}}],
      "resources": {"nvidia.com/gpu": 16}}
 
-Optional keys are left out of `dump` where they have their default, so a later version of this
-module that knows more keys gives the same text, and the same hash, for the layouts of today.
+`dump` leaves out optional keys that have their default. A later version of this module that knows
+more keys therefore gives today's layouts the same text, and the same hash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, get_args
 
 VERSION = "v1"
 LARGEST: Final = 256 * 1024
-"""Characters of a desired state: as much as all annotations of an object together may have. Source:
+"""Longest desired state in characters: the limit for all annotations of an object together. Source:
 k8s.io/apimachinery, pkg/api/validation (TotalAnnotationSizeLimitB).
 """
 _DEEPEST: Final = 8
@@ -33,8 +33,8 @@ _MOST_PROBLEMS: Final = 20
 _LONGEST_PROBLEM: Final = 300
 
 Partitioner = Literal["gke", "bottlerocket", "mig-manager", "none"]
-"""What partitions the GPUs: GKE's node set-up, Bottlerocket at boot, NVIDIA's mig-manager, or
-nothing.
+"""The component that partitions the GPUs: GKE's node set-up, Bottlerocket at boot, NVIDIA's
+mig-manager, or none.
 """
 SharingStrategy = Literal["time-slicing", "mps"]
 
@@ -49,15 +49,15 @@ _DRIVER = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
 class DesiredError(ValueError):
-    """The file is not a valid desired state; the message lists every problem."""
+    """The file is not a valid desired state. The message lists every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredGpu:
-    """What one GPU, or every GPU, of the node must look like."""
+    """The desired state of one GPU, or of every GPU, of the node."""
 
     index: int | Literal["all"]
-    """NVML index of the GPU on the node; `"all"` stands alone."""
+    """NVML index of the GPU on the node. `"all"` must be the only entry."""
     mig: bool
     instances: Mapping[str, int] = field(default_factory=dict)
     """MIG profile, as NVIDIA writes it (`3g.40gb`, `1g.10gb+me`, `1c.3g.40gb`) -> count of MIG
@@ -67,7 +67,7 @@ class DesiredGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredSharing:
-    """`resource` is advertised `replicas` times per device; `Desired.resources` has the product."""
+    """`resource` is advertised `replicas` times per device. `Desired.resources` has the product."""
 
     resource: str
     strategy: SharingStrategy
@@ -76,13 +76,13 @@ class DesiredSharing:
 
 @dataclass(frozen=True, kw_only=True)
 class Desired:
-    """The desired state of every node of a pool; `check`, `dump` and `parse` validate it."""
+    """The desired state of every node of a pool. `check`, `dump` and `parse` validate it."""
 
     pool: str
     partitioner: Partitioner
     gpu_count: int
     gpu_models: tuple[str, ...]
-    """NVML product names that are accepted, for example `NVIDIA H100 80GB HBM3`. At least one."""
+    """The accepted NVML product names, for example `NVIDIA H100 80GB HBM3`. At least one."""
     gpus: tuple[DesiredGpu, ...]
     """One entry with index "all", or one entry for each index from 0 to gpu_count - 1."""
     resources: Mapping[str, int]
@@ -90,8 +90,8 @@ class Desired:
     `nvidia.com/gpu*` and `nvidia.com/mig-*` that are not named here must be absent or 0.
     """
     gpu_memory_mib: int | None = None
-    """Total memory of one GPU in MiB as NVML gives it. Names the instances by their size where the
-    driver hides the total: in MIG mode the parent's memory needs privilege.
+    """Total memory of one GPU in MiB, as NVML gives it. It names the instances by their size if the
+    driver hides the total: in MIG mode, reading the parent's memory needs privileges.
     """
     minimum_driver: str | None = None
     """Oldest driver that supports the layout, for example `525.60.13`."""
@@ -100,8 +100,9 @@ class Desired:
     """Label of the Node -> its possible values, as GPU feature discovery writes them."""
 
     def gpu(self, index: int) -> DesiredGpu:
-        """What the GPU of that NVML index must look like. Raises KeyError where the layout has no
-        such GPU.
+        """Returns the desired state of the GPU with this NVML index.
+
+        Raises KeyError if the layout has no such GPU.
         """
         for entry in self.gpus:
             if entry.index in ("all", index) and index < self.gpu_count:
@@ -110,8 +111,9 @@ class Desired:
 
 
 def parse(text: str, *, source: str = "desired state") -> Desired:
-    """The desired state written in `text`. Raises DesiredError, which names `source` and every
-    problem with its path.
+    """Parses the desired state in `text`.
+
+    Raises DesiredError, which names `source` and every problem with its path.
     """
     if len(text) > LARGEST:
         raise DesiredError(f"{source}: longer than {LARGEST} characters, which no layout needs")
@@ -136,7 +138,7 @@ def parse(text: str, *, source: str = "desired state") -> Desired:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Whether lists and objects are nested in more than so many levels."""
+    """True if lists and objects are nested in more than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         inner = [one.values() if isinstance(one, dict) else one for one in level if _holds(one)]
@@ -149,10 +151,11 @@ def _holds(value: Any) -> bool:
 
 
 def assigned_or_declared(assigned: str, declared: Desired) -> Desired:
-    """What the fleet controller assigned to the node: an earlier layout of the pool.
+    """Returns the layout that the fleet controller assigned to the node: an earlier one of the
+    pool.
 
-    `declared` where `assigned` is empty, or nonsense, or of another pool: the report then names the
-    hash of `declared`, which the controller does not take for the other's.
+    Returns `declared` if `assigned` is empty, invalid or for another pool. The report then names
+    the hash of `declared`, so the controller does not mistake it for a report on `assigned`.
     """
     try:
         found = parse(assigned) if assigned else declared
@@ -162,8 +165,9 @@ def assigned_or_declared(assigned: str, declared: Desired) -> Desired:
 
 
 def dump(desired: Desired) -> str:
-    """Canonical JSON: equal states give equal bytes, whatever order they were built in. Raises
-    DesiredError on nonsense.
+    """Returns canonical JSON: equal states give equal bytes, regardless of how they were built.
+
+    Raises DesiredError if `desired` contradicts itself.
     """
     problems = check(desired)
     if problems:
@@ -172,19 +176,20 @@ def dump(desired: Desired) -> str:
 
 
 def hash_of(desired: Desired) -> str:
-    """SHA-256 of the canonical JSON, 64 hexadecimal digits. It is in `GPUPool.spec.layoutHash`
-    and in every node's report.
+    """Returns the SHA-256 of the canonical JSON, as 64 hexadecimal digits.
+
+    It is in `GPUPool.spec.layoutHash` and in every node's report.
     """
     return digest(dump(desired))
 
 
 def digest(canonical: str) -> str:
-    """`hash_of` from the text that `dump` returned."""
+    """Returns `hash_of` for the text that `dump` returned."""
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def check(desired: Desired) -> tuple[str, ...]:
-    """Every contradiction in `desired`; empty when there is none."""
+    """Returns every contradiction in `desired`, or an empty tuple."""
     problems: list[str] = []
     if not desired.pool:
         problems.append("pool: is empty; write the pool's name")
@@ -260,7 +265,7 @@ def _check_gpus(desired: Desired) -> list[str]:
     return problems
 
 
-# A fleet's pools have few names between them.
+# The pools of a fleet have few names between them.
 @lru_cache(maxsize=1024)
 def _is_resource(name: str) -> bool:
     return _RESOURCE.fullmatch(name) is not None
@@ -300,7 +305,7 @@ def _raw(desired: Desired) -> dict[str, Any]:
 
 
 class _Reader:
-    """Takes typed values out of parsed JSON and collects what does not fit, each with its path."""
+    """Takes typed values out of parsed JSON and collects every misfit with its path."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -434,8 +439,9 @@ def _listed(source: str, problems: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Short, and without characters that a terminal would obey. Not `telemetry.plain`: this module
-    stands alone.
+    """Shortens the text and escapes characters that a terminal would obey.
+
+    This module imports nothing of the project, so it cannot use `telemetry.plain`.
     """
     cut = text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
     if cut.isprintable():

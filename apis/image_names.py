@@ -11,13 +11,13 @@ _SHORT_DIGEST: Final = 12
 
 
 def registry_of(image: str) -> str:
-    """The host that an image comes from: `docker.io` where its name has none."""
+    """Returns the host that an image comes from, or `docker.io` if its name has none."""
     first, slash, _ = image.partition("/")
     return first if slash and _HOST.search(first) else DOCKER_HUB
 
 
 def short(image: str) -> str:
-    """The image as people name it: a digest only where it has no tag, and not the whole of it."""
+    """Returns the image's name for people: a digest only if it has no tag, and then shortened."""
     name, _, digest = image.partition("@")
     if not digest or ":" in name.rpartition("/")[2]:
         return name

@@ -1,7 +1,7 @@
 """The layout language: `2:3g.20gb@0,3g.20gb@4`, `all:1g.5gb*7`, `0-3,5:off`.
 
-One clause per group of GPUs; clauses are separated by spaces, semicolons or line ends, and `#`
-begins a comment:
+There is one clause per group of GPUs. Clauses are separated by spaces, semicolons or line ends, and
+`#` begins a comment:
 
     clause    GPUS:WHAT
     GPUS      all | 2 | 0-3 | GPU-<uuid> | a list of these with commas; `all` means every GPU that
@@ -9,9 +9,9 @@ begins a comment:
     WHAT      off (no MIG) | empty (MIG on, no partition) | partitions with commas
     partition PROFILE[@START][*COUNT]
 
-PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`); `1c.3g.40gb*3` are three
-compute instances that share GPU instances. START is the first memory slice of the GPU instance;
-without it, a free placement is searched. `x7` means the same as `*7`.
+PROFILE is NVIDIA's name (`3g.20gb`, `1g.10gb+me`) or its number (`9`). `1c.3g.40gb*3` are three
+compute instances that share GPU instances. START is the first memory slice of the GPU instance.
+Without it, a free placement is searched. `x7` means the same as `*7`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class LayoutError(ValueError):
-    """The text is not a layout, or not one for this machine; the message names every problem."""
+    """The text is not a layout, or not one for this machine. The message names every problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,9 @@ class Partition:
     profile: str
     """NVIDIA's name of the GPU instance profile, or its number in decimal."""
     start: int | None = None
-    """First memory slice of the GPU instance; None: any."""
+    """First memory slice of the GPU instance, or None for any."""
     compute_slices: int | None = None
-    """Of each device; None: all those of its GPU instance."""
+    """Compute slices of each device. None means all slices of its GPU instance."""
     count: int = 1
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLayout:
-    """What one GPU must look like."""
+    """The desired partitions of one GPU."""
 
     mig: bool
     parts: tuple[Partition, ...] = ()
@@ -68,16 +68,16 @@ WHOLE = GpuLayout(mig=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What some or all GPUs of a machine must look like."""
+    """The desired partitions of some or all GPUs of a machine."""
 
     clauses: tuple[tuple[tuple[str, ...], GpuLayout], ...]
-    """GPUs as written (`all`, `2`, `GPU-…`; ranges expanded), and what they must look like."""
+    """GPUs as written (`all`, `2`, `GPU-…`, with ranges expanded), and their desired partitions."""
 
     def __str__(self) -> str:
         return " ".join(f"{','.join(selectors)}:{wanted}" for selectors, wanted in self.clauses)
 
     def of(self, gpus: Mapping[int, str]) -> dict[int, GpuLayout]:
-        """The layout by NVML index, for the GPUs of a machine (index -> UUID).
+        """Returns the layout by NVML index, for the GPUs of a machine (index -> UUID).
 
         Raises LayoutError for a GPU that the machine does not have, or that is named twice.
         """
@@ -129,7 +129,8 @@ def parse(texts: Iterable[str], *, source: str = "layout") -> Layout:
 
 
 def parse_gpus(text: str, wanted: GpuLayout, *, source: str = "layout") -> Layout:
-    """The layout that gives `wanted` to the GPUs named in `text`, as before the colon of a clause.
+    """Returns a layout that gives `wanted` to the GPUs in `text`, written as before a clause's
+    colon.
 
     Raises LayoutError.
     """
@@ -140,7 +141,7 @@ def parse_gpus(text: str, wanted: GpuLayout, *, source: str = "layout") -> Layou
 
 
 def ranges(indexes: Iterable[int]) -> str:
-    """`0-2, 5`"""
+    """Returns indexes for people, such as `0-2, 5`."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][-1] == index - 1:
@@ -178,7 +179,7 @@ def _selectors(text: str) -> Iterator[str]:
 def _what(text: str) -> GpuLayout:
     if text in ("off", "empty"):
         return GpuLayout(mig=text == "empty")
-    # A comma inside a profile's attributes is followed by a letter, one between partitions by a
+    # A comma inside a profile's attributes is followed by a letter, and one between partitions by a
     # digit.
     return GpuLayout(mig=True, parts=tuple(map(_part, re.split(r",(?=\d)", text))))
 

@@ -1,4 +1,4 @@
-"""What a GPUNodeReport may hold, and the columns of `kubectl get gpunodereports`."""
+"""The schema of a GPUNodeReport, and the columns of `kubectl get gpunodereports`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of an OpenAPI v3 schema, as Kubernetes takes it."""
+"""The parts of an OpenAPI v3 schema, in the form that Kubernetes takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RBAC rules of the node agent and the fleet controller. Plain data."""
+"""RBAC rules of the node agent and the fleet controller, as plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGENT_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
     {"apiGroups": [GROUP], "resources": [REPORT_PLURAL], "verbs": ["get", "create", "patch"]},
 )
-"""ClusterRole of the agent. No right to change Nodes; `report_policy` narrows the reports."""
+"""ClusterRole of the agent. It may not change Nodes, and `report_policy` narrows the reports."""
 
 CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
@@ -31,7 +31,7 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
     # may delete none: an eviction respects the PodDisruptionBudgets.
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
-    # Whether the operator's DaemonSet has the driver that a pod of it is to be replaced by.
+    # To see whether the operator's DaemonSet has the driver that is to replace a pod's.
     {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
     {
         "apiGroups": [GROUP],
@@ -39,8 +39,8 @@ CONTROLLER_RULES: Final[tuple[Rule, ...]] = (
         "verbs": ["get", "list", "watch"],
     },
     {"apiGroups": [GROUP], "resources": [f"{POOL_PLURAL}/status"], "verbs": ["patch"]},
-    # To let go of a pool that is being deleted, and to take back an undo that has ended: finalizers
-    # and annotations are no part of the status. `pool_policy` allows no more.
+    # To remove the finalizer of a pool that is being deleted, and an undo that has ended:
+    # finalizers and annotations are not part of the status. `pool_policy` allows no more.
     {"apiGroups": [GROUP], "resources": [POOL_PLURAL], "verbs": ["patch"]},
     # To quote why NVIDIA's operator does not serve a node.
     {"apiGroups": ["nvidia.com"], "resources": [CLUSTER_POLICY_PLURAL], "verbs": ["list"]},
@@ -58,7 +58,7 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     NAMESPACE: (
         # To quote why an agent's DaemonSet cannot make its pods.
         {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
-        # Which of its replicas acts. RBAC cannot limit a creation to one name.
+        # To decide which of its replicas acts. RBAC cannot limit a creation to one name.
         {"apiGroups": [_LEASES], "resources": ["leases"], "verbs": ["create"]},
         {
             "apiGroups": [_LEASES],
@@ -68,6 +68,6 @@ CONTROLLER_NAMESPACE_RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         },
     ),
 }
-"""Namespace -> rules of the controller's Role there: it creates and deletes warnings about pools,
+"""Namespace -> rules of the controller's Role there. It creates and deletes warnings about pools,
 and holds its Lease.
 """

@@ -1,4 +1,4 @@
-"""Every right of the agent and the controller in a table of Markdown, as SECURITY.md has it.
+"""Every right of the agent and the controller, as a Markdown table for SECURITY.md.
 
 `python -m apis.rights_table` prints it.
 """
@@ -29,7 +29,7 @@ _USES: Final[dict[tuple[str, str], str]] = {
     ("controller", "events"): "Warning Events of pools, and those of agents that cannot start",
     ("controller", "leases"): "which of its replicas acts",
 }
-"""Who and resource -> what it is for."""
+"""(Program, resource) -> the purpose of the right."""
 _HEAD: Final = (
     "| who | where | resource | verbs | for |",
     "|---|---|---|---|---|",

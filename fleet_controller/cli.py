@@ -1,8 +1,9 @@
-"""The controller's command: exit code 0 after SIGTERM or SIGINT, 1 where it can no longer follow
-the cluster, 2 where it cannot start.
+"""The controller's command.
 
-It runs as two replicas, of which one acts: the holder of the Lease. The other has read the cluster
-and takes over within seconds.
+Exit code 0 after SIGTERM or SIGINT, 1 if it can no longer follow the cluster, 2 if it cannot start.
+
+It runs as two replicas, and only the holder of the Lease acts. The other has read the cluster and
+takes over within seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     try:
         cluster = Cluster.of(Client.in_cluster(user_agent=_USER_AGENT))
-        # Whoever cannot renew the lease must know it before the deadline.
+        # A replica that cannot renew the lease must know it before the deadline.
         election = _election(
             Client.in_cluster(timeout_s=_LEASE_TIMEOUT_S, user_agent=_USER_AGENT), cluster
         )
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loop.run(stop)
     why = None if stop.is_set() else cluster.ended()
     stop.set()
-    # Only now: until the last action has ended, no other replica may begin.
+    # Only now: no other replica may begin before the last action has ended.
     over.set()
     electing.join()
     try:
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unreadable_pool(cluster: Cluster) -> str | None:
-    """Which pool cannot be read, and why; None where all can."""
+    """Returns the first pool that cannot be read, and why, or None if all can."""
     odd = sorted(cluster.pools.unreadable().items())
     if not odd:
         return None

@@ -51,13 +51,13 @@ class Pace:
     quick_s: float = 1.0
     """Pause between turns while the node does not match and its verdict changed recently."""
     quick_for_s: float = 600.0
-    """How long after its last change a verdict other than Match is checked every `quick_s`."""
+    """Time after its last change while a verdict other than Match is checked every `quick_s`."""
     node_every_s: float = 60.0
-    """How often a matching agent reads its Node: 2,000 agents share the API server. It is also the
-    longest pause after an error.
+    """Interval at which a matching agent reads its Node: 2,000 agents share the API server. It is
+    also the longest pause after an error.
     """
     thorough_every_s: float = 60.0
-    """How often health and memory in use are read, for the metrics."""
+    """Interval at which health and memory in use are read, for the metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)

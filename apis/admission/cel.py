@@ -17,12 +17,15 @@ def literal(text: str) -> str:
 
 
 def literals(texts: Iterable[str]) -> str:
-    """A list of string literals."""
+    """Returns a CEL list of string literals."""
     return f"[{', '.join(map(literal, texts))}]"
 
 
 def rule(operations: Sequence[str], resources: Sequence[str], *, group: str = "") -> Manifest:
-    """The requests that a policy looks at. group: of the API; empty for the core group."""
+    """Returns the requests that a policy examines.
+
+    group: the API group, empty for the core group.
+    """
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],
@@ -39,7 +42,9 @@ def policy(
     validations: Sequence[Manifest],
     variables: Sequence[Manifest] = (),
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding, which denies everywhere and fails closed."""
+    """Returns the ValidatingAdmissionPolicy and a Binding that denies everywhere and fails
+    closed.
+    """
     body: Manifest = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",

@@ -1,8 +1,8 @@
-"""The admission policy that narrows what the fleet controller itself writes to Nodes. Plain data.
+"""The admission policy that narrows the fleet controller's own writes to Nodes. Plain data.
 
-RBAC has no rule for single fields, so the controller's right to patch Nodes is one to patch all of
-every Node. This policy leaves it what it uses: whoever got hold of its token, or talked it into a
-wrong patch, gets no more than that.
+RBAC has no rule for single fields, so the controller's right to patch Nodes covers every field of
+every Node. This policy leaves only the fields that the controller uses. An attacker who holds its
+token, or tricks it into a wrong patch, gets no more than that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from apis.names import (
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields", "selfLink")
 """Fields of the metadata that the API server writes."""
 _OF_KUBERNETES: Final = r"^([^/]*[.])?(kubernetes|k8s)[.]io/"
-"""As `label_keys.is_of_kubernetes`."""
+"""The same domains as in `label_keys.is_of_kubernetes`."""
 
 
 def controller_node_policy(
@@ -37,12 +37,13 @@ def controller_node_policy(
     service_account: str = CONTROLLER_SERVICE_ACCOUNT,
     name: str = "slicewright-controller-nodes",
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding: of a Node the fleet controller writes its own
-    annotations, condition and taint, whether the node is cordoned, and a few labels: those of MIG,
-    the operands' switches, the pool, and what the node's note says that it was brought. None of
-    these lies in a domain of Kubernetes.
+    """Returns the ValidatingAdmissionPolicy and Binding for the fleet controller's writes to Nodes.
 
-    It fails closed, and its expressions have no error to fail with, as `node_policy`'s.
+    The controller writes its own annotations, condition and taint, cordons, and a few labels: the
+    MIG labels, the operands' switches, the pool, and the labels that the node's note says were set.
+    None of these labels lies in a domain of Kubernetes.
+
+    The policy fails closed, and its expressions have no error to fail with, as in `node_policy`.
     """
     # RBAC lets it neither create nor delete any node.
     return policy(
@@ -91,7 +92,7 @@ def controller_node_policy(
 
 
 def _variables() -> list[Manifest]:
-    """The parts of the Node, now and before. dyn: new fields of a Node are compared, too."""
+    """The parts of the Node, now and before. `dyn` also compares new fields of a Node."""
     parts = {
         "metadata": "dyn({node}.metadata)",
         "spec": "dyn({node}.?spec.orValue({{}}))",
@@ -112,9 +113,10 @@ def _variables() -> list[Manifest]:
 
 
 def _may_label(key: str) -> str:
-    """Whether the controller may change a label with this key. The note is JSON of
-    `state.Joined`: each key is quoted, and an object follows it; neither a key nor a value of a
-    label can hold a quotation mark.
+    """Returns a CEL expression: may the controller change a label with this key?
+
+    The note is JSON of `state.Joined`: each key is quoted and followed by an object. Neither a key
+    nor a value of a label can hold a quotation mark.
     """
     noted = f"variables.joined.contains('\"' + {key} + '\":{{')"
     return (
@@ -125,8 +127,10 @@ def _may_label(key: str) -> str:
 
 
 def _same(part: str, but: str) -> list[str]:
-    """That a map is as it was, but for certain keys: one expression for what is there, and one for
-    what was, as the API server limits the cost of each.
+    """Returns expressions that hold if a map is unchanged, apart from certain keys.
+
+    One expression covers the present keys and one the earlier keys, as the API server limits the
+    cost of each.
     """
     now, before = f"variables.{part}Now", f"variables.{part}Before"
     return [
@@ -136,7 +140,9 @@ def _same(part: str, but: str) -> list[str]:
 
 
 def _same_but(part: str, field: str, value: str) -> str:
-    """That a list is as it was, in its order, but for the elements with this value."""
+    """Returns an expression that holds if the list is unchanged but for elements with this
+    value.
+    """
     others = f"filter(one, one.{field} != {literal(value)})"
     return f"variables.{part}Now.{others} == variables.{part}Before.{others}"
 

@@ -1,9 +1,9 @@
-"""The optional admission policy on pods: who may come to GPUs that a pod has not requested.
+"""The optional admission policy on pods, against access to GPUs that a pod has not requested.
 
-Plain data. Device nodes of GPUs come into a container without any request where NVIDIA's runtime
-runs it: the runtime obeys a variable that the pod, a ConfigMap or the image sets. A toleration is
-no permission either, as every pod may have one. `docs/explanation/who-can-reach-a-partition.md`
-tells it at length.
+Plain data. Under NVIDIA's runtime, GPU device nodes enter a container without any request: the
+runtime obeys a variable that the pod, a ConfigMap or the image sets. A toleration is no permission
+either, as every pod may have one. `docs/explanation/who-can-reach-a-partition.md` explains it at
+length.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from apis.admission.cel import literal, literals, policy, rule
 from apis.names import NAMESPACE, STARTUP_TAINT_KEY, Manifest
 
 VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
-"""The variable that NVIDIA's runtime obeys. Source: NVIDIA/nvidia-container-toolkit,
-internal/config/image/cuda_image.go.
+"""The variable that NVIDIA's runtime obeys.
+
+Source: NVIDIA/nvidia-container-toolkit, internal/config/image/cuda_image.go.
 """
 _NO_GPU: Final = ("void", "none")
 _GPU_TAINT: Final = "nvidia.com/gpu"
@@ -28,18 +29,18 @@ _LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 def pod_policy(
     *, exempt_namespaces: Sequence[str], name: str = "slicewright-pods"
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding: outside of the exempt namespaces no pod gets to a node
-    before it is verified, and no container gets GPUs that it has not requested.
+    """ValidatingAdmissionPolicy and Binding: outside of the exempt namespaces, no pod gets to a
+    node before it is verified, and no container gets GPUs that it has not requested.
 
-    Judged are new pods, tolerations that a pod is given later (the only part of its scheduling that
-    the API server lets anybody add to), and new ephemeral containers. Everything else that changes
-    pods works as without the policy, also for pods that were there before it.
+    It judges new pods, tolerations added to a pod later (the only part of its scheduling that the
+    API server lets anybody add to), and new ephemeral containers. Everything else that changes pods
+    works as without the policy, also for pods that are older than it.
 
     Kubelets create only mirrors of the static pods that they run anyway (NodeRestriction).
 
-    It fails closed, and its expressions have no error to fail with: every optional field is read
-    as optional, and the API server has validated a pod before it asks. Each list of containers has
-    an expression of its own, because their types differ.
+    It fails closed, and its expressions have no error to fail with: every optional field is read as
+    optional, and the API server validates a pod before it asks. Each list of containers has an
+    expression of its own, because their types differ.
     """
     exempt = sorted({*ALWAYS_EXEMPT, *exempt_namespaces})
     return policy(
@@ -77,7 +78,7 @@ def _variables() -> list[Manifest]:
         f"t.?key.orValue('') == {literal(_GPU_TAINT)})",
         "containers": "variables.placed ? object.spec.containers : []",
         "initContainers": "variables.placed ? object.spec.?initContainers.orValue([]) : []",
-        # A pod is created without any, and none of them ever changes or goes.
+        # A pod is created without any, and none of them ever changes or disappears.
         "ephemeralContainers": "oldObject == null ? [] : "
         "object.spec.?ephemeralContainers.orValue([]).filter(c, "
         "!oldObject.spec.?ephemeralContainers.orValue([]).exists(old, old.name == c.name))",
@@ -101,14 +102,14 @@ _REQUESTS: Final = (
     "resource.startsWith('nvidia.com/mig-')) && "
     "quantity(c.resources.limits[resource]).isGreaterThan(quantity('0')))"
 )
-"""Whether the container gets a GPU or partitions from a device plugin, which then sets the variable
-for it. Other resources of `nvidia.com/`, such as network devices, leave the variable as it is, and
-so does a request for none.
+"""CEL expression: does the container get a GPU or partitions from a device plugin, which then sets
+the variable for it? Other resources of `nvidia.com/`, such as network devices, leave the variable
+as it is, and so does a request for 0.
 """
 
 
 def _open() -> str:
-    """Names of the containers for which the image or a ConfigMap may set the variable."""
+    """Returns the names of the containers whose image or ConfigMap may set the variable."""
     closed = (
         f"c.?env.orValue([]).exists(e, e.name == {literal(VARIABLE)} && "
         f"e.?value.orValue('') in {literals(_NO_GPU)})"
@@ -121,7 +122,7 @@ def _open() -> str:
 
 
 def _names(condition: str, *, lists: Sequence[str] = _LISTS) -> str:
-    """Names of the containers `c` for which the condition holds."""
+    """Returns the names of the containers `c` that meet the condition."""
     return " + ".join(f"variables.{part}.filter(c, {condition}).map(c, c.name)" for part in lists)
 
 
@@ -171,7 +172,7 @@ def _validations() -> list[Manifest]:
 
 
 def _without(variable: str, why: str) -> Manifest:
-    """The validation that a list of names of containers is empty."""
+    """Returns the validation that a list of container names is empty."""
     return {
         "expression": f"variables.{variable}.size() == 0",
         "messageExpression": f"'containers ' + variables.{variable}.join(', ') + "

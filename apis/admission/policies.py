@@ -1,4 +1,4 @@
-"""The admission policies: who may write reports and pools, and partition nodes. Plain data."""
+"""The admission policies on writing reports and pools, and on partitioning nodes. Plain data."""
 
 from __future__ import annotations
 
@@ -74,8 +74,10 @@ def pool_policy(
     service_account: str = CONTROLLER_SERVICE_ACCOUNT,
     name: str = "slicewright-pools",
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding: of a pool the fleet controller may only write the
-    status, take its own finalizer away, and an undo out of what people ask of the rollout.
+    """ValidatingAdmissionPolicy and Binding for the fleet controller's writes to pools.
+
+    The controller may only write a pool's status, remove its own finalizer, and take an undo out of
+    the request annotation for the rollout.
 
     RBAC has no rule for one field, and the status subresource takes neither finalizers nor
     annotations.
@@ -117,9 +119,9 @@ def _limiting(
     resources: Sequence[str],
     validations: Sequence[Manifest],
 ) -> tuple[Manifest, Manifest]:
-    """ValidatingAdmissionPolicy and Binding: what one user may do with resources of our API group.
+    """ValidatingAdmissionPolicy and Binding that limit one user's requests to our API group.
 
-    who: what the user is, for the name of the match condition.
+    who: the kind of user, for the name of the match condition.
     """
     condition = {
         "name": f"is-{who}",
@@ -148,7 +150,7 @@ def node_policy(
     name: str = "slicewright-nodes",
 ) -> tuple[Manifest, Manifest]:
     """ValidatingAdmissionPolicy and Binding: who may change how a pool's nodes are partitioned, and
-    what the fleet controller knows of any node.
+    the fleet controller's notes on any node.
 
     On a node with the label `slicewright.io/pool`, only the fleet controller and members of
     `admin_groups` set, change or remove the label `nvidia.com/mig.config`, remove the startup
@@ -156,12 +158,12 @@ def node_policy(
     a label of `selecting`. Every right to change Nodes includes these, and mig-manager and every
     kubelet have one. No kubelet takes its own node into a pool once it has registered.
 
-    On every node, in a pool or not, only they write annotations of `slicewright.io/`: in these the
-    controller keeps what it has proven, changed and brought, and it acts on them.
+    On every node, in a pool or not, only they write annotations of `slicewright.io/`. They hold
+    everything that the controller has proven, changed and set, and it acts on them.
 
     operator_account: user name of the GPU operator, which sets DEFAULT_MIG_CONFIG on a node without
-    a layout; None where there is no operator. selecting: keys of the labels by which pools select
-    existing nodes.
+    a layout. None if there is no operator.
+    selecting: label keys that pools use to select existing nodes.
 
     Untouched: other labels, taints and annotations, cordons, the kubelet's status, and deletion, so
     that the controllers of Kubernetes and of the clouds, and `pulumi destroy`, work as without the
@@ -170,8 +172,8 @@ def node_policy(
 
     It fails closed (`failurePolicy: Fail`). It has no parameters that could be missing, and every
     optional field is read as optional, so an expression has no error to fail with. Annotations are
-    looked through in a variable for each side: the API server limits the cost of an expression, and
-    what has passed as new passes as old.
+    checked in a variable for each side: the API server limits the cost of an expression, and
+    annotations that passed as new also pass as old.
     """
     who = (
         "the fleet controller"
@@ -287,7 +289,7 @@ def node_policy(
 
 
 def _selected_still(selecting: Sequence[str], who: str) -> list[Manifest]:
-    """The validation that a node of a pool keeps the labels by which it was selected."""
+    """The validation that a node of a pool keeps the labels that selected it."""
     if not selecting:
         return []
     keys = sorted(selecting)
@@ -309,7 +311,7 @@ def _notes_of(node: str) -> str:
 
 
 def _own(notes: str) -> str:
-    """Keys of the annotations that are the fleet controller's."""
+    """Returns the keys of the annotations that belong to the fleet controller."""
     return f"{notes}.filter(key, key.startsWith({literal(NOTE_PREFIX)}))"
 
 

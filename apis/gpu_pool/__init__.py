@@ -1,1 +1,1 @@
-"""What a GPUPool may hold: its schema, its rollout policy and the requests of people."""
+"""The contents of a GPUPool: its schema, its rollout policy and user requests."""

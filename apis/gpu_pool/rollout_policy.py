@@ -1,4 +1,4 @@
-"""How a new layout reaches the nodes of a pool: `rolloutPolicy` of a GPUPool. Pure."""
+"""The policy of bringing a new layout to a pool's nodes: `rolloutPolicy` of a GPUPool. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DrainPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutPolicy:
-    """The defaults are those of the CRD: pools that are older than the field have none."""
+    """The defaults are those of the CRD, because pools that are older than the field have none."""
 
     max_unavailable: int | str = 1
     """A number of nodes, or a percentage such as `25%`."""
@@ -28,29 +28,29 @@ class RolloutPolicy:
     one_zone_at_a_time: bool = False
     drain: DrainPolicy = DrainPolicy()
     max_failures: int | str = 1
-    """Failed nodes with which no further one begins: a number, or a percentage."""
+    """Number of failed nodes that stops the rollout, or a percentage."""
     max_failures_in_a_row: int | None = None
-    """The same, of nodes that failed since the change of one has last ended well."""
+    """The same limit, but counting only failures since a node's change last ended well."""
     tolerate_unproven: int | str = 0
-    """Nodes that may be unproven though the pool is Verified: a number, or a percentage."""
+    """Number of nodes that may be unproven though the pool is Verified, or a percentage."""
     quarantine: bool = False
-    """Whether nodes that are definitely not as wanted are emptied."""
+    """True if nodes that are definitely not as wanted are emptied."""
 
     def tolerated(self, nodes: int) -> int:
-        """How many of `nodes` may be unproven."""
+        """Returns how many of `nodes` may be unproven."""
         return _part(self.tolerate_unproven, nodes)
 
     def limit(self, nodes: int) -> int:
-        """How many of `nodes` may be out of service."""
+        """Returns how many of `nodes` may be out of service."""
         return max(1, _part(self.max_unavailable, nodes))
 
     def failures(self, nodes: int) -> int:
-        """With how many failed nodes of `nodes` no further one begins."""
+        """Returns how many failures among `nodes` stop further nodes from being changed."""
         return max(1, _part(self.max_failures, nodes))
 
 
 def _part(of: int | str, nodes: int) -> int:
-    """A number, or a percentage of `nodes`, rounded down."""
+    """Returns a number as it is, and a percentage as that part of `nodes`, rounded down."""
     return of if isinstance(of, int) else nodes * int(of.removesuffix("%")) // 100
 
 
@@ -58,7 +58,10 @@ DEFAULT_POLICY = RolloutPolicy()
 
 
 def read_policy(raw: Mapping[str, Any] | None) -> RolloutPolicy:
-    """Raises TypeError or ValueError for what the CRD does not allow."""
+    """Reads a GPUPool's `rolloutPolicy`.
+
+    Raises TypeError or ValueError for values that the CRD does not allow.
+    """
     default, given = DEFAULT_POLICY, dict(raw or {})
     drain = dict(given.get("drain") or {})
     in_a_row = given.get("maxFailuresInARow")

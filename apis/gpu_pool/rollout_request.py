@@ -1,4 +1,4 @@
-"""The requests that people make of a pool's rollout, by its annotation. Pure."""
+"""User requests for a pool's rollout, made by an annotation. Pure."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Final
 
 SUSPENDED: Final = ("paused", "aborted")
 UNDO: Final = "undo:"
-"""In the annotation before the layout whose change is undone."""
+"""Prefix of the layout whose change is undone, in the annotation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What people ask of a pool's rollout, by annotation."""
+    """A user request for a pool's rollout, made by annotation."""
 
     suspended: str = ""
-    """`paused` or `aborted`; empty: neither."""
+    """`paused` or `aborted`, or empty for neither."""
     undoes: str = ""
-    """The layout, the change to which is to be undone; empty: none."""
+    """The layout whose rollout is to be undone, or empty for none."""
 
     def dump(self) -> str:
-        """The annotation's value: `paused`, `undo:all-balanced`, `undo:all-balanced,paused`; empty
-        for no annotation.
+        """Returns the annotation's value: `paused`, `undo:all-balanced` or
+        `undo:all-balanced,paused`. An empty value means no annotation.
         """
         parts = (f"{UNDO}{self.undoes}" if self.undoes else "", self.suspended)
         return ",".join(part for part in parts if part)
 
 
 def read_asked(text: str) -> Asked | None:
-    """None for what means nothing."""
+    """Parses the annotation. Returns None if the text means nothing."""
     first, _, rest = text.partition(",")
     undoes = first.removeprefix(UNDO) if first.startswith(UNDO) else ""
     found = Asked(suspended=rest if undoes else first, undoes=undoes)

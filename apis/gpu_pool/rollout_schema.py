@@ -1,4 +1,4 @@
-"""What `rolloutPolicy` of a GPUPool may hold, with its defaults; read by `rollout_policy`."""
+"""The schema of `rolloutPolicy` of a GPUPool, with its defaults. `rollout_policy` reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPUPool may hold, and the columns of `kubectl get gpupools`."""
+"""The schema of a GPUPool, and the columns of `kubectl get gpupools`."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ COLUMNS: list[Manifest] = [
         "type": "string",
         "jsonPath": '.status.conditions[?(@.type=="Verified")].reason',
     },
-    # The minimum: one path cannot show a range.
+    # The minimum, because one path cannot show a range.
     {"name": "Wanted", "type": "integer", "jsonPath": ".spec.expectedNodes.min"},
     {"name": "Nodes", "type": "integer", "jsonPath": ".status.nodes.total"},
     {"name": "Proven", "type": "integer", "jsonPath": ".status.nodes.verified"},

@@ -1,8 +1,8 @@
 """Every reason that a verdict can have: one table for verdicts, documentation and tests.
 
 The codes are stable: programs, alerts and the fleet controller read them. The order is the order of
-precedence: of several findings the first in this table gives the verdict its reason. A mismatch
-precedes what is unknown, and what stays precedes what may settle by itself.
+precedence: if there are several findings, the first in this table gives the verdict its reason. A
+mismatch precedes an unknown state, and a lasting problem precedes one that may settle without help.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from apis.desired_state import Partitioner
 
 Outcome = Literal["Match", "Mismatch", "Unknown"]
 Setting = Partitioner | Literal["host"]
-"""Where a message is read: on a bare host, or else by who partitions the pool's GPUs."""
+"""The context of a message: a bare host, or a pool with this partitioner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """What a reason code means and what to do about it."""
+    """The meaning of a reason code, and the remedy."""
 
     code: str
     verdict: Outcome
     settles: bool = False
-    """Whether a node that is still being set up can look like this for a while."""
+    """True if a node that is still being set up can look like this for a while."""
     of_layout: bool = False
     """True if a healthy node that still has an earlier layout of its pool can look like this."""
     driver_silent: bool = False
     """True if the agent runs, and learns nothing from the driver at this moment."""
     meaning: str
-    """For the documentation; one clause."""
+    """One clause for the documentation."""
     cause: str = ""
     """Likely cause, for the message."""
     advice: str = ""
     """Next step, for the message."""
     causes: Mapping[Setting, str] = field(default_factory=dict)
-    """Causes that differ by setting; they come before `cause`."""
+    """Causes that differ by setting. They come before `cause`."""
     advices: Mapping[Setting, str] = field(default_factory=dict)
 
     def cause_for(self, partitioner: Partitioner, *, on_host: bool) -> str:

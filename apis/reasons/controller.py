@@ -1,5 +1,6 @@
-"""The reasons that the controller itself gives, for people; the agent's, and those of a change of
-the layout, are tables of their own. Plain data.
+"""The reasons that the controller itself gives, for people. Plain data.
+
+The agent's reasons, and the reasons of a layout change, are tables of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from apis.reasons.troubles import MOST_TRIES, TROUBLES
 class Reason:
     code: str
     status: str
-    """Of the condition."""
+    """The condition's status."""
     meaning: str
     remedy: str
     of_layout: bool = False

@@ -1,4 +1,4 @@
-"""The ways in which a node can be stuck, and the remedy of each. Plain data."""
+"""The ways a node can be stuck, and the remedy for each. Plain data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ What = Literal[
     "OperandCrashLoop",
     "DriverSilent",
 ]
-"""In which way it is stuck; empty: it is not any more, and not verified yet either."""
+"""The way a node is stuck. Empty means that it no longer is, but is not verified yet either."""
 
 MOST_TRIES: Final = 3
 PAUSES_S: Final = (600.0, 1200.0, 1200.0)
-"""At least so long after each try."""
+"""Shortest pause after each try, in seconds."""
 MIG_MANAGER: Final = "nvidia-mig-manager"
 DEVICE_PLUGIN: Final = "nvidia-device-plugin-daemonset"
 """Values of the operands' label `app`. Source: NVIDIA/gpu-operator, assets/."""
@@ -31,13 +31,13 @@ DEVICE_PLUGIN: Final = "nvidia-device-plugin-daemonset"
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
     after_s: float
-    """How long it must last, from the note."""
+    """Time that the trouble must last, counted from the note, in seconds."""
     restart: str | None = None
-    """The operand that is restarted, by its label `app`."""
+    """The operand to restart, named by its label `app`, or None."""
     under_pods: bool = False
-    """Whether that hurts no pod that uses the node's GPUs."""
+    """True if the restart hurts no pod that uses the node's GPUs."""
     reason: str = ""
-    """Said in place of what the node is by itself; empty: that says enough."""
+    """The reason shown instead of the node's own reason. Empty keeps the node's own."""
     meaning: str = ""
     remedy: str = ""
 

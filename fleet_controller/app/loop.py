@@ -50,48 +50,53 @@ from telemetry.plain import plain
 DEBOUNCE_S = 0.1
 """Pause after a change, because changes come in bursts."""
 _DECISIONS_SHARE = 0.03
-"""Of a processor, that the loop's decisions may take while changes come one after the other: each
-is about all nodes, and of most changes nothing follows. What passes while actions are carried out
-counts: where thousands of nodes are released, no decision waits for this.
+"""Share of a processor for the loop's decisions while changes come one after the other.
+
+Each decision is about all nodes, and most changes lead to no action. Time spent on actions counts
+as rest: if thousands of nodes are released, no decision waits for this.
 """
 _SHARE_WHILE_ACTING = 0.01
-"""The same while more actions are left than a pass can carry out: the next decision would be mostly
-about the same ones. A pass goes on that much longer, see `lanes`, and joining takes no more of a
-processor for each node in a fleet of thousands than in one of hundreds.
+"""The same share while more actions are left than a pass can carry out: the next decision would be
+mostly about the same ones.
+
+A pass goes on that much longer, see `lanes`. Joining then takes no more processor time for each
+node in a fleet of thousands than in one of hundreds.
 """
 _LONGEST_REST_S = 2.0
-"""Between two decisions, however long one takes."""
+"""Longest rest between two decisions, however long one takes."""
 RESYNC_S = 30.0
-"""Longest time between two passes; bounds the delay after a missed event."""
+"""Longest time between two passes. It bounds the delay after a missed event."""
 _EVENTS_RELISTED_S = 300.0
 _BACKOFF_MAX_S = 10.0
 _LONGEST_RETRY_AFTER_S = 60.0
 _OVERTAKEN_S = 1.0
-"""Until what an object's change has kept from being done is decided again."""
+"""Delay before retrying actions dropped because their object changed."""
 _STANDBY_S = 1.0
-"""Between two looks at whether this process leads."""
+"""Delay between two checks whether this process leads."""
 _ASKED_AGAIN_S = 15.0
 """Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
 operands, to see why nodes are not verified.
 """
 _LONGEST_FAULT = 500
-"""Characters of an unexpected exception that are logged."""
+"""Longest text of an unexpected exception in the log, in characters."""
 _MANY_ASKED_AGAIN_S = 60.0
-"""The same, of the operands of many nodes: then all pods of operands are listed."""
+"""The same interval for the operands of many nodes: then all pods of operands are listed."""
 
 
 PARTS = ("pass", "pool", "action", "question")
-"""Where an unexpected exception leaves something undone: a whole pass, the decision about one pool,
-one action, or a question whose answer would only make messages clearer.
+"""The parts that an unexpected exception can leave undone: a whole pass, the decision about one
+pool, one action, or a question whose answer would only make messages clearer.
 """
 
 
 @dataclass
 class Progress:
-    """For health endpoints and metrics. Written by the loop, read by the server's threads."""
+    """Progress for health endpoints and metrics: written by the loop, read by the server's
+    threads.
+    """
 
     last_turn: float = field(default_factory=time.monotonic)
-    """Seconds, by the monotonic clock."""
+    """Time of the last turn in seconds, by the monotonic clock."""
     passes: int = 0
     pass_s: float = 0.0
     """Seconds spent in all passes."""
@@ -111,8 +116,11 @@ class Progress:
 
 
 class Loop:
-    """`cluster` must be followed by its threads. `clock`: seconds since the epoch. `term`: in which
-    of its terms this process acts at this moment; 0 where it may not, and another one may.
+    """The control loop.
+
+    cluster: must be followed by its threads.
+    clock: returns seconds since the epoch.
+    term: returns the current term of this process, or 0 if it may not act and another one may.
     """
 
     def __init__(
@@ -137,33 +145,34 @@ class Loop:
         self._refusals = Refusals()
         self._nodes: Mapping[str, Node] = {}
         self._pools: Mapping[str, Pool] = {}
-        """As the last decision knew them."""
+        """The pools as the last decision knew them."""
         self._lock = threading.Lock()
-        """Of what is written down about actions: several are carried out at a time."""
+        """Protects the records about actions: several are carried out at a time."""
         self._statuses = StatusPace()
         self._lanes = Lanes(self._do, go_on=lambda: self._may_act() and not self._retry_after)
         self._overtaken = False
         self._unanswered = False
-        """Whether a write may have been carried out of which no watch need have told yet."""
+        """True if a write's result is unknown: it may have succeeded unseen by the watch."""
         self._failures = 0
         self._acted = 0
-        """Actions that the last pass has carried out."""
+        """Number of actions that the last pass has carried out."""
         self._decision_s = 0.0
-        """Processor time of the last one."""
+        """Processor time of the last decision."""
         self._decided = float("-inf")
-        """When it was made, by the monotonic clock."""
+        """Time of the last decision, by the monotonic clock."""
         self._retry_after = 0.0
-        """Seconds for which the API server wants to be left alone; asked in the last pass."""
+        """Rest that the API server requested in the last pass, in seconds."""
 
     def run(self, stop: threading.Event) -> None:
-        """Runs until `stop` is set, or the cluster can no longer be followed. Errors of the API
-        server are logged and retried, and so is any other exception: an object that nobody expected
-        must not end the controller, which would meet it again at once.
+        """Runs until `stop` is set, or the cluster can no longer be followed.
+
+        Errors of the API server are logged and retried, and so is any other exception: an
+        unexpected object must not end the controller, which would meet it again at once.
         """
         changed = self._cluster.changed
         caught_up = 0
-        # Between two terms another one may have acted, however short the time: what was decided in
-        # the first is not carried out in the second.
+        # Another process may have acted between two terms, however short the time: a decision of
+        # the first term is not carried out in the second.
         self._may_act = lambda: self._term() == caught_up != 0 and not stop.is_set()
         while not stop.is_set() and not self._cluster.ended():
             self.progress.last_turn = time.monotonic()
@@ -193,16 +202,18 @@ class Loop:
         self._lanes.close()
 
     def _after_failure_s(self) -> float:
-        # One object that cannot be changed keeps nobody waiting while others are being changed; a
-        # server that answers nothing else is not asked faster because much is left.
+        # One object that cannot be changed delays nobody while others are being changed. A server
+        # that answers nothing else is not asked faster because much is left.
         goes_on = self.progress.left and self._acted
         return max(
             0.0 if goes_on else min(_BACKOFF_MAX_S, 0.1 * 2.0**self._failures), self._retry_after
         )
 
     def _rest_s(self) -> float:
-        """For how long to wait after a change. Nothing is gained by it where actions are left: what
-        has changed meanwhile has come in a burst long enough.
+        """Returns the rest after a change, in seconds.
+
+        If actions are left, resting gains nothing: the changes since then have come in a long
+        enough burst.
         """
         apart = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_REST_S)
         least = 0.0 if self.progress.left else DEBOUNCE_S
@@ -212,8 +223,8 @@ class Loop:
         return min(max(SLICE_S, self._decision_s / _SHARE_WHILE_ACTING), LONGEST_SLICE_S)
 
     def _catch_up(self) -> bool:
-        """Lists everything once more: what an earlier leader has done last, a watch may not have
-        shown yet, and how many nodes are out is counted from it.
+        """Lists everything once more: a watch may not yet have shown an earlier leader's last
+        actions, and the number of nodes that are out depends on them.
         """
         self._warnings, self._retry_after, self._acted = None, 0.0, 0
         try:
@@ -228,13 +239,16 @@ class Loop:
         return True
 
     def turn(self) -> float | None:
-        """One pass. Returns when the next one is due without a change: seconds since the epoch."""
+        """Makes one pass.
+
+        Returns when the next one is due without a change, in seconds since the epoch.
+        """
         started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
         self._acted = 0
         began = time.thread_time()
         try:
             if self._unanswered:
-                # Which nodes are out, and change, is counted before a further one is.
+                # The nodes that are out or changing are counted before a further one is.
                 self._cluster.nodes.list_again(self._cluster.client)
                 self._unanswered = False
             if self._cluster.pools.second_list_due_s() == 0.0:
@@ -305,8 +319,10 @@ class Loop:
         )
 
     def _known_pools(self, nodes: Sequence[Node]) -> dict[str, Pool]:
-        """The pools by name, with a stand-in for each that only its nodes tell of, until a second
-        list of pools has confirmed that it does not exist.
+        """Returns the pools by name.
+
+        A pool that only its nodes mention gets a stand-in, until a second list of pools has
+        confirmed that it does not exist.
         """
         pools = self._cluster.pools.all()
         if not self._cluster.pools.confirmed():
@@ -315,7 +331,7 @@ class Loop:
         return pools
 
     def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
-        """Why the agents of these nodes have not reported. Asked for again after a while only."""
+        """Returns why the agents of these nodes have not reported. Asks only now and then."""
         if not pool_of:
             return {}
         if time.monotonic() - self._agents_asked > _ASKED_AGAIN_S:
@@ -326,14 +342,14 @@ class Loop:
                 events = self._cluster.daemon_set_warnings() if set(pool_of) - here else []
                 self._no_agents = absent_agents.reasons(pool_of, pods, events)
             except (ApiError, Unreachable) as e:
-                # It only makes a message clearer: the pass goes on without.
+                # It only makes a message clearer: the pass goes on without it.
                 log.warning("agents' pods not readable", error=error_text(e))
             except Exception as e:  # noqa: BLE001 - see `run`
                 self._fault("question", "the agents' pods", e)
         return self._no_agents
 
     def _why_no_operands(self, nodes: Unproven) -> Mapping[str, str]:
-        """Why NVIDIA's operands do not serve these nodes, as it was a while ago."""
+        """Returns why NVIDIA's operands do not serve these nodes, as of a while ago."""
         names = {node.name for some in nodes for node in some}
         if not names:
             return {}
@@ -362,7 +378,7 @@ class Loop:
             return self._carry_out(action)
         except Exception as e:  # noqa: BLE001 - see `run`
             with self._lock:
-                # Whether it has been carried out is not known.
+                # The action may or may not have been carried out.
                 self._unanswered = True
                 self.progress.count(action, "failed")
                 return self._fault("action", f"{type(action).__name__} of {subject(action)}", e)
@@ -387,7 +403,7 @@ class Loop:
         return None
 
     def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
-        """Why it failed; None where that is not a failure."""
+        """Returns why the action failed, or None if that is not a failure."""
         if isinstance(error, ApiError) and _overtaken(action, error):
             # The object is gone or has changed: the next pass decides again.
             self._overtaken = True
@@ -396,7 +412,7 @@ class Loop:
                 self._warnings.pop(action.name, None)
             return None
         if isinstance(error, ApiError) and isinstance(action, EvictPod) and not _overloaded(error):
-            # A disruption budget has none left: the answer of an ordinary day.
+            # A disruption budget has none left: an ordinary answer.
             self._refusals.add(action.uid, error, self._clock())
             self.progress.count(action, "refused")
             return None
@@ -406,7 +422,7 @@ class Loop:
             and error.status == 429
             and not _overloaded(error)
         ):
-            # A disruption budget protects the operand; that was a try, too.
+            # A disruption budget protects the operand. That counts as a try, too.
             self.progress.count(action, "refused")
             return None
         self._unanswered |= isinstance(error, Unreachable) or error.status >= 500
@@ -415,7 +431,7 @@ class Loop:
         return error_text(error)
 
     def _time(self, action: Action) -> None:
-        """How long it took until a node was verified, or in service again."""
+        """Records the time until a node was verified, or in service again."""
         node = self._nodes.get(getattr(action, "node", ""))
         if node is None:
             return
@@ -428,9 +444,9 @@ class Loop:
                 pass
 
     def _heed(self, error: ApiError | Unreachable) -> None:
-        """An API server that is overloaded says when it may be asked again."""
+        """Records when an overloaded API server accepts requests again."""
         if isinstance(error, ApiError) and error.retry_after_s:
-            # Several are asked at a time, and each may have an answer of its own.
+            # Several requests run at a time, and each may have an answer of its own.
             asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
             self._retry_after = max(self._retry_after, asked)
 
@@ -455,7 +471,7 @@ _BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantin
 
 
 def _overtaken(action: Action, error: ApiError) -> bool:
-    """Whether an action failed because its object has changed since the decision."""
+    """True if an action failed because its object has changed since the decision."""
     # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
     return error.status in (404, 409) or (
         error.status == 422 and isinstance(action, _BY_JSON_PATCH)
@@ -463,7 +479,9 @@ def _overtaken(action: Action, error: ApiError) -> bool:
 
 
 def _overloaded(error: ApiError) -> bool:
-    """Whether the API server wants to be left alone altogether. Not where it says when a disruption
-    budget may be asked again. Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go.
+    """True if the API server wants to be left alone altogether.
+
+    False if it only says when to retry a disruption budget. Source: k8s.io/kubernetes,
+    pkg/registry/core/pod/storage/eviction.go.
     """
     return error.status in (429, 503) and bool(error.retry_after_s) and not of_budget(error.body)

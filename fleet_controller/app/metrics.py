@@ -13,7 +13,7 @@ from fleet_controller.objects.state import Node, Pool
 from telemetry.prometheus import Family, Sample, labels, lines
 
 _STATES: Final = ("verified", "failing", "unknown", "changing", "failed")
-"""Of nodes. The last two are of a rollout; a node is in one of the first three besides."""
+"""States of nodes. The last two are of a rollout. Such a node also has one of the first three."""
 _OF_STATUS: Final = {"True": "verified", "False": "failing", "Unknown": "unknown"}
 
 
@@ -26,11 +26,12 @@ def text(
     leads: bool,
     unreadable: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
-    """The page of this process.
+    """Returns the page of this process.
 
-    leads: whether this process acts. Of pools and nodes only the one that does speaks, so that a
-    sum over all counts each node once. now: seconds since the epoch. unreadable: kind -> how many
-    of its objects cannot be read.
+    leads: True if this process acts. Only that process reports pools and nodes, so that a sum over
+    all processes counts each node once.
+    now: seconds since the epoch.
+    unreadable: kind -> number of its objects that cannot be read.
     """
     families = (
         *_families(progress, pools if leads else (), leads),
@@ -78,7 +79,7 @@ def _ages(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> Iterable[
 
 
 def _states(node: Node) -> Iterable[tuple[str, float]]:
-    """Each with when it began."""
+    """Yields each state with its beginning."""
     if node.condition is None:
         yield "unknown", node.created
     else:

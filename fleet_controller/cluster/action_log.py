@@ -1,4 +1,4 @@
-"""What the log says of an action that was carried out."""
+"""Log lines for actions that were carried out."""
 
 from __future__ import annotations
 

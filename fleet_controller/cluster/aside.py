@@ -1,4 +1,4 @@
-"""Questions that are asked beside the passes of the control loop, each in a thread of its own.
+"""Questions that run in parallel with the passes of the control loop, each in its own thread.
 
 A list of all operands of a large fleet takes seconds, and its answer only makes messages clearer: a
 pass does not wait for it.
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Aside(Generic[T]):
-    """What was answered last. changed: called, in the question's thread, after another answer."""
+    """The last answer to a question.
+
+    changed: called, in the question's thread, after another answer.
+    """
 
     def __init__(self, changed: Callable[[], None], *, every_s: float) -> None:
         self.every_s = every_s
@@ -26,8 +29,10 @@ class Aside(Generic[T]):
         self._thread: threading.Thread | None = None
 
     def latest(self, ask: Callable[[], T | None]) -> T | None:
-        """The last answer, and None without one. Asks again where that is due, and no question is
-        open. ask: None, too, where there is no answer; what was answered before then stays.
+        """Returns the last answer, or None without one. Asks again if that is due, and no question
+        is open.
+
+        ask: returns None, too, if there is no answer. The earlier answer stays then.
         """
         if self._thread is not None and self._thread.is_alive():
             return self._answer

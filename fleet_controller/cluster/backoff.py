@@ -1,9 +1,9 @@
-"""When a pod whose eviction was refused is asked again.
+"""The time when a refused eviction is tried again.
 
-The API server answers 429 without Retry-After where a disruption budget has none left, and nothing
-tells when it has: so one of the pods that a budget holds is asked every few seconds. Not each of
-them, as there may be thousands: they take turns. Kept in this process only: a controller that is
-restarted asks once too often.
+If a disruption budget has none left, the API server answers 429 without Retry-After, and nothing
+tells when it has some again. So one of the pods that a budget holds is tried every few seconds.
+They take turns, as there may be thousands. The state is kept in this process only: a restarted
+controller tries once too often.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from fleet_controller.rollout.drain import Refusal, of_budget, refusal_of
 from kubeapi import ApiError
 
 _FIRST_S = 5.0
-"""Until a pod is asked again that a budget has held; of a refusal that no budget has made, the
-first time.
+"""Delay before a pod that a budget has held is tried again. Also the first delay after a refusal
+that no budget has made.
 """
 _LONGEST_S = 60.0
-"""Of a refusal that no budget has made: a webhook's, or for want of a right. A server that asks to
-be left alone for longer is.
+"""Longest delay after a refusal that no budget has made: by a webhook, or for want of a right. A
+server that asks for a longer rest gets it.
 """
 _LONGEST_OF_A_BUDGET_S = 10.0
 _PER_SECOND = 25.0
-"""Pods that all budgets hold, asked again: a tenth of what the controller may ask in all
-(`lanes.PER_SECOND`). The first turns of a budget's pods come together after `_FIRST_S`.
+"""Upper limit of tries a second for pods that all budgets hold: a tenth of the controller's
+requests (`lanes.PER_SECOND`). The first turns of a budget's pods come together after `_FIRST_S`.
 """
 _BUDGET = re.compile(r"disruption budget (\S+) ")
-"""In the API server's words. Source: kubernetes/kubernetes,
-pkg/registry/core/pod/storage/eviction.go (checkAndDecrement).
+"""The API server's words. Source: kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go
+(checkAndDecrement).
 """
 
 
@@ -38,20 +38,20 @@ pkg/registry/core/pod/storage/eviction.go (checkAndDecrement).
 class _Refused:
     why: str
     budget: str
-    """By which those are known that wait for the same; empty: no budget has refused it."""
+    """Identifies the pods that wait for the same budget. Empty if no budget has refused it."""
     at: float
     pause_s: float
-    """Until it is asked again, if its turn has come."""
+    """Delay before the next try, if its turn has come."""
 
 
 class Refusals:
-    """Evictions that were refused, by the pod's uid, those refused longest ago first."""
+    """Evictions that were refused, by the pod's uid, with the oldest refusal first."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Refused] = {}
 
     def all(self) -> Mapping[str, Refusal]:
-        """By the pod's uid."""
+        """Returns the refusals by the pod's uid."""
         by_budget: dict[str, list[tuple[str, _Refused]]] = {}
         refusals: dict[str, Refusal] = {}
         for uid, one in self._known.items():
@@ -64,7 +64,7 @@ class Refusals:
         return refusals
 
     def add(self, uid: str, error: ApiError, now: float) -> None:
-        """now: seconds since the epoch."""
+        """Records a refusal. now: seconds since the epoch."""
         why = refusal_of(error.body, error.message)
         budget = _budget_of(error, why)
         before = self._known.pop(uid, None)
@@ -85,10 +85,11 @@ class Refusals:
 def _turns(
     held: Sequence[tuple[str, _Refused]], per_second: float
 ) -> Iterator[tuple[str, Refusal]]:
-    """When each of the pods that one budget holds is asked again.
+    """Yields when each of the pods that one budget holds is tried again.
 
-    held: those refused longest ago first. per_second: at most so many are asked, and one in any
-    case after `_FIRST_S`, so that it is seen when the budget allows evictions again.
+    held: the oldest refusal first.
+    per_second: most tries a second. One pod is tried in any case after `_FIRST_S`, to notice when
+    the budget allows evictions again.
     """
     last = held[-1][1].at
     for place, (uid, one) in enumerate(held):
@@ -97,7 +98,7 @@ def _turns(
 
 
 def _budget_of(error: ApiError, why: str) -> str:
-    """Its name, as far as the answer has it; empty where no budget has refused."""
+    """Returns the budget's name, as far as the answer has it. Empty if no budget has refused."""
     if not of_budget(error.body):
         return ""
     named = _BUDGET.search(why)

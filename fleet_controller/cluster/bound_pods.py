@@ -1,9 +1,9 @@
-"""Nodes, and the pods that are bound to them from one watch; and when that is not enough.
+"""Nodes, and the pods bound to them, from one watch with extra lists when it is not enough.
 
-A LIST of a node's pods is what the API server knew at that moment. A watch may be behind by as much
-as it likes, which matters in one place only: a layout is about to change, the watch shows no pod,
-and one was bound just before the node got its startup taint. So a node that was ever seen without
-the taint is listed once more when it has it. One that came with the taint never needs it.
+A LIST of a node's pods is the API server's knowledge at that moment. A watch may be behind by any
+amount, which matters in one place only: a layout is about to change, the watch shows no pod, and
+one was bound just before the node got its startup taint. So a node that was ever seen without the
+taint is listed once more when it has it. A node that came with the taint never needs it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from fleet_controller.objects.state import Node, read_node
 from kubeapi.client import path_of
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector. Of a pod that ends, such a watch says DELETED."""
+"""Field selector. Such a watch says DELETED when a pod ends."""
 
 
 class BoundPods(Collection[NodePod]):
-    """Thread-safe, as its base. Static pods and those of DaemonSets are kept only where they use
-    GPUs or bring NVIDIA's driver: no others are asked about.
+    """The pods that are bound to nodes. Thread-safe, as its base.
+
+    Static pods and pods of DaemonSets are kept only if they use GPUs or bring NVIDIA's driver. The
+    controller needs no others.
     """
 
     def __init__(self, changed: threading.Event) -> None:
@@ -41,7 +43,7 @@ class BoundPods(Collection[NodePod]):
             return tuple(self._on.get(node, {}).values())
 
     def ask_about(self, nodes: Iterable[str]) -> None:
-        """From now on, what changes on these nodes wakes the controller; no other does."""
+        """Limits news to these nodes: from now on, only changes on them wake the controller."""
         self._asked = frozenset(nodes)
 
     def _is_news(self, old: NodePod | None, new: NodePod | None) -> bool:
@@ -63,16 +65,18 @@ class BoundPods(Collection[NodePod]):
 
 
 class Nodes(Collection[Node]):
-    """All nodes, and which of them were ever seen without the startup taint."""
+    """All nodes, with a record of nodes that were ever seen without the startup taint."""
 
     def __init__(self, changed: threading.Event) -> None:
         super().__init__(path_of("v1", "nodes"), read_node, changed, news.of_node)
         self._open: set[str] = set()
-        """Uids of nodes that have been without it, as far as this process knows."""
+        """UIDs of nodes that have been without it, as far as this process knows."""
 
     def was_open(self, node: Node) -> bool:
-        """Whether it was ever seen without its taint, as far as this process knows. What an earlier
-        one has tainted is in the lists with which this one began: it lists pods after nodes.
+        """True if the node was ever seen without its taint, as far as this process knows.
+
+        This process lists pods after nodes, so its first lists have all pods on nodes that an
+        earlier process tainted.
         """
         with self._lock:
             return node.uid in self._open
@@ -91,10 +95,10 @@ class Nodes(Collection[Node]):
 
 
 def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool:
-    """Whether what a watch shows of the node's pods is not enough. Pure.
+    """True if the watch is not enough to know the node's pods. Pure.
 
-    It is not where operands may be restarted, which no watch has; and where the node is held and
-    seems empty, but was open to pods, as every node was that has been verified.
+    That is so if operands may be restarted, because no watch has those. It is also so if the node
+    is held and seems empty, but was open to pods, as was every node that has been verified.
     """
     change = change_of(node)
     if node.stuck or (change is not None and change.phase == "Upgrading"):
@@ -104,7 +108,7 @@ def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool
 
 
 def needed(pod: NodePod) -> bool:
-    """Whether the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
+    """True if the pod can be in the way of anything (see `drain`), or brings the driver. Pure."""
     return pod.gpus or bool(pod.driver) or not (pod.daemon_set or pod.static)
 
 

@@ -15,15 +15,15 @@ from telemetry.plain import plain
 
 _BACKOFF_MAX_S = 5.0
 _TOMBSTONES = 1000
-"""Deleted objects that are remembered: a request takes 30 s at most."""
+"""Number of deleted objects that are remembered: a request takes 30 s at most."""
 
 SECOND_LIST_AFTER_S: Final = 5.0
-"""Least time between two lists that count as two opinions."""
+"""Least time between two lists that count as independent."""
 _LONGEST_REASON = 200
 
 T = TypeVar("T")
 StandIn = Callable[[Mapping[str, Any], str, T | None], T | None]
-"""Makes an item of an object that cannot be read, why it cannot, and how it was last read."""
+"""Makes an item from an unreadable object, the reason, and the last readable item."""
 
 
 def _as_last_read(raw: Mapping[str, Any], why: str, last: T | None) -> T | None:
@@ -31,10 +31,10 @@ def _as_last_read(raw: Mapping[str, Any], why: str, last: T | None) -> T | None:
 
 
 class Collection(Generic[T]):
-    """The objects of one kind, parsed, by `key_of`. Thread-safe; `follow` has its own thread.
+    """The objects of one kind, parsed, by `key_of`. Thread-safe. `follow` has its own thread.
 
-    An object that cannot be read stays as it was last read, unless `stand_in` makes something else
-    of it. It hides no other object.
+    An object that cannot be read keeps its last readable state, unless `stand_in` makes something
+    else of it. It hides no other object.
     """
 
     def __init__(
@@ -49,17 +49,21 @@ class Collection(Generic[T]):
         two_lists: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """read: None for an object that is not needed. matters: whether a change from one to the
-        other (None: not there) sets `changed`. field_selector: empty for all objects. two_lists:
-        whether an object is gone only when a second list lacks it, too, or a watch says so.
+        """Creates an empty collection.
+
+        read: parses an object, or returns None if it is not needed.
+        matters: True if a change from one item to the other (None: absent) sets `changed`.
+        field_selector: empty for all objects.
+        two_lists: True if an object is gone only when a second list lacks it, too, or a watch says
+        so.
         """
         self.path = path
         self.listed = threading.Event()
         """Set after the first list."""
         self.error: str | None = None
-        """Why the last list or watch failed; None while they succeed."""
+        """Why the last list or watch failed, or None while they succeed."""
         self.thread: threading.Thread | None = None
-        """In which `follow` runs."""
+        """The thread that runs `follow`."""
         self._read = read
         self._changed = changed
         self._matters = matters
@@ -71,28 +75,28 @@ class Collection(Generic[T]):
         """Name -> why."""
         self._first_list_at: float | None = None
         self._confirmed = False
-        """Whether a second list has been taken since the first one."""
+        """True if a second list has been taken since the first one."""
         self._doubted: dict[str, float] = {}
         """Object that the last list lacks -> when a list lacked it first."""
         self._lock = threading.Lock()
         self._items: dict[str, tuple[int, T]] = {}
         self._deleted: dict[str, int] = {}
-        """Name -> version, of the last few."""
+        """Name -> version, for the last few."""
         self._listed_at = 0
-        """Version of the last list: what it does not have was gone by then."""
+        """Version of the last list: objects that it lacks were gone by then."""
 
     def all(self) -> dict[str, T]:
         with self._lock:
             return {name: item for name, (_, item) in self._items.items()}
 
     def unreadable(self) -> dict[str, str]:
-        """The objects that cannot be read at present, each with the reason."""
+        """Returns the objects that cannot be read at present, each with the reason."""
         with self._lock:
             return dict(self._unreadable)
 
     def second_list_due_s(self) -> float | None:
-        """After how many seconds another list tells whether what the last one lacks is gone; None
-        where nothing is in doubt.
+        """Returns the seconds until another list can tell whether missing objects are gone, or None
+        if nothing is in doubt.
         """
         with self._lock:
             if not self._two_lists or self._first_list_at is None:
@@ -103,7 +107,7 @@ class Collection(Generic[T]):
             return max(0.0, since + SECOND_LIST_AFTER_S - self._clock())
 
     def confirmed(self) -> bool:
-        """Whether an object that is not known does not exist: a second list has lacked it, too."""
+        """True if an unknown object does not exist: a second list has lacked it, too."""
         return self._confirmed or not self._two_lists
 
     def put(self, raw: Mapping[str, Any]) -> None:
@@ -122,12 +126,12 @@ class Collection(Generic[T]):
             self._changed.set()
 
     def list_again(self, client: Client) -> None:
-        """Takes over what there is at this moment. Raises ApiError or Unreachable."""
+        """Takes over the current objects from a list. Raises ApiError or Unreachable."""
         listed = list_all(client, self.path, keep=self._parsed, fieldSelector=self._selector)
         self._take(listed)
 
     def follow(self, client: Client, stop: threading.Event) -> None:
-        """Keeps the collection current until `stop` is set, whatever happens."""
+        """Keeps the collection current until `stop` is set, regardless of any errors."""
         while not stop.is_set():
             try:
                 for event in list_and_watch(
@@ -146,7 +150,7 @@ class Collection(Generic[T]):
                 stop.wait(_BACKOFF_MAX_S)
 
     def outdated(self) -> str | None:
-        """Why what is known may be out of date; None where a list or watch is open."""
+        """Returns why the collection may be out of date, or None if a list or watch is open."""
         if self.thread and not self.thread.is_alive():
             return f"the thread that follows {self.path} has ended"
         return f"{self.path} is not followed: {self.error}" if self.error else None
@@ -176,8 +180,8 @@ class Collection(Generic[T]):
             self._changed.set()
 
     def _newest(self, name: str) -> int:
-        """The version that is known; 0 where none is. The answer to a write may come after the news
-        that the object is gone.
+        """Returns the known version, or 0 if there is none. The answer to a write may come after
+        the news that the object is gone.
         """
         item = self._items.get(name)
         return item[0] if item else max(self._listed_at, self._deleted.get(name, 0))
@@ -186,10 +190,10 @@ class Collection(Generic[T]):
         """Called with each change, under the lock."""
 
     def _replaced(self) -> None:
-        """Called when a list has replaced what was known, under the lock."""
+        """Called when a list has replaced all items, under the lock."""
 
     def _take(self, listed: Event) -> None:
-        """Replaces what is known, but for what is newer than the list."""
+        """Replaces all items, except items that are newer than the list."""
         at = int(listed.object["metadata"]["resourceVersion"])
         found = {name: (version, item) for name, version, item in filter(None, listed.items)}
         with self._lock:
@@ -209,7 +213,9 @@ class Collection(Generic[T]):
         self._changed.set()
 
     def _in_doubt(self, found: Mapping[str, tuple[int, T]]) -> dict[str, tuple[int, T]]:
-        """The objects that this list lacks and no other one has lacked before. Under the lock."""
+        """Returns the objects that only this list lacks, and no earlier one. Called under the
+        lock.
+        """
         if not self._two_lists:
             return {}
         now = self._clock()
@@ -224,9 +230,11 @@ class Collection(Generic[T]):
     def _parsed(
         self, raw: Mapping[str, Any], *, known: Callable[[str], int] = lambda name: 0
     ) -> tuple[str, int, T] | None:
-        """None for an object that is not needed, and for one of a version that is `known`: most
-        news is of the controller's own writes, where many nodes join. Also for one that can neither
-        be read nor be stood in for.
+        """Returns the parsed object.
+
+        Returns None for an object that is not needed, and for an object whose version is `known`:
+        if many nodes join, most news is of the controller's own writes. Also returns None for an
+        object that can neither be read nor get a stand-in.
         """
         try:
             name, version = key_of(raw), int(raw["metadata"]["resourceVersion"])
@@ -264,11 +272,11 @@ def _why(error: Exception) -> str:
 
 
 def key_of(raw: Mapping[str, Any]) -> str:
-    """An object's name, or `namespace/name`. Raises KeyError without one."""
+    """Returns an object's name, or `namespace/name`. Raises KeyError without one."""
     meta = raw["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
 
 
 def error_text(error: ApiError | Unreachable | ValueError) -> str:
-    """An error of the API server, for logs and /readyz."""
+    """Returns an error of the API server as text, for logs and /readyz."""
     return f"HTTP {error.status}: {error.message}" if isinstance(error, ApiError) else str(error)

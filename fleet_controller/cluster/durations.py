@@ -1,4 +1,4 @@
-"""How long nodes take until they are verified, as histograms. In this process only."""
+"""Histograms of the time that nodes take until they are verified. In this process only."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from fleet_controller.objects.state import Node
 from telemetry.prometheus import Histogram
 
 BOUNDS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0)
-"""A node whose driver is there takes seconds, one that installs it and reboots a quarter of an
-hour, a drain up to its limit.
+"""A node whose driver is there takes seconds, a node that installs it and reboots takes a quarter
+of an hour, and a drain takes up to its limit.
 """
 
 
 @dataclass
 class Durations:
     to_verified: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
-    """From the creation of the Node until it is verified for the first time; it is released at once
-    then, or in the next pass.
+    """Time from the creation of the Node until it is verified for the first time. It is released at
+    once then, or in the next pass.
     """
     of_changes: Histogram = field(default_factory=lambda: Histogram(BOUNDS_S))
-    """Of changes of a layout or driver in service, from the cordon to the end, those that came
-    through.
-    """
+    """Time of successful changes of a layout or driver in service, from the cordon to the end."""
 
     def verified(self, node: Node, now: float) -> None:
-        """It has just been written down that the node is verified in its boot. node: as it was
-        before. One that was in service without that has been there for long.
+        """Records that the node has just been marked as verified in its boot.
+
+        node: its state before. A node that was in service without that mark has been there for
+        long.
         """
         if node.held and not node.verified_boot:
             self.to_verified.observe(now - node.created)

@@ -1,4 +1,4 @@
-"""Carries out actions, one API call each. What fails is decided again in the next pass."""
+"""Carries out actions, one API call each. The next pass decides again about failures."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def execute(cluster: Cluster, action: Action) -> None:
 
 
 def subject(action: Action) -> str:
-    """The object that an action changes: after a failure, its other actions are skipped."""
+    """Returns the object that an action changes. After a failure, its other actions are skipped."""
     match action:
         case (
             SetNodeCondition(node=node)
@@ -164,7 +164,7 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
         "lastHeartbeatTime": stamp(action.now),
     }
     # A strategic merge patch merges conditions by type and leaves the kubelet's alone. A write of
-    # the status takes the metadata along: only the spec stays as it is. Source:
+    # the status takes the metadata along, and only the spec stays as it is. Source:
     # kubernetes/kubernetes, pkg/registry/core/node/strategy.go (nodeStatusStrategy).
     path = path_of("v1", "nodes", action.node) + "/status"
     metadata = _asking(action.layout) if action.layout else {}
@@ -218,14 +218,14 @@ def _if_unchanged(
     action: HoldNode | QuarantineNode | EndQuarantine | ReleaseNode,
     *operations: dict[str, Any],
 ) -> dict[str, Any]:
-    """A JSON patch of a node that is still as it was when the action was decided."""
+    """Applies a JSON patch to a node, if the node is unchanged since the decision."""
     same = {"op": "test", "path": "/metadata/resourceVersion", "value": action.version}
     path = path_of("v1", "nodes", action.node)
     return cluster.client.patch(path, [same, *operations], kind="json")
 
 
 def _record_boot(cluster: Cluster, action: RecordBoot) -> dict[str, Any]:
-    # Not conditional: where the node has booted again meanwhile, this is about the earlier boot.
+    # Not conditional: if the node has booted again meanwhile, this is about the earlier boot.
     patch = {"metadata": {"annotations": _boot_notes(action)}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
@@ -246,7 +246,7 @@ def _set_mig_config(cluster: Cluster, action: SetMigConfig) -> dict[str, Any]:
 
 
 def _asking(action: SetMigConfig) -> dict[str, Any]:
-    """The metadata of a node that is asked for a layout, in a merge patch of any kind.
+    """Returns the metadata that requests a layout of a node, in a merge patch of any kind.
 
     Conditional on the resourceVersion: mig-manager may have started since the decision.
     """
@@ -258,14 +258,14 @@ def _asking(action: SetMigConfig) -> dict[str, Any]:
 
 
 def _for_agent(action: SetMigConfig | ApplyLayout) -> dict[str, str | None]:
-    # With the label in one patch: so an agent never proves one layout by the text of another.
+    # One patch sets this and the label, so an agent never proves one layout by the text of another.
     after = stamp(action.reports_after) if action.reports_after else None
     return {DESIRED_ANNOTATION: action.told or None, REPORTS_AFTER_ANNOTATION: after}
 
 
 def _tell(cluster: Cluster, action: TellAgent) -> dict[str, Any]:
-    # Not conditional: where the node has another layout meanwhile, its agent proves the wrong one,
-    # and the controller sees by the hash in the report that it does.
+    # Not conditional: if the node has another layout meanwhile, its agent proves the wrong one, and
+    # the controller sees that by the hash in the report.
     patch = {"metadata": {"annotations": {DESIRED_ANNOTATION: action.told or None}}}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
@@ -273,7 +273,7 @@ def _tell(cluster: Cluster, action: TellAgent) -> dict[str, Any]:
 def _changed(
     cluster: Cluster, action: CordonNode | NoteChange, also: dict[str, Any]
 ) -> dict[str, Any]:
-    # Cordon and note in one patch: a cordon that is not noted would stay for good. The version is
+    # Cordon and note in one patch: a cordon without a note would stay for good. The version is
     # tested, so that the cordon of somebody else is not taken for ours.
     notes = {CHANGE_ANNOTATION: action.change.dump()}
     patch = {"metadata": {"resourceVersion": action.version, "annotations": notes}, **also}
@@ -334,7 +334,7 @@ def _evict(cluster: Cluster, namespace: str, pod: str, uid: str) -> None:
 
 
 def _join(cluster: Cluster, action: JoinNode) -> dict[str, Any]:
-    # Labels and the note about them in one patch: what is not noted would never be taken back.
+    # Labels and the note about them in one patch: a label without a note would never be removed.
     patch = {
         "metadata": {
             "resourceVersion": action.version,
@@ -353,7 +353,7 @@ def _clear_condition(cluster: Cluster, action: ClearNodeCondition) -> dict[str, 
 
 def _release(cluster: Cluster, action: ReleaseNode) -> dict[str, Any]:
     # A JSON patch, because any other would replace all taints. The version is tested, so that
-    # indexes and labels are those of the decision.
+    # indexes and labels match the decision.
     labels: list[dict[str, Any]] = [
         {"op": "remove", "path": f"/metadata/labels/{_escaped(key)}"}
         if value is None
@@ -373,7 +373,7 @@ def _release(cluster: Cluster, action: ReleaseNode) -> dict[str, Any]:
 
 
 def _escaped(key: str) -> str:
-    """A key as a part of a JSON pointer. Source: RFC 6901."""
+    """Escapes a key as a part of a JSON pointer. Source: RFC 6901."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -1,11 +1,11 @@
-"""In which order the actions of a pass are carried out, and which of them side by side.
+"""The order of a pass's actions, and the actions that run side by side.
 
     nodes that must be held → nodes that are released → other nodes → pools → Events
 
-Actions on one object are carried out one after the other, those on different ones at the same time,
-a few at once and not more than `Pace` allows a second. A pass ends after a while even if something
-is left: the next one decides again, with what has become known, so that a node that must be held
-does not wait for thousands that are released.
+Actions on one object are carried out one after the other. Those on different objects run at the
+same time, a few at once and not more than `Pace` allows a second. A pass ends after a while even if
+something is left: the next one decides again with the latest facts, so that a node that must be
+held does not wait for thousands that are released.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from fleet_controller.membership.release import LetPoolGo
 from fleet_controller.rollout.change_actions import EvictPod
 
 WORKERS: Final = 16
-"""With 50 ms a request, they make what `PER_SECOND` allows. By default an API server works on 600
-requests at a time. Source: kube-apiserver, --max-requests-inflight and
---max-mutating-requests-inflight.
+"""Number of workers. With 50 ms a request, they make as many requests as `PER_SECOND` allows. By
+default an API server works on 600 requests at a time. Source: kube-apiserver,
+--max-requests-inflight and --max-mutating-requests-inflight.
 """
 PER_SECOND: Final = 250.0
-"""Requests: 2,000 nodes that join take three each and their pools some hundreds, which is half a
-minute at this pace; twice of it would shorten that by a quarter of a minute, and leave others less
-of the API server.
+"""Requests a second. 2,000 nodes that join take three each and their pools some hundreds, which is
+half a minute at this pace. Twice the pace would shorten that by a quarter of a minute, and leave
+others less of the API server.
 """
 SLICE_S: Final = 2.0
-"""How long a pass goes on, if its decision took no time to speak of."""
+"""Length of a pass whose decision took no time to speak of."""
 LONGEST_SLICE_S: Final = 5.0
 
 
@@ -60,7 +60,7 @@ class Pace:
         self._at = clock()
 
     def take(self) -> float:
-        """Takes a token. Returns for how many seconds to wait before it may be used."""
+        """Takes a token. Returns the seconds to wait before it may be used."""
         with self._lock:
             now = self._clock()
             gained = (now - self._at) * self._per_second
@@ -74,12 +74,15 @@ class Outcome:
     failed: dict[str, str]
     """`subject` -> why."""
     left: int
-    """Actions that were not begun, and nothing had failed before them."""
+    """Number of actions that were not begun, without an earlier failure."""
 
 
 class Lanes:
-    """do: carries out one action; returns why it failed, or None. go_on: whether another action may
-    begin. wait: for so many seconds.
+    """Carries out the actions of passes.
+
+    do: carries out one action, and returns why it failed, or None.
+    go_on: returns whether another action may begin.
+    wait: waits for a number of seconds.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Lanes:
         self._workers.shutdown()
 
     def carry_out(self, actions: Sequence[Action], *, slice_s: float = SLICE_S) -> Outcome:
-        """slice_s: after how many seconds no further action begins."""
+        """Carries out actions. slice_s: seconds after which no further action begins."""
         end = self._clock() + slice_s
         failed: dict[str, str] = {}
         left = 0
@@ -112,7 +115,7 @@ class Lanes:
             if len(lanes) <= 1:
                 outcomes = [self._work(lanes, end)]
             else:
-                # Not a task for each lane: of thousands most are left for the next pass.
+                # Not one task per lane: if there are thousands, most are left for the next pass.
                 count = min(WORKERS, len(lanes))
                 workers = [self._workers.submit(self._work, lanes, end) for _ in range(count)]
                 outcomes = [worker.result() for worker in workers]
@@ -122,7 +125,7 @@ class Lanes:
         return Outcome(failed=failed, left=left)
 
     def _work(self, lanes: deque[list[Action]], end: float) -> Outcome:
-        """One worker's: takes lanes until none is left."""
+        """Runs one worker, which takes lanes until none is left."""
         failed: dict[str, str] = {}
         left = 0
         while True:
@@ -136,7 +139,7 @@ class Lanes:
 
     def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
         failed: dict[str, str] = {}
-        # Those of pools are few, and say what has been done by then.
+        # The actions on pools are few, and report the work so far.
         limited = not isinstance(actions[0], HoldNode | SetPoolStatus | EndUndo | LetPoolGo)
         for place, action in enumerate(actions):
             about = subject(action)
@@ -146,7 +149,7 @@ class Lanes:
                 return Outcome(failed=failed, left=len(actions) - place)
             if pause := self._pace.take():
                 self._wait(pause)
-                # What stops them all may have come meanwhile.
+                # The signal that stops them all may have come meanwhile.
                 if not self._go_on():
                     return Outcome(failed=failed, left=len(actions) - place)
             if error := self._do(action):
@@ -174,7 +177,7 @@ def _stage(action: Action) -> int:
 
 
 def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
-    """By the object that must see them in their order: the evictions of a node are its own."""
+    """Groups actions by the object that must see them in order: evictions belong to the node."""
     lanes: dict[str, list[Action]] = {}
     for action in actions:
         about = f"node {action.node}" if isinstance(action, EvictPod) else subject(action)
@@ -183,12 +186,14 @@ def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
 
 
 def _can_wait(lane: Sequence[Action]) -> bool:
-    """Pods wait for a node that is released; that another one is not proven yet is said later."""
+    """True if nothing waits for the lane. Pods wait for a node that is released, while the message
+    that a node is not proven yet can come later.
+    """
     return not any(isinstance(action, LiftTaint) for action in lane)
 
 
 def _says_settled(action: Action) -> bool:
-    """Whether a waiting `pulumi up` would return, though nodes of the pool may not be released."""
+    """True if a waiting `pulumi up` would return, though nodes of the pool may not be released."""
     return isinstance(action, SetPoolStatus) and any(
         one["type"] == SETTLED and one["status"] == "True"
         for one in action.status.get("conditions", ())

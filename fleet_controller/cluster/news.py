@@ -1,8 +1,8 @@
-"""Which changes are worth a pass of the controller. Pure.
+"""The changes that are worth a pass of the controller. Pure.
 
-Every node writes its status again and again, and every agent its report; in a fleet of thousands
-that is several times a second, and none of it changes a decision. What is no news is still kept,
-and counts in the next pass, which comes every half minute at the latest.
+Every node writes its status again and again, and every agent its report. In a fleet of thousands
+that is several times a second, and none of it changes a decision. Such a change is still kept, and
+counts in the next pass, which comes every half minute at the latest.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 from fleet_controller.objects.state import Node, Report
 
 RENEWAL_S: Final = 420.0
-"""An agent renews its report every 6 minutes. One that was late may have made it too old."""
+"""An agent renews its report every 6 minutes. A late report may have become too old meanwhile."""
 
 
 def of_node(old: Node | None, new: Node | None) -> bool:
-    """Whether more than its version has changed: no more is kept of a heartbeat."""
+    """True if more than its version has changed: nothing else is kept of a heartbeat."""
     if old is None or new is None:
         return old is not new
     return replace(old, version=new.version) != new
 
 
 def of_report(old: Report | None, new: Report | None) -> bool:
-    """Whether it says anything else, or comes late."""
+    """True if its content has changed, or if it comes late."""
     if old is None or new is None:
         return old is not new
     return replace(old, time=new.time) != new or not 0 <= new.time - old.time <= RENEWAL_S

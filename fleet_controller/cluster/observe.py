@@ -46,9 +46,9 @@ from telemetry import log
 
 EVENT_SOURCE = "slicewright-fleet-controller"
 FEW_NODES = 10
-"""Nodes whose pods are listed one by one; a list of all pods is cheaper for more."""
+"""Most nodes whose pods are listed one by one. A list of all pods is cheaper for more."""
 _OPERATOR_KNOWN_S = 300.0
-"""For how long it is not asked again in which namespace the GPU operator is."""
+"""Time before the controller asks again which namespace the GPU operator is in."""
 
 
 def _readable_warning(raw: JsonObject) -> WarningEvent | None:
@@ -60,7 +60,7 @@ def _readable_warning(raw: JsonObject) -> WarningEvent | None:
 
 @dataclass
 class Cluster:
-    """Nodes, pools, reports and pods, and what is asked for when it is needed."""
+    """Nodes, pools, reports and pods, and the objects that are read on demand."""
 
     client: Client
     changed: threading.Event
@@ -70,7 +70,9 @@ class Cluster:
     reports: Collection[Report]
     bound: BoundPods
     _operator: tuple[float, frozenset[str] | None] | None = field(default=None, init=False)
-    """When it was last read where operands can be (`operands.namespaces_of`), and the answer."""
+    """Time of the last look for the operands' namespaces (`operands.namespaces_of`), and the
+    answer.
+    """
 
     @classmethod
     def of(cls, client: Client) -> Cluster:
@@ -97,7 +99,7 @@ class Cluster:
         )
 
     def followed(self) -> Iterator[Collection[Any]]:
-        """Pods after nodes: to a node that is listed with its taint, all pods have come by then."""
+        """Yields pods after nodes: all pods have reached a node that is listed with its taint."""
         yield from (self.pools, self.nodes, self.reports, self.bound)
 
     def follow(self, stop: threading.Event) -> None:
@@ -112,21 +114,19 @@ class Cluster:
             collection.thread.start()
 
     def list_again(self) -> None:
-        """What there is at this moment, whatever the watches have shown. Raises ApiError or
-        Unreachable.
-        """
+        """Lists all objects again, regardless of the watches. Raises ApiError or Unreachable."""
         for collection in self.followed():
             collection.list_again(self.client)
 
     def ended(self) -> str | None:
-        """Which collection is not followed any more, for good; None where all are."""
+        """Returns a collection that is not followed any more, for good, or None."""
         for collection in self.followed():
             if collection.thread and not collection.thread.is_alive():
                 return f"the thread that follows {collection.path} has ended"
         return None
 
     def incomplete(self) -> str | None:
-        """Which collection has not been listed yet, and why; None when all have."""
+        """Returns a collection that has not been listed yet, and why, or None."""
         for collection in self.followed():
             if not collection.listed.is_set():
                 return f"{collection.path} not listed yet" + (
@@ -135,11 +135,11 @@ class Cluster:
         return None
 
     def outdated(self) -> str | None:
-        """Which collection may be out of date, and why; None where none is."""
+        """Returns a collection that may be out of date, and why, or None."""
         return next((why for each in self.followed() if (why := each.outdated())), None)
 
     def unreadable(self) -> dict[str, dict[str, str]]:
-        """The objects that cannot be read at present: kind -> name -> why."""
+        """Returns the objects that cannot be read at present: kind -> name -> why."""
         return {
             "GPUPool": self.pools.unreadable(),
             "Node": self.nodes.unreadable(),
@@ -148,7 +148,7 @@ class Cluster:
         }
 
     def warnings(self) -> dict[str, WarningEvent]:
-        """The controller's Warning Events, by name. Others are skipped, whoever wrote them.
+        """Returns the controller's Warning Events, by name. Other writers' Events are skipped.
 
         Raises ApiError or Unreachable.
         """
@@ -159,22 +159,24 @@ class Cluster:
         return {event.name: event for event in events if event is not None}
 
     def agent_pods(self) -> list[JsonObject]:
-        """The agents' pods of all pools. Raises ApiError or Unreachable."""
+        """Returns the agents' pods of all pools. Raises ApiError or Unreachable."""
         path = path_of("v1", "pods", namespace=NAMESPACE)
-        # In pages, and only what is needed of each: a large fleet has thousands.
+        # In pages, with only the needed parts: a large fleet has thousands.
         return list(
             list_all(self.client, path, keep=waiting_pods.kept, labelSelector=AGENT_SELECTOR).items
         )
 
     def daemon_set_warnings(self) -> list[JsonObject]:
-        """Warning Events about the agents' DaemonSets. Raises ApiError or Unreachable."""
+        """Returns Warning Events about the agents' DaemonSets. Raises ApiError or Unreachable."""
         path = path_of("v1", "events", namespace=NAMESPACE)
         selector = "involvedObject.kind=DaemonSet,type=Warning"
         return list(self.client.get(path, fieldSelector=selector).get("items") or ())
 
     def cluster_policies(self) -> list[JsonObject]:
-        """Of NVIDIA's GPU operator; none where the cluster has none. Raises ApiError or
-        Unreachable.
+        """Returns the ClusterPolicies of NVIDIA's GPU operator, or none if the cluster has no
+        operator.
+
+        Raises ApiError or Unreachable.
         """
         try:
             listed = self.client.get(path_of(CLUSTER_POLICY_API, CLUSTER_POLICY_PLURAL))
@@ -187,9 +189,10 @@ class Cluster:
         return policies
 
     def waiting_operands(self, nodes: AbstractSet[str]) -> list[JsonObject]:
-        """NVIDIA's operands on these nodes, and those that are bound to none, that wait for
-        something. Of many nodes: those on all. Asked after `cluster_policies`, by which it is
-        known in which namespace they are. Raises ApiError or Unreachable.
+        """Returns NVIDIA's operands that wait for something, on these nodes or bound to none.
+
+        For many nodes it returns those on all nodes. Called after `cluster_policies`, which tells
+        the namespace of the operands. Raises ApiError or Unreachable.
         """
         namespaces = self._operator[1] if self._operator else None
         everywhere = [None] if namespaces is None else sorted(namespaces)
@@ -199,14 +202,14 @@ class Cluster:
         """namespace: None for all."""
         pods = path_of("v1", "pods", namespace=namespace)
         if len(nodes) > FEW_NODES:
-            # In pages, of which next to nothing is kept: a large fleet has tens of thousands.
+            # In pages, and almost nothing of them is kept: a large fleet has tens of thousands.
             kept = list_all(
                 self.client, pods, keep=waiting_pods.kept_waiting, labelSelector=OPERAND_SELECTOR
             ).items
             return [pod for pod in kept if pod is not None]
         found: list[JsonObject] = []
         for node in ("", *nodes):
-            # From its index by node, and its memory.
+            # The API server answers this from its index by node, and its memory.
             listed = self.client.get(
                 pods,
                 labelSelector=OPERAND_SELECTOR,
@@ -217,8 +220,10 @@ class Cluster:
         return found
 
     def pods(self, node: Node) -> tuple[NodePod, ...]:
-        """A node's pods that have not ended, as the watch has shown them or, where it may be
-        behind and that matters, from a list. Raises ApiError or Unreachable.
+        """Returns a node's pods that have not ended, as the watch has shown them.
+
+        If the watch may be behind and that matters, they come from a list. Raises ApiError or
+        Unreachable.
         """
         found = self.bound.on(node.name)
         if must_list(node, found, was_open=self.nodes.was_open(node)):
@@ -234,15 +239,16 @@ class Cluster:
         )
 
     def _operator_namespaces(self) -> frozenset[str] | None:
-        """Raises ApiError or Unreachable."""
+        """Returns the namespaces of the GPU operator. Raises ApiError or Unreachable."""
         read_at, namespaces = self._operator or (float("-inf"), None)
         if time.monotonic() - read_at > _OPERATOR_KNOWN_S or namespaces == frozenset():
             self.cluster_policies()
         return self._operator[1] if self._operator else None
 
     def _next_driver(self, pod: NodePod) -> str:
-        """The tag of the driver's image in the DaemonSet of a driver pod; empty: not known. Raises
-        Unreachable.
+        """Returns the driver's image tag in the DaemonSet of a driver pod, or empty if not known.
+
+        Raises Unreachable.
         """
         path = path_of("apps/v1", "daemonsets", pod.owner, pod.namespace)
         try:

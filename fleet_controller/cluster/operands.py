@@ -1,8 +1,8 @@
-"""Which pods are NVIDIA's operands: those in the namespace of the GPU operator. Pure.
+"""The pods that are NVIDIA's operands: those in the namespace of the GPU operator. Pure.
 
-Their labels prove nothing: whoever may make pods in any namespace can give them the same. The
-operator makes all its operands in its own namespace, and writes the name of that into the status of
-the ClusterPolicy, which is its alone, wherever and by whomever it was installed. Source:
+Their labels prove nothing: anybody who may make pods in any namespace can give them the same. The
+operator makes all its operands in its own namespace. It writes the name of that into the status of
+the ClusterPolicy, which only the operator writes, no matter where and how it was installed. Source:
 NVIDIA/gpu-operator, api/nvidia/v1 (ClusterPolicyStatus), controllers/state_manager.go.
 """
 
@@ -16,7 +16,7 @@ from fleet_controller.objects.node_pods import NodePod
 
 
 def namespaces_of(policies: Sequence[Mapping[str, Any]]) -> frozenset[str] | None:
-    """Where operands can be, by all ClusterPolicies; None where the cluster has no operator."""
+    """Returns the namespaces of operands, by all ClusterPolicies. None if there is no operator."""
     if not policies:
         return None
     stated = ((policy.get("status") or {}).get("namespace") for policy in policies)
@@ -24,12 +24,12 @@ def namespaces_of(policies: Sequence[Mapping[str, Any]]) -> frozenset[str] | Non
 
 
 def may_be_operand(pod: NodePod) -> bool:
-    """Whether its labels say that it is one."""
+    """True if its labels say that it is an operand."""
     return pod.daemon_set and bool(pod.app or pod.driver)
 
 
 def proven(pod: NodePod, namespaces: frozenset[str] | None) -> NodePod:
-    """The pod, as a pod like any other where it only looks like an operand."""
+    """Returns the pod. A pod that only looks like an operand loses that look."""
     if namespaces is None or pod.namespace in namespaces:
         return pod
     return replace(pod, app="", driver="", owner="")

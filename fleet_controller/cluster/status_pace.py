@@ -1,8 +1,8 @@
-"""How often a pool's status is written that does no more than count on.
+"""The pace for writing a pool's status when only its counts have changed.
 
-While nodes join, every one that is released changes the counts of its pool and with them its
-status: of each node, that would be a request. What else a status says, a condition for example,
-is written at once.
+While nodes join, every released node changes the counts of its pool and with them its status: that
+would be one request per node. Other changes of a status, for example of a condition, are written at
+once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fleet_controller.decision.actions import Action, SetPoolStatus
 from fleet_controller.objects.state import Pool
 
 COUNTED_EVERY_S: Final = 1.0
-"""Of one pool, at the most."""
+"""Least time between two such writes for one pool."""
 COUNTED_A_SECOND: Final = 10.0
-"""Of all pools together: 2,000 nodes in 100 pools that join within a minute take 600 for that, a
-third of a request a node.
+"""Upper limit of such writes a second for all pools together. 2,000 nodes in 100 pools that join
+within a minute take 600 of them, a third of a request per node.
 """
 
 
@@ -27,7 +27,7 @@ third of a request a node.
 class Paced:
     now: tuple[Action, ...]
     put_off_s: float | None
-    """After how many seconds a status that is left out is due; None where none is."""
+    """Seconds until a status that is left out is due, or None."""
 
 
 @dataclass
@@ -39,8 +39,9 @@ class StatusPace:
     """Pool -> when its status was written last."""
 
     def of(self, actions: Sequence[Action], pools: Mapping[str, Pool]) -> Paced:
-        """The actions of a pass without those that can wait. pools: by name, as when the pass was
-        decided.
+        """Returns the actions of a pass without the status writes that can wait.
+
+        pools: by name, as when the pass was decided.
         """
         now = self.clock()
         self._written = {name: at for name, at in self._written.items() if name in pools}
@@ -66,7 +67,7 @@ class StatusPace:
 
 
 def only_counts(old: Mapping[str, Any], new: SetPoolStatus) -> bool:
-    """Whether a status has other counts, names and messages than the one before, and no more."""
+    """True if only counts, names and messages of a status have changed."""
     return _said(old) == _said(new.status)
 
 

@@ -1,4 +1,4 @@
-"""What a pass of the controller may do to nodes, pools and Events; layout changes aside."""
+"""The actions of a pass on nodes, pools and Events, apart from layout changes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fleet_controller.rollout.change_actions import ChangeAction
 
 @dataclass(frozen=True, kw_only=True)
 class RecordBoot:
-    """Notes on a node in which boot it was verified, and with which layout."""
+    """Notes on a node the boot and the layout that were verified."""
 
     node: str
     boot_id: str
     layout: str | None
-    """None where mig-manager does not partition it."""
+    """None if mig-manager does not partition it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClearReportsAfter:
-    """Removes the note REPORTS_AFTER_ANNOTATION of a verified node: a report that counts is there,
+    """Removes the note REPORTS_AFTER_ANNOTATION of a verified node: a report that counts exists,
     and every later layout or driver comes with a note of its own.
     """
 
     node: str
     version: str
-    """A controller that no longer leads must not remove the note of a later layout."""
+    """Keeps a controller that no longer leads from removing the note of a later layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class HoldNode:
     version: str
     has_taints: bool
     why: str
-    """For the log."""
+    """The reason, for the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,10 @@ class LiftTaint:
     position: int
     """Index of the taint in spec.taints."""
     boot_id: str
-    """The boot that was verified: the node may have booted again since the decision."""
+    """The verified boot. The node may have booted again since the decision."""
     layout: str | None
-    """The value of nvidia.com/mig.config with which it was verified, and which somebody may have
-    changed since; None where mig-manager does not partition it.
+    """The verified value of nvidia.com/mig.config, which somebody may have changed since. None if
+    mig-manager does not partition the node.
     """
 
 
@@ -69,22 +69,22 @@ class SetMigConfig:
     value: str
     told: str = ""
     reports_after: float = 0.0
-    """Both as in ApplyLayout."""
+    """Like `told`, the same as in ApplyLayout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TellAgent:
-    """Writes what the agent of a node must find there, where the node has its layout already."""
+    """Writes the agent's desired state to a node that has the layout already."""
 
     node: str
     told: str
-    """Empty: what its file says."""
+    """The desired state, or empty if the agent's file applies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNodeCondition:
-    """Writes a node's condition and, by the same request, what else there is to write but its
-    taints: of every node that joins, that is two requests less.
+    """Writes a node's condition, and by the same request all other changes but the taints. This
+    saves two requests for every node that joins.
     """
 
     node: str
@@ -92,11 +92,11 @@ class SetNodeCondition:
     reason: str
     message: str
     changed: float
-    """lastTransitionTime."""
+    """The lastTransitionTime."""
     now: float
     boot: RecordBoot | None = None
     layout: SetMigConfig | None = None
-    """With it, the condition too is written only to a node that is as it was."""
+    """If set, the condition too is written only to an unchanged node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +107,15 @@ class SetPoolStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class EndUndo:
-    """Takes an undo that has ended out of what people ask of a pool: should its stack file declare
-    the same layout once more, that is a change like any other.
+    """Removes an undo that has ended from a pool's user request. If the stack file declares the
+    same layout once more, that is a change like any other.
     """
 
     pool: str
     asked: str
-    """The annotation as it was: people may ask something else meanwhile."""
+    """The annotation's earlier value: users may request something else meanwhile."""
     left: str
-    """What it says without the undo; empty for no annotation."""
+    """The annotation's value without the undo. Empty for no annotation."""
 
 
 @dataclass(frozen=True, kw_only=True)

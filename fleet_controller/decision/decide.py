@@ -1,22 +1,22 @@
 """Level-triggered reconciliation, as a pure function: observed state -> actions.
 
 No state is kept between passes: it is all in Kubernetes objects, so the controller may be killed at
-any time. Decided here are each node's condition, the startup taint of verified nodes, the label
+any time. It decides each node's condition, the startup taint of verified nodes, the label
 `nvidia.com/mig.config`, the status of the pools, and Warning Events on the pools (which `pulumi up`
 prints as they come).
 
-A node without the startup taint gets it back (`HoldNode`) as soon as it may have lost what was
-verified: it is not Ready, it has booted again, mig-manager changes its partitions, its agent found
-a mismatch, or its layout is about to change. So do nodes on which the driver has not answered the
-agent for minutes, as many of a pool as may be unavailable. A node is released when its agent has
-reported a match of this boot. A report that is merely late holds no node. The taint keeps new pods
-away and leaves running ones alone.
+A node without the startup taint gets it back (`HoldNode`) as soon as it may have lost its verified
+state: it is not Ready, it has booted again, mig-manager changes its partitions, its agent found a
+mismatch, or its layout is about to change. So does a node whose driver has not answered the agent
+for minutes, up to the number of the pool's nodes that may be unavailable. A node is released when
+its agent has reported a match of this boot. A report that is merely late holds no node. The taint
+keeps new pods away and leaves running ones alone.
 
 Nodes that exist without their pool are labelled when a pool selects them (`membership`), and get
-back what they had when they leave it (`release`).
+their earlier labels back when they leave it (`release`).
 
 A layout is never changed under running pods. A node that has never been verified gets its label
-while it is held; which of the others change, and when, is decided by `rollout`.
+while it is held. `rollout` decides which of the others change, and when.
 """
 
 from __future__ import annotations
@@ -84,31 +84,31 @@ from fleet_controller.rollout.rollout import (
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
 SAID_EVERY_S = 10.0
-"""How often a waiting `pulumi up` shows what it waits for; less often where many pools wait."""
+"""Interval at which a waiting `pulumi up` shows its progress. It grows if many pools wait."""
 SAID_A_SECOND = 2.5
-"""Of all pools together, at the most: each is a line on the terminal, and two requests."""
+"""Most such messages a second, for all pools. Each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
-"""For so long it does: the most that `verify_timeout_minutes` can be."""
+"""Longest time that `pulumi up` waits: the limit of `verify_timeout_minutes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     actions: tuple[Action, ...]
-    """In the order in which they must be carried out: those of one node depend on each other, and
-    holding nodes comes first, because their device plugins may register whole GPUs any moment.
+    """The order of execution matters: the actions on one node depend on each other, and holding
+    nodes comes first, because their device plugins may register whole GPUs any moment.
     """
     look_again: float | None
-    """When the decision may change by time alone; seconds since the epoch."""
+    """Time when the decision may change without any event, in seconds since the epoch."""
     faults: tuple[Fault, ...] = ()
     """The pools that were left alone because deciding about them failed unexpectedly."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """An exception that nobody expected, and what it left undone."""
+    """An unexpected exception, and the part of the pass that it left undone."""
 
     subject: str
-    """Such as `pool a100`."""
+    """The part that failed, such as `pool a100`."""
     error: Exception
 
 
@@ -125,13 +125,16 @@ def decide(
     no_operands: Mapping[str, str] = MappingProxyType({}),
     present: Present | None = None,
 ) -> Decision:
-    """The actions that bring the cluster to where it should be.
+    """Returns the actions that bring the cluster to its desired state.
 
-    reports: by node. pods: node -> its pods that have not ended, for the nodes that `to_inspect`
-    returns; without an entry the node's layout is not changed. warnings: the controller's own
-    Events in the cluster, by name. refusals: of evictions, by the pod's uid. no_agents: node -> why
-    its agent has not reported. no_operands: node -> why NVIDIA's operands do not serve it.
-    present: the memberships of these nodes, where they are known already.
+    reports: by node.
+    pods: node -> its pods that have not ended, for the nodes that `to_inspect` returns. Without an
+    entry, the node's layout is not changed.
+    warnings: the controller's own Events in the cluster, by name.
+    refusals: refusals of evictions, by the pod's uid.
+    no_agents: node -> why its agent has not reported.
+    no_operands: node -> why NVIDIA's operands do not serve it.
+    present: the memberships of these nodes, if they are known already.
     """
     seen = _Seen(
         reports=reports,
@@ -166,7 +169,7 @@ def decide(
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """The parts of the cluster that the decisions about all pools share; see `decide`."""
+    """The parts of the cluster that the decisions about all pools share. See `decide`."""
 
     reports: Mapping[str, Report]
     pods: Mapping[str, tuple[NodePod, ...]]
@@ -180,13 +183,13 @@ class _Seen:
 
 @dataclass(kw_only=True)
 class _Outcome:
-    """The decision as it grows: about one pool, or about all."""
+    """The decision under construction, about one pool or about all."""
 
     holds: list[Action] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     deadlines: list[float] = field(default_factory=list)
     events: dict[str, EmitEvent] = field(default_factory=dict)
-    """The warnings that there are to be, by name."""
+    """The warnings that are to exist, by name."""
     faults: list[Fault] = field(default_factory=list)
 
     def warn(self, event: EmitEvent) -> None:
@@ -203,7 +206,7 @@ class _Outcome:
 
 
 def _holds_only(outcome: _Outcome) -> _Outcome:
-    """The part of a decision that is safe for a pool that cannot be read: new pods are kept away.
+    """Returns the part of a decision that is safe for an unreadable pool: keeping new pods away.
 
     Its nodes are not released, uncordoned, changed or relabelled, and its status is not written.
     """
@@ -235,7 +238,8 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
         members.append(member)
         join = joining(node, pool, seen.brought_keys)
         if join and node.joined is None:
-            # Nothing is done to an existing node before it is noted there, to be taken back.
+            # An existing node must carry the note before anything else is done to it, so that all
+            # can be undone.
             outcome.actions.append(join)
             continue
         why = losing(node, assessment)
@@ -246,7 +250,7 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
         if why and not node.held:
             outcome.holds.append(_hold(node, why))
         elif turn:
-            # Before its condition, the writing of which would make the node's version another.
+            # Before its condition, because that write changes the node's version.
             outcome.actions += turn.actions or watched_now.actions
         else:
             outcome.actions += watched_now.actions
@@ -281,10 +285,10 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
 def _holds_of_silent_drivers(
     pool: Pool, pool_nodes: Sequence[Node], watched: Mapping[str, Watch], outcome: _Outcome
 ) -> list[HoldNode]:
-    """Holds nodes whose driver does not answer, as many as may be unavailable besides those out.
+    """Holds nodes whose driver does not answer, up to the pool's limit of nodes that are out.
 
-    Where all drivers of a pool fall silent at once, what they have in common is as likely wrong as
-    each of them, and a pool without nodes would hurt more than GPUs that may be dead.
+    If all drivers of a pool fall silent at once, a common cause is as likely as each single one,
+    and a pool without nodes would hurt more than GPUs that may be dead.
     """
     out = {n.name for n in pool_nodes if n.held or n.unschedulable or n.change or not n.ready}
     out |= {action.node for action in outcome.holds if isinstance(action, HoldNode)}
@@ -301,7 +305,7 @@ def _holds_of_silent_drivers(
 def _assessed(
     pool: Pool, pool_nodes: Sequence[Node], seen: _Seen
 ) -> tuple[dict[str, Assessment], dict[str, Watch]]:
-    """Each node's assessment, rollouts aside, and what the watchdog makes of those that need it."""
+    """Returns each node's own assessment, and the watchdog's result for those that need it."""
     by_itself = {
         node.name: assess(
             node,
@@ -333,14 +337,14 @@ def _assessed(
 def _tell_of_pool(
     pool: Pool, members: Sequence[Member], status: Mapping[str, Any], seen: _Seen, outcome: _Outcome
 ) -> None:
-    """The pool's status, and the Warning Events about it and its nodes."""
+    """Adds the pool's status, and the Warning Events about it and its nodes."""
     now = seen.now
-    # Where a whole pool fails, its first nodes are enough: no one reads thousands of events.
+    # If a whole pool fails, its first nodes are enough: no one reads thousands of events.
     for member in [m for m in members if m.warns][:MAX_FAILING_NODES]:
         assessment = member.assessment
         outcome.warn(_warning(pool, member.node, assessment.reason, assessment.message, now))
     if status != pool.status:
-        # A merge patch: what is left out would stay.
+        # In a merge patch, omitted keys would stay.
         gone = {key: None for key in pool.status if key not in status}
         outcome.actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
     if (asked := pool.left_of_ended_undo) is not None:
@@ -362,7 +366,7 @@ def _decide_departures(
     seen: _Seen,
     outcome: _Outcome,
 ) -> None:
-    """The next step of each existing node that leaves its pool, or has lost it."""
+    """Adds the next step of each existing node that leaves its pool, or has lost it."""
     for node, pool in departing(pools, nodes):
         if node.name in stranded:
             continue
@@ -385,13 +389,14 @@ def _decide_events(
     now: float,
     outcome: _Outcome,
 ) -> None:
-    """Writes warnings that are new or due again, and takes back those that no longer hold.
+    """Writes warnings that are new or due again, and deletes warnings that no longer hold.
 
-    left_alone: pools about which nothing is decided, so that their warnings stay.
+    left_alone: pools without a decision in this pass, so that their warnings stay.
     """
     for name, event in outcome.events.items():
         old = warnings.get(name)
-        # A time in the future is of somebody else's Event, and would keep ours from being written.
+        # A time in the future is from somebody else's Event, and would keep ours from being
+        # written.
         due = min(old.last_seen, now) + REPEAT_WARNING_S if old else now
         if due <= now:
             outcome.actions.append(event)
@@ -411,7 +416,10 @@ def _present(pools: Sequence[Pool], nodes: Sequence[Node], present: Present | No
 def to_inspect(
     pools: Sequence[Pool], nodes: Sequence[Node], now: float, *, present: Present | None = None
 ) -> tuple[str, ...]:
-    """Nodes whose next step depends on their pods, each once. present: as in `decide`."""
+    """Returns the nodes whose next step depends on their pods, each once.
+
+    present: as in `decide`.
+    """
     changing = (
         node.name
         for pool, members in _present(pools, nodes, present)
@@ -429,8 +437,9 @@ def silent(
     *,
     present: Present | None = None,
 ) -> dict[str, str]:
-    """Node -> its pool, where the node's agent has never reported, or not for too long. present: as
-    in `decide`.
+    """Returns node -> its pool, for nodes whose agent has never reported, or not for too long.
+
+    present: as in `decide`.
     """
     return {
         node.name: pool.name
@@ -444,14 +453,17 @@ class Unproven(NamedTuple):
     """Nodes that were not verified when last assessed."""
 
     examples: tuple[Node, ...]
-    """The first few of each pool, whose messages stand for the others."""
+    """The first few nodes of each pool. Their messages stand for the others."""
     others: tuple[Node, ...]
 
 
 def unproven(
     pools: Sequence[Pool], nodes: Sequence[Node], *, present: Present | None = None
 ) -> Unproven:
-    """present: as in `decide`."""
+    """Returns the nodes that were not verified when last assessed.
+
+    present: as in `decide`.
+    """
     examples: list[Node] = []
     others: list[Node] = []
     for _, members in _present(pools, nodes, present):
@@ -497,7 +509,7 @@ def _node_actions(
         actions += filter(None, (layout, boot))
     if assessment.status == "True" and node.held:
         actions += _lift(node, pool)
-    # Alone, as it needs the node's version; a change that has begun ends with the note's removal.
+    # Alone, as it needs the node's version. A change that has begun ends with the note's removal.
     if not actions and assessment.status == "True" and node.reports_after and not node.change:
         actions.append(ClearReportsAfter(node=node.name, version=node.version))
     return actions
@@ -514,22 +526,24 @@ def _lift(node: Node, pool: Pool) -> list[Action]:
 
 
 def _is_no_longer_proven(node: Node, pool: Pool) -> bool:
-    """Whether what is recorded of the node's layout is to be forgotten, as it has to be held. Not
-    where it is only away: it is the same when it is back. Nor where the record tells that somebody
-    has changed the label.
+    """True if the record of the node's layout is to be forgotten, as the node has to be held.
+
+    False if the node is only away, because it is the same when it is back. Also False if the record
+    shows that somebody has changed the label.
     """
     return bool(node.verified_layout) and node.ready and not relabelled(node, pool)
 
 
 def _is_as_it_was_proven(node: Node, pool: Pool, report: Report | None) -> bool:
-    """Of a node that waits for its turn in a rollout, so that its agent cannot prove it any more:
-    whether it is what it was when it was verified, as the others that wait. It was held because it
-    was not Ready for a while; without this it would be so until its turn, however long the rollout
-    is paused.
+    """True if a node waiting in the rollout queue still has the layout it was last verified with.
 
-    The node's annotations alone do not tell that. Its agent must have reported in this boot, and
-    where it has found a mismatch, as it does when it compares the node with the new layout, the
-    pool must have been verified with the layout that the node has.
+    Its agent cannot prove the old layout any more. Such a node was held because it was not Ready
+    for a while. Without this check it would stay held until its turn, however long the rollout is
+    paused.
+
+    The node's annotations alone are not enough. Its agent must have reported in this boot. If the
+    agent has found a mismatch, as it does when it compares the node with the new layout, the pool
+    must have been verified with the layout that the node has.
     """
     if report is None or (report.owner_uid, report.boot_id) != (node.uid, node.boot_id):
         return False
@@ -548,15 +562,13 @@ def _is_as_it_was_proven(node: Node, pool: Pool, report: Report | None) -> bool:
 
 
 def _proven_layouts(pool: Pool) -> frozenset[str]:
-    """The layouts with which the pool was verified, by its status, which the controller alone
-    writes.
-    """
+    """Returns the pool's verified layouts, by its status, which only the controller writes."""
     return frozenset(layout.mig_config for layout in earlier(pool.status))
 
 
 def _lacks_only_its_driver(node: Node, base: Assessment) -> bool:
-    """Of a node that waits for its turn in a rollout: whether its agent proves the rest, in the
-    boot in which the node was verified before.
+    """True if a node waiting in the rollout queue lacks only its driver: its agent proves the rest,
+    in the same boot that was verified before.
     """
     return (
         node.held
@@ -567,16 +579,17 @@ def _lacks_only_its_driver(node: Node, base: Assessment) -> bool:
 
 
 def _gpu_pods(pods: tuple[NodePod, ...] | None) -> tuple[str, ...] | None:
-    """Names of those that use GPUs; None: not known."""
+    """Returns the names of pods that use GPUs, or None if the pods are not known."""
     return None if pods is None else tuple(sorted(pod.path for pod in pods if pod.gpus))
 
 
 def _must_hold(
     pool: Pool, reports: Mapping[str, Report], node: Node, assessment: Assessment
 ) -> str | None:
-    """Why no new pods may come to the node; None where they may.
+    """Returns why no new pods may come to the node, or None if they may.
 
-    With a reason, the node's assessment is never True: what is held here is not released by it.
+    With a reason, the node's assessment is never True, so it never releases a node that is held
+    here.
     """
     report = reports.get(node.name)
     if not node.ready:
@@ -591,10 +604,10 @@ def _must_hold(
 
 
 def _last_verified_boot(node: Node, report: Report | None) -> str:
-    """The boot in which the node was last verified, as far as the objects tell; else this one.
+    """Returns the last verified boot of the node, as far as the objects tell, or else this boot.
 
     Without the annotation (a node that an older controller released, or that never had the taint)
-    the boot of its report is the best there is.
+    the boot of its report is the best source.
     """
     if node.verified_boot:
         return node.verified_boot
@@ -614,7 +627,11 @@ def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> Emi
 def _event(
     pool: Pool, reason: str, message: str, now: float, *, named: str | None = None
 ) -> EmitEvent:
-    """named: what its name is derived from, so that it is said once; its message by default."""
+    """Creates the Event.
+
+    named: the text that its name is derived from, so that it is written once. Its message by
+    default.
+    """
     about = f"{pool.uid} {reason} {named or message}"
     digest = hashlib.sha256(about.encode(errors="surrogatepass")).hexdigest()
     return EmitEvent(
@@ -628,14 +645,15 @@ def _event(
 
 
 def _waits(pool: Pool, now: float) -> bool:
-    """Whether a `pulumi up` may be waiting for the pool."""
+    """True if a `pulumi up` may be waiting for the pool."""
     since = pool.status.get("waitingSince")
     return bool(since) and now - seconds(since) < LONGEST_WAIT_S
 
 
 def _said_every(waiting: int) -> float:
-    """Seconds, for so many pools. Each step is twice the one before, so that few texts change when
-    the number of pools does.
+    """Returns the interval in seconds for a number of waiting pools.
+
+    Each step is twice the one before, so that few texts change when the number of pools does.
     """
     every = SAID_EVERY_S
     while waiting > every * SAID_A_SECOND:
@@ -646,13 +664,15 @@ def _said_every(waiting: int) -> float:
 def _still_waiting(
     pool: Pool, status: Mapping[str, Any], every: float, now: float, deadlines: list[float]
 ) -> EmitEvent | None:
-    """What a waiting `pulumi up` shows; another text `every` so many seconds.
+    """Returns the Event that a waiting `pulumi up` shows, with another text after each interval.
 
-    Of a condition that is False the provider shows neither reason nor message, and every text only
-    once (pulumi/pulumi-kubernetes #4428); Warning Events it shows as they come.
+    every: the interval in seconds.
+
+    If a condition is False, the provider shows neither reason nor message, and every text only once
+    (pulumi/pulumi-kubernetes #4428). It shows Warning Events as they come.
     """
     if not status.get("waitingSince") or status["waitingSince"] != pool.status.get("waitingSince"):
-        return None  # it has settled, or the wait is not written down yet: the next pass sees it
+        return None  # It has settled, or the wait is not written down yet: the next pass sees it.
     if not _waits(pool, now):
         return None
     since = seconds(status["waitingSince"])
@@ -662,6 +682,6 @@ def _still_waiting(
         return None
     (settled,) = (c for c in status["conditions"] if c["type"] == SETTLED)
     after = f"after {int(said * every)} s"
-    # What else there is to say until the next time can wait: every node that joins changes it.
+    # All other messages can wait until the next time: every node that joins changes them.
     named = f"{after} since {status['waitingSince']}"
     return _event(pool, "NotYetVerified", f"{after}: {settled['message']}", now, named=named)

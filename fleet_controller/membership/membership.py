@@ -1,13 +1,14 @@
-"""Which nodes belong to which pool, and what a pool brings to nodes that exist without it. Pure.
+"""The nodes of each pool, and the labels that a pool sets on nodes that exist without it. Pure.
 
 In a cluster that slicewright did not create, no node pool labels the nodes. The controller does,
 rather than `pulumi up`: a node that joins the cluster between two runs needs its labels as much as
-the others, and only the controller is there at that time. It notes on the node what it has set and
-what was there before (`Joined`), so that it can take back just that, whoever asks and whenever.
+the others, and only the controller is there at that time. It notes on the node the labels that it
+has set and their earlier values (`Joined`), so that it can restore exactly those at any time, for
+anybody who asks.
 
-The note is an annotation, so it is believed only about labels that some pool brings or has brought:
-each pool's status lists the keys (`keys_of`), and a pool that is deleted stays until its nodes are
-released. Else whoever can forge an annotation could have any label of the node set.
+The note is an annotation, so it is believed only about labels that some pool sets or has set: each
+pool's status lists the keys (`keys_of`), and a pool that is deleted stays until its nodes are
+released. Otherwise, anybody who can forge an annotation could have any label of the node set.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ from fleet_controller.objects.state import BroughtLabel, Joined, Node, Pool
 
 @dataclass(frozen=True, kw_only=True)
 class JoinNode:
-    """Sets the labels of a pool on an existing node, and notes what they were."""
+    """Sets the labels of a pool on an existing node, and notes their earlier values."""
 
     node: str
     version: str
     labels: Mapping[str, str | None]
-    """Those that change; None removes a label."""
+    """The labels to change. None removes a label."""
     joined: Joined
 
 
 Present = Sequence[tuple[Pool, list[Node]]]
-"""What `memberships` says. A pass asks several questions about it, and works it out once."""
+"""The result of `memberships`. A pass needs it several times, and computes it once."""
 
 
 def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool, list[Node]]]:
-    """Every pool with its nodes, both by name.
+    """Returns every pool with its nodes, both by name.
 
-    A node has one condition, so it belongs to one pool: of those that select it, the one whose
-    label it has, else the first. So a pool that is added later takes no node from another. A pool
-    that is being deleted has no nodes, and is not listed. A pool that cannot be read keeps the
-    nodes that bear its name.
+    A node has one condition, so it belongs to one pool. If several pools select it, that is the
+    pool whose label it has, or else the first. So a pool that is added later takes no node from
+    another. A pool that is being deleted has no nodes, and is not listed. A pool that cannot be
+    read keeps the nodes that bear its name.
     """
     ordered = sorted((pool for pool in pools if not pool.leaving), key=lambda pool: pool.name)
     by_name = {pool.name: pool for pool in ordered}
-    # Of pools that were created with their nodes, which are the most, the label says it all.
+    # Most pools were created with their nodes, and their nodes are known by the label alone.
     by_label = {pool.name for pool in ordered if pool.selector == {POOL_LABEL: pool.name}}
     others = [pool for pool in ordered if pool.name not in by_label]
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
@@ -70,39 +71,40 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
 
 
 def unreadable_names(pools: Sequence[Pool]) -> frozenset[str]:
-    """The names of the pools that cannot be read."""
+    """Returns the names of the pools that cannot be read."""
     return frozenset(pool.name for pool in pools if pool.unreadable)
 
 
 def belongs_to(node: Node, names: Collection[str]) -> bool:
-    """Whether the node bears one of these pools' names, by its label or by what it was brought."""
+    """True if the node bears one of these pools' names, in its label or its note."""
     return bool(names) and not pool_names(node).isdisjoint(names)
 
 
 def pool_names(node: Node) -> set[str]:
-    """The names of pools that the node bears, whether or not there are such pools."""
+    """Returns the pool names that the node bears, whether or not there are such pools."""
     joined = {node.joined.pool} if node.joined else set()
     return joined | ({node.labels[POOL_LABEL]} if POOL_LABEL in node.labels else set())
 
 
 def keys_of(pool: Pool) -> tuple[str, ...]:
-    """Keys of the labels that the pool brings, and after them of those that it has brought."""
+    """Returns the keys of the labels that the pool sets, followed by those that it used to set."""
     now = sorted(pool.brings or ())
     before = pool.status.get("broughtLabels") or ()
     return tuple(dict.fromkeys(key for key in (*now, *before) if may_be_brought(key)))[:MOST_KEYS]
 
 
 def brought_keys(pools: Iterable[Pool]) -> frozenset[str]:
-    """Keys of all labels that the controller may have brought to a node."""
+    """Returns the keys of all labels that the controller may have set on a node."""
     return ALWAYS_BROUGHT.union(*map(keys_of, pools))
 
 
 def joining(
     node: Node, pool: Pool, brought_by_any: AbstractSet[str] | None = None
 ) -> JoinNode | None:
-    """What a member of `pool` lacks of what the pool brings; None where it lacks nothing.
+    """Returns the action that sets a pool's missing labels on its member, or None if none is
+    missing.
 
-    brought_by_any: `brought_keys` of all pools, as the node may come from another one; None: this
+    brought_by_any: `brought_keys` of all pools, as the node may come from another one. None if this
     pool is the only one.
     """
     if pool.brings is None:
@@ -130,7 +132,7 @@ def joining(
 def taken_back(
     node: Node, noted: Mapping[str, BroughtLabel], known: AbstractSet[str]
 ) -> dict[str, str | None]:
-    """The labels as they were, but for those that somebody else has changed since.
+    """Returns the earlier labels, except labels that somebody else has changed since.
 
     known: the keys about which a note is believed, see `brought_keys`.
     """

@@ -1,12 +1,12 @@
-"""How an existing node leaves its pool: what it was brought is taken back, and nothing else. Pure.
+"""The release of an existing node from its pool, which reverts only the pool's own changes. Pure.
 
-A node leaves when its pool no longer selects it, and when its pool is deleted. A pool that is being
-deleted stays until its nodes are released, by a finalizer, so that the controller is still there to
-do it: `pulumi destroy` deletes the pools before the controller.
+A node leaves when its pool no longer selects it, and when its pool is deleted. A finalizer keeps a
+pool that is being deleted until its nodes are released, so that the controller is still there to do
+it: `pulumi destroy` deletes the pools before the controller.
 
-Taken back are labels, startup taint, annotations and condition. The MIG layout stays, and with it
-the label `nvidia.com/mig.config`, because the operator disables MIG on a node without that label.
-Or, where the pool says so, MIG is disabled first, once no pod uses the node's GPUs.
+The release takes back labels, startup taint, annotations and condition. The MIG layout stays, and
+with it the label `nvidia.com/mig.config`, because the operator disables MIG on a node without that
+label. If the pool says so, MIG is disabled first, once no pod uses the node's GPUs.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class ClearNodeCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseNode:
-    """Takes back what a node was brought, and the note about it. The last that is done to it."""
+    """Restores a node's labels and removes the note about them. It is the node's last action."""
 
     node: str
     version: str
     labels: Mapping[str, str | None]
-    """As they were; None removes a label."""
+    """The earlier values. None removes a label."""
     annotations: tuple[str, ...]
-    """Those to remove."""
+    """The annotations to remove."""
     taints: tuple[int, ...]
-    """Indexes in spec.taints of those to remove, the last first."""
+    """Indexes in spec.taints of the taints to remove, the last first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class LetPoolGo:
     pool: str
     version: str
     finalizers: tuple[str, ...]
-    """Those that stay."""
+    """The finalizers that stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,12 @@ Step = ClearNodeCondition | ReleaseNode | DisableMig | Waiting
 
 
 def departing(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Node, Pool | None]]:
-    """The nodes that have joined a pool and are in none now, with that pool if there still is one.
+    """Returns the nodes that joined a pool and are in none now, with that pool if it still exists.
 
-    By name. Without those that bear the name of a pool that cannot be read: it is not deleted.
+    The nodes are sorted by name. Nodes that bear the name of an unreadable pool are left out,
+    because that pool is not deleted.
     """
-    # Of nodes that were created for their pool, no question is asked: there are thousands.
+    # Skips nodes that were created for their pool: there are thousands.
     unreadable = unreadable_names(pools)
     joined = [
         node
@@ -113,10 +114,11 @@ def next_step(
     gpu_pods: tuple[str, ...] | None,
     brought_by_any: AbstractSet[str] | None = None,
 ) -> Step:
-    """What to do next with a departing node.
+    """Returns the next step for a departing node.
 
-    pool: None where it has been deleted already. gpu_pods: those that use its GPUs; None: unknown.
-    brought_by_any: `brought_keys` of all pools; None: `pool` is the only one.
+    pool: None if it has been deleted already.
+    gpu_pods: the pods that use its GPUs, or None if unknown.
+    brought_by_any: `brought_keys` of all pools. None if `pool` is the only one.
     """
     if pool is not None and disables(node, pool):
         if node.mig_config != DEFAULT_MIG_CONFIG:
@@ -134,19 +136,20 @@ def next_step(
         if node.mig_state != "success":
             return _for_mig_manager(node, pool)
     if node.condition is not None:
-        # On the status, so a request of its own; the note on the node has to go last.
+        # The condition is in the status, so it takes a request of its own. The note on the node has
+        # to go last.
         return ClearNodeCondition(node=node.name)
     known = brought_keys([pool] if pool else []) if brought_by_any is None else brought_by_any
     return _release(node, known)
 
 
 def disables(node: Node, pool: Pool) -> bool:
-    """Whether MIG is to be disabled on a node that leaves `pool`."""
+    """True if MIG is to be disabled on a node that leaves `pool`."""
     return pool.disables_mig and pool.mig_config is not None and node.mig_config is not None
 
 
 def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
-    """Departing nodes whose MIG layout is to be disabled, which depends on their pods."""
+    """Yields departing nodes whose MIG layout is to be disabled, which depends on their pods."""
     if not any(pool.disables_mig for pool in pools):
         return
     for node, pool in departing(pools, nodes):
@@ -160,7 +163,7 @@ def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[LetPoolGo]:
-    """Pools that are being deleted and whose nodes have all been released."""
+    """Yields the actions for pools that are being deleted and have released all their nodes."""
     going = [
         pool
         for pool in pools

@@ -1,1 +1,1 @@
-"""The condition of each node, and the remedies of those that are stuck. Pure."""
+"""The condition of each node, and the remedies for stuck nodes. Pure."""

@@ -1,4 +1,4 @@
-"""Why a node's agent does not report: what its pod waits for, or why it has none. Pure."""
+"""Explains why a node's agent does not report: its pod waits, or does not exist. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from telemetry.plain import plain
 
 AGENT_SELECTOR = "app.kubernetes.io/name=node-agent"
 _LONGEST = 600
-"""Characters of an answer: it becomes part of a condition."""
+"""Longest answer in characters. It becomes part of a condition."""
 
 
 def reasons(
     pool_of: Mapping[str, str], pods: Sequence[Object], events: Sequence[Object]
 ) -> dict[str, str]:
-    """Why, by node, where something is known.
+    """Returns node -> why its agent does not report, for nodes with a known cause.
 
-    pool_of: the pool of each node that has no report. pods: all agents' pods. events: Warning
-    Events about DaemonSets in their namespace.
+    pool_of: the pool of each node that has no report.
+    pods: all agents' pods.
+    events: Warning Events about DaemonSets in the agents' namespace.
     """
     by_node = {node_of(pod): pod for pod in pods}
     refused = _newest(events)
@@ -33,7 +34,7 @@ def reasons(
 
 
 def _newest(events: Sequence[Object]) -> dict[str, str]:
-    """The newest Warning by the name of the DaemonSet that it is about."""
+    """Returns DaemonSet -> its newest Warning."""
     ordered = sorted(events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
     return {
         e["involvedObject"]["name"]: f"{e.get('reason', '')}: {e.get('message', '')}"

@@ -1,5 +1,5 @@
-"""Why NVIDIA's operands do not serve a node: what their pods on it wait for, else what the GPU
-operator says of itself. Pure.
+"""Explains why NVIDIA's operands do not serve a node: their pods on it wait for something, or else
+the GPU operator reports a problem. Pure.
 
 Sources: NVIDIA/gpu-operator, internal/conditions/clusterpolicy.go and controllers/state_manager.go.
 """
@@ -16,17 +16,17 @@ from fleet_controller.objects.state import Node
 from telemetry.plain import plain
 
 OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"
-"""A label of the pods of every DaemonSet that the operator makes."""
+"""A label on the pods of every DaemonSet that the operator creates."""
 _PRESENT: Final = "nvidia.com/gpu.present"
 _FOUND_BY_NFD: Final = tuple(
     f"feature.node.kubernetes.io/pci-{name}.present" for name in ("10de", "0302_10de", "0300_10de")
 )
-"""By one of these the operator knows a node with a GPU."""
+"""One of these labels tells the operator that a node has a GPU."""
 _OF_KUBERNETES: Final = "node.kubernetes.io/"
 _NOTHING_RUNS: Final = ("NoGPUNodes", "NFDLabelsMissing")
 """Reasons of a ClusterPolicy that is ready, though it serves no node."""
 _LONGEST = 600
-"""Characters of an answer: it becomes part of a condition."""
+"""Longest answer in characters. It becomes part of a condition."""
 
 
 def reasons(
@@ -35,12 +35,13 @@ def reasons(
     policies: Sequence[Object],
     others: Iterable[Node] = (),
 ) -> dict[str, str]:
-    """Why, by node, where something is known.
+    """Returns node -> why operands do not serve it, for nodes with a known cause.
 
-    others: nodes of which only operands that end again and again are told: each text is a write,
-    and what a whole pool waits for its first nodes say. pods: the operands' pods that wait for
-    something, of all these nodes, and those that are bound to no node. policies: all
-    ClusterPolicies; without one, no operands are expected.
+    pods: the operands' pods that wait for something, of all these nodes, and those that are bound
+    to no node.
+    policies: all ClusterPolicies. Without one, no operands are expected.
+    others: nodes that are only checked for operands that end again and again. Each text is a write,
+    and if a whole pool waits, the texts of its first nodes are enough.
     """
     if not policies:
         return {}
@@ -62,7 +63,7 @@ def reasons(
 
 
 def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
-    """Node -> what its pods wait for, by the pods' names."""
+    """Returns node -> the reasons why its pods wait, sorted by the pods' names."""
     found: dict[str, list[str]] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         if why := waits_for(pod, OPERATOR):
@@ -73,7 +74,7 @@ def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
 def _of_discovery(node: Node) -> str | None:
     if any(node.labels.get(key) == "true" for key in (_PRESENT, *_FOUND_BY_NFD)):
         return None
-    # Those of the node's state every DaemonSet tolerates.
+    # Every DaemonSet tolerates the taints for the node's state.
     taints = [key for key in node.taint_keys if not key.startswith(_OF_KUBERNETES)]
     tolerating = f" and tolerate its taints ({', '.join(taints)})" if taints else ""
     return (
@@ -83,7 +84,7 @@ def _of_discovery(node: Node) -> str | None:
 
 
 def _of_operator(policies: Sequence[Object]) -> str | None:
-    # Of several, the operator uses the oldest.
+    # The operator uses the oldest of several.
     policy = min(policies, key=lambda one: str(one["metadata"].get("creationTimestamp", "")))
     name, status = policy["metadata"]["name"], policy.get("status") or {}
     for condition in status.get("conditions") or ():

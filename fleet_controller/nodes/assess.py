@@ -1,9 +1,9 @@
 """The status of a node's condition, from its report and labels. Pure.
 
-True requires all of this: the report's verdict is Match; the report is recent, and is about this
-Node object, its current boot and the layout that the pool wants; and where mig-manager creates the
-partitions, the node's labels agree and none of its GPU operands is paused; and the node is Ready;
-and where the pool wants a certain driver, the agent has found that one.
+True requires all of this: the report's verdict is Match, the report is recent, and it is about this
+Node object, its current boot and the layout that the pool wants. If mig-manager creates the
+partitions, the node's labels must agree and none of its GPU operands may be paused. The node must
+be Ready. If the pool wants a certain driver, the agent must have found that one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ REPORT_AGE_LIMIT_S = 900.0
 """An agent reports at least every 6 minutes, so that two lost reports in a row do no harm."""
 
 CLOCKS_APART_S = 60.0
-"""How far a node's clock may be ahead of the controller's: a report is believed for so much longer
-after its agent has died.
+"""Longest time that a node's clock may be ahead of the controller's. A report is believed for that
+much longer after its agent has died.
 """
 
 OF_THE_LAYOUT = agent.OF_LAYOUT | controller.OF_LAYOUT | {"DriverNotUpgraded"}
-"""The reasons for which a node that still has an earlier layout or driver need not be broken."""
+"""Reasons that do not mean that a node with an earlier layout or driver is broken."""
 
 
 def assess(
@@ -37,10 +37,10 @@ def assess(
     no_agent: str | None = None,
     no_operands: str | None = None,
 ) -> Assessment:
-    """The condition that `node` should have as a member of `pool`, rollouts aside.
+    """Returns the condition that `node` should have as a member of `pool`, rollouts aside.
 
-    no_agent: why its agent has not reported, and no_operands: why NVIDIA's operands do not serve
-    it, as far as the cluster says.
+    no_agent: why its agent has not reported, if the cluster tells.
+    no_operands: why NVIDIA's operands do not serve it, if the cluster tells.
     """
     found = _assess(node, pool, report, now, no_agent)
     if pool.driver and report is not None and report.owner_uid == node.uid:
@@ -87,8 +87,8 @@ def _assess(
     )
 
 
-# Of thousands of nodes each pass asks the same again, and to make the answer costs several times as
-# much as to find it.
+# Each pass assesses thousands of nodes the same as before, and building the result costs several
+# times as much as looking it up.
 @lru_cache(maxsize=4096)
 def _proven(reason: str, message: str, reported: float) -> Assessment:
     return Assessment(
@@ -101,7 +101,7 @@ def _proven(reason: str, message: str, reported: float) -> Assessment:
 
 
 def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -> Assessment | None:
-    """Unknown, where the report does not describe the node as it is now; None where it does."""
+    """Returns Unknown if the report does not describe the node as it is now, else None."""
     if report is None:
         return _unknown(
             "NoReport",
@@ -156,7 +156,7 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
 
 
 def _label_problem(node: Node, pool: Pool, expires: float) -> Assessment | None:
-    """Why a matching node of mig-manager's is not ready; None where its labels agree.
+    """Returns why a matching node of mig-manager's is not ready, or None if its labels agree.
 
     The label `success` proves nothing, but any other state means that mig-manager is changing the
     partitions or has given up.
@@ -199,7 +199,7 @@ def _label_problem(node: Node, pool: Pool, expires: float) -> Assessment | None:
 
 
 def _not_ready(node: Node, expires: float) -> Assessment | None:
-    """Unknown while the kubelet is silent or not ready; the node may be rebooting."""
+    """Returns Unknown while the kubelet is silent or not ready. The node may be rebooting."""
     if node.ready:
         return None
     return _unknown(
@@ -222,7 +222,7 @@ def _other_driver(pool: Pool, report: Report, expires: float) -> Assessment | No
 
 
 def _being_partitioned(node: Node, pool: Pool) -> bool:
-    """Whether mig-manager changes the node's partitions, or is about to."""
+    """True if mig-manager changes the node's partitions, or is about to."""
     if not pool.mig_config:
         return False
     if node.mig_config != pool.mig_config:

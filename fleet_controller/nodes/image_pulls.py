@@ -1,8 +1,9 @@
-"""Why a container's image does not come, and what helps: what the kubelet quotes of containerd,
-CRI-O or Docker is read for what the registry has answered. Pure.
+"""Explains why a container's image does not arrive, and names the remedy. Pure.
 
-Sources of the reasons: k8s.io/kubernetes, pkg/kubelet/images/types.go; k8s.io/cri-api,
-pkg/errors. Of the words: containerd, core/remotes/docker; containers/image, docker/errors.go;
+The registry's answer is read from the error of containerd, CRI-O or Docker that the kubelet quotes.
+
+Sources of the reasons: k8s.io/kubernetes, pkg/kubelet/images/types.go; k8s.io/cri-api, pkg/errors.
+Sources of the words: containerd, core/remotes/docker; containers/image, docker/errors.go;
 moby/moby, distribution/errors.go.
 """
 
@@ -26,21 +27,21 @@ PULLING: Final = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""The kubelet's reasons of a container that waits for its image."""
+"""The kubelet's reasons for a container that waits for its image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Where a stack file names the images of some pods, and the Secrets to pull them with."""
+    """The keys in a stack file for the images of some pods, and for the Secrets to pull them."""
 
     image: str
     secrets: str
 
 
 OWN: Final = Keys(image="image", secrets="image_pull_secrets")
-"""Of agents and controller."""
+"""The keys for agents and controller."""
 OPERATOR: Final = Keys(image="gpu_operator.registry", secrets="gpu_operator.image_pull_secrets")
-"""Of NVIDIA's operands."""
+"""The keys for NVIDIA's operands."""
 
 _NAMES: Final = re.compile(r'"[^"]*"|https?://\S+')
 
@@ -61,15 +62,15 @@ _WORDS: Final[Mapping[str, str]] = {
     _BROKEN: r"\b50[0234] [A-Z]|registry is unavailable",
     _MISSING: r"manifest unknown|name unknown|404 Not Found|not found",
 }
-"""Cause -> the words by which it is known; the first that fits counts."""
+"""Cause -> the words that identify it. The first match counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cause:
     answer: str
-    """What the registry did; a whole clause after its name."""
+    """The registry's behaviour, as a whole clause that follows its name."""
     remedy: str
-    """With the fields of `Keys`."""
+    """The remedy, with the fields of `Keys`."""
 
 
 _CAUSES: Final[Mapping[str, _Cause]] = {
@@ -120,9 +121,9 @@ _SHARED: Final = " from this address without a login (100 in 6 hours, for all no
 
 
 def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: str = "") -> str:
-    """Registry, what it answered, and what helps; for one of the reasons in `PULLING`.
+    """Returns the registry, its answer and the remedy, for one of the reasons in `PULLING`.
 
-    namespace: the pod's, in which its Secrets must be.
+    namespace: the pod's namespace, which must hold its Secrets.
     """
     if not image:
         return message
@@ -158,7 +159,7 @@ def _cause(message: str, image: str) -> str | None:
 
 
 def _says_nothing(message: str) -> bool:
-    """Whether there is no more than that the kubelet waits: up to Kubernetes 1.31 it does not
-    repeat the answer while it waits.
+    """True if the message says no more than that the kubelet waits. Up to Kubernetes 1.31, the
+    kubelet does not repeat the answer while it waits.
     """
     return re.fullmatch(r'(Back-off pulling image "[^"]*")?', message) is not None

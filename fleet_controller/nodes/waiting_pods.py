@@ -1,4 +1,4 @@
-"""What a pod waits for, and on which node. Pure."""
+"""Explains why a pod waits, and finds the pod's node. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Object = Mapping[str, Any]
 CRASH_LOOP = "CrashLoopBackOff"
 """The kubelet's reason for a container that ends again and again."""
 _ORDINARY = (None, "ContainerCreating", "PodInitializing")
-"""Reasons that every pod's containers wait for."""
+"""Reasons for waiting that every pod's containers have."""
 
 
 def waits_for(pod: Object, keys: Keys = image_pulls.OWN) -> str | None:
-    """What the pod or one of its containers waits for, or why it failed; None where it runs.
+    """Returns why the pod or one of its containers waits, or why it failed. None if it runs.
 
-    keys: where the stack file names its images.
+    keys: the keys in the stack file for its images.
     """
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
@@ -48,12 +48,12 @@ def _message(waiting: Object, container: Object, pod: Object, keys: Keys) -> str
 
 
 def _line(name: str, *words: object) -> str:
-    """The pod and the words about it, without those that are missing."""
+    """Joins the pod's name and the words about it, without missing ones."""
     return ": ".join([f"pod {name}", *(str(word) for word in words if word)])
 
 
 def kept(pod: Object) -> Object:
-    """What of a pod is needed here."""
+    """Returns the parts of a pod that are needed here."""
     spec = {key: pod["spec"][key] for key in ("nodeName", "affinity") if key in pod["spec"]}
     return {
         "metadata": {
@@ -65,13 +65,13 @@ def kept(pod: Object) -> Object:
 
 
 def kept_waiting(pod: Object) -> Object | None:
-    """The same; None of a pod that waits for nothing."""
+    """Returns the same parts, or None if the pod waits for nothing."""
     return kept(pod) if waits_for(pod) else None
 
 
 def node_of(pod: Object) -> str:
-    """Its node, or before it is bound the one that its DaemonSet's controller made it for; empty:
-    none yet.
+    """Returns the pod's node. If the pod is not bound yet, this is the node that its DaemonSet's
+    controller chose, or empty if there is none.
     """
     return str(pod["spec"].get("nodeName") or _wanted_node(pod))
 

@@ -1,10 +1,10 @@
-"""Nodes that are stuck: which, for how long, what is tried, and what is said. Pure.
+"""Stuck nodes: how they are found, which remedies are tried, and how they are reported. Pure.
 
 NVIDIA's mig-manager acts only on another label and at its own start, and some of its errors leave
-no state behind. A node on which that has gone wrong stays as it is for ever, so its mig-manager or
-device plugin is restarted, by eviction: at most MOST_TRIES times until the node is verified or
-another layout is wanted, with growing pauses, and never where that could cut GPUs under a pod. What
-has no cure here is named, with what to do.
+no state behind. After such an error a node stays as it is for ever, so its mig-manager or device
+plugin is restarted, by eviction. This happens at most MOST_TRIES times until the node is verified
+or another layout is wanted, with growing pauses, and never if that could repartition GPUs under a
+pod. A trouble without a cure here is reported with its remedy.
 
 Sources: NVIDIA/mig-parted, pkg/mig/reconfigure and cmd/nvidia-mig-manager; its #485, and
 NVIDIA/gpu-operator #2833, #1607, #603.
@@ -29,11 +29,11 @@ from fleet_controller.objects.state import Node, Pool
 from fleet_controller.objects.stuck import Stuck, stuck_of
 
 NOTED_AFTER_S: Final = 120.0
-"""How long a node must not have been verified before a note is worth two requests."""
+"""Shortest time without verification before a note is worth two requests."""
 _POSTPONED_S = 600.0
-"""Until the pods of a node in the way are looked at again; each time is a write."""
+"""Delay before the pods in the way are looked at again. Each look is a write."""
 _AT_ONCE = 10
-"""Nodes whose pods are listed in one pass."""
+"""Most nodes whose pods are listed in one pass."""
 
 
 _OF_SILICON = frozenset({"WrongLayout", "NotPartitioned", "LayoutIncomplete", "UnwantedMig"})
@@ -44,29 +44,29 @@ _OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedR
 class HealNode:
     """Writes the note about a stuck node, resumes its operands, and has one of its pods recreated.
 
-    The note comes first: whoever is killed in between has tried.
+    The note comes first, so that a controller that is killed in between counts the try.
     """
 
     node: str
     version: str
     stuck: Stuck | None
-    """None removes the note."""
+    """The new note. None removes the note."""
     labels: Mapping[str, str]
-    """Those that change."""
+    """The labels to change."""
     restart: NodePod | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """What one pass of the watchdog does with one node."""
+    """The watchdog's result for one node in one pass."""
 
     actions: tuple[HealNode, ...] = ()
     hold: bool = False
-    """Whether the node must have the startup taint before anything is tried."""
+    """True if the node must have the startup taint before anything is tried."""
     hold_if_room: bool = False
-    """Whether it is to have the taint where that leaves enough nodes of the pool in service."""
+    """True if the node is to get the taint, as long as enough nodes of the pool stay in service."""
     said: Assessment | None = None
-    """In place of what the node is by itself."""
+    """The assessment to use instead of the node's own."""
     again: tuple[float, ...] = ()
 
 
@@ -81,8 +81,11 @@ def watch(
     pods: tuple[NodePod, ...] | None,
     now: float,
 ) -> Watch:
-    """base: what the node is by itself. operands: what NVIDIA's wait for there. pods: all that have
-    not ended, of the nodes of `due`; None: not known.
+    """Decides about one node.
+
+    base: the node's own assessment.
+    operands: why NVIDIA's operands on it wait.
+    pods: all pods that have not ended, for the nodes of `due`. None if not known.
     """
     note = stuck_of(node)
     if note and note.layout != (pool.mig_config or ""):
@@ -111,7 +114,7 @@ def watch(
 
 
 def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
-    """In which way the node may be stuck; that it lasts is another question."""
+    """Returns the trouble that the node may be stuck in, without checking whether it lasts."""
     if base.status == "True" or _upgrades_driver(node):
         return None
     if pool.mig_config is not None:
@@ -129,8 +132,9 @@ def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -
 
 
 def _driver_is_silent(node: Node, base: Assessment) -> bool:
-    """Whether the agent of a node in service reports now, of this boot, that it cannot ask the
-    driver. A node that is being set up, or changed, has no driver yet or loses it for a while.
+    """True if the agent of a node in service reports, in this boot, that it cannot ask the driver.
+
+    A node that is being set up or changed has no driver yet, or loses it for a while.
     """
     current = base.expires is not None
     set_up = bool(node.verified_boot) and not node.change
@@ -138,7 +142,7 @@ def _driver_is_silent(node: Node, base: Assessment) -> bool:
 
 
 def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, ...]:
-    """Nodes for which something is to be tried, which depends on their pods; not too many."""
+    """Returns a limited number of nodes that need a try now, which depends on their pods."""
     noted = [node for node in nodes if node.stuck]
     if not noted:
         return ()
@@ -157,7 +161,7 @@ def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, 
 
 
 def relabelled(node: Node, pool: Pool) -> bool:
-    """Whether somebody else has set another layout on a node that was verified with the pool's."""
+    """True if somebody else has set another layout on a node that was verified with the pool's."""
     return (
         pool.mig_config is not None
         and node.verified_layout == pool.mig_config
@@ -167,13 +171,13 @@ def relabelled(node: Node, pool: Pool) -> bool:
 
 
 def _upgrades_driver(node: Node) -> bool:
-    """Whether its operands are away because its driver is being replaced."""
+    """True if its operands are away because its driver is being replaced."""
     change = change_of(node)
     return change is not None and change.phase == "Upgrading"
 
 
 def _at_rest(node: Node, base: Assessment) -> What | None:
-    """Of a node on which mig-manager does nothing at the moment."""
+    """Returns the trouble of a node whose mig-manager does nothing at the moment."""
     match node.mig_state:
         case None:
             return "PartitioningNotStarted"
@@ -200,7 +204,7 @@ def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) ->
     if note is None or not note.tries or base.status == "True":
         return Watch(actions=(_noted(node, None),))
     if note.what:
-        # What was tried still counts, should it get stuck again.
+        # The tries still count if it gets stuck again.
         return Watch(actions=(_noted(node, replace(note, what="", since=now, held_by="")),))
     return NOTHING
 
@@ -220,14 +224,14 @@ def _try(
         held = replace(note, next=now + _POSTPONED_S, held_by=", ".join(sorted(holders)[:3]))
         return Watch(actions=(_noted(node, held),), again=(held.next,))
     if trouble.restart == MIG_MANAGER and holders and _reported(base) <= note.since:
-        # Its start changes nothing where the partitions match. They did before it got stuck.
+        # Its start changes nothing if the partitions match. They did before it got stuck.
         return Watch(again=(now + _POSTPONED_S,))
     if not node.held and not trouble.under_pods:
         # The pods are listed again with the taint: one may have been bound since the last look.
         return Watch(hold=True, again=(note.next,))
     pause = max(trouble.after_s, PAUSES_S[note.tries])
     tried = replace(note, tries=note.tries + 1, next=now + pause, held_by="")
-    # mig-manager resumes its operands itself where it can; a pod that has forgotten to does not.
+    # mig-manager resumes its operands itself if it can, but a pod that forgot to do so does not.
     resume = note.what == "OperandsPaused" and note.tries > 0
     found = sorted((p for p in pods if p.app == trouble.restart), key=lambda pod: pod.path)
     restart = next((pod for pod in found if pod.daemon_set and not pod.leaving), None)
@@ -241,12 +245,12 @@ def _try(
 
 
 def _reported(base: Assessment) -> float:
-    """When the agent reported what it rests on."""
+    """Returns the time of the report that the assessment rests on."""
     return (base.expires or 0.0) - REPORT_AGE_LIMIT_S
 
 
 def _said(trouble: Trouble, note: Stuck, base: Assessment, now: float) -> Assessment | None:
-    """None where what the node is by itself says it all."""
+    """Returns the assessment for a stuck node, or None if the node's own is sufficient."""
     tried = ""
     if trouble.restart and note.tries:
         tried = f"; {trouble.restart} was restarted {note.tries} of {MOST_TRIES} times"

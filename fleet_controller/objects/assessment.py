@@ -1,4 +1,4 @@
-"""A node's condition as it should be. Pure."""
+"""The desired condition of a node. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """A node's condition as it should be."""
+    """The condition that a node should have."""
 
     status: Literal["True", "False", "Unknown"]
     reason: str
     message: str
-    """Depends on the facts alone, not on the time: an unchanged node is not written again."""
+    """Depends on the facts alone and not on the time, so an unchanged node is not written again."""
     mismatch: bool = False
-    """Whether the agent found, in this boot and for this layout, that the node is not as wanted."""
+    """True if the agent found, in this boot and for this layout, that the node is not as wanted."""
     settles: bool = False
-    """Whether the node may still get there without help, because it is being set up."""
+    """True if the node may still get there without help, because it is being set up."""
     expires: float | None = None
-    """When the report becomes too old; seconds since the epoch."""
+    """Time when the report becomes too old, in seconds since the epoch."""
     matched: float = 0.0
-    """When the agent last found a match with the layout that is wanted, in this boot, though the
-    node's labels may say something else; 0: it did not.
+    """Time of the agent's last match with the wanted layout in this boot, or 0.
+
+    The node's labels may still say something else.
     """
     planned: bool = False
-    """Whether it belongs to a change that is under way: nothing to warn of."""
+    """True if it belongs to a change that is under way, so that there is nothing to warn about."""
     driver: str = ""
-    """Where the pool wants a certain driver: the one that the agent found in this boot, since the
-    driver pod was last replaced. Empty: not known.
+    """The driver that the agent found in this boot, since the driver pod was last replaced. Empty
+    if not known, or if the pool does not want a certain driver.
     """
     reported: float = 0.0
-    """Where the pool wants a certain driver: when the node's agent last reported; 0: never."""
+    """Time of the agent's last report, or 0. Set only if the pool wants a certain driver."""

@@ -1,8 +1,8 @@
 """Bounds on times and texts that others write into objects. Pure.
 
-A kubelet, an agent or a tenant can write the year 9999, a lone surrogate or 200 kB of text wherever
-Kubernetes takes a string. Times beyond the bounds are refused and texts are cut where an object is
-read, so that no decision and no status has to expect them.
+A kubelet, an agent or a tenant can write the year 9999, a lone surrogate or 200 kB of text into any
+string field of Kubernetes. Reading an object refuses times beyond the bounds and cuts texts, so
+that no decision and no status has to expect them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ EPOCH_S: Final = 0.0
 LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 """Later times are mistakes or attacks. A clock that was never set shows 1970, which is readable."""
 LONGEST_TEXT: Final = 1024
-"""Characters of a message. The API server allows as many in the note of an Event. Source:
+"""Longest message, in characters. The API server allows as many in the note of an Event. Source:
 k8s.io/kubernetes, pkg/apis/core/validation/events.go (NoteLengthLimit).
 """
 LONGEST_CONDITION: Final = 4096
-"""Characters of the message of a node's condition, which quotes several texts."""
+"""Longest message of a node's condition, in characters. It quotes several texts."""
 LONGEST_NAME: Final = 253
-"""Characters of a name, a reason or a version. Source: RFC 1123 subdomain, as in Kubernetes."""
+"""Longest name, reason or version, in characters. Source: RFC 1123 subdomain, as in Kubernetes."""
 LONGEST_NOTE: Final = 16 * 1024
-"""Characters of an annotation that the controller parses. It writes a tenth of that."""
+"""Longest annotation that the controller parses, in characters. It writes a tenth of that."""
 
 _CAMEL_CASE: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 
@@ -40,11 +40,11 @@ UNREADABLE: Final = (
     TypeError,
     ValueError,
 )
-"""Everything that reading an odd object may raise."""
+"""Every exception that reading an odd object may raise."""
 
 
 def seconds(timestamp: str | None) -> float:
-    """Seconds since the epoch of an RFC 3339 timestamp; 0 without a timestamp.
+    """Returns an RFC 3339 timestamp as seconds since the epoch, or 0 without a timestamp.
 
     Raises TypeError for anything but a string, and ValueError for any other text, for a time
     without a zone, and for times before the epoch or after the year 2099.
@@ -53,7 +53,7 @@ def seconds(timestamp: str | None) -> float:
         return EPOCH_S
     if not isinstance(timestamp, str):
         raise TypeError(f"is no time: {type(timestamp).__name__}")
-    # RFC 3339 allows lower case, Python's parser does not.
+    # RFC 3339 allows lower case, but Python's parser does not.
     parsed = datetime.fromisoformat(timestamp.upper())
     if parsed.tzinfo is None:
         raise ValueError(f"is a time without a zone: {plain(timestamp)[:40]}")
@@ -66,18 +66,18 @@ def seconds(timestamp: str | None) -> float:
     return at
 
 
-# The conditions of hundreds of pools have the same few times, and get them at each pass.
+# The conditions of hundreds of pools have the same few times, and get them in each pass.
 @lru_cache(maxsize=1024)
 def stamp(at: float) -> str:
-    """The RFC 3339 timestamp in whole seconds; of the nearest bound for times beyond the bounds."""
+    """Returns an RFC 3339 timestamp in whole seconds, limited to the bounds."""
     bounded = min(max(at, EPOCH_S), LATEST_S)
     return datetime.fromtimestamp(bounded, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def text(value: object, longest: int = LONGEST_TEXT) -> str:
-    """The text in printable characters, cut to `longest`; empty for None.
+    """Returns the text in printable characters, cut to `longest`, or an empty text for None.
 
-    Raises TypeError for anything but a string: an object has no text where a list belongs.
+    Raises TypeError for anything but a string: an object has no text in the place of a list.
     """
     if value is None:
         return ""
@@ -88,7 +88,10 @@ def text(value: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def texts(value: object) -> dict[str, str]:
-    """A mapping of texts to texts, such as labels; empty for None. Raises TypeError for others."""
+    """Returns a mapping of texts to texts, such as labels, or an empty one for None.
+
+    Raises TypeError for anything else.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(
@@ -99,7 +102,7 @@ def texts(value: object) -> dict[str, str]:
 
 
 def name(metadata: Mapping[str, Any]) -> str:
-    """The name of an object. Raises KeyError, TypeError or ValueError where it has none."""
+    """Returns the name of an object. Raises KeyError, TypeError or ValueError if it has none."""
     value = metadata["name"]
     if not value or text(value, LONGEST_NAME) != value:
         raise ValueError("has no valid name")
@@ -107,7 +110,7 @@ def name(metadata: Mapping[str, Any]) -> str:
 
 
 def reason(value: object) -> str:
-    """A machine-readable reason; empty for None.
+    """Returns a machine-readable reason, or an empty text for None.
 
     Raises TypeError for anything but a string, and ValueError for text that the status of a pool
     could not hold (`apis.openapi.CAMEL_CASE`).
@@ -119,10 +122,10 @@ def reason(value: object) -> str:
 
 
 def identifier(value: object) -> str:
-    """An identifier that is compared and never shown, such as a boot ID; empty for None.
+    """Returns an identifier that is compared and never shown, such as a boot ID. Empty for None.
 
-    Equal identifiers stay equal and different ones stay different, whatever their length: long ones
-    are replaced by their SHA-256. Raises TypeError for anything but a string.
+    Equal identifiers stay equal and different ones stay different at any length: long ones are
+    replaced by their SHA-256. Raises TypeError for anything but a string.
     """
     if value is None:
         return ""
@@ -134,8 +137,9 @@ def identifier(value: object) -> str:
 
 
 def note(value: str | None) -> str:
-    """An annotation that is to be parsed, cut to the longest that the controller may write.
+    """Returns an annotation that is to be parsed, cut to the longest that the controller may write.
 
-    Empty for None. A cut one can hardly be parsed, and is still there to be named and removed.
+    Returns an empty text for None. A cut annotation can hardly be parsed, but can still be named
+    and removed.
     """
     return value[:LONGEST_NOTE] if isinstance(value, str) else ""

@@ -1,9 +1,9 @@
-"""The layouts that a pool has had, and the one to which a change of them is undone. Pure.
+"""The layouts that a pool has had, and the target of an undo. Pure.
 
-The controller remembers the layouts with which a pool was verified, in the pool's status, each with
-what the agents must find (the desired-state file of that time): Pulumi's program keeps no history.
-An undo goes back to the last of them that is not the declared one. It names the layout that it
-undoes, so it ends by itself when the stack file declares another one, be it the old one.
+The controller remembers a pool's verified layouts in the pool's status. Each comes with the
+desired-state file of that time, because Pulumi's program keeps no history. An undo goes back to the
+last of them that is not the declared one. It names the layout that it undoes, so it ends without
+further requests when the stack file declares another one, even if that is the old one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, Final
 from apis.names import LONGEST_DESIRED, MOST_REMEMBERED
 
 OF_A_LAYOUT: Final = frozenset({"gpus", "resources", "labels", "minimum_driver"})
-"""What follows from the partitions alone in a desired state, and may differ after an undo. The rest
-is made by other parts of the stack, which an undo leaves as they are: the sharing by the device
-plugin's config for example. Source: apis/desired_state.py.
+"""The keys of a desired state that follow from the partitions alone, and may differ after an undo.
+
+The other keys come from other parts of the stack, which an undo leaves as they are: for example,
+the sharing comes from the device plugin's config. Source: apis/desired_state.py.
 """
 
 
@@ -31,15 +32,16 @@ class KnownLayout:
     mig_config: str
     """Value of nvidia.com/mig.config."""
     layout_hash: str
-    """Of `desired`: what a report must name."""
+    """SHA-256 of `desired`, which a report must name."""
     desired: str
-    """The desired state of a node, as in the agent's file; empty: not known."""
+    """The desired state of a node, as in the agent's file, or empty if not known."""
 
 
 def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
-    """Of a pool's spec, or an entry of its status. None where nothing is known that agents could
-    prove: without a layout of mig-manager's, or where the text is not the one that was hashed, or
-    is longer than a pool's may be.
+    """Reads a layout from a pool's spec, or from an entry of its status.
+
+    Returns None unless agents could prove the layout: it must be a layout of mig-manager's, its
+    text must match the hash, and must not be longer than a pool's may be.
     """
     name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
     if not (isinstance(name, str) and name and isinstance(desired, str)):
@@ -52,18 +54,20 @@ def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
 
 
 def read_told(text: str | None) -> str:
-    """The desired state in an annotation of a node, which is compared with its pool's and never
-    parsed; empty for None. A text that is longer than any pool's is replaced by its SHA-256.
+    """Returns the desired state in a node's annotation, or an empty text for None.
+
+    The text is compared with the pool's and never parsed. If it is longer than any pool's, its
+    SHA-256 replaces it.
     """
     if not text or len(text) <= LONGEST_DESIRED:
         return text or ""
     return "sha256:" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-# Asked of each pool at each pass, about the same few texts.
+# Called for each pool in each pass, with about the same few texts.
 @lru_cache(maxsize=64)
 def _is_object(desired: str) -> bool:
-    """Whether the text is what an agent could read at all: a JSON object."""
+    """True if an agent could read the text at all: it is a JSON object."""
     try:
         desired.encode()
         return isinstance(json.loads(desired), dict)
@@ -72,7 +76,7 @@ def _is_object(desired: str) -> bool:
 
 
 def earlier(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:
-    """The layouts with which the pool was verified, the last one first."""
+    """Returns the layouts that were verified on the pool, the latest first."""
     read = (read_layout(entry) for entry in status.get("provenLayouts") or ())
     return tuple(layout for layout in read if layout is not None)
 
@@ -80,8 +84,9 @@ def earlier(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:
 def remembered(
     declared: KnownLayout | None, status: Mapping[str, Any], *, verified: bool
 ) -> list[dict[str, str]]:
-    """`provenLayouts` of the next status. verified: whether nodes of the pool have just been
-    verified with `declared`.
+    """Returns `provenLayouts` of the next status.
+
+    verified: True if nodes of the pool have just been verified with `declared`.
     """
     known: Sequence[KnownLayout] = earlier(status)
     if verified and declared is not None and declared.desired:
@@ -97,7 +102,7 @@ def remembered(
 
 
 def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> KnownLayout | str:
-    """To which layout the change to `declared` is undone; else why it cannot be."""
+    """Returns the layout that an undo of `declared` goes back to, or why there is none."""
     if declared is None:
         return (
             "NVIDIA's mig-manager does not partition its nodes, so that another layout is new "
@@ -119,6 +124,6 @@ def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> K
 
 
 def _others(declared: KnownLayout, target: KnownLayout) -> list[str]:
-    """The keys of the two desired states that differ without following from the partitions."""
+    """Returns the keys that differ in the desired states without following from the partitions."""
     now, then = json.loads(declared.desired or "{}"), json.loads(target.desired)
     return sorted(key for key in {*now, *then} - OF_A_LAYOUT if now.get(key) != then.get(key))

@@ -1,7 +1,8 @@
-"""What the controller notes on a node while it changes its layout or its driver. Pure.
+"""The controller's note on a node while it changes the node's layout or driver. Pure.
 
-It is all that the controller knows of the change, so that another one can go on at any moment: the
-note and the cordon are written by one request, and so are the note and the label of the new layout.
+The note is all that the controller knows of the change, so another controller can go on at any
+moment: one request writes the note and the cordon, and one writes the note and the label of the new
+layout.
 """
 
 from __future__ import annotations
@@ -14,33 +15,36 @@ from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, reason, se
 from fleet_controller.objects.state import Node
 
 Phase = Literal["Draining", "Paused", "Upgrading", "Applying", "Failed"]
-"""Draining: cordoned, its pods leave. Paused: cordoned, and left alone. Upgrading: its driver pod
-is replaced. Applying: its label is set; mig-manager cuts, and the agent verifies. Failed: it stays
-cordoned.
+"""Draining: cordoned, and its pods leave. Paused: cordoned, and left alone. Upgrading: its driver
+pod is replaced. Applying: its label is set, mig-manager partitions, and the agent verifies. Failed:
+it stays cordoned.
 """
 UNDER_WAY: Final[frozenset[Phase]] = frozenset({"Upgrading", "Applying"})
-"""Phases from which there is no way back."""
+"""Phases that cannot be undone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     node_uid: str
     target: str
-    """Value of nvidia.com/mig.config; empty where mig-manager does not partition the node."""
+    """Value of nvidia.com/mig.config. Empty if mig-manager does not partition the node."""
     phase: Phase
     since: float
-    """When the phase began; seconds since the epoch, whole ones, as all times here."""
+    """Start of the phase, in whole seconds since the epoch, like all times here."""
     started: float
     cordoned: bool
-    """Whether we did it: the cordon of somebody else stays."""
+    """True if the controller cordoned the node. A cordon that somebody else set stays."""
     reason: str = ""
     message: str = ""
-    """Why it has failed."""
+    """Why the change has failed."""
     driver: str = ""
-    """Version of the driver that the node is to have; empty: the rollout changes no driver."""
+    """Version of the driver that the node is to get. Empty if the rollout changes no driver."""
     driver_pod: str | None = None
-    """Where the driver that is wanted may be the one before, as after an undo: uid of the pod that
-    brings it, without which no report counts; empty: not seen yet. Else None.
+    """UID of the pod that brings the wanted driver, without which no report counts. Empty if not
+    seen yet.
+
+    It is set if the wanted driver may equal the earlier driver, as after an undo, and None
+    otherwise.
     """
 
     def dump(self) -> str:
@@ -60,7 +64,9 @@ class Change:
 
 
 def change_of(node: Node) -> Change | None:
-    """None also for the note of an earlier node of the name, and for one that cannot be parsed."""
+    """Parses the note. None also for the note of an earlier node of the name, or an invalid
+    note.
+    """
     if not node.change:
         return None
     try:

@@ -23,24 +23,25 @@ class NodePod:
     name: str
     uid: str
     gpus: bool
-    """Whether it requests GPUs."""
+    """True if it requests GPUs."""
     controlled: bool = True
-    """Whether a controller makes another one when it is gone."""
+    """True if a controller makes another one when it is gone."""
     daemon_set: bool = False
     static: bool = False
-    """Of a file on the node: the API server has but its image."""
+    """True if it comes from a file on the node. The API server has only a mirror of it."""
     local_data: bool = False
-    """An emptyDir in memory is none: it is the shared memory of most GPU programs. Source:
-    kubernetes/autoscaler, simulator/drainability (rules/localstorage).
+    """True if it has an emptyDir on disk. An emptyDir in memory does not count: it is the shared
+    memory of most GPU programs. Source: kubernetes/autoscaler, simulator/drainability
+    (rules/localstorage).
     """
     leaving: bool = False
-    """Being deleted."""
+    """True if it is being deleted."""
     app: str = ""
-    """Its label `app`, by which NVIDIA's operands are known."""
+    """Its label `app`, which identifies NVIDIA's operands."""
     driver: str = ""
-    """Of a pod that brings NVIDIA's driver: the tag of its image, 580.95.05-ubuntu22.04."""
+    """Image tag of a pod that brings NVIDIA's driver, such as 580.95.05-ubuntu22.04."""
     next_driver: str = ""
-    """The tag of the image in its DaemonSet's template; empty: not known."""
+    """Image tag in the template of its DaemonSet, or empty if not known."""
     owner: str = ""
     """The DaemonSet of a pod that brings the driver."""
     created: float = 0.0
@@ -53,7 +54,7 @@ class NodePod:
 
 
 def read_pod(raw: Mapping[str, Any]) -> NodePod:
-    """Raises KeyError or TypeError for anything but a Pod."""
+    """Parses a Pod. Raises KeyError or TypeError for anything else."""
     meta, spec = raw["metadata"], raw["spec"]
     owners = meta.get("ownerReferences") or ()
     owner: Mapping[str, Any] = next((o for o in owners if o.get("controller")), {})
@@ -82,10 +83,10 @@ def read_pod(raw: Mapping[str, Any]) -> NodePod:
 
 
 def unreadable_pod(raw: Mapping[str, Any], why: str, last: NodePod | None = None) -> NodePod:
-    """A stand-in for a pod that cannot be read: one that uses GPUs and may not be evicted, so that
-    no layout changes under it.
+    """Returns a stand-in for a pod that cannot be read. It uses GPUs and may not be evicted, so
+    that no layout changes under it.
 
-    Raises KeyError or TypeError where not even its name and node can be read.
+    Raises KeyError or TypeError if not even its name and node can be read.
     """
     meta = raw["metadata"]
     return NodePod(
@@ -99,8 +100,8 @@ def unreadable_pod(raw: Mapping[str, Any], why: str, last: NodePod | None = None
 
 
 def driver_tag(pod_spec: Mapping[str, Any]) -> str:
-    """The tag of the image of NVIDIA's driver in a pod that brings it; empty without one, as where
-    it is named by digest.
+    """Returns the image tag of NVIDIA's driver in a pod that brings it. Returns an empty text if
+    there is no tag, as for an image that is named by digest.
     """
     containers = pod_spec.get("containers") or ()
     image = next((c.get("image") or "" for c in containers if c["name"] == _DRIVER_CONTAINER), "")

@@ -1,6 +1,6 @@
 """Pools, nodes, reports and events, parsed from the API server's objects. Pure.
 
-Only what decisions need is kept: a Node object is some 15 kB, this a twentieth of it.
+Only the fields that decisions need are kept: a Node object is some 15 kB, this a twentieth of it.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Condition:
     reason: str
     message: str
     changed: float
-    """When `status` last changed; seconds since the epoch, as all times here."""
+    """Time when `status` last changed, in seconds since the epoch, like all times here."""
     written: float
-    """When anything of it last changed."""
+    """Time when any field last changed."""
     generation: int = 0
-    """observedGeneration; pools only."""
+    """The observedGeneration, for pools only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +79,12 @@ class BroughtLabel:
 
     value: str
     before: str | None
-    """What it was; None: the node did not have it."""
+    """The earlier value, or None if the node did not have the label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """What the controller has brought to an existing node, kept on the node itself."""
+    """The labels that the controller has set on an existing node, recorded on the node itself."""
 
     pool: str
     labels: Mapping[str, BroughtLabel]
@@ -102,47 +102,47 @@ class Node:
     name: str
     uid: str
     version: str
-    """resourceVersion."""
+    """The resourceVersion."""
     created: float
     boot_id: str
     verified_boot: str
-    """Boot ID of the boot in which the controller last found the node verified; empty: none."""
+    """Boot ID under which the controller last found the node verified, or empty."""
     ready: bool
-    """Whether its condition Ready is True: the kubelet reports, and says that it is ready."""
+    """True if its condition Ready is True: the kubelet reports, and says that it is ready."""
     labels: Mapping[str, str]
     taint_keys: tuple[str, ...]
-    """In the object's order: a removal needs the index."""
+    """Taint keys in the object's order, because a removal needs the index."""
     condition: Condition | None
-    """slicewright.io/GPUPartitionsReady."""
+    """The condition slicewright.io/GPUPartitionsReady."""
     leaving: bool
-    """Being deleted."""
+    """True if it is being deleted."""
     joined: Joined | None = None
-    """None where the node's labels came with the node, or it is in no pool."""
+    """None if the node was created with its labels, or is in no pool."""
     unschedulable: bool = False
-    """Cordoned, by whomever."""
+    """True if it is cordoned, by anybody."""
     change: str = ""
-    """The note about a change of its layout (`objects.layout_change`); empty: none."""
+    """The note about a change of its layout (`objects.layout_change`), or empty."""
     verified_layout: str = ""
-    """The layout with which the controller last found the node verified; empty: none."""
+    """The layout that the controller last verified on the node, or empty."""
     stuck: str = ""
-    """The note of the watchdog, see `fleet_controller.objects.stuck`; empty: none."""
+    """The note of the watchdog (`fleet_controller.objects.stuck`), or empty."""
     told: str = ""
-    """What its agent must find in place of its file, see DESIRED_ANNOTATION; empty: nothing."""
+    """The desired state that its agent reads instead of its file (DESIRED_ANNOTATION), or empty."""
     reports_after: float = 0.0
-    """Reports of this time, and earlier ones, are about an earlier layout; 0: none are."""
+    """Reports of this time or earlier are about an earlier layout. 0 if all count."""
     changed_at: float = 0.0
-    """When the last change of its layout or driver has ended well; 0: not known."""
+    """Time when the last change of its layout or driver ended well, or 0 if not known."""
     quarantine_at: int | None = None
-    """Where in its taints the startup taint with the effect NoExecute is; None without one."""
+    """Index in its taints of the startup taint with the effect NoExecute, or None."""
 
     @property
     def zone(self) -> str:
         return self.labels.get(ZONE_LABEL, "")
 
-    # Every pass asks every node, some of it several times, and a node has a hundred labels.
+    # Every pass reads these of every node, some several times, and a node has a hundred labels.
     @cached_property
     def held(self) -> bool:
-        """Whether the node has the startup taint."""
+        """True if the node has the startup taint."""
         return STARTUP_TAINT_KEY in self.taint_keys
 
     @cached_property
@@ -155,7 +155,7 @@ class Node:
 
     @cached_property
     def paused(self) -> tuple[str, ...]:
-        """GPU operands that mig-manager has paused, such as `device-plugin`."""
+        """The GPU operands that mig-manager has paused, such as `device-plugin`."""
         return tuple(
             sorted(
                 key.removeprefix(DEPLOY_LABEL_PREFIX)
@@ -167,7 +167,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A GPUNodeReport. Text is as the agent wrote it; empty where it is missing."""
+    """A GPUNodeReport. Text is as the agent wrote it, and empty if it is missing."""
 
     name: str
     owner_uid: str
@@ -179,9 +179,9 @@ class Report:
     boot_id: str
     time: float
     driver: str = ""
-    """Version of the driver that answered; empty: none did."""
+    """Version of the driver that answered, or empty."""
     unreadable: str = ""
-    """Why the object cannot be read; empty: it can. The other fields but `name` are empty then."""
+    """Why the object cannot be read, or empty. If set, all other fields but `name` are empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,47 +192,47 @@ class Pool:
     created: float
     selector: Mapping[str, str]
     layout_hash: str
-    """Of the layout that its nodes are to have now; so is `mig_config`."""
+    """Hash of the layout that its nodes are to have now. `mig_config` is of the same layout."""
     fewest: int
     mig_config: str | None
     status: Mapping[str, Any]
-    """As it is in the cluster."""
+    """The status in the cluster."""
     brings: Mapping[str, str] | None = None
-    """Labels for its nodes, which exist without it; None where they were created with theirs."""
+    """Labels for nodes that exist without the pool. None if the nodes were created with theirs."""
     disables_mig: bool = False
-    """Whether MIG is disabled on existing nodes that leave the pool."""
+    """True if MIG is disabled on existing nodes that leave the pool."""
     version: str = ""
-    """resourceVersion."""
+    """The resourceVersion."""
     leaving: bool = False
-    """Being deleted."""
+    """True if it is being deleted."""
     finalizers: tuple[str, ...] = ()
     policy: RolloutPolicy = DEFAULT_POLICY
     asked: str = ""
-    """What people ask of its rollout: the value of ROLLOUT_ANNOTATION."""
+    """The user request for its rollout: the value of ROLLOUT_ANNOTATION."""
     suspended: str = ""
-    """`paused` or `aborted`: what people have asked of its rollout; empty: nothing."""
+    """`paused` or `aborted` as users have requested for its rollout, or empty."""
     declared: KnownLayout | None = None
-    """The layout that its spec declares; None where mig-manager does not partition it."""
+    """The layout that its spec declares. None if mig-manager does not partition it."""
     told: str = ""
-    """What its agents must find in place of their file; empty: what the file says."""
+    """The desired state that its agents read instead of their file. Empty if the file applies."""
     no_undo: str = ""
-    """Why an undo that people have asked for cannot be; empty: none is asked for, or it can."""
+    """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
     driver: str | None = None
-    """Version of NVIDIA's driver that its nodes must have; None: the rollout changes no driver."""
+    """NVIDIA's driver version that its nodes must have. None if the rollout changes no driver."""
     unreadable: str = ""
-    """Why the object cannot be read; empty: it can. The other fields are those that were last read,
+    """Why the object cannot be read, or empty. If set, the other fields are the last readable ones,
     or empty. Nothing is taken from the nodes of such a pool.
     """
 
     @property
     def undone(self) -> bool:
-        """Whether its nodes are to have an earlier layout than its spec declares."""
+        """True if its nodes are to have an earlier layout than its spec declares."""
         return self.declared is not None and self.mig_config != self.declared.mig_config
 
     @property
     def left_of_ended_undo(self) -> str | None:
-        """What people still ask, where an undo has ended because the spec declares another layout;
-        None where none has.
+        """The rest of the request, if an undo has ended because the spec declares another layout.
+        None if no undo has ended.
         """
         said = read_asked(self.asked)
         if said is None or self.declared is None:
@@ -260,7 +260,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class WarningEvent:
-    """A Warning Event of the controller's that is in the cluster."""
+    """A Warning Event of the controller that exists in the cluster."""
 
     name: str
     last_seen: float
@@ -268,7 +268,9 @@ class WarningEvent:
 
 
 def read_node(raw: Mapping[str, Any]) -> Node:
-    """Raises KeyError, TypeError or ValueError for anything but a Node; so do the others below."""
+    """Parses a Node. Raises KeyError, TypeError or ValueError for anything else, as do the
+    functions below.
+    """
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     labels, notes = texts(meta.get("labels")), texts(meta.get("annotations"))
     return Node(
@@ -306,7 +308,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
 
 
 def _time(timestamp: str | None) -> float:
-    """0 also for what cannot be parsed."""
+    """Returns the time, or 0 if it cannot be parsed."""
     try:
         return seconds(timestamp)
     except UNREADABLE:
@@ -314,7 +316,7 @@ def _time(timestamp: str | None) -> float:
 
 
 def _joined(annotation: str | None) -> Joined | None:
-    """None also for what cannot be parsed: a node must not be hidden by an annotation."""
+    """Parses the note. Returns None also for an invalid one: an annotation must not hide a node."""
     if annotation is None:
         return None
     try:
@@ -327,7 +329,7 @@ def _joined(annotation: str | None) -> Joined | None:
                     before=None if one["before"] is None else str(one["before"]),
                 )
                 for key, one in raw["labels"].items()
-                # Other keys are never brought, and a forged note gets none of them set.
+                # The controller never sets other keys, and a forged note does not make it set any.
                 if may_be_brought(key)
             },
         )
@@ -358,9 +360,10 @@ def read_report(raw: Mapping[str, Any]) -> Report:
 
 
 def unreadable_report(raw: Mapping[str, Any], why: str, last: Report | None = None) -> Report:
-    """A stand-in for a report that cannot be read. What was last read no longer counts.
+    """Returns a stand-in for a report that cannot be read. The last readable report no longer
+    counts.
 
-    Raises KeyError, TypeError or ValueError where not even its name can be read.
+    Raises KeyError, TypeError or ValueError if not even its name can be read.
     """
     return Report(
         name=name(raw["metadata"]),
@@ -401,7 +404,8 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
         declared=None
         if layout is None
-        # Of a pool that an older program wrote: it can be had, and not be gone back to.
+        # An older program wrote the pool: nodes can get this layout, but an undo cannot go back to
+        # it.
         else read_layout(spec)
         or KnownLayout(mig_config=layout, layout_hash=layout_hash, desired=""),
     )
@@ -409,9 +413,10 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
 
 
 def unreadable_pool(raw: Mapping[str, Any], why: str, last: Pool | None = None) -> Pool:
-    """A stand-in for a pool that cannot be read: as it was last read, or with its name alone.
+    """Returns a stand-in for a pool that cannot be read: its last readable state, or its name
+    alone.
 
-    Raises KeyError or TypeError where not even its name can be read.
+    Raises KeyError or TypeError if not even its name can be read.
     """
     if last is not None:
         return replace(last, unreadable=why)
@@ -420,7 +425,7 @@ def unreadable_pool(raw: Mapping[str, Any], why: str, last: Pool | None = None) 
 
 
 def missing_pool(pool: str, why: str, *, uid: str = "") -> Pool:
-    """A stand-in for a pool of which only the name is known. Its nodes carry its label."""
+    """Returns a stand-in for a pool that is known by name only. Its nodes carry its label."""
     return Pool(
         name=pool,
         uid=uid,
@@ -436,9 +441,11 @@ def missing_pool(pool: str, why: str, *, uid: str = "") -> Pool:
 
 
 def obeying(pool: Pool, asked: str) -> Pool:
-    """The pool with what people ask of it. asked: the value of ROLLOUT_ANNOTATION.
+    """Applies the user request to the pool.
 
-    An undo that cannot be pauses the rollout: whoever asked for it does not want it to go on.
+    asked: the value of ROLLOUT_ANNOTATION.
+
+    An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
     pool = replace(pool, asked=asked)
     said, declared = read_asked(asked) or Asked(), pool.declared
@@ -467,7 +474,8 @@ def obeying(pool: Pool, asked: str) -> Pool:
 
 
 def read_warning(raw: Mapping[str, Any]) -> WarningEvent | None:
-    """None for an Event that is not the controller's, which names them `POOL.16 hex digits`.
+    """Parses a Warning Event. Returns None for an Event of anybody else: the controller names its
+    own `POOL.16 hex digits`.
 
     Anybody who may create Events in the namespace can write the controller's name into one.
     """
@@ -479,13 +487,13 @@ def read_warning(raw: Mapping[str, Any]) -> WarningEvent | None:
 
 
 def next_count(raw: Mapping[str, Any]) -> int:
-    """The count of an Event that is seen once more."""
+    """Returns the count of an Event that is seen once more."""
     count = raw.get("count")
     return min((count if isinstance(count, int) else 1) + 1, _MOST_EVENTS)
 
 
 def requests_gpus(pod: Mapping[str, Any]) -> bool:
-    """Whether a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
+    """True if a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
     spec = pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return any(
@@ -496,7 +504,7 @@ def requests_gpus(pod: Mapping[str, Any]) -> bool:
 
 
 def readable_status(raw: Any) -> Mapping[str, Any]:
-    """The status of a pool without the fields that cannot be read: it is written anew anyway."""
+    """Returns a pool's status without unreadable fields. The controller writes it again anyway."""
     if not isinstance(raw, Mapping):
         return {}
     return {key: value for key, value in raw.items() if _is_readable(key, value)}
@@ -524,7 +532,7 @@ def _is_readable(key: str, value: Any) -> bool:
 
 
 def _condition(conditions: Any, kind: str) -> Condition | None:
-    """None also for a condition that cannot be read: it is written anew."""
+    """Returns a condition, or None, also for an unreadable one, as it is written again."""
     try:
         raw = next((one for one in conditions or () if one.get("type") == kind), None)
         return None if raw is None else _read_condition(raw)

@@ -1,7 +1,7 @@
-"""What the watchdog notes on a node that is stuck. Pure.
+"""The watchdog's note on a node that is stuck. Pure.
 
-Labels and pods carry no time, so the note says since when. It is all that the controller knows of
-what it has tried, so that another one can go on at any moment, and no one tries more often.
+Labels and pods carry no time, so the note records it. The note is all that the controller knows of
+its attempts, so another controller can go on at any moment, and none tries more often.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, seconds, s
 from fleet_controller.objects.state import Node
 
 _MOST_COUNTED: Final = 1000
-"""Tries that a note can claim. A few are made."""
+"""Most tries that a note can claim. The controller makes only a few."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stuck:
     node_uid: str
     layout: str
-    """That the pool wants; another one is a new beginning."""
+    """The layout that the pool wants. For another layout, counting starts from zero."""
     what: What
     since: float
-    """Seconds since the epoch, whole ones, as all times here."""
+    """Start of the trouble, in whole seconds since the epoch, like all times here."""
     next: float
-    """When something is tried, or said."""
+    """Time of the next try or message."""
     tries: int = 0
-    """How often something was tried, whatever the node was stuck in."""
+    """Number of tries, for any kind of trouble."""
     held_by: str = ""
-    """What kept the last try from being made."""
+    """The reason why the last try was not made."""
 
     def dump(self) -> str:
         note = {
@@ -47,7 +47,9 @@ class Stuck:
 
 
 def stuck_of(node: Node) -> Stuck | None:
-    """None also for the note of an earlier node of the name, and for one that cannot be parsed."""
+    """Parses the note. None also for the note of an earlier node of the name, or an invalid
+    note.
+    """
     if not node.stuck:
         return None
     try:

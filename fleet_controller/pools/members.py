@@ -1,4 +1,4 @@
-"""A node of a pool, with how long it has been what it is."""
+"""A node of a pool, with the time since its state last changed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from fleet_controller.objects.state import Condition, Node
 from fleet_controller.rollout.rollout import fresh
 
 GRACE_S = 300.0
-"""How long a node may take to become what it should be before a Warning Event says that it is not.
-"""
+"""Time that a node may take to reach its desired state before a Warning Event reports it."""
 SET_UP_LIMIT_S = 1800.0
-"""How long a node that has never been in service may take: to install a driver, to reboot for MIG
-and to make the partitions takes up to a quarter of an hour.
+"""Time that a node may take if it has never been in service. Installing a driver, rebooting for MIG
+and making the partitions takes up to a quarter of an hour.
 """
 DAMPING_S = 10.0
-"""How long a finding must last before there is an event: a report may come from mid-change."""
+"""Time that a finding must last before there is an event: a report may come from mid-change."""
 _PASSES_WITH_PODS = frozenset({"ChangeHeldByPods"})
 """Reasons that end when pods leave the node."""
 
@@ -27,15 +26,15 @@ class Member(NamedTuple):
     node: Node
     assessment: Assessment
     settling: bool
-    """Not verified, but still within its grace period."""
+    """True if it is not verified, but still within its grace period."""
     changed: float
-    """When its condition's status last changed."""
+    """Time when its condition's status last changed."""
     warns: bool
-    """Whether there is to be an event about it."""
+    """True if there is to be an event about it."""
     stuck: bool
-    """Wrong for DAMPING_S, for a reason that does not pass by itself."""
+    """True if it has been wrong for DAMPING_S, for a reason that does not pass without help."""
     joining: bool
-    """Never in service yet, and still within the time that setting up a node may take."""
+    """True if it was never in service, and still has time to be set up."""
 
 
 def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
@@ -78,7 +77,7 @@ def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[fl
 
 
 def says(condition: Condition, assessment: Assessment) -> bool:
-    """Whether a condition in the cluster is what it should be."""
+    """True if a condition in the cluster is as it should be."""
     return (condition.status, condition.reason, condition.message) == (
         assessment.status,
         assessment.reason,

@@ -1,13 +1,13 @@
-"""Which nodes are emptied because their GPUs are definitely not as wanted. Pure.
+"""The nodes that are emptied because their GPUs are definitely not as wanted. Pure.
 
-Such a node is held, so that no pod comes. Whether those that are there may stay is the pool's
-policy: a job on a wrong partition may go on for days, or may compute on a GPU that is failing. With
-`quarantine: NoExecute` the node gets the startup taint a second time, with that effect, and
-Kubernetes ends the pods that do not tolerate it. Disruption budgets have no say in that.
+Such a node is held, so that no pod comes. The pool's policy decides about running pods: a job on a
+wrong partition may go on for days, or may compute on a GPU that is failing. With `quarantine:
+NoExecute` the node gets the startup taint a second time, with that effect, and Kubernetes ends the
+pods that do not tolerate it. Disruption budgets have no say in that.
 
-So it takes a finding that does not pass by itself and has lasted (`Member.stuck`), of this boot and
-this layout, and never are more nodes emptied than may be unavailable: where a whole pool is found
-wrong, what is wrong is as likely what was wanted. The taint goes when the node is verified, or with
+So it takes a finding of this boot and this layout that does not pass without help and has lasted
+(`Member.stuck`). Never are more nodes emptied than may be unavailable: if a whole pool is found
+wrong, the wanted layout is as likely the mistake. The taint goes when the node is verified, or with
 the policy.
 """
 
@@ -22,12 +22,12 @@ from fleet_controller.pools.members import Member
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineNode:
-    """Gives a node that is held the startup taint with the effect NoExecute, too."""
+    """Gives a held node the startup taint with the effect NoExecute, too."""
 
     node: str
     version: str
     why: str
-    """For the log."""
+    """The reason, for the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,14 @@ class EndQuarantine:
     node: str
     version: str
     position: int
-    """Of the taint in spec.taints."""
+    """Index of the taint in spec.taints."""
 
 
 def quarantine(pool: Pool, members: Sequence[Member]) -> tuple[QuarantineNode | EndQuarantine, ...]:
-    """members: by name, as they were before the pass."""
+    """Returns the taints to set and to remove.
+
+    members: sorted by name, as they were before the pass.
+    """
     emptied = [(m.node, at) for m in members if (at := m.node.quarantine_at) is not None]
     if not pool.policy.quarantine:
         return tuple(

@@ -24,15 +24,15 @@ from fleet_controller.rollout.rollout import Rollout, how_far
 
 UNDONE = "RolloutUndone"
 TOO_FEW_LIMIT_S = 1800.0
-"""How long a pool may have fewer nodes than it needs before it is Degraded: clouds take up to a
+"""Time that a pool may have fewer nodes than it needs before it is Degraded. Clouds take up to a
 quarter of an hour for a node with GPUs.
 """
 EXAMPLES = 2
-"""Nodes of a pool that its conditions describe in full."""
+"""Number of a pool's nodes that its conditions describe in full."""
 
 
 _SUSPENDED = {"paused": "RolloutPaused", "aborted": "RolloutAborted"}
-"""What people have asked of a rollout -> reason."""
+"""User request for a rollout -> reason."""
 
 
 def pool_status(
@@ -85,8 +85,8 @@ def pool_status(
 
 
 def _waiting_since(pool: Pool, now: float) -> str | None:
-    """When a `pulumi up` may have begun to wait for this generation; None once it has settled: what
-    happens later, a node that joins for example, keeps no `up` waiting.
+    """Returns when a `pulumi up` may have begun to wait for this generation, or None once it has
+    settled. Later changes, such as a node that joins, keep no `up` waiting.
     """
     if pool.status.get("observedGeneration") != pool.generation:
         return stamp(now)
@@ -95,7 +95,7 @@ def _waiting_since(pool: Pool, now: float) -> str | None:
 
 
 def _too_few_since(pool: Pool, members: Sequence[Member], now: float) -> str | None:
-    """Since when the pool has had fewer nodes than this generation needs; None where it has not."""
+    """Returns since when the pool has had fewer nodes than this generation needs, or None."""
     if len(members) >= pool.fewest:
         return None
     since: str | None = pool.status.get("tooFewSince")
@@ -111,7 +111,7 @@ def _verified(
     joining: Collection[str],
     rollout: Rollout,
 ) -> tuple[bool, str, str]:
-    """Whether the nodes have the layout that the spec declares."""
+    """Decides whether the nodes have the layout that the spec declares."""
     as_wanted, reason, message = _as_wanted(pool, members, bad, joining, rollout)
     if as_wanted and pool.undone:
         return False, UNDONE, f"{message}, {_what_undone_means(pool)}"
@@ -135,7 +135,7 @@ def _as_wanted(
     joining: Collection[str],
     rollout: Rollout,
 ) -> tuple[bool, str, str]:
-    """Whether the nodes have the layout that they are to have now."""
+    """Decides whether the nodes have the layout that they are to have now."""
     if rollout.stopped in _SUSPENDED:
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
@@ -161,8 +161,10 @@ def _as_wanted(
 
 
 def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Collection[str]:
-    """Names of nodes that came after the pool was verified with this generation: they are held,
-    and un-verify nothing while they are being set up, as long as there are enough without them.
+    """Returns the names of nodes that came after the pool was verified with this generation.
+
+    They are held, and the pool stays verified while they are being set up, as long as there are
+    enough nodes without them.
     """
     if not _was_verified(pool) or len(members) - len(bad) < pool.fewest:
         return ()
@@ -170,15 +172,16 @@ def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Co
 
 
 def _was_verified(pool: Pool) -> bool:
-    """With this generation."""
+    """True if the pool was verified with this generation."""
     known = pool.condition(VERIFIED)
     return known is not None and known.status == "True" and known.generation == pool.generation
 
 
 def _tolerated(pool: Pool, total: int, unproven: Sequence[Member], rollout: Rollout) -> bool:
-    """Whether the policy lets the pool be verified without these. What is being set up, or changed,
-    is waited for, as it may yet be proven: until the pool is verified. Later a node that reboots
-    is one that the policy tolerates.
+    """True if the policy lets the pool be verified without these nodes.
+
+    Until the pool is verified, it waits for nodes that are being set up or changed, as they may yet
+    be proven. Later the policy also tolerates a node that reboots.
     """
     if len(unproven) > pool.policy.tolerated(total):
         return False
@@ -224,7 +227,7 @@ def _degraded(
         return True, "NodesFailing", f"{_are(lasting)} not as wanted: {_examples(lasting)}"
     passing = {m.node.name for m in bad}
     if rollout.stopped == "full" and not passing & set(rollout.blocking):
-        # They are verified and out all the same: cordoned by somebody.
+        # They are verified and out nevertheless: somebody cordoned them.
         return True, "RolloutBlocked", how_far(rollout, pool, len(members))
     if overdue:
         minutes = f"{TOO_FEW_LIMIT_S / 60:.0f} minutes"
@@ -239,8 +242,8 @@ def _settled(
     bad: Sequence[Member],
     rollout: Rollout,
 ) -> tuple[bool, str, str]:
-    """Whether waiting changes nothing: the pool is verified, or more nodes stay wrong by themselves
-    than the policy tolerates.
+    """Decides whether waiting changes nothing: the pool is verified, or more nodes stay wrong
+    without help than the policy tolerates.
     """
     holds, reason, message = verified
     if holds or reason == UNDONE:
@@ -248,7 +251,7 @@ def _settled(
     if rollout.stopped in _SUSPENDED and not rollout.applying:
         return True, reason, message
     stuck = [m for m in bad if m.stuck]
-    # A percentage is of all nodes that there are to be: the first to join may be the broken one.
+    # The percentage counts all expected nodes: the first to join may be the broken one.
     most = 0 if rollout.stopped else pool.policy.tolerated(max(len(members), pool.fewest))
     if len(stuck) > most:
         return True, "NodesFailing", f"{_are(stuck)} wrong: {_examples(stuck)}"
@@ -260,7 +263,7 @@ def _reconciling(
     progressing: tuple[bool, str, str],
     stalled: tuple[bool, str, str],
 ) -> tuple[bool, str, str]:
-    """Whether the pool may yet become what its spec declares without help."""
+    """Decides whether the pool may yet become what its spec declares without help."""
     if verified[0] or stalled[0]:
         return False, "NothingToWaitFor", "the pool is verified, or stalled"
     return True, *(progressing if progressing[0] else verified)[1:]
@@ -273,7 +276,7 @@ def _stalled(
     settled: tuple[bool, str, str],
     bad: Sequence[Member],
 ) -> tuple[bool, str, str]:
-    """Whether the pool is not what its spec declares, and somebody has to do something."""
+    """Decides whether the pool differs from its spec, and somebody has to act."""
     if settled[0] and not verified[0]:
         return True, *settled[1:]
     # A finding that has only just been made may come from mid-change.
@@ -284,7 +287,7 @@ def _stalled(
 
 
 def _examples(members: Sequence[Member]) -> str:
-    """The first with reason and message; others are in failingNodes."""
+    """Describes the first nodes with reason and message. The others are in failingNodes."""
     text = "; ".join(
         f"{m.node.name} {m.assessment.reason}: {m.assessment.message}" for m in members[:EXAMPLES]
     )

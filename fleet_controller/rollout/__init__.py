@@ -1,1 +1,1 @@
-"""How a new layout or driver reaches the nodes of a pool. Pure."""
+"""The rollout of a new layout or driver to the nodes of a pool. Pure."""

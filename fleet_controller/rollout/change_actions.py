@@ -1,5 +1,6 @@
-"""What is done to a node and its pods in a change of the node's layout or driver. Every write of a
-node is conditional on its version.
+"""The actions on a node and its pods in a change of the node's layout or driver.
+
+Every write of a node is conditional on its version.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ class NoteChange:
 
 @dataclass(frozen=True, kw_only=True)
 class EvictPod:
-    """Asks a pod to leave; its disruption budget may refuse."""
+    """Asks a pod to leave. Its disruption budget may refuse."""
 
     node: str
     namespace: str
     pod: str
     uid: str
-    """A pod of the same name that was made since is left alone."""
+    """The UID protects a pod of the same name that was made since."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeDriver:
-    """Notes that the node's driver pod is to be replaced, or has been, and that what its agent has
-    reported so far is about the driver before.
+    """Notes that the node's driver pod is to be replaced, or has been, and that all reports so far
+    are about the earlier driver.
     """
 
     node: str
     version: str
     change: Change
     reports_after: float
-    """The time of the agent's latest report; 0: there is none."""
+    """Time of the agent's latest report, or 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +60,20 @@ class ApplyLayout:
     version: str
     change: Change
     told: str = ""
-    """What the agent must find there in place of its file; empty: what the file says."""
+    """The desired state that the agent reads instead of its file. Empty if the file applies."""
     reports_after: float = 0.0
-    """The time of the latest report of a match with this layout; 0: there is none."""
+    """Time of the latest report of a match with this layout, or 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishChange:
-    """Removes the note, and the cordon where it is ours."""
+    """Removes the note, and the cordon if the controller set it."""
 
     node: str
     version: str
     uncordon: bool
     proven_at: float | None = None
-    """When what the change was to was verified; None where the node goes back as it is."""
+    """Time when the change was verified, or None if the node goes back unchanged."""
 
 
 ChangeAction = CordonNode | NoteChange | EvictPod | UpgradeDriver | ApplyLayout | FinishChange

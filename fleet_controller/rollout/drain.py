@@ -1,8 +1,8 @@
-"""Which pods of a node leave for a change of its layout, and which stay. Pure.
+"""The pods of a node that leave for a change of its layout, and those that stay. Pure.
 
 Pods leave by eviction, which respects PodDisruptionBudgets, and never otherwise. As with `kubectl
-drain`, pods of DaemonSets and static pods are not evicted; nor are, unless the policy says so, pods
-that no controller would recreate and those with data on the node's disk.
+drain`, pods of DaemonSets and static pods are not evicted. Unless the policy says so, pods that no
+controller would recreate and pods with data on the node's disk are not evicted either.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LONGEST = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An eviction that the API server has refused. Known to this process only."""
+    """An eviction that the API server has refused. Only this process knows it."""
 
     why: str
     retry_at: float
-    """Seconds since the epoch."""
+    """Time of the next try, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +33,13 @@ class Drain:
     left: tuple[NodePod, ...]
     """Pods that must be gone before the layout may change."""
     evict: tuple[NodePod, ...]
-    """Of these, those to ask now."""
+    """The pods among `left` to evict now."""
     kept: Mapping[str, str]
-    """Of these, those that may not be evicted -> why."""
+    """The pods among `left` that may not be evicted -> why."""
     refused: Mapping[str, str]
-    """Of these, those whose eviction was refused -> why."""
+    """The pods among `left` whose eviction was refused -> why."""
     retry_at: float | None
-    """When the next one may be asked again."""
+    """Time when the next one may be tried again."""
 
 
 def drain(
@@ -50,7 +50,11 @@ def drain(
     *,
     forced: bool = False,
 ) -> Drain:
-    """refusals: by uid. forced: the time is over, and the policy says Force."""
+    """Decides which pods to evict.
+
+    refusals: by uid.
+    forced: True if the time is over, and the policy says Force.
+    """
     left = tuple(sorted((p for p in pods if _must_go(p, policy)), key=lambda pod: pod.path))
     kept = {
         pod.path: why for pod in left if not pod.leaving and (why := _stays(pod, policy, forced))
@@ -67,7 +71,7 @@ def drain(
 
 
 def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
-    """The first few, with what keeps them."""
+    """Returns the first few pods, with the cause that keeps each."""
     if isinstance(pods, Mapping):
         texts = [f"{name} ({why})" for name, why in sorted(pods.items())]
     else:
@@ -77,7 +81,7 @@ def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
 
 
 def refusal_of(body: Mapping[str, Any], message: str) -> str:
-    """Why an eviction was refused: of a disruption budget, which one."""
+    """Returns why an eviction was refused, with the disruption budget if there is one."""
     said = next((c.get("message") for c in _budget_causes(body)), None)
     # Repeated in conditions and events, which people read in terminals.
     text = said if isinstance(said, str) and said else message
@@ -85,7 +89,7 @@ def refusal_of(body: Mapping[str, Any], message: str) -> str:
 
 
 def of_budget(body: Mapping[str, Any]) -> bool:
-    """Whether it is a disruption budget that has refused an eviction."""
+    """True if a disruption budget has refused an eviction."""
     return bool(_budget_causes(body))
 
 
@@ -104,7 +108,7 @@ def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:
 
 
 def _stays(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
-    """Why the pod is not evicted; None where it is."""
+    """Returns why the pod is not evicted, or None if it is."""
     if policy.pods == "None":
         return "the pool's policy evicts no pod"
     if pod.static:

@@ -1,7 +1,7 @@
-"""In which order the nodes of a pool would change their layout or driver. Pure.
+"""The order of a pool's nodes in a change of their layout or driver. Pure.
 
-The controller's own decision (`rollout`) is asked again and again, and every node that begins is
-taken to end well: so the forecast follows the same policy, and cannot differ from it.
+The controller's own decision (`rollout`) is repeated, and every node that begins is assumed to end
+well. So the forecast follows the same policy, and cannot differ from it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     waves: tuple[tuple[str, ...], ...]
-    """Nodes in the order in which they begin; those of a wave begin together. Nodes that are in the
+    """Nodes in the order of their start. The nodes of a wave begin together. Nodes that are in the
     middle of a change already are the first. The next wave does not always wait for the last node
     of this one.
     """
     later: tuple[str, ...]
     """Nodes after these waves, by name."""
     left: tuple[str, ...]
-    """Nodes that would wait for ever as things are: not Ready, or too many others are out. Not
-    known, and among `later`, where there are more waves than were asked for.
+    """Nodes that would wait for ever as things are: they are not Ready, or too many others are out.
+    If there are more waves than requested, they are not known, and are among `later`.
     """
     steps: int
-    """How many waves there are in all; at most so many for those of `later`."""
+    """Number of waves in all. The part for `later` is an upper bound."""
 
 
 def forecast(
@@ -44,9 +44,11 @@ def forecast(
     *,
     most: int,
 ) -> Forecast:
-    """members: the pool's nodes with what each is by itself. pool: as it shall be; what people have
-    asked of its rollout aside. most: so many waves are worked out, each of which takes one decision
-    over all nodes.
+    """Predicts the waves of a rollout.
+
+    members: the pool's nodes with their own assessments.
+    pool: the pool as it shall be. Requests to pause or abort its rollout are ignored.
+    most: number of waves to predict. Each one takes a decision over all nodes.
     """
     if pool.mig_config is None and pool.driver is None:
         # Changes that are under way in such a pool are ended as they are.
@@ -71,8 +73,9 @@ def forecast(
 
 
 def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
-    """The waves of `nodes`, one zone after the other where the policy says so. of: nodes of the
-    pool.
+    """Returns the number of waves of `nodes`, one zone after the other if the policy says so.
+
+    of: number of nodes in the pool.
     """
     limit = pool.policy.limit(of)
     by_zone = Counter(node.zone if pool.policy.one_zone_at_a_time else "" for node in nodes)
@@ -81,7 +84,7 @@ def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
 
 
 def _changed(node: Node, pool: Pool) -> Node:
-    """As it is after its change: proven, and in service."""
+    """Returns the node as it is after its change: proven, and in service."""
     change = change_of(node)
     layout = (
         {MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"} if pool.mig_config else {}
@@ -90,7 +93,7 @@ def _changed(node: Node, pool: Pool) -> Node:
         node,
         labels={**node.labels, **layout},
         change="",
-        # The cordon of somebody else stays, and counts.
+        # A cordon that somebody else set stays, and counts.
         unschedulable=node.unschedulable and not (change is not None and change.cordoned),
         ready=True,
         taint_keys=tuple(key for key in node.taint_keys if key != STARTUP_TAINT_KEY),

@@ -5,9 +5,9 @@
 
 A node that needs both gets its driver first: mig-manager is away while that is replaced.
 
-Every step is decided from the node, the note on it (`layout_change`) and its pods, whoever took the
-step before. A node that is verified is put back into service in whatever phase it is, so that an
-undo needs no rule of its own.
+Every step is decided from the node, the note on it (`layout_change`) and its pods, no matter which
+controller took the step before. A node that is verified is put back into service in any phase, so
+that an undo needs no rule of its own.
 """
 
 from __future__ import annotations
@@ -48,43 +48,45 @@ from fleet_controller.rollout.wanted import (
 from fleet_controller.rollout.wanted import shown as wanted
 
 APPLY_LIMIT_S = 1800.0
-"""From the label to a verified node. mig-manager waits up to 25 minutes for pods of operands, and a
-change of the MIG mode may need a reboot. Source: NVIDIA/mig-parted, pkg/mig/reconfigure.
+"""Longest time from the label to a verified node. mig-manager waits up to 25 minutes for pods of
+operands, and a change of the MIG mode may need a reboot. Source: NVIDIA/mig-parted,
+pkg/mig/reconfigure.
 """
 UPGRADE_LIMIT_S = 1800.0
-"""Until the new driver answers. The driver container builds it first, for which the operator gives
-it 21 minutes. Source: NVIDIA/gpu-operator, assets/state-driver (startupProbe).
+"""Longest time until the new driver answers. The driver container builds it first, and the operator
+gives it 21 minutes for that. Source: NVIDIA/gpu-operator, assets/state-driver (startupProbe).
 """
 NOT_UPGRADED = "DriverUpgradeFailed"
 LASTING_S = 60.0
-"""How long a finding that does not pass must last before the change has failed."""
+"""Time that a lasting finding must persist before the change has failed."""
 FAILED_S = 90.0
-"""How long mig-manager must say `failed` before the change has failed. A mig-manager that is
-restarted between its label `rebooting` and the reboot calls that a failure, and takes it back after
-the reboot. The node is not Ready 50 s after its kubelet has ended. Source: NVIDIA/mig-parted,
-pkg/mig/reconfigure; kube-controller-manager, --node-monitor-grace-period.
+"""Time that mig-manager must say `failed` before the change has failed.
+
+A mig-manager that is restarted between its label `rebooting` and the reboot calls that a failure,
+and takes it back after the reboot. The node is not Ready 50 s after its kubelet has ended. Source:
+NVIDIA/mig-parted, pkg/mig/reconfigure; kube-controller-manager, --node-monitor-grace-period.
 """
 STILL_RUNNING = "; still running: "
-"""Before the pods that hold a node, in the message of its condition."""
+"""Text before the pods that hold a node, in the message of its condition."""
 DRAIN_POLL_S = 3.0
-"""Between two looks at the pods of a node that is drained."""
+"""Delay between two looks at the pods of a node that is drained."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What one pass does with one node."""
+    """The result of one pass for one node."""
 
     actions: tuple[ChangeAction, ...] = ()
     hold: bool = False
-    """Whether the node must have the startup taint now."""
+    """True if the node must have the startup taint now."""
     said: Assessment | None = None
-    """In place of its own assessment."""
+    """The assessment to use instead of the node's own."""
     again: tuple[float, ...] = ()
-    """When to look again without a change."""
+    """Times to look again without a change."""
 
 
 def started(node: Node, target: str, now: float, *, driver: str = "") -> CordonNode:
-    """The first step."""
+    """Returns the first step."""
     change = Change(
         node_uid=node.uid,
         target=target,
@@ -115,9 +117,10 @@ def go_on(
     refusals: Mapping[str, Refusal],
     now: float,
 ) -> Turn:
-    """The next step of a change that has begun.
+    """Returns the next step of a change that has begun.
 
-    base: of the node, rollouts aside. pods: all that have not ended; None: not known.
+    base: the node's assessment, rollouts aside.
+    pods: all that have not ended, or None if not known.
     """
     if pool.mig_config is None and pool.driver is None:
         return Turn(actions=(finished(node, change),))
@@ -125,7 +128,7 @@ def go_on(
     others = (change.target, change.driver) != (target, driver)
     no_way_back = change.phase == "Upgrading" or (change.reason == NOT_UPGRADED and others)
     if base.status == "True" and no_way_back and (others or change.driver_pod is not None):
-        # Its driver may have been taken away since.
+        # Its driver may have been removed since.
         message = f"driver {base.driver} was reported before its pod was to be replaced"
         base = replace(
             base, status="Unknown", reason="DriverUpgrade", message=message, settles=True
@@ -160,7 +163,7 @@ def go_on(
         case "Upgrading":
             return _upgraded(node, pool, change, base, pods, refusals, now)
         case "Applying" if not has_layout(node, pool) or lacks_driver(pool, base, pods):
-            # Somebody has set another layout. Pods may have come, so from the beginning.
+            # Somebody has set another layout. Pods may have come, so the change starts over.
             return Turn(actions=(_moved(node, change, "Draining", now),), said=base)
         case "Applying":
             return _applied(node, pool, change, base, now)
@@ -169,8 +172,9 @@ def go_on(
 
 
 def _may_go_back(node: Node, pool: Pool, change: Change, base: Assessment) -> bool:
-    """Whether the node may go back into service as it is: with an earlier layout or driver. Not
-    where its driver may have been taken away.
+    """True if the node may go back into service with an earlier layout or driver.
+
+    It may not if its driver may have been removed.
     """
     if change.phase == "Upgrading" or (
         change.phase == "Failed" and not base.driver and pool.driver
@@ -180,8 +184,8 @@ def _may_go_back(node: Node, pool: Pool, change: Change, base: Assessment) -> bo
 
 
 def waits(node: Node, pool: Pool, base: Assessment) -> Assessment:
-    """Of a node whose turn has not come. What is wrong with it by itself is said first."""
-    # One that waits for another driver only is compared with the layout that it should have.
+    """Returns the assessment of a node whose turn has not come. Its own problems come first."""
+    # A node that waits for another driver only is compared with the layout that it should have.
     if base.reason not in OF_THE_LAYOUT or (base.mismatch and has_layout(node, pool)):
         return base
     if relabelled(node, pool):
@@ -295,8 +299,10 @@ def _upgraded(
     refusals: Mapping[str, Refusal],
     now: float,
 ) -> Turn:
-    """The driver pod is evicted, its DaemonSet makes another one, and the agent reports the driver
-    of that. Nothing else takes a driver off a node.
+    """Replaces the driver.
+
+    The driver pod is evicted, its DaemonSet makes another one, and the agent reports that pod's
+    driver. Nothing else takes a driver off a node.
     """
     driver, limit = change.driver, change.since + UPGRADE_LIMIT_S
     idle = node.ready and node.mig_state not in BUSY_STATES
@@ -327,7 +333,8 @@ def _upgraded(
     if pods is None or not idle:
         return Turn(said=said, again=again)
     if loaded:
-        # The partitions are gone with the driver before, and mig-manager makes them at its start.
+        # The partitions are gone with the earlier driver, and mig-manager recreates them at its
+        # start.
         return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
     if not old:
         return Turn(said=said, again=(limit,))
@@ -386,8 +393,9 @@ def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: floa
 
 
 def _can_be_undone(node: Node, pool: Pool) -> bool:
-    """Whether the node was in service with another layout, to which the pool can go back: not where
-    somebody has changed its label, or its driver is what changes.
+    """True if the node was in service with another layout, and the pool can go back to that.
+
+    False if somebody has changed its label, or only its driver changes.
     """
     if pool.undone or node.verified_layout in ("", pool.mig_config):
         return False
@@ -411,14 +419,14 @@ def _mig_manager_failed(
 
 
 def _since(node: Node, base: Assessment) -> float | None:
-    """Since when the agent has found what does not pass; None where it may still pass."""
+    """Returns since when the agent has found a lasting problem, or None if it may still pass."""
     if base.status != "False" or base.settles:
         return None
     return _said_since(node, base)
 
 
 def _said_since(node: Node, said: Assessment) -> float | None:
-    """Since when the node's condition has this status and reason; None where it has others."""
+    """Returns since when the node's condition has this status and reason, or None if it has not."""
     known = node.condition
     if known is None or (known.status, known.reason) != (said.status, said.reason):
         return None
@@ -439,7 +447,7 @@ def _failed(
     again = (now + 10 * DRAIN_POLL_S,)
     goes_on = not has_layout(node, pool) or lacks_driver(pool, base, pods)
     if change.reason == NOT_UPGRADED and not has_driver(pool, base):
-        # Should it come late, the layout may still have to be changed.
+        # The driver may still come late, and then the layout may have to be changed.
         goes_on = False
     if not goes_on or pods is None:
         return Turn(said=said, again=again)
@@ -460,7 +468,7 @@ def _held(node: Node, pool: Pool, base: Assessment, found: Drain) -> Assessment:
         status="False",
         reason="ChangeHeldByPods",
         message=f"{_leaving(node, pool, base)}{STILL_RUNNING}{_holders(found)}",
-        # A disruption budget that is used up at the moment is nothing to warn of.
+        # A disruption budget that is used up at the moment needs no warning.
         settles=not found.kept,
     )
 

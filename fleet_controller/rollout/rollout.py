@@ -1,21 +1,21 @@
-"""Which nodes of a pool change their layout or driver now, and what becomes of each. Pure.
+"""The nodes of a pool that change their layout or driver now, and the next step of each. Pure.
 
-A pool's nodes change a few at a time, and one as a proof before the others (`rolloutPolicy`). Never
-are more than `maxUnavailable` of them out because of us: every node counts that is held, cordoned
-(by whomever), not Ready, in the middle of a change, or has what is wanted and is not verified. A
-node that is out anyway may change at no cost, as one of at most that many at a time.
+A pool's nodes change a few at a time, and one as a proof before the others (`rolloutPolicy`). The
+rollout never takes more than `maxUnavailable` of them out. A node counts as out if it is held,
+cordoned (by anybody), not Ready, in the middle of a change, or unverified despite its wanted layout
+and driver. A node that is out anyway may change at no cost, but at most that many change at a time.
 
-With `maxFailures` failed nodes no further one begins, nor with `maxFailuresInARow` that have failed
-since the change of one has last ended well. `slicewright.io/rollout: paused` on the pool
-stops cordons, evictions and labels, and leaves the nodes that are being drained cordoned; `aborted`
-puts those back into service, too. A node whose label is set goes on in either case: there is no way
-back from there but a change to the old layout, which is a rollout of its own. `undo:LAYOUT` is such
-a rollout, without another stack file (`known_layouts`): the pool's layout is then the earlier one,
-and all that is said here holds of the way back.
+No further node begins after `maxFailures` failed nodes, or after `maxFailuresInARow` failures since
+a node's change last ended well. `slicewright.io/rollout: paused` on the pool stops cordons,
+evictions and labels, and leaves the nodes that are being drained cordoned. `aborted` puts those
+back into service, too. A node whose label is set goes on in either case: there is no way back from
+there but a change to the old layout, which is a rollout of its own. `undo:LAYOUT` is such a
+rollout, without another stack file (`known_layouts`): the pool's layout is then the earlier one,
+and everything above applies to the way back.
 
-Nodes that have never been verified get their layout without this: no pod can be on them. Another
-driver waits for its turn on them, too: it is wanted only of nodes that came before the operator's
-DaemonSet had it.
+Nodes that have never been verified get their layout without this: no pod can be on them. A new
+driver waits for its turn on them, too: only nodes older than the operator's updated DaemonSet need
+it.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ Assessed = tuple[Node, Assessment]
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """What one pass does with a pool, and how far the change of its layout or driver is."""
+    """The result of one pass for a pool, and the progress of its layout or driver change."""
 
     turns: Mapping[str, Turn] = field(default_factory=dict)
-    """By node, where there is anything to do or to say."""
+    """The nodes with anything to do or to report, by name."""
     wanted: str = ""
-    """The layout; empty where mig-manager does not partition the nodes."""
+    """The layout, or empty if mig-manager does not partition the nodes."""
     done: int = 0
-    """Nodes that have what is wanted, and are verified."""
+    """Number of verified nodes with the wanted layout and driver."""
     changing: tuple[str, ...] = ()
     """Nodes whose change has begun, failed ones included."""
     applying: bool = False
-    """Whether one of them is past the point from which there is a way back."""
+    """True if the change of any of them can no longer be reverted."""
     failed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     """Nodes whose turn has not come."""
     stopped: str = ""
-    """Why it does not go on, though it is not at its end: `paused`, `aborted`, `failed`, `full`."""
+    """Why it does not go on, though it has not ended: `paused`, `aborted`, `failed` or `full`."""
     blocking: tuple[str, ...] = ()
-    """Where it is full: the nodes that are out."""
+    """The nodes that are out, if the rollout is full."""
 
     @property
     def active(self) -> bool:
@@ -76,9 +76,13 @@ def decide_rollout(
     *,
     must_hold: Callable[[Node, Assessment], str | None] = lambda node, said: None,
 ) -> Rollout:
-    """members: the pool's nodes with what each is by itself. pods: of the nodes of `needs_pods`.
-    refusals: of evictions, by the pod's uid. must_hold: why a node that is assessed so gets the
-    startup taint in this very pass, if it does.
+    """Decides the steps of a pool's nodes for one pass.
+
+    members: the pool's nodes with their own assessments.
+    pods: the pods of the nodes in `needs_pods`.
+    refusals: refusals of evictions, by the pod's uid.
+    must_hold: returns why a node with this assessment gets the startup taint in this very pass, or
+    None.
     """
     changes = {node.name: c for node, _ in members if (c := change_of(node)) is not None}
     turns = {
@@ -95,7 +99,8 @@ def decide_rollout(
         node.name: Turn(said=waits(node, pool, base), hold=relabelled(node, pool))
         for node, base in waiting
     }
-    # Not only those that are held already: what a fault has just taken is out, too.
+    # Includes nodes that are about to be held: a fault that has just been found takes a node out,
+    # too.
     out = {
         node.name
         for node, base in members
@@ -126,10 +131,10 @@ def decide_rollout(
 
 
 def must_change(node: Node, pool: Pool) -> bool:
-    """Whether the node's label has to be set.
+    """True if the node's label has to be set.
 
-    Not while mig-manager is at work: it reads the state label that the change removes. And not the
-    same value again, which would start nothing.
+    It is not set while mig-manager is at work, because that reads the state label that the change
+    removes. Setting the same value again would start nothing.
     """
     return (
         pool.mig_config is not None
@@ -139,12 +144,12 @@ def must_change(node: Node, pool: Pool) -> bool:
 
 
 def fresh(node: Node) -> bool:
-    """Whether the node has never been in service: it is held, and was never verified."""
+    """True if the node has never been in service: it is held, and was never verified."""
     return node.held and not node.verified_boot and change_of(node) is None
 
 
 def needs_pods(node: Node, pool: Pool) -> bool:
-    """Whether the next step depends on the node's pods."""
+    """True if the next step depends on the node's pods."""
     change = change_of(node)
     if change is None:
         return (fresh(node) and must_change(node, pool)) or may_lack_driver(node, pool)
@@ -154,7 +159,7 @@ def needs_pods(node: Node, pool: Pool) -> bool:
 
 
 def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, ChangeAction]:
-    """What puts nodes back into service that have left their pool in the middle of a change."""
+    """Returns the actions that put nodes back into service that left their pool in mid-change."""
     noted = [
         (node, change)
         for node in nodes
@@ -172,7 +177,7 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
 
 
 def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
-    """How far it is, for people."""
+    """Returns the progress, for people."""
     have = "node has" if total == 1 else "nodes have"
     parts = [f"{rollout.done} of {total} {have} {shown(pool)}{_undone(pool)}"]
     if working := [name for name in rollout.changing if name not in rollout.failed]:
@@ -205,8 +210,8 @@ def _undone(pool: Pool) -> str:
 
 
 def _waits(node: Node, pool: Pool, base: Assessment, pods: tuple[NodePod, ...] | None) -> bool:
-    """Whether the node has to change in its turn. A fresh one has no turn to wait for with its
-    layout, unless pods have come to it all the same.
+    """True if the node has to change in its turn. A fresh node needs no turn for its layout, unless
+    pods have come to it nevertheless.
     """
     if lacks_driver(pool, base, pods):
         return True
@@ -226,7 +231,7 @@ def _out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]
 
 
 def _has_what_is_wanted(node: Node, base: Assessment, pool: Pool) -> bool:
-    """As far as is known: where it does not answer, it may be that."""
+    """Checks the known facts only: a node that does not answer may have the wanted state."""
     return has_layout(node, pool) and not lacks_driver(pool, base, None)
 
 
@@ -239,8 +244,9 @@ def _is_done(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Cha
 
 
 def _last_proof(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> float:
-    """When the change of a node that is verified with what is wanted has last ended; 0 where none
-    has. A node that was only silent or away since, and is verified again, has proven nothing new.
+    """Returns when the change of a node that is verified now last ended, or 0 if there is none.
+
+    A node that was only silent or away since, and is verified again, has proven nothing new.
     """
     return max(
         (node.changed_at for node, base in members if _is_done(node, base, pool, changes)),
@@ -255,8 +261,9 @@ def _beginning(
     waiting: Sequence[Assessed],
     out: set[str],
 ) -> tuple[str, list[Node], tuple[str, ...]]:
-    """Why it does not go on, or the nodes that begin; and which nodes are in the way. out: gets
-    those that begin.
+    """Returns why the rollout does not go on, the nodes that begin, and the nodes in the way.
+
+    out: gets the nodes that begin.
     """
     stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
     if pool.suspended and (waiting or stands):
@@ -295,19 +302,22 @@ def _beginning(
     if any(
         node.name in out and node.ready and node.mig_state in BUSY_STATES for node, _ in waiting
     ):
-        # Somebody has changed its label. It begins by itself when mig-manager is done with that.
+        # Somebody has changed its label. The node begins without help when mig-manager is done with
+        # that.
         return "", [], ()
     if len(out) >= limit:
         return "full", [], tuple(sorted(out))
-    # They are what the others wait for: as the proof, or in another zone.
+    # The others wait for them: as the proof, or in another zone.
     return ("failed" if failed and able else ""), [], ()
 
 
 def _ordered(
     pool: Pool, waiting: Sequence[Assessed], out: set[str], *, proving: bool
 ) -> list[Node]:
-    """In which order nodes begin. The proof is made on a node in service where there is one: a
-    broken one would prove nothing. Afterwards those that are out come first: they cost nothing.
+    """Returns the nodes in the order of their start.
+
+    The proof is made on a node in service if there is one, because a broken one would prove
+    nothing. Afterwards the nodes that are out come first, because they cost nothing.
     """
     able = [node for node, _ in waiting if node.ready and node.mig_state not in BUSY_STATES]
     return sorted(

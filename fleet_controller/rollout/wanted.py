@@ -1,9 +1,9 @@
-"""What a rollout brings to a node: the layout and the driver that its pool wants. Pure.
+"""The layout and the driver that a pool wants on its nodes. Pure.
 
-A node's layout is its label. Its driver is what its agent has read by NVML (`Assessment.driver`),
-and NVIDIA's driver pod, whose image says what it loads when it starts. That pod is replaced only
-when it goes (its DaemonSet's update strategy is OnDelete). Source: docs.nvidia.com, GPU Operator,
-"GPU Driver Upgrades" without the upgrade controller.
+A node's layout is its label. Its driver is the version that its agent has read by NVML
+(`Assessment.driver`). NVIDIA's driver pod loads the version in its image when it starts. That pod
+is replaced only when it goes (its DaemonSet's update strategy is OnDelete). Source:
+docs.nvidia.com, GPU Operator, "GPU Driver Upgrades" without the upgrade controller.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.state import Node, Pool
 
 DRIVER_SILENT: Final = frozenset({"DriverNotLoaded", "DriverLibraryMissing"})
-"""The agent's reasons for which a node has no driver, as while its driver pod starts, and for good
-where that pod brings a driver that the node's kernel cannot load.
+"""The agent's reasons for a node without a driver. That is so while its driver pod starts, and
+permanently if that pod brings a driver that the node's kernel cannot load.
 """
 
 
@@ -26,15 +26,15 @@ def has_layout(node: Node, pool: Pool) -> bool:
 
 
 def has_driver(pool: Pool, base: Assessment) -> bool:
-    """Whether the agent has found the driver that the pool wants."""
+    """True if the agent has found the driver that the pool wants."""
     return pool.driver is None or base.driver == pool.driver
 
 
 def lacks_driver(pool: Pool, base: Assessment, pods: Sequence[NodePod] | None) -> bool:
-    """Whether the node's driver pod must be replaced. False also where nothing is known, as of a
-    node that has just booted or joined.
+    """True if the node's driver pod must be replaced. Also False if nothing is known, as for a node
+    that has just booted or joined.
 
-    pods: of the node; None: not known.
+    pods: the node's pods, or None if not known.
     """
     if pool.driver is None or base.driver:
         return not has_driver(pool, base)
@@ -42,56 +42,57 @@ def lacks_driver(pool: Pool, base: Assessment, pods: Sequence[NodePod] | None) -
 
 
 def may_lack_driver(node: Node, pool: Pool) -> bool:
-    """Whether `lacks_driver` depends on the node's pods, by what was last said of the node."""
+    """True if `lacks_driver` depends on the node's pods, by the node's last condition."""
     said = node.condition
     return pool.driver is not None and said is not None and said.reason in DRIVER_SILENT
 
 
 def outdated(driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
-    """Pods that bring another driver."""
+    """Returns the pods that bring another driver."""
     return [pod for pod in pods if pod.driver and not is_version(pod.driver, driver)]
 
 
 def brings(driver: str, pods: Sequence[NodePod]) -> NodePod | None:
-    """The pod that brings this driver, or has brought it."""
+    """Returns the pod that brings this driver, or has brought it."""
     return next((pod for pod in pods if is_version(pod.driver, driver) and not pod.leaving), None)
 
 
 def older_than_driver(app: str, driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
-    """Pods of an operand that came before the pod that has brought this driver. NVIDIA's driver
-    manager ends the operands only where it finds a driver loaded, and the driver container unloads
-    its own when it ends, if nothing uses it.
+    """Returns pods of an operand that are older than the pod that brought this driver.
+
+    NVIDIA's driver manager ends the operands only if it finds a driver loaded, and the driver
+    container unloads its own when it ends, if nothing uses it.
     """
     since = max((p.created for p in pods if is_version(p.driver, driver)), default=0.0)
     return [pod for pod in pods if pod.app == app and pod.daemon_set and pod.created < since]
 
 
 def is_version(tag: str, driver: str) -> bool:
-    """Whether an image with this tag has the driver: the operator appends the node's system."""
+    """True if an image with this tag has the driver. The operator appends the node's system."""
     return tag == driver or tag.startswith(f"{driver}-")
 
 
 def shown(pool: Pool) -> str:
-    """What its nodes must have, for people."""
+    """Returns the layout and driver that its nodes must have, for people."""
     layout = f"layout {pool.mig_config}" if pool.mig_config else ""
     driver = f"driver {pool.driver}" if pool.driver else ""
     return " and ".join(part for part in (layout, driver) if part)
 
 
 def changes(node: Node, pool: Pool, base: Assessment) -> str:
-    """What changes on the node, for people: `the layout changes from a to b`."""
+    """Returns the changes on the node, for people, such as `the layout changes from a to b`."""
     parts = []
     if not has_layout(node, pool):
         parts.append(f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config}")
     if not has_driver(pool, base):
         known = f"from {base.driver} " if base.driver else ""
         parts.append(f"the driver changes {known}to {pool.driver}")
-    # Somebody has just brought what was missing.
+    # Somebody has just set the missing part.
     return " and ".join(parts) or f"the node gets {shown(pool)}"
 
 
 def has_until_its_turn(node: Node, pool: Pool, base: Assessment) -> str:
-    """For people: `has layout a until its turn in the change to b`."""
+    """Returns a text for people, such as `has layout a until its turn in the change to b`."""
     old, new = [], []
     if not has_layout(node, pool):
         old.append(f"layout {node.mig_config or 'none'}")

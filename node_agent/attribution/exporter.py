@@ -43,7 +43,9 @@ class Exporter:
     turned: float = field(default_factory=time.monotonic)
 
     def alive(self) -> str | None:
-        """None, or why not. A silent kubelet does not count: a restart would not help."""
+        """Returns None if alive, or why not. A silent kubelet does not count: a restart would not
+        help.
+        """
         age = time.monotonic() - self.turned
         return None if age < _STALL_AFTER_S else f"the loop's last turn began {age:.0f} s ago"
 

@@ -1,7 +1,7 @@
 """One gRPC call over a unix socket: an empty request, one answer, a deadline for all of it.
 
-With `h2` for HTTP/2, which is pure Python; grpcio is many megabytes of compiled code. Nothing is
-kept between calls, because a restarted kubelet has a new socket. Source:
+It uses `h2` for HTTP/2, which is pure Python, while grpcio is many megabytes of compiled code.
+Nothing is kept between calls, because a restarted kubelet has a new socket. Source:
 https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
 
@@ -74,7 +74,8 @@ class _Exchange:
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
         self._deadline = deadline
-        # Headers stay bytes: one that is not text must give a clear message, not a decoding error.
+        # Headers stay bytes: a header that is not text must give a clear message, not a decoding
+        # error.
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=False))
         self._headers: dict[bytes, bytes] = {}
         self._body = bytearray()
@@ -139,7 +140,7 @@ class _Exchange:
                 self._body += event.data or b""
                 if len(self._body) > MAX_BYTES + _HEAD:
                     raise _BadAnswer(f"the answer is larger than {MAX_BYTES} bytes")
-                # Reopens the flow-control window; without it the peer stops after 64 KiB.
+                # Reopens the flow-control window. Without it the peer stops after 64 KiB.
                 self._http.acknowledge_received_data(event.flow_controlled_length or 0, stream)
             case StreamReset() | ConnectionTerminated():
                 raise _BadAnswer(f"the call was cut off, HTTP/2 error {int(event.error_code or 0)}")
@@ -164,7 +165,7 @@ class _Exchange:
             raise _BadAnswer(f"gRPC status {name[:_LONGEST_MESSAGE]}: {message}")
         size = int.from_bytes(self._body[1:_HEAD], "big")
         if len(self._body) < _HEAD or self._body[0] or len(self._body) != _HEAD + size:
-            # One uncompressed message; compression was not offered.
+            # One uncompressed message, because compression was not offered.
             raise _BadAnswer(f"the answer of {len(self._body)} bytes is not one plain message")
         return bytes(self._body[_HEAD:])
 

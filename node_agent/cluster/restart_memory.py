@@ -1,4 +1,4 @@
-"""The shared memory of the agent's containers on this node: when and why they ended.
+"""The shared memory of the agent's containers on this node: the times and causes of their ends.
 
 It is a small file on a volume of the pod (an emptyDir), which outlives a container.
 """

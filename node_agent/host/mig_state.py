@@ -25,7 +25,7 @@ class Profile:
     starts: tuple[int, ...]
     """Memory slices where an instance can start."""
     most: int
-    """How many instances a GPU can have at once."""
+    """Number of instances that a GPU can have at once."""
     engines: Engines
 
 
@@ -97,7 +97,7 @@ class Gpu:
     instances: tuple[GpuInstance, ...]
     processes: tuple[Process, ...]
     persistent: bool = True
-    """Whether the driver keeps the GPU initialised while no program uses it (persistence mode)."""
+    """True if the driver keeps the GPU initialised while no program uses it (persistence mode)."""
     failure: str | None = None
     """Why the GPU could not be read. Other fields are then meaningless."""
     code: int = 0
@@ -118,7 +118,7 @@ def target_to_restore(gpu: Gpu) -> Target:
 
 
 def is_reached(gpu: Gpu, target: Target) -> bool:
-    """Whether MIG mode, now and after a reset, and all instances match the target."""
+    """True if MIG mode, now and after a reset, and all instances match the target."""
     if bool(gpu.mig) != target.mig or gpu.pending != target.mig:
         return False
     existing = {instance.position: instance for instance in gpu.instances}
@@ -132,7 +132,7 @@ def is_reached(gpu: Gpu, target: Target) -> bool:
 
 
 def same_layout(gpu: Gpu, other: Gpu) -> bool:
-    """Whether two states of a GPU differ only in instance ids and UUIDs."""
+    """True if two states of a GPU differ only in instance ids and UUIDs."""
 
     def layout(g: Gpu) -> object:
         instances = sorted(
@@ -152,7 +152,7 @@ def same_layout(gpu: Gpu, other: Gpu) -> bool:
 def same_compute_instances(
     existing: Sequence[ComputeInstance], target: Sequence[ComputeInstance]
 ) -> bool:
-    """Whether existing compute instances match the target. Without a start, any start matches."""
+    """True if existing compute instances match the target. Without a start, any start matches."""
     unmatched = sorted(existing, key=lambda c: (c.slices, c.start or 0))
     for instance in sorted(target, key=lambda c: (c.start is None, c.slices)):
         match = next(

@@ -21,7 +21,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that stop a command: Ctrl-C, a service manager, a closed terminal."""
 _KILL_WAIT_S = 0.5
 _STOP_CHECK_S = 0.1
-"""How often `stop` is checked while waiting."""
+"""Interval between checks of `stop` while waiting, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ def steps(gpu: Gpu, target: Target) -> tuple[Step, ...]:
 
 
 def changes_mig_mode(gpu: Gpu, target: Target) -> bool:
-    """Whether MIG mode must change: only on an idle GPU, and on Ampere only with the next reset."""
+    """True if MIG mode must change: only on an idle GPU, and on Ampere only with the next reset."""
     return bool(gpu.mig) != target.mig or gpu.pending != target.mig
 
 

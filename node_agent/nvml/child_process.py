@@ -60,7 +60,7 @@ def read(fd: int, size: int, deadline: float) -> bytes | None:
 
 
 def readable(fd: int, deadline: float) -> bool:
-    """Whether data or the end of the stream comes before the deadline."""
+    """True if data or the end of the stream comes before the deadline."""
     remaining_s = deadline - time.monotonic()
     # select would fail for descriptors above 1023.
     poller = select.poll()

@@ -102,7 +102,7 @@ class _Worker:
     answers: int = 0
     """Number of requested answers."""
     _ready: bool = True
-    """Whether the worker has announced that it waits for a request."""
+    """True if the worker has announced that it waits for a request."""
     _killed: bool = False
     _reaped: bool = False
 
@@ -125,7 +125,7 @@ class _Worker:
         return cls(pid=pid, _request=request_write, _answer=answer_read)
 
     def is_ready(self) -> bool:
-        """Whether it waits for a request. Blocks while it works after an answer."""
+        """True if it waits for a request. Blocks while it works after an answer."""
         if self._killed or self._reaped:
             return False
         if not self._ready:

@@ -80,8 +80,8 @@ class Vitals:
 
 
 Repair = str
-"""The driver's request: `reset the GPU`, `reboot the node`, `drain and reset`, `action <n>`, as
-in `Vitals.recovery_action`; or REMAP_PENDING, REMAP_FAILED, RETIREMENT_PENDING.
+"""The driver's request: `reset the GPU`, `reboot the node`, `drain and reset` or `action <n>`, as
+in `Vitals.recovery_action`. It can also be REMAP_PENDING, REMAP_FAILED or RETIREMENT_PENDING.
 """
 REMAP_PENDING: Repair = "remap pending"
 REMAP_FAILED: Repair = "remap failed"
@@ -134,7 +134,7 @@ class OfferedProfile:
     multiprocessors: int
     engines: Engines
     most: int = 0
-    """How many instances the GPU can have at once. 0: not read."""
+    """Number of instances that the GPU can have at once, or 0 if not read."""
 
 
 @dataclass(frozen=True, kw_only=True)

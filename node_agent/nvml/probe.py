@@ -59,9 +59,9 @@ class _Board:
 
     offered: tuple[OfferedProfile, ...]
     asks_names: bool
-    """Whether only the names of MIG devices distinguish some profiles."""
+    """True if only the names of MIG devices distinguish some profiles."""
     most_devices: int
-    """How many MIG devices it can have."""
+    """Number of MIG devices that it can have."""
     memory_slices: int | None
     slices: int | None
     """Compute slices of the whole GPU, None if the driver did not list every profile."""

@@ -29,15 +29,15 @@ class ForkServerEnded(Exception):
 
 @dataclass
 class Prober:
-    """A running fork server. Use from one thread, and close; it also ends with its agent."""
+    """A running fork server. Use it from one thread, and close it. It also ends with its agent."""
 
     pid: int
     _to: int
     _from: int
     deadline_s: float
     _last: dict[bytes, tuple[bytes, Observation]] = field(default_factory=dict)
-    """The last answer to each kind of request, as bytes and read: a quiet node gives the same one
-    for days.
+    """The last answer to each kind of request, as bytes and parsed: it may stay the same for
+    days.
     """
 
     @classmethod
@@ -50,8 +50,9 @@ class Prober:
     ) -> Prober:
         """Forks the fork server.
 
-        deadline_s: seconds that one probe may take. utilization: whether thorough probes measure
-        it. probe: what to do instead of calling NVML, for tests.
+        deadline_s: seconds that one probe may take.
+        utilization: True if thorough probes measure it.
+        probe: a replacement for the calls of NVML, for tests.
         """
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
@@ -73,8 +74,9 @@ class Prober:
         return cls(pid=pid, _to=request_write, _from=answer_read, deadline_s=deadline_s)
 
     def probe(self, *, thorough: bool = False) -> Observation:
-        """One probe; thorough: with health and memory in use. Raises ForkServerEnded only: what
-        went wrong otherwise is in `failure`.
+        """Makes one probe, with health and memory in use if thorough.
+
+        Raises ForkServerEnded only: `failure` has every other error.
         """
         request = _THOROUGH if thorough else _QUICK
         try:

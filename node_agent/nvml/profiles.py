@@ -43,7 +43,7 @@ def memory_gb(instance_mib: int, total_mib: int) -> int:
 
 
 def needs_device_names(offered: Sequence[OfferedProfile]) -> bool:
-    """Whether `name_of` needs the names of devices: if profiles are equal in the other facts that
+    """True if `name_of` needs the names of devices: if profiles are equal in the other facts that
     it uses, or if the driver lists no profiles.
     """
     return not offered or any(
@@ -63,7 +63,7 @@ def _gpu_instance_profile(device: MigDevice, gpu: ObservedGpu, total_mib: int | 
     candidates = (
         _reported_profile(alike, device, gpu.gpu_instances)
         or [p for p in alike if p.engines == device.engines]
-        # Some drivers report shared decoders and encoders differently; JPEG and OFA suffice to
+        # Some drivers report shared decoders and encoders differently. JPEG and OFA suffice to
         # recognise +me.
         or [
             p

@@ -55,8 +55,8 @@ _REPAIR_FIELDS = (*_FLAGS, "recovery_action")
 _ACTIONS = ("none", "reset the GPU", "reboot the node", "drain peer-to-peer", "drain and reset")
 # The driver requests neither a reset nor a reboot.
 _NO_REPAIR = (None, "none", "drain peer-to-peer")
-# nvmlClocksEventReasons; idle, application clocks, sync boost and display are omitted: they are
-# settings, not problems.
+# The bits of nvmlClocksEventReasons. Idle, application clocks, sync boost and display are omitted:
+# they are settings, not problems.
 _SLOWDOWNS = {
     0x4: "power cap",
     0x8: "hardware slowdown",

@@ -68,7 +68,7 @@ class Inherited:
         self._files, self._pages = _nvidia_files(), _pages()
 
     def is_all(self) -> bool:
-        """Whether the process has the same resources as at the creation of this object."""
+        """True if the process has the same resources as at the creation of this object."""
         if _opened() != self._opened:
             return False
         pages = _pages()

@@ -28,7 +28,7 @@ class Health:
         self.turned = self.clock()
 
     def alive(self) -> str | None:
-        """None, or why not."""
+        """Returns None if the loop is alive, or why it is not."""
         age = self.clock() - self.turned
         return None if age < self.stall_after_s else f"the loop's last turn began {age:.0f} s ago"
 

@@ -179,7 +179,8 @@ class Reporter:
         self._backoff = Backoff(longest_s=_BACKOFF_MAX_S, random=self.random)
 
     def write(self, new: dict[str, Any], *, now: float, after: str = "") -> bool:
-        """Whether a report was written. On an error sets `last_error`, and later calls try again.
+        """Writes the report if that is due. Returns True if it was written. An error sets
+        `last_error`, and later calls try again.
 
         after: the controller ignores reports of this time (as in reports) and earlier, so a newer
         report is written even if it is equal.
@@ -224,7 +225,7 @@ class Reporter:
         return self._allowed(now) and not settling
 
     def _allowed(self, now: float) -> bool:
-        """Whether the token bucket allows a changed report now, which limits a flapping node."""
+        """True if the token bucket allows a changed report now, which limits a flapping node."""
         self._tokens = min(_BURST, self._tokens + max(0.0, now - self._counted_at) / _REFILL_S)
         self._counted_at = now
         return self._tokens >= 1

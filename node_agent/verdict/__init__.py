@@ -1,1 +1,1 @@
-"""Whether a node is what its pool declares, and the reasons that it can be given."""
+"""Decides whether a node matches its pool's declaration, and gives the reasons."""

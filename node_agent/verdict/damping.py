@@ -22,7 +22,7 @@ class Damper:
     """Number of lost matches within `window_s` that counts as flapping."""
     window_s: float = 600.0
     hold_s: float = 60.0
-    """How long a match must last while the node flaps."""
+    """Time that a match must last while the node flaps, in seconds."""
     _lost_at: deque[float] = field(default_factory=deque)
     _match_since: float | None = None
     _last_problem: Verdict | None = None

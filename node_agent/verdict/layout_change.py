@@ -1,7 +1,7 @@
-"""A node that keeps its earlier layout until its turn in a rollout: what its agent says. Pure.
+"""The verdict on a node that keeps its earlier layout until its turn in a rollout. Pure.
 
-The agent compares with the layout that the pool wants from the moment of `pulumi up` on. A node
-whose pods still have to leave differs from that as it should, and nothing on it needs a repair.
+From `pulumi up` on, the agent compares the node with the new layout of the pool. A node whose pods
+still have to leave differs from that as expected, and nothing on it needs a repair.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from node_agent.verdict.verify import Verdict, with_reason
 
 PENDING: Final = "LayoutChangePending"
 _BEFORE_THE_LABEL: Final = ("Draining", "Paused")
-"""Phases of a change in which the node still has its earlier layout. Later ones are the new
-layout's, and a difference then is what it seems.
+"""Phases of a change while the node still has its earlier layout. Later phases belong to the new
+layout, and a difference is then a real one.
 """
 
 
 def or_pending(verdict: Verdict, desired: Desired, node: NodeState, mig_config: str) -> Verdict:
-    """The verdict; LayoutChangePending where the node only waits for the change of its layout.
+    """Returns the verdict, or LayoutChangePending if the node only waits for the change of its
+    layout.
 
-    mig_config: the value of the label nvidia.com/mig.config that the pool wants; empty: unknown.
+    mig_config: the value of the label nvidia.com/mig.config that the pool wants, or empty if
+    unknown.
     """
     if verdict.reason not in OF_LAYOUT or desired.partitioner != "mig-manager":
         return verdict
@@ -34,9 +36,9 @@ def or_pending(verdict: Verdict, desired: Desired, node: NodeState, mig_config: 
 
 
 def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
-    """Whether it is as it was last proven, and the pool wants another layout.
+    """True if the node is as last proven, and the pool wants another layout.
 
-    A node that has never been proven is being set up, and its own findings say how far it is.
+    A node that has never been proven is being set up, and its own findings show the progress.
     """
     return (
         bool(mig_config)
@@ -48,7 +50,7 @@ def _waits_for_its_turn(node: NodeState, mig_config: str) -> bool:
 
 
 def _phase(node: NodeState) -> str:
-    """Of the change that the controller has noted on this Node; empty without one."""
+    """Returns the phase of the change that the controller has noted on this Node, or empty."""
     try:
         note = json.loads(node.layout_change)
         return str(note["phase"]) if note["nodeUid"] == node.uid else ""

@@ -21,10 +21,9 @@ from node_agent.verdict.verify import Verdict
 from telemetry import log
 
 CONFIRM_S = 2.0
-"""How long a change that the device plugin confirms must last before the process ends."""
+"""Time that a change must last before the process ends, if the device plugin confirms it."""
 PATIENCE_S = 60.0
-"""The same time for a change before this container, or without the device plugin's confirmation.
-"""
+"""The same time for a change before this container, or one without the plugin's confirmation."""
 FORGOTTEN_S = 600.0
 """The kubelet forgets earlier restarts of a container after this run time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
@@ -68,7 +67,7 @@ class Renewal:
     """Ends the loop after this turn."""
     memory: RestartMemory
     driver_loaded: Callable[[], bool]
-    """Whether the machine has a driver, as seen by every container."""
+    """True if the machine has a driver, as seen by every container."""
     _first: Signs | None = None
     _changes: str = ""
     """The latest changes of the node in this container's life."""

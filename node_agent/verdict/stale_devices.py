@@ -1,10 +1,10 @@
-"""Whether the agent's container sees less of the GPUs than the node has. Pure functions.
+"""Checks whether the agent's container sees less of the GPUs than the node has. Pure functions.
 
 A container has the device nodes from its creation. Device nodes of a driver that is loaded later,
 or of partitions that are created later, do not appear in it, privileged or not. NVML then lists no
 such GPU or MIG device, and only a new container sees it. The same applies to the driver's library,
-which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473,
-NVIDIA/gpu-operator #117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
+which NVIDIA's runtime mounts file by file. Sources: NVIDIA/nvidia-docker #1473, NVIDIA/gpu-operator
+#117; NVIDIA MIG User Guide, "Device Nodes and Capabilities".
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def changes(before: Signs, now: Signs) -> str:
 
 
 def sees_too_little(desired: Desired, observation: Observation) -> bool:
-    """Whether no driver answers, or GPUs, or MIG devices of a GPU in MIG mode, are missing.
+    """True if no driver answers, or if GPUs, or MIG devices of a GPU in MIG mode, are missing.
 
     Every other state of a GPU (MIG mode off, other partitions, lost) is seen correctly.
     """
@@ -103,7 +103,7 @@ def evidence(
     *,
     driver_loaded: bool,
 ) -> Evidence | None:
-    """Why a new container should see more than this container, None without evidence.
+    """Returns why a new container should see more than this container, or None without evidence.
 
     verdict: the result of `verify`. Reasons that every container sees need no new container.
     """

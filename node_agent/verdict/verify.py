@@ -42,7 +42,7 @@ class Check:
     """A single comparison."""
 
     reason: str
-    """PartitionsMatch, or why not."""
+    """PartitionsMatch, or the reason for the difference."""
     where: str
     """`GPU 3`, `node`, or the resource's name."""
     expected: str
@@ -73,10 +73,10 @@ def verify(
     *,
     silicon_only: bool = False,
 ) -> Verdict:
-    """Whether a node matches its desired state.
+    """Returns the verdict on a node, compared with its desired state.
 
-    node: None if the API server does not answer: its resources are then Unknown. silicon_only:
-    check no resources and labels, for a host that is not a Kubernetes node.
+    node: None if the API server does not answer: its resources are then Unknown.
+    silicon_only: check no resources and labels, for a host that is not a Kubernetes node.
     """
     observed = tuple(observed_instances(gpu, desired) for gpu in observation.gpus)
     checks = [*_check_silicon(desired, observation, observed)]
@@ -89,7 +89,8 @@ def verify(
 def verify_layout(
     layout: Layout, expected: Mapping[int, GpuLayout], observation: Observation
 ) -> Verdict:
-    """Whether the GPUs of a host match a layout. Other GPUs are not checked.
+    """Returns the verdict on the GPUs of a host, compared with a layout. Other GPUs are not
+    checked.
 
     expected: NVML index -> layout, the last result of `layout.of`.
     """
@@ -229,7 +230,7 @@ def with_reason(verdict: Verdict, code: str, desired: Desired) -> Verdict:
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Whether an extended resource stands for GPUs or their partitions."""
+    """True if an extended resource stands for GPUs or their partitions."""
     return _GPU_RESOURCE.fullmatch(name) is not None
 
 

@@ -3,8 +3,8 @@
 Meaning and action: NVIDIA's Xid catalog,
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (column "Resolution Bucket
 (Immediate Action)"), read 2026-11-21. The consequence is ours: only an Xid that leaves the GPU
-unusable until a reset or a reboot has one; application errors (13, 31, 43, 45, 68, 94) and
-Xids that NVIDIA says to ignore (63, 92) have none.
+unusable until a reset or a reboot has one. Application errors (13, 31, 43, 45, 68, 94) and Xids
+that NVIDIA says to ignore (63, 92) have none.
 """
 
 from __future__ import annotations

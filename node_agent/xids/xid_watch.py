@@ -27,7 +27,7 @@ class XidWatch:
 
     @property
     def up(self) -> bool:
-        """Whether the kernel's log can be read here."""
+        """True if the kernel's log can be read here."""
         return self._log.unreadable is None
 
     def read(self) -> bool:
