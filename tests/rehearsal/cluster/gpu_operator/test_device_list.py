@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import plan, spec, values
+from infra import delivery, plan, spec, values
 from kubeapi import ApiError
 from rehearsal.cluster.node.root import NodeFiles
 from rehearsal.host.toolchain import Toolchain
@@ -83,6 +83,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Itera
         settings = {"name": "settings", "namespace": "default"}
         data = {ALL["name"]: ALL["value"]}
         made.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": settings, "data": data})
+        (pool,) = planned("variable").pools
+        made.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "agent", "namespace": "default"},
+                "data": {"desired.json": pool.desired},
+                "binaryData": {"agent.pyz": delivery.node_agent().base64},
+            }
+        )
         tenant = {"name": "tenant", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}
         made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": tenant})
         yield made
@@ -113,6 +123,13 @@ def setting(lab: Any, request: pytest.FixtureRequest) -> str:
     return name
 
 
+VERIFY = """
+import subprocess, sys, time
+argv = [sys.executable, "-S", "/agent/agent.pyz", "verify", "--desired", "/agent/desired.json"]
+seen = subprocess.run([*argv, "--silicon-only"], capture_output=True, text=True)
+print(seen.stdout, seen.stderr, "exit", seen.returncode, flush=True)
+time.sleep(10000)
+"""
 STRATEGIES = {
     "variable": "cdi-annotations,cdi-cri",
     "mounts with CDI": "cdi-annotations,cdi-cri",
@@ -143,10 +160,22 @@ def sees(
     wanted: Collection[str],
     **pod: Any,
 ) -> None:
+    assert logged(cluster, name, COUNTS, container, "capabilities", **pod) in wanted
+
+
+def logged(
+    cluster: Any,
+    name: str,
+    script: str,
+    container: Mapping[str, Any],
+    marker: str,
+    **pod: Any,
+) -> str:
+    """The log of a pod on the node, as soon as the marker is in it."""
     mounts = [{"name": "code", "mountPath": "/code"}, *container.get("volumeMounts", ())]
     path = cluster.run_python(
         name,
-        COUNTS,
+        script,
         container={**container, "volumeMounts": mounts},
         **{
             "nodeSelector": {"kubernetes.io/hostname": NODE},
@@ -154,9 +183,9 @@ def sees(
             **pod,
         },
     )
-    log = cluster.says(path, lambda text: "capabilities" in text)
+    log = str(cluster.says(path, lambda text: marker in text))
     cluster.client.delete(path)
-    assert log.strip() in wanted
+    return log.strip()
 
 
 def agent(setting: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -179,6 +208,14 @@ def agent(setting: str) -> tuple[dict[str, Any], dict[str, Any]]:
         {"volumes": volumes, "securityContext": pod["securityContext"]}
         | {"runtimeClassName": pod["runtimeClassName"]},
     )
+
+
+def verdict(cluster: Any, name: str, container: dict[str, Any], pod: dict[str, Any]) -> str:
+    """What the product's agent says of the node's GPUs in such a container."""
+    mounts = [*container["volumeMounts"], {"name": "agent", "mountPath": "/agent"}]
+    volumes = [*pod["volumes"], {"name": "agent", "configMap": {"name": "agent"}}]
+    with_agent = {**container, "volumeMounts": mounts}
+    return logged(cluster, name, VERIFY, with_agent, "exit", **{**pod, "volumes": volumes})
 
 
 def slug(setting: str, name: str) -> str:
@@ -213,6 +250,7 @@ def test_a_pod_that_requests_a_partition_gets_no_more_by_the_variable(
 def test_the_agent_sees_everything(lab: Any, setting: str) -> None:
     container, pod = agent(setting)
     sees(lab, slug(setting, "agent"), container, EVERYTHING, **pod)
+    assert verdict(lab, slug(setting, "verifies"), container, pod).endswith("exit 0")
 
 
 def test_an_agent_that_asks_by_the_variable_sees_nothing_with_the_key(
@@ -220,9 +258,12 @@ def test_an_agent_that_asks_by_the_variable_sees_nothing_with_the_key(
 ) -> None:
     """So the mount above is what brings the GPUs."""
     container, pod = agent(setting)
-    wanted = EVERYTHING if setting == "variable" else {NOTHING}
     without = {**container, "volumeMounts": []}
+    by_variable = setting == "variable"
+    wanted = EVERYTHING if by_variable else {NOTHING}
     sees(lab, slug(setting, "old-agent"), without, wanted, **pod)
+    text = verdict(lab, slug(setting, "old-verifies"), without, pod)
+    assert text.endswith("exit 0") is by_variable, text
 
 
 MOUNT = {"volumeMounts": [{"name": "all", "mountPath": "/var/run/nvidia-container-devices/all"}]}
