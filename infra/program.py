@@ -285,6 +285,7 @@ def _deploy_in_cluster(
     agents = NodeAgents(
         "node-agent",
         pools=fleet.pools,
+        operator=fleet.operator,
         image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
         settings=fleet.node_agent,
         namespace=controller.namespace,

@@ -19,8 +19,8 @@ from apis import names, rights
 from apis.admission import policies
 from infra import delivery, values
 from infra.components import admission, attribution, code_map, pods
-from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan
-from infra.spec import NodeAgent
+from infra.plan import ByoPoolPlan, EksPoolPlan, GkePoolPlan, PoolPlan, asks_by_mount
+from infra.spec import GpuOperator, NodeAgent
 
 _GKE_DRIVER = "/home/kubernetes/bin/nvidia"
 """Where GKE installs the driver on the host. Source:
@@ -30,7 +30,7 @@ GoogleCloudPlatform/container-engine-accelerators, cmd/nvidia_gpu.
 
 _BY_MOUNT = "/var/run/nvidia-container-devices"
 """Where NVIDIA's runtime looks for mounts that name a container's devices. Bottlerocket's does so,
-and ignores the variable of containers without privileges. Source: bottlerocket.dev,
+and the operator's with `device_list: volume-mounts`. Source: bottlerocket.dev,
 settings.nvidia-container-runtime; NVIDIA/k8s-device-plugin, internal/plugin/server.go.
 """
 _ALL_GPUS = f"{_BY_MOUNT}/all"
@@ -47,6 +47,7 @@ class NodeAgents(pulumi.ComponentResource):
         name: str,
         *,
         pools: Sequence[PoolPlan],
+        operator: GpuOperator | None,
         image: pods.Image,
         settings: NodeAgent,
         namespace: pulumi.Input[str],
@@ -111,6 +112,7 @@ class NodeAgents(pulumi.ComponentResource):
                             zipapp,
                             delivered.config_map,
                             desired.metadata.name,
+                            by_mount=asks_by_mount(pool, operator),
                         ),
                     ),
                 ),
@@ -182,6 +184,8 @@ def _pod(
     zipapp: delivery.Zipapp,
     code: pulumi.Input[str],
     desired: pulumi.Input[str],
+    *,
+    by_mount: bool,
 ) -> k8s.core.v1.PodSpecArgs:
     by_gke = isinstance(pool, GkePoolPlan) and not pool.operated
     mounts = [
@@ -215,7 +219,6 @@ def _pod(
                 ),
             )
         )
-    by_mount = isinstance(pool, EksPoolPlan) and pool.bottlerocket
     if by_mount:
         mounts.append(
             k8s.core.v1.VolumeMountArgs(name="all-gpus", mount_path=_ALL_GPUS, read_only=True)
@@ -256,7 +259,7 @@ def _pod(
                 env=[
                     pods.field("NODE_NAME", "spec.nodeName"),
                     pods.field("POD_IP", "status.podIP"),
-                    *_driver_environment(by_gke=by_gke, by_mount=by_mount),
+                    *_driver_environment(pool, by_gke=by_gke),
                 ],
                 ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=names.AGENT_PORT)],
                 readiness_probe=pods.readiness(),
@@ -294,8 +297,11 @@ def _gke_security() -> k8s.core.v1.SecurityContextArgs:
     return k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True)
 
 
-def _driver_environment(*, by_gke: bool, by_mount: bool) -> list[k8s.core.v1.EnvVarArgs]:
-    visible = _BY_MOUNT if by_mount else "all"
+def _driver_environment(pool: PoolPlan, *, by_gke: bool) -> list[k8s.core.v1.EnvVarArgs]:
+    """The variable stays beside the operator's mount: while `device_list` changes, a node's runtime
+    obeys one or the other.
+    """
+    visible = _BY_MOUNT if isinstance(pool, EksPoolPlan) and pool.bottlerocket else "all"
     wanted = (
         {"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
         if by_gke

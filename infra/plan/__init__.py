@@ -15,6 +15,7 @@ from infra.plan.gke.addresses import pod_addresses
 from infra.plan.gke.gpu_direct import GPU_MTU, GPU_NETWORK_LABEL, offers_gpu_direct
 from infra.plan.gke.gpu_network import NETWORK_PROFILE_LABEL, offers_dranet
 from infra.plan.gke.node_counts import first_nodes
+from infra.plan.gpu_operator.settings import asks_by_mount
 from infra.plan.model.access import AccessEntryPlan, AccessPolicyPlan
 from infra.plan.model.clusters import (
     AddonIdentity,
@@ -106,6 +107,7 @@ __all__ = [
     "Taint",
     "WorkloadPlan",
     "alike_by_mps",
+    "asks_by_mount",
     "build",
     "cloud_of",
     "compare",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.plan import ByoFleetPlan
+from infra.values.device_list import BY_CDI, BY_MOUNTS, MOUNTS_COUNT, STRATEGY, VARIABLE_COUNTS
 from infra.values.operator_files import OperatorFiles
 from infra.values.plugin_configs import default_config
 from infra.values.pods import tolerations
@@ -26,6 +27,9 @@ Source: NVIDIA/gpu-operator, api/nvidia/v1 (OperatorSpec.RuntimeClass, by defaul
 _TOLERATIONS: Final = "daemonsets.tolerations"
 _MIG_MANAGER_ENV: Final = "migManager.env"
 _WITH_REBOOT: Final = "WITH_REBOOT"
+_TOOLKIT_ENV: Final = "toolkit.env"
+_PLUGIN_ENV: Final = "devicePlugin.env"
+_VARIABLE_ALLOWED: Final = [{"name": VARIABLE_COUNTS, "value": "true"}]
 _CONFIGS: Final = ("migManager.config.name", "devicePlugin.config.name")
 _OF_A_STACK: Final = re.compile("(mig-layouts|plugin-configs)-[0-9a-f]{8}")
 """Names of `operator_files`."""
@@ -88,6 +92,7 @@ def mismatches(
                 )
             )
     wrong += _without_reboot(policy, fleet)
+    wrong += _other_device_list(policy, fleet)
     given = _at(policy, _TOLERATIONS) or []
     missing = [one for one in tolerations(fleet.pools) if not any(_covers(g, one) for g in given)]
     if missing:
@@ -105,18 +110,54 @@ def _without_reboot(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[
         pool.gpu.mode_change_resets and pool.mig_config is not None for pool in fleet.pools
     ):
         return
-    given: list[Mapping[str, Any]] = _at(policy, _MIG_MANAGER_ENV) or []
-    said = [one.get("value") for one in given if one.get("name") == _WITH_REBOOT]
-    if said and said[-1] in _TRUE:
-        return
-    wanted = {"name": _WITH_REBOOT, "value": "true"}
-    others = [one for one in given if one.get("name") != _WITH_REBOOT]
-    yield Mismatch(
-        field=_MIG_MANAGER_ENV,
-        wanted=[wanted],
-        found=[one for one in given if one not in others] or None,
-        right=[*others, wanted],
+    if _variables(policy, _MIG_MANAGER_ENV).get(_WITH_REBOOT) not in _TRUE:
+        yield _other_values(policy, _MIG_MANAGER_ENV, {_WITH_REBOOT: "true"})
+
+
+def _variables(policy: Mapping[str, Any], field: str) -> Mapping[str, str | None]:
+    """The environment of an operand; the last value of a name counts."""
+    return {variable["name"]: variable.get("value") for variable in _at(policy, field) or []}
+
+
+def _other_values(policy: Mapping[str, Any], field: str, missing: Mapping[str, str]) -> Mismatch:
+    """field: an operand's environment. missing: variables that have another value there."""
+    current: list[Mapping[str, Any]] = _at(policy, field) or []
+    kept = [variable for variable in current if variable.get("name") not in missing]
+    additions = [{"name": name, "value": value} for name, value in missing.items()]
+    return Mismatch(
+        field=field,
+        wanted=additions,
+        found=[variable for variable in current if variable not in kept] or None,
+        right=[*kept, *additions],
     )
+
+
+def _other_device_list(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> Iterator[Mismatch]:
+    """Settings of toolkit and device plugin that contradict `device_list`: agents, or pods that
+    request GPUs, would get none, or any container would get them by the variable.
+    """
+    variables = _variables(policy, _TOOLKIT_ENV)
+    variable_counts = variables.get(VARIABLE_COUNTS, "true") in _TRUE
+    installed = _at(policy, "toolkit.enabled") is not False
+    if fleet.operator.device_list == "envvar":
+        if installed and not variable_counts:
+            yield _other_values(policy, _TOOLKIT_ENV, {VARIABLE_COUNTS: "true"})
+        return
+    if not installed:
+        # The settings of a toolkit of the nodes' own are not known.
+        yield Mismatch(field="toolkit.enabled", wanted=True, found=False, right=True)
+    missing = {}
+    if variable_counts:
+        missing[VARIABLE_COUNTS] = "false"
+    if variables.get(MOUNTS_COUNT) not in _TRUE:
+        missing[MOUNTS_COUNT] = "true"
+    if missing:
+        yield _other_values(policy, _TOOLKIT_ENV, missing)
+    cdi = _at(policy, "cdi.enabled") is not False
+    strategy = _variables(policy, _PLUGIN_ENV).get(STRATEGY, BY_CDI if cdi else "envvar")
+    right = BY_CDI if cdi else BY_MOUNTS
+    if not set(right.split(",")) & set((strategy or "").split(",")):
+        yield _other_values(policy, _PLUGIN_ENV, {STRATEGY: right})
 
 
 def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
@@ -128,6 +169,12 @@ def what_to_change(name: str, wrong: Sequence[Mismatch]) -> str:
         "this stack needs it:"
     ]
     lines += [f"  spec.{one.field}: wanted {_shown(one.wanted)}, {_found(one)}" for one in wrong]
+    if any(item.field == _TOOLKIT_ENV and item.wanted == _VARIABLE_ALLOWED for item in wrong):
+        lines.append(
+            "Its runtime ignores the variable of containers without privileges, which keeps pods "
+            "from GPUs that they did not request. To leave that so, write gpu_operator: "
+            "{device_list: volume-mounts} in the stack file."
+        )
     return "\n".join(
         [
             *lines,

@@ -7,6 +7,7 @@ from typing import Final
 
 from infra.plan import FleetPlan, GkeFleetPlan
 from infra.spec import GpuOperator
+from infra.values.device_list import BY_MOUNTS, MOUNTS_COUNT, STRATEGY, VARIABLE_COUNTS
 from infra.values.driver_installer import DRIVER_DIRECTORY
 from infra.values.helm_charts import ChartAddress, chart_address
 from infra.values.operator_files import OperatorFiles
@@ -77,6 +78,8 @@ def operator_values(plan: FleetPlan, files: OperatorFiles) -> JsonObject:
         values["operator"]["nodeSelector"] = dict(labels)
     if isinstance(plan, GkeFleetPlan):
         _fit_to_gke(values, operator)
+    if operator.device_list == "volume-mounts":
+        _list_by_mounts(values, operator)
     if operator.nfd.enabled:
         # Without these, NFD's worker does not label a new GPU node, and the operator ignores a node
         # without a PCI label.
@@ -109,6 +112,19 @@ def _fit_to_gke(values: JsonObject, operator: GpuOperator) -> None:
         # With the operator's own driver this must stay as it is: its validation would never end.
         values["hostPaths"] = {"driverInstallDir": DRIVER_DIRECTORY}
         values["toolkit"]["installDir"] = DRIVER_DIRECTORY
+
+
+def _list_by_mounts(values: JsonObject, operator: GpuOperator) -> None:
+    """Source of the order: NVIDIA/gpu-operator, controllers/object_controls.go, where these
+    variables replace those that the operator sets.
+    """
+    obeys = {VARIABLE_COUNTS: "false", MOUNTS_COUNT: "true"}
+    env = values["toolkit"].setdefault("env", [])
+    env += [{"name": name, "value": value} for name, value in obeys.items()]
+    if not operator.cdi:
+        # With CDI the plugin allocates by CDI, which needs neither. There the runtime could not
+        # resolve a mount: its specification has one device, `all`.
+        values["devicePlugin"]["env"] = [{"name": STRATEGY, "value": BY_MOUNTS}]
 
 
 def _service_monitor(operator: GpuOperator) -> JsonObject:

@@ -255,3 +255,59 @@ def test_only_in_a_cluster_that_exists_can_there_be_an_operator(broken: Any) -> 
         "node_pools: [{name: a, machine_type: g4dn.xlarge, nodes: {count: 1}}]\n"
     )
     assert "gpu_operator.existing: a cluster that is created here has no operator yet" in said
+
+
+NO_VARIABLE = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
+MOUNTS = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"}
+HARDENED = {"toolkit": {"env": [{"name": "MINE", "value": "1"}, NO_VARIABLE, MOUNTS]}}
+BY_MOUNTS = FLEET.replace("namespace: nvidia", "namespace: nvidia, device_list: volume-mounts")
+
+
+def _strategy(value: str) -> dict[str, Any]:
+    return {"devicePlugin": {"env": [{"name": "DEVICE_LIST_STRATEGY", "value": value}]}}
+
+
+def test_an_operator_whose_runtime_ignores_the_variable_needs_device_list() -> None:
+    """Else no agent would see a GPU, and no node would be verified."""
+    fleet = planned()
+    policy = merged(fitting(fleet), HARDENED)
+    (found,) = values.mismatches(policy, fleet, values.operator_files(fleet))
+    assert found.field == "toolkit.env"
+    assert found.found == [NO_VARIABLE]
+    assert found.right == [HARDENED["toolkit"]["env"][0], MOUNTS, {**NO_VARIABLE, "value": "true"}]
+    message = values.what_to_change("cluster-policy", [found])
+    assert "write gpu_operator: {device_list: volume-mounts} in the stack file" in message
+    assert wrong(policy, planned(BY_MOUNTS)) == set()
+    off = merged(policy, {"toolkit": {"enabled": False}})
+    assert wrong(off, fleet) == set(), "the nodes' own toolkit does not read it"
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"toolkit": {"env": None}}, {"toolkit.env"}),
+        ({"toolkit": {"env": [NO_VARIABLE]}}, {"toolkit.env"}),
+        ({"toolkit": {"env": [MOUNTS]}}, {"toolkit.env"}),
+        ({"toolkit": {"enabled": False}}, {"toolkit.enabled"}),
+        ({"cdi": {"enabled": False}}, {"devicePlugin.env"}),
+        (_strategy("envvar"), {"devicePlugin.env"}),
+        (_strategy("volume-mounts"), {"devicePlugin.env"}),
+        (_strategy("cdi-cri,cdi-annotations,volume-mounts"), set()),
+        ({"cdi": {"enabled": False}, **_strategy("volume-mounts")}, set()),
+        ({"cdi": {"enabled": True}}, set()),
+    ],
+    ids=str,
+)
+def test_lists_by_mount_need_a_runtime_that_obeys_only_them_and_a_plugin_that_fits(
+    change: dict[str, Any], fields: set[str]
+) -> None:
+    fleet = planned(BY_MOUNTS)
+    policy = merged(merged(fitting(fleet), HARDENED), change)
+    assert wrong(policy, fleet) == fields
+    found = values.mismatches(policy, fleet, values.operator_files(fleet))
+    if not found:
+        return
+    message = values.what_to_change("cluster-policy", found)
+    assert "device_list" not in message
+    mended = merged(policy, json.loads(shlex.split(message.splitlines()[-1])[7])["spec"])
+    assert wrong(mended, fleet) == set()

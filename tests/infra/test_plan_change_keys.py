@@ -519,6 +519,12 @@ def operator(operated: Changes, cloud: str) -> Iterator[Row]:
         yield Row(
             f"gpu_operator.{name}", {f"gpu_operator.{name}": value}, effect, operated, where="fleet"
         )
+    mounts: Changes = {"gpu_operator.device_list": "volume-mounts"}
+    if cloud == "eks":
+        yield Row("gpu_operator.device_list", mounts, None)  # the images bring the runtime
+    else:
+        with_toolkit = operated or {"gpu_operator.toolkit.enabled": True}
+        yield Row("gpu_operator.device_list", mounts, IN_PLACE, with_toolkit, where="fleet")
     # A new cluster has no other.
     there: Changes = {} if cloud == "byo" else {"cluster.existing": True}
     discovery = {"gpu_operator.nfd.enabled": False}

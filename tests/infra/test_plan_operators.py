@@ -178,3 +178,73 @@ def test_a_service_of_eks_images_that_mig_manager_does_not_stop_is_noted(
 def test_that_an_adopted_operator_must_be_set_back_is_noted(existing: bool) -> None:
     made = planned("byo", {"existing": existing})
     assert any("must be set back" in note for note in plan.notes(made)) is existing
+
+
+MOUNTS = {"device_list": "volume-mounts"}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "operator", "reason", "remedy"),
+    [
+        ("eks", {}, "settings of their own, which the GPU operator does not change", "pod_guard"),
+        ("eks", {"cdi": False}, "EKS's machine images", "Bottlerocket's nodes take lists by mount"),
+        ("byo", {}, "container toolkit is not installed", "write toolkit: {enabled: true}"),
+        (
+            "byo",
+            {"driver": {"enabled": True}, "toolkit": {"enabled": False}},
+            "container toolkit is not installed",
+            "write pod_guard",
+        ),
+        (
+            "gke",
+            {"chart_version": "v25.3.4"},
+            "chart v25.3.4 does not obey mounts when it uses CDI",
+            "chart_version: v25.10.0 or newer, or cdi: false",
+        ),
+    ],
+)
+def test_lists_by_mount_are_refused_once_if_no_runtime_would_obey_them(
+    cloud: str, operator: dict[str, Any], reason: str, remedy: str
+) -> None:
+    with pytest.raises(spec.SpecError) as refused:
+        planned(cloud, {**operator, **MOUNTS})
+    (problem,) = refused.value.problems
+    assert problem.path == ("gpu_operator", "device_list")
+    assert reason in str(refused.value)
+    assert remedy in str(refused.value)
+    planned(cloud, {**operator, "device_list": "envvar"})
+
+
+def test_lists_by_mount_add_no_problem_to_a_toolkit_that_gke_needs() -> None:
+    with pytest.raises(spec.SpecError) as refused:
+        planned("gke", {**MOUNTS, "toolkit": {"enabled": False}})
+    (problem,) = refused.value.problems
+    assert problem.path == ("gpu_operator", "toolkit", "enabled")
+
+
+@pytest.mark.parametrize("key", ["toolkit", "driver", "cdi", "chart_version"])
+def test_nothing_follows_for_lists_by_mount_from_a_value_that_is_invalid(key: str) -> None:
+    """Its default would."""
+    with pytest.raises(spec.SpecError) as refused:
+        planned("byo", {**MOUNTS, key: 7})
+    (problem,) = refused.value.problems
+    assert problem.path == ("gpu_operator", key)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "operator"),
+    [
+        ("gke", {}),
+        ("gke", {"chart_version": "v25.10.0"}),
+        ("gke", {"chart_version": "v25.3.4", "toolkit": {"version": "v1.19.1"}}),
+        ("byo", {"toolkit": {"enabled": True}}),
+        ("byo", {"driver": {"enabled": True}}),
+        ("byo", {"toolkit": {"enabled": True}, "cdi": False, "chart_version": "v25.3.4"}),
+    ],
+)
+def test_lists_by_mount_are_planned_if_the_stack_installs_the_toolkit(
+    cloud: str, operator: dict[str, Any]
+) -> None:
+    made = planned(cloud, {**operator, **MOUNTS})
+    assert made.operator is not None
+    assert made.operator.device_list == "volume-mounts"

@@ -1230,3 +1230,53 @@ node_pools:
         whole_gpus,
         replicas,
     )
+
+
+_BY_MOUNTS = """\
+cloud: byo
+cluster: {name: lab, context: lab}
+gpu_operator: {toolkit: {enabled: true}, device_list: volume-mounts}
+node_pools:
+- {name: a, gpu: {model: A100-40, count: 1}, nodes: {count: 1}}
+"""
+_GKE_BY_MOUNTS = """\
+cloud: gke
+cluster: {name: main, location: us-central1-a}
+gpu_operator: {device_list: volume-mounts}
+node_pools:
+- {name: a, machine_type: a2-highgpu-1g, nodes: {count: 1},
+   partition: {mode: operator, config: all-1g.5gb}}
+- {name: native, machine_type: a2-highgpu-1g, nodes: {count: 1}}
+"""
+
+
+@pytest.mark.parametrize("fleet", [_BY_MOUNTS, _GKE_BY_MOUNTS], ids=["byo", "gke"])
+def test_with_lists_by_mount_the_agent_asks_for_all_gpus_by_a_mount(
+    record: Record, fleet: str
+) -> None:
+    """And by the variable, which counts on a node whose toolkit is not changed yet."""
+    made = record("by-mounts", fleet=fleet)
+    pod = pod_of(made, ":DaemonSet", "node-agent-a")
+    (container,) = pod["containers"]
+    assert pod["runtimeClassName"] == "nvidia"
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in container["env"]
+    target = "/var/run/nvidia-container-devices/all"
+    (mount,) = [m for m in container["volumeMounts"] if m["mountPath"] == target]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == mount["name"]]
+    assert volume["hostPath"] == {"path": "/dev/null", "type": "CharDevice"}
+    without = record("by-variable", fleet=fleet.replace("volume-mounts", "envvar"))
+    (container,) = pod_of(without, ":DaemonSet", "node-agent-a")["containers"]
+    assert target not in [m["mountPath"] for m in container["volumeMounts"]]
+
+
+def test_lists_by_mount_change_nothing_for_a_pool_that_gke_partitions(record: Record) -> None:
+    """Its nodes have no runtime of NVIDIA's."""
+    pods = [
+        pod_of(record(device_list, fleet=fleet), ":DaemonSet", "node-agent-native")
+        for device_list in ("envvar", "volume-mounts")
+        for fleet in [_GKE_BY_MOUNTS.replace("volume-mounts", device_list)]
+    ]
+    for pod in pods:
+        # Their names contain a hash of the content, which is the same.
+        assert "all-gpus" not in [volume["name"] for volume in pod["volumes"]]
+    assert pods[0] == pods[1]

@@ -275,3 +275,63 @@ def test_a_pod_on_gke_reaches_the_mps_daemon_by_its_nodes_ipc(
     mode: str, needed: bool | None
 ) -> None:
     assert values.pod_request(_pool_shared_on_gke(mode), ()).get("hostIPC") is needed
+
+
+def _by_mounts(cloud: str, **operator: Any) -> dict[str, Any]:
+    """The chart's values with lists by mount."""
+    pools: dict[str, Any] = {
+        "byo": {
+            "cluster": {"name": "c", "context": "c"},
+            "node_pools": [
+                {"name": "a", "gpu": {"model": "A100-40", "count": 1}, "nodes": {"count": 1}}
+            ],
+        },
+        "gke": {
+            "cluster": {"name": "c", "location": "us-central1-a"},
+            "node_pools": [
+                {
+                    "name": "a",
+                    "machine_type": "a2-highgpu-1g",
+                    "nodes": {"count": 1},
+                    "partition": {"mode": "operator", "config": "all-1g.5gb"},
+                }
+            ],
+        },
+    }
+    raw = {
+        "cloud": cloud,
+        **pools[cloud],
+        "gpu_operator": {"toolkit": {"enabled": True}, "device_list": "volume-mounts", **operator},
+    }
+    fleet = plan.read(json.dumps(raw), spec.Source("test", raw))
+    made = values.operator_values(fleet, values.operator_files(fleet))
+    assert chart.check(made) == []
+    return made
+
+
+OBEYS_MOUNTS = [
+    {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"},
+    {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"},
+]
+
+
+def test_with_lists_by_mount_and_cdi_only_the_toolkit_changes() -> None:
+    """The plugin's mounts name partitions, which the operator's CDI specification does not have."""
+    made = _by_mounts("byo")
+    assert made["toolkit"] == {"enabled": True, "env": OBEYS_MOUNTS}
+    assert "env" not in made["devicePlugin"]
+    without = _by_mounts("byo", device_list="envvar")
+    assert made == {**without, "toolkit": made["toolkit"]}
+
+
+def test_with_lists_by_mount_and_without_cdi_the_plugin_allocates_by_mounts() -> None:
+    made = _by_mounts("byo", cdi=False)
+    assert made["toolkit"] == {"enabled": True, "env": OBEYS_MOUNTS}
+    assert made["devicePlugin"]["env"] == [
+        {"name": "DEVICE_LIST_STRATEGY", "value": "volume-mounts"}
+    ]
+
+
+def test_lists_by_mount_keep_what_gke_needs_of_the_toolkit() -> None:
+    made = _by_mounts("gke")["toolkit"]
+    assert made["env"] == [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}, *OBEYS_MOUNTS]

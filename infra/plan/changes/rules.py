@@ -701,6 +701,14 @@ FLEET: Final[tuple[Rule, ...]] = (
     ),
     *_rules(
         ChangeEffect.IN_PLACE,
+        "the container toolkit, the agents and, without CDI, the device plugin restart; running "
+        "containers keep the GPUs that they have, requested or not, and those that start from then "
+        "on get theirs in the new way",
+        "NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer",
+        {"operator.device_list": "toolkit.env, devicePlugin.env"},
+    ),
+    *_rules(
+        ChangeEffect.IN_PLACE,
         "controller and agents restart",
         "slicewright",
         {

@@ -60,7 +60,7 @@ def plan_eks(
     access = yield from access_of(fleet.cluster, known)
     identities = yield from identities_of(fleet.cluster, known)
     yield from _check_operator(fleet.gpu_operator)
-    yield from check_operator(fleet.gpu_operator, "eks", new_cluster=not existing)
+    yield from check_operator(fleet.gpu_operator, "eks", stated, new_cluster=not existing)
     pools = yield from each(
         eks_pool(fleet, i, own, known, stated) for i in range(len(fleet.node_pools))
     )

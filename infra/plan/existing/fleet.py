@@ -39,7 +39,7 @@ def plan_byo(
     hosts = yield from plan_hosts(fleet.hosts, stated)
     pools = yield from each(_pool(fleet, i, stated) for i in range(len(fleet.node_pools)))
     built = with_one_config([pool for pool in pools if pool is not None])
-    yield from check_operator(fleet.gpu_operator, "byo", new_cluster=False)
+    yield from check_operator(fleet.gpu_operator, "byo", stated, new_cluster=False)
     yield from check_plugin(fleet.gpu_operator, built, stated)
     common = yield from plan_common(built)
     if len(built) != len(pools) or len(hosts) != len(fleet.hosts):

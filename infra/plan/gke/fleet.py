@@ -58,7 +58,9 @@ def plan_gke(
             in_key=True,
         )
     if fleet.gpu_operator is not None:
-        yield from check_operator(fleet.gpu_operator, "gke", new_cluster=not fleet.cluster.existing)
+        yield from check_operator(
+            fleet.gpu_operator, "gke", stated, new_cluster=not fleet.cluster.existing
+        )
     operator = resolved(fleet.gpu_operator or spec.GpuOperator(), "gke") if by_operator else None
     if operator is not None and stated.has_for_all(fleet.node_pools, "image_type"):
         yield from check_on_gke(

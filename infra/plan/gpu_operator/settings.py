@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from infra import catalog, spec
-from infra.plan.findings import Checked, nearest, refuse
+from infra.plan.findings import Checked, Stated, nearest, refuse
 from infra.plan.model.nodes import AnyCloud
+from infra.plan.model.pools import EksPoolPlan, GkePoolPlan, PoolPlan
 
 _AT = "gpu_operator"
 
@@ -62,6 +63,7 @@ _OF_AN_ADOPTED = frozenset(
         "mig_manager",
         "chart_version",
         "device_plugin",
+        "device_list",
     )
 )
 """Keys of an operator that slicewright does not install. Of mig_manager only with_reboot is
@@ -103,14 +105,76 @@ def _check_adopted(operator: spec.GpuOperator, cloud: AnyCloud) -> Checked[None]
         )
 
 
+_MOUNTS_WITH_CDI_FROM = "v25.10.0"
+"""The first chart whose toolkit, v1.18.0, obeys mounts when it uses CDI. Source:
+NVIDIA/nvidia-container-toolkit #1130.
+"""
+
+
+def _check_device_list(
+    operator: spec.GpuOperator, cloud: AnyCloud, stated: Stated
+) -> Checked[None]:
+    """Refuses lists by mount if nothing of the stack makes the nodes' runtime obey them."""
+    keys = ("existing", "toolkit", "driver", "cdi", "chart_version")
+    if operator.device_list == "envvar" or not stated.has(*((_AT, key) for key in keys)):
+        return
+    if cloud == "eks":
+        yield refuse(
+            (_AT, "device_list"),
+            "EKS's machine images bring NVIDIA's runtime with settings of their own, which the GPU "
+            "operator does not change: it would still obey the variable, and not the mounts",
+            "leave it out, and write pod_guard; Bottlerocket's nodes take lists by mount without "
+            "this key",
+            "awslabs/amazon-eks-ami; bottlerocket.dev, settings.nvidia-container-runtime",
+        )
+        return
+    # On GKE an absent toolkit is refused by itself.
+    if cloud == "byo" and not operator.existing and not resolved(operator, cloud).toolkit.enabled:
+        yield refuse(
+            (_AT, "device_list"),
+            "the operator's container toolkit is not installed, and the runtime that the nodes "
+            "bring keeps its own settings: it would still obey the variable, and not the mounts",
+            "write toolkit: {enabled: true}, or leave it out and write pod_guard",
+            "NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer",
+        )
+    if operator.cdi and not operator.existing and _is_before(operator, _MOUNTS_WITH_CDI_FROM):
+        yield refuse(
+            (_AT, "device_list"),
+            f"the container toolkit of chart {operator.chart_version} does not obey mounts when it "
+            "uses CDI, so no agent would see a GPU",
+            f"write chart_version: {_MOUNTS_WITH_CDI_FROM} or newer, or cdi: false",
+            "NVIDIA/nvidia-container-toolkit #1130",
+        )
+
+
+def _is_before(operator: spec.GpuOperator, chart: str) -> bool:
+    """True if the toolkit is that of a chart older than `chart`."""
+    if operator.toolkit.version is not None:
+        return False
+    version, first = (text.removeprefix("v") for text in (operator.chart_version, chart))
+    return catalog.driver_order(version) < catalog.driver_order(first)
+
+
+def asks_by_mount(pool: PoolPlan, operator: spec.GpuOperator | None) -> bool:
+    """True if the runtime of the pool's nodes obeys mounts, and ignores the variable of containers
+    without privileges. operator: the fleet's.
+    """
+    if isinstance(pool, EksPoolPlan):
+        return pool.bottlerocket
+    if isinstance(pool, GkePoolPlan) and not pool.operated:
+        return False
+    return operator is not None and operator.device_list == "volume-mounts"
+
+
 def check_operator(
-    operator: spec.GpuOperator, cloud: AnyCloud, *, new_cluster: bool
+    operator: spec.GpuOperator, cloud: AnyCloud, stated: Stated, *, new_cluster: bool
 ) -> Checked[None]:
     """Refuses fields that dcgm-exporter lacks, and settings that something else makes void.
 
     new_cluster: the stack makes it, so nothing is in it that the stack does not bring.
     """
     yield from _check_adopted(operator, cloud)
+    yield from _check_device_list(operator, cloud, stated)
     if new_cluster and not operator.nfd.enabled:
         yield refuse(
             (_AT, "nfd", "enabled"),

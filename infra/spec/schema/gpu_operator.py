@@ -143,6 +143,10 @@ class GpuOperator(SpecModel):
     nfd: Nfd = Nfd()
     cdi: bool = True
     """Containers get their GPUs by the Container Device Interface."""
+    device_list: Literal["envvar", "volume-mounts"] = "envvar"
+    """How a container without privileges may name GPUs to NVIDIA's runtime: by the variable
+    NVIDIA_VISIBLE_DEVICES, or only by mounts, so that it gets those that it requests and no others.
+    """
     mig_strategy: Literal["none", "single", "mixed"] = "mixed"
     """One per cluster. `mixed` advertises nvidia.com/mig-<profile>, `single` nvidia.com/gpu."""
     driver: ComponentSwitch = ComponentSwitch()

@@ -22,6 +22,8 @@ _RUNTIMES = {
     "nvidia-legacy": "nvidia-container-runtime.legacy",
 }
 """Handler of a runtime class -> program."""
+_DEVICE_LISTS = {containerd.VARIABLE_SETTING: "true", containerd.MOUNTS_SETTING: "false"}
+"""Setting of the runtime -> default; the installer has a variable for each."""
 _ANOTHER_NETWORK = """\
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dir = "/opt/cni/bin"
@@ -53,7 +55,11 @@ def runtime_config(environment: Mapping[str, str]) -> str:
     """The configuration of nvidia-container-runtime."""
     mode = environment.get("NVIDIA_CONTAINER_RUNTIME_MODE", "auto")
     kind = environment.get("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "nvidia.com/gpu")
-    return (
+    settings = "".join(
+        f"{name} = {environment.get(name.upper().replace('-', '_'), default)}\n"
+        for name, default in _DEVICE_LISTS.items()
+    )
+    return settings + (
         f'[nvidia-container-runtime]\nmode = "{mode}"\n'
         f'[nvidia-container-runtime.modes.cdi]\ndefault-kind = "{kind}"\n'
     )

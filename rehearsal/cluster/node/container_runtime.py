@@ -31,10 +31,11 @@ _MODES: Mapping[str, Mode] = {"legacy": "legacy", "cdi": "cdi"}
 _NO_GPUS = ("", "void", "none")
 _PLUGIN_CDI = "k8s.device-plugin.nvidia.com/gpu="
 """Vendor and class of the specification that NVIDIA's device plugin writes."""
+_MANAGEMENT = "management.nvidia.com/gpu"
 _WITHOUT_DRIVER: Mapping[Mode, str] = {
     "legacy": "nvidia-container-cli: initialization error: nvml error: driver not loaded",
     "cdi": "failed to generate a CDI spec: failed to initialize NVML: Driver Not Loaded",
-    "management": "unresolvable CDI devices management.nvidia.com/gpu=all",
+    "management": f"unresolvable CDI devices {_MANAGEMENT}=all",
 }
 
 
@@ -66,17 +67,17 @@ class Container:
     device_files: frozenset[str] = frozenset()
     """What its device plugins allocated by path, as GKE's does; any runtime class gets these."""
 
-    by_mount: frozenset[str] | None = None
-    """What mounts ask for where mounts do, and the variable does not count without privileges: the
-    names in /var/run/nvidia-container-devices. None: the variable counts for all containers.
-    """
+    by_mount: frozenset[str] = frozenset()
+    """Names of the mounts in /var/run/nvidia-container-devices, if the runtime obeys mounts."""
+    variable_counts: bool = True
+    """False if the runtime ignores the variable of containers without privileges."""
 
     @property
     def visible_devices(self) -> str:
         """Source: nvidia-container-toolkit, internal/config/image/cuda_image.go."""
         if self.by_mount:
             return ",".join(sorted(self.by_mount))
-        if self.by_mount is not None and not self.privileged:
+        if not self.variable_counts and not self.privileged:
             return "void"
         return self.env.get("NVIDIA_VISIBLE_DEVICES", "all" if self._of_old_image else "void")
 
@@ -126,7 +127,7 @@ def devices(container: Container, silicon: NodeSilicon | None, mode: Mode) -> fr
             case "cdi":
                 found |= _cdi(container, silicon)
             case "management":
-                found |= device_nodes.existing(silicon)
+                found |= _management(container, silicon)
     return found
 
 
@@ -167,6 +168,18 @@ def _cdi(container: Container, silicon: NodeSilicon) -> frozenset[str]:
             if {"all", uuid, f"{gpu.index}:{number}"} & set(asked):
                 found |= nodes
     return frozenset(found)
+
+
+def _management(container: Container, silicon: NodeSilicon) -> frozenset[str]:
+    """Every device node: the specification has one device, `all`. Raises Refused.
+
+    Source: NVIDIA/nvidia-container-toolkit, pkg/nvcdi/management.go.
+    """
+    requests = sorted(set(container.visible_devices.split(",")))
+    if requests != ["all"]:
+        names = ", ".join(f"{_MANAGEMENT}={request}" for request in requests)
+        raise Refused(f"failed to inject CDI devices: unresolvable CDI devices {names}")
+    return device_nodes.existing(silicon)
 
 
 def _allocated(uuids: frozenset[str], silicon: NodeSilicon) -> frozenset[str]:

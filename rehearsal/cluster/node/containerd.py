@@ -16,6 +16,9 @@ DROP_IN: Final = "etc/containerd/conf.d/99-nvidia.toml"
 """Below the node's root. Source: NVIDIA/gpu-operator, DefaultContainerdDropInConfigFile."""
 RUNTIME_CONFIG: Final = ".config/nvidia-container-runtime/config.toml"
 """Below the directory of nvidia-container-runtime, where the operator's toolkit installs both."""
+VARIABLE_SETTING: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+MOUNTS_SETTING: Final = "accept-nvidia-visible-devices-as-volume-mounts"
+"""Settings of the runtime. Source: NVIDIA/nvidia-container-toolkit, internal/config/config.go."""
 _CRI: Final = "io.containerd.cri.v1.runtime"
 
 
@@ -32,6 +35,10 @@ class Containerd:
 
     nvidia_by_default: bool
     """Whether NVIDIA's runtime runs containers without a runtime class, too."""
+    variable_counts: bool
+    """True if NVIDIA's runtime obeys the variable of containers without privileges."""
+    mounts_count: bool
+    """True if NVIDIA's runtime obeys mounts that name devices."""
 
     @property
     def management(self) -> bool:
@@ -46,13 +53,16 @@ def read(root: Path) -> Containerd:
     runtimes: Mapping[str, Any] = plugin.get("containerd", {}).get("runtimes", {})
     binary = runtimes.get("nvidia", {}).get("options", {}).get("BinaryName", "")
     own = root / Path(binary.lstrip("/")).parent / RUNTIME_CONFIG
-    runtime = _toml(own).get("nvidia-container-runtime", {}) if binary else {}
+    settings = _toml(own) if binary else {}
+    runtime = settings.get("nvidia-container-runtime", {})
     by_cdi = runtime.get("mode") == "cdi"
     return Containerd(
         runtimes=frozenset(runtimes),
         nvidia_by_default=plugin.get("containerd", {}).get("default_runtime_name") == "nvidia",
         network_plugins=plugin.get("cni", {}).get("bin_dir"),
         devices=runtime.get("modes", {}).get("cdi", {}).get("default-kind") if by_cdi else None,
+        variable_counts=settings.get(VARIABLE_SETTING, True),
+        mounts_count=settings.get(MOUNTS_SETTING, False),
     )
 
 

@@ -15,6 +15,16 @@ DeviceList = Literal["envvar", "cdi", "volume-mounts"]
 _CDI = "k8s.device-plugin.nvidia.com/gpu="
 
 
+def device_list(strategy: str) -> DeviceList:
+    """The answer to DEVICE_LIST_STRATEGY. Of several strategies, whose answers the real plugin
+    gives together, it is the one that NVIDIA's runtime prefers.
+    """
+    strategies = {name.strip() for name in strategy.split(",")}
+    if strategies & {"cdi-cri", "cdi-annotations"}:
+        return "cdi"
+    return "volume-mounts" if "volume-mounts" in strategies else "envvar"
+
+
 @dataclass(eq=False)
 class SimulatedPlugin:
     """One resource of it, as DevicePlugins keeps those that register."""

@@ -30,6 +30,7 @@ from rehearsal.cluster.kubelet.services.names import HostsFiles
 from rehearsal.cluster.node import container_runtime, launcher
 from rehearsal.cluster.node.bottlerocket import DEVICES
 from rehearsal.cluster.node.container_runtime import Container
+from rehearsal.cluster.node.containerd import Containerd
 from rehearsal.cluster.node.forks import ForkedProgram, Forks
 from rehearsal.cluster.node.machine import Machine
 from rehearsal.cluster.node.root import NodeFiles
@@ -210,8 +211,7 @@ class Launching:
             known,
             wanted.devices,
             run.node.machine,
-            nvidia_by_default=run.node.machine.nvidia_by_default
-            or run.node.files.containerd.nvidia_by_default,
+            run.node.files.containerd,
         )
         if run.node.machine.gpu_model and asks.gets_driver:
             binds.append(
@@ -338,8 +338,7 @@ def _runtime_container(
     known: Mapping[str, str],
     allocated: Allocation | None,
     machine: Machine,
-    *,
-    nvidia_by_default: bool,
+    configured: Containerd,
 ) -> Container:
     """What the container runtime sees of it.
 
@@ -348,17 +347,20 @@ def _runtime_container(
     driver's directory from its node, as GKE's do.
     """
     privileged = bool(_context(pod, container).get("privileged"))
+    bottlerocket = machine.bottlerocket is not None
+    mounts_count = bottlerocket or configured.mounts_count
     return Container(
         privileged=privileged,
         nvidia_runtime=privileged
-        or nvidia_by_default
+        or machine.nvidia_by_default
+        or configured.nvidia_by_default
         or pod["spec"].get("runtimeClassName") == "nvidia",
         env=known,
         cdi_devices=allocated.cdi_devices if allocated else frozenset(),
         device_files=allocated.device_files if allocated else frozenset(),
-        by_mount=_devices_by_mount(container, allocated)
-        if machine.bottlerocket is not None
-        else None,
+        by_mount=_devices_by_mount(pod, container, allocated) if mounts_count else frozenset(),
+        variable_counts=_administers(pod, container)
+        or (configured.variable_counts and not bottlerocket),
         host_dev=any(
             mount["mountPath"] == "/dev" and _is_kernels(pod, mount)
             for mount in container.get("volumeMounts") or ()
@@ -366,10 +368,34 @@ def _runtime_container(
     )
 
 
-def _devices_by_mount(container: JsonObject, allocated: Allocation | None) -> frozenset[str]:
-    """What the container's mounts and its devices' name below the runtime's directory."""
-    targets = [mount["mountPath"] for mount in container.get("volumeMounts") or ()]
-    targets += [target for target, _, _ in allocated.mounts] if allocated else []
+def _administers(pod: JsonObject, container: JsonObject) -> bool:
+    """True if the container is given CAP_SYS_ADMIN, which NVIDIA's runtime takes for privileged.
+
+    Source: NVIDIA/nvidia-container-toolkit, internal/config/image/privileged.go.
+    """
+    capabilities = _context(pod, container).get("capabilities") or {}
+    return not {"SYS_ADMIN", "ALL"}.isdisjoint(capabilities.get("add") or ())
+
+
+def _devices_by_mount(
+    pod: JsonObject, container: JsonObject, allocated: Allocation | None
+) -> frozenset[str]:
+    """Names below the runtime's directory at which /dev/null of the node is mounted.
+
+    Source: NVIDIA/nvidia-container-toolkit, internal/config/image/cuda_image.go.
+    """
+    nothing = {
+        volume["name"]
+        for volume in pod["spec"].get("volumes") or ()
+        if volume.get("hostPath", {}).get("path") == _NOTHING
+    }
+    targets = [
+        mount["mountPath"]
+        for mount in container.get("volumeMounts") or ()
+        if mount["name"] in nothing
+    ]
+    mounts = allocated.mounts if allocated else ()
+    targets += [target for target, source, _ in mounts if source == _NOTHING]
     named = (PurePosixPath(target) for target in targets)
     return frozenset(path.name for path in named if str(path.parent) == DEVICES)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from kubeapi.client import ApiError, JsonObject, Unreachable, path_of
 from rehearsal.cluster.kubelet.api import Api
+from rehearsal.cluster.kubelet.deviceplugin.simulated_plugin import device_list
 from rehearsal.cluster.kubelet.nodes import reboots
 from rehearsal.cluster.kubelet.nodes.node import SimulatedNode
 from rehearsal.cluster.kubelet.pods.sources import ApiSources
@@ -160,7 +161,7 @@ class SimulatedOperands:
         offers = (self._clients.processes.get(PLUGIN), self._clients.devices)
         if self._offered != offers:
             strategy = _env(plugin[1], "DEVICE_LIST_STRATEGY") if plugin else ""
-            self._node.offer(self._clients.devices, "cdi" if "cdi" in strategy else "envvar")
+            self._node.offer(self._clients.devices, device_list(strategy))
             self._offered = offers
         features = self._clients.features
         if FEATURE_DISCOVERY in found and self._published != features:

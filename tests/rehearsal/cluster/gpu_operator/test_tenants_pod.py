@@ -57,7 +57,7 @@ OVERRIDES: dict[str, tuple[dict[str, Any], list[dict[str, str]]]] = {
 def node(cluster: Any) -> Iterator[str]:
     """Partitioned, and held by the startup taint: nobody has verified it."""
     path = cluster.add_node(NODE, MACHINE, {"nvidia.com/mig.config": "all-3g.40gb"})
-    cluster.until(path, lambda n: _allocatable(n) == "4", 240)
+    cluster.until(path, lambda n: allocatable(n) == "4", 240)
     cluster.client.patch(path, {"spec": {"taints": TAINTS}})
     settings = {"name": "settings", "namespace": "default"}
     cluster.create(
@@ -81,7 +81,7 @@ def guarded(cluster: Any, node: str) -> Iterator[None]:
     cluster.client.delete(f"{group}/validatingadmissionpolicies/{name}")
 
 
-def _allocatable(node: dict[str, Any] | None) -> str | None:
+def allocatable(node: dict[str, Any] | None) -> str | None:
     amount = (((node or {}).get("status") or {}).get("allocatable") or {}).get(HALVES)
     return None if amount is None else str(amount)
 

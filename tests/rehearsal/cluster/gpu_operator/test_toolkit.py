@@ -55,3 +55,25 @@ def test_its_runtime_is_the_default_unless_the_operator_says_no(
     """With CDI it says no. Source: NVIDIA/nvidia-container-toolkit, --set-as-default."""
     given = {f"NVIDIA_RUNTIME_{key}_AS_DEFAULT": value for key, value in said.items()}
     assert configured(tmp_path, **given).nvidia_by_default is default
+
+
+@pytest.mark.parametrize(
+    ("environment", "variable", "mounts"),
+    [
+        ({}, True, False),
+        ({"ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED": "false"}, False, False),
+        ({"ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS": "true"}, True, True),
+    ],
+    ids=["default", "no variable", "mounts"],
+)
+def test_the_installers_variables_say_how_a_container_may_name_devices(
+    tmp_path: Path, environment: dict[str, str], variable: bool, mounts: bool
+) -> None:
+    """Source: NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer/toolkit."""
+    found = configured(tmp_path, **environment)
+    assert (found.variable_counts, found.mounts_count) == (variable, mounts)
+
+
+def test_a_node_without_the_operators_toolkit_takes_the_variable_only(tmp_path: Path) -> None:
+    found = containerd.read(tmp_path)
+    assert (found.variable_counts, found.mounts_count) == (True, False)

@@ -187,3 +187,42 @@ def test_the_mode_is_nothing_to_a_container_that_nvidias_runtime_does_not_run(
     gke = Container(privileged=True, nvidia_runtime=True, env={})
     assert devices(gke, silicon, "legacy") == devices(gke, silicon, "cdi")
     assert devices(gke, silicon, "cdi") == device_nodes.existing(silicon)
+
+
+def _names(by_mount: str, *, variable: bool = False, privileged: bool = False) -> Container:
+    """A container with the variable, whose mounts name `by_mount`."""
+    asks = _asks("all", privileged=privileged)
+    names = frozenset(by_mount.split())
+    return replace(asks, by_mount=names, variable_counts=variable)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "cdi", "management"])
+def test_a_runtime_that_ignores_the_variable_obeys_that_of_a_privileged_container(
+    silicon: NodeSilicon, mode: Mode
+) -> None:
+    assert devices(_names(""), silicon, mode) == frozenset()
+    old_image = replace(_names(""), env={"CUDA_VERSION": "9.0"})
+    assert devices(old_image, silicon, mode) == frozenset()
+    operand = _names("", privileged=True)
+    assert operand.gets_driver
+    assert devices(operand, silicon, mode) == device_nodes.existing(silicon)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_mount_counts_more_than_the_variable(
+    silicon: NodeSilicon, mode: Mode, variable: bool
+) -> None:
+    uuid = silicon.gpus[0].instances[1].compute_instances[0].uuid
+    found = devices(_names(uuid, variable=variable), silicon, mode)
+    assert (_gpus(found), _capabilities(found)) == (["nvidia0"], 2)
+    everything = devices(_asks("all"), silicon, mode)
+    assert devices(_names("all", variable=variable), silicon, mode) == everything
+
+
+def test_the_specification_of_all_device_nodes_has_no_device_but_all(silicon: NodeSilicon) -> None:
+    """So a device plugin that allocates by mounts does not go with the operator's CDI."""
+    uuid = silicon.gpus[0].instances[1].compute_instances[0].uuid
+    with pytest.raises(Refused, match=f"unresolvable CDI devices management.nvidia.com/gpu={uuid}"):
+        devices(_names(uuid), silicon, "management")
+    assert devices(_names("all"), silicon, "management") == device_nodes.existing(silicon)
