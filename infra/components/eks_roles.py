@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.plan import EksClusterPlan
+from infra.plan import EksClusterPlan, role_name
 
 _PODS = "pods.eks.amazonaws.com"
 """The service principal of EKS Pod Identity, the same in every partition."""
@@ -62,18 +62,21 @@ class Roles:
                 {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
             ],
         }
-        name = self._cluster.role_names[part]
+        cluster = self._cluster
+        name = cluster.role_names[part]
+        trigger = role_name(cluster=cluster.name, region=cluster.region, part=part)
         return aws.iam.Role(
             f"{self._name}-{part}",
             name=name,
             assume_role_policy=json.dumps(trust),
-            permissions_boundary=self._cluster.permissions_boundary,
-            tags=dict(self._cluster.tags) or None,
+            permissions_boundary=cluster.permissions_boundary,
+            tags=dict(cluster.tags) or None,
             opts=pulumi.ResourceOptions(
                 parent=self._parent,
                 # A role of an earlier version keeps its other name, because node groups refer to
-                # it. Without a trigger in the state, none is pulled.
+                # it. Without a trigger in the state, none is pulled. The trigger is the same for
+                # an existing cluster: a stack that takes over its cluster keeps its node groups.
                 ignore_changes=["name"],
-                replacement_trigger=[name],
+                replacement_trigger=[trigger],
             ),
         )
