@@ -82,7 +82,7 @@ def test_program_and_cloud_drift_is_found_beside_what_cannot_be_seen_and_healed(
     assert (code, said["state"], said["findings"]) == (cli.CANNOT_RUN, "unseen", [])
     (unseen,) = said["unseen"]
     assert unseen["between"] == "layout and silicon"
-    assert "no kubeconfig" in unseen["why"]
+    assert "no readable kubeconfig" in unseen["why"]
 
     resize_by_hand(engine, 1)
     declare(engine, fleet(resource_labels={"owner": "ml"}))
