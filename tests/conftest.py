@@ -51,6 +51,11 @@ os.environ.pop("PYTHONPYCACHEPREFIX", None)
 sys.dont_write_bytecode = False
 sys.pycache_prefix = None
 
+# A shell starts what runs in its background with SIGINT ignored, and so would be every process that
+# a test starts and then interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Until the tests are collected; see pytest_collection_finish.
 gc.disable()
 

@@ -37,6 +37,7 @@ class Seen:
     """Status of the agent's container; None before its pod has one."""
     cut: tuple[int, ...]
     """Number of MIG devices of each GPU."""
+    driver_loaded: bool
 
     @property
     def allocatable(self) -> Mapping[str, int]:
@@ -163,9 +164,11 @@ class Conductor:
                 continue
             pod = agents.get(name, {})
             statuses = pod.get("status", {}).get("containerStatuses") or ()
-            silicon = self._files(name).silicon
+            files = self._files(name)
+            silicon = files.silicon
             seen = Seen(
                 node=node,
+                driver_loaded=files.driver_loaded,
                 reasons=tuple(self.reasons.get(name, ())),
                 agent=next((s for s in statuses if s["name"] == AGENT), None),
                 cut=tuple(

@@ -49,8 +49,12 @@ ORDERS = {
     "the agent reports before the partitioning": Order(
         pool=POOL,
         node=1,
-        first=Holds(pods=(PLUGIN,)),
-        then=[(lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None)],
+        # An agent that starts before GKE's driver is there has another story: the first one.
+        first=Holds(pods=(PLUGIN, AGENT)),
+        then=[
+            (lambda seen: seen.driver_loaded, Holds(pods=(PLUGIN,))),
+            (lambda seen: seen.reasons[-1:] == ("NotPartitioned",), None),
+        ],
     ),
     "the agent starts during the partitioning": Order(
         pool=POOL,
