@@ -51,7 +51,9 @@ def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
     image = pods.Image(name="registry.example.com/python:3.13", pull_secrets=secrets)
     (pool,) = planned().pools
     settings = node_agent.NodeAgent(attribution=True)
-    agent: Any = node_agent._pod(pool, image, settings, delivery.node_agent(), "code", "desired")
+    agent: Any = node_agent._pod(
+        pool, image, settings, delivery.node_agent(), "code", "desired", by_mount=False
+    )
     controller: Any = fleet_controller._pod(image, {}, delivery.fleet_controller(), "code")
     for pod in (agent, controller):
         assert names(pod.image_pull_secrets) == list(secrets)

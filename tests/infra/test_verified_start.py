@@ -33,7 +33,7 @@ def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     pool, *_ = read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
     settings = node_agent.NodeAgent(attribution=True)
     image = pods.Image(name="python")
-    pod: Any = node_agent._pod(pool, image, settings, agent, "code", "desired")
+    pod: Any = node_agent._pod(pool, image, settings, agent, "code", "desired", by_mount=False)
     watch, beside = pod.containers
     own: Any = fleet_controller._pod(image, {}, controller, "code")
     assert beside.command == attribution.container("python", agent).command
