@@ -36,7 +36,7 @@ from urllib.parse import urlsplit
 from apis import custom_resources, names, rights
 from fleet_controller.cluster.bound_pods import Nodes
 from fleet_controller.decision.actions import SetPoolStatus
-from fleet_controller.decision.decide import decide, silent, to_inspect, unproven
+from fleet_controller.decision.decide import decide, silent_agents, to_inspect, unverified_nodes
 from fleet_controller.membership.membership import memberships
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.state import Condition, Node, Pool, Report
@@ -140,8 +140,8 @@ def _pass_s(count: int, *, at_rest: bool) -> float:
     def one_pass() -> None:
         present = memberships(pools, nodes)
         to_inspect(pools, nodes, now, present=present)
-        silent(pools, nodes, reports, now, present=present)
-        unproven(pools, nodes, present=present)
+        silent_agents(pools, nodes, reports, now, present=present)
+        unverified_nodes(pools, nodes, present=present)
         decided = decide(pools, nodes, reports, {}, {}, now, present=present).actions
         assert len(decided) == (0 if at_rest else 2 * count)
 

@@ -19,26 +19,26 @@ from fleet_controller.cluster.observe import FEW_NODES, Cluster
 from fleet_controller.cluster.status_pace import StatusPace
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
     SetNodeCondition,
 )
 from fleet_controller.decision.decide import (
     Decision,
-    Unproven,
+    UnverifiedNodes,
     decide,
-    silent,
+    silent_agents,
     to_inspect,
-    unproven,
+    unverified_nodes,
 )
 from fleet_controller.membership.membership import memberships, pool_names
 from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes import absent_agents, absent_operands
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.state import Node, Pool, WarningEvent, missing_pool
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import EvictPod, FinishChange
@@ -102,7 +102,7 @@ class Progress:
     """Seconds spent in all passes."""
     error: str | None = None
     """Why the last pass failed."""
-    left: int = 0
+    postponed: int = 0
     """Actions that the last pass has left to the next one."""
     done: dict[tuple[str, str], int] = field(default_factory=dict)
     """(action, result) -> count."""
@@ -204,7 +204,7 @@ class Loop:
     def _after_failure_s(self) -> float:
         # One object that cannot be changed delays nobody while others are being changed. A server
         # that answers nothing else is not asked faster because much is left.
-        goes_on = self.progress.left and self._acted
+        goes_on = self.progress.postponed and self._acted
         return max(
             0.0 if goes_on else min(_BACKOFF_MAX_S, 0.1 * 2.0**self._failures), self._retry_after
         )
@@ -216,7 +216,7 @@ class Loop:
         enough burst.
         """
         apart = min(self._decision_s / _DECISIONS_SHARE, _LONGEST_REST_S)
-        least = 0.0 if self.progress.left else DEBOUNCE_S
+        least = 0.0 if self.progress.postponed else DEBOUNCE_S
         return max(least, self._decided + apart - time.monotonic())
 
     def _slice_s(self) -> float:
@@ -277,10 +277,10 @@ class Loop:
         else:
             self._failures, self.progress.error = 0, None
         self.progress.passes += 1
-        self.progress.left = outcome.left
+        self.progress.postponed = outcome.postponed
         self.progress.pass_s += time.monotonic() - started
         due = [decision.look_again] if decision.look_again is not None else []
-        if outcome.left:
+        if outcome.postponed:
             due.append(self._clock())
         if paced.put_off_s is not None:
             due.append(self._clock() + paced.put_off_s)
@@ -313,8 +313,10 @@ class Loop:
             self._warnings,
             now,
             refusals=self._refusals.all(),
-            no_agents=self._why_no_agents(silent(pools, nodes, reports, now, present=present)),
-            no_operands=self._why_no_operands(unproven(pools, nodes, present=present)),
+            no_agents=self._why_no_agents(
+                silent_agents(pools, nodes, reports, now, present=present)
+            ),
+            no_operands=self._why_no_operands(unverified_nodes(pools, nodes, present=present)),
             present=present,
         )
 
@@ -348,7 +350,7 @@ class Loop:
                 self._fault("question", "the agents' pods", e)
         return self._no_agents
 
-    def _why_no_operands(self, nodes: Unproven) -> Mapping[str, str]:
+    def _why_no_operands(self, nodes: UnverifiedNodes) -> Mapping[str, str]:
         """Returns why NVIDIA's operands do not serve these nodes, as of a while ago."""
         names = {node.name for some in nodes for node in some}
         if not names:
@@ -358,7 +360,7 @@ class Loop:
             try:
                 policies = self._cluster.cluster_policies()
                 pods = self._cluster.waiting_operands(names) if policies else []
-                return absent_operands.reasons(nodes.examples, pods, policies, nodes.others)
+                return absent_operands.reasons(nodes.examples, pods, policies, nodes.remaining)
             except (ApiError, Unreachable) as e:
                 # It only makes a message clearer.
                 log.warning("operands not readable", error=error_text(e))
@@ -418,7 +420,7 @@ class Loop:
             return None
         if (
             isinstance(error, ApiError)
-            and isinstance(action, HealNode)
+            and isinstance(action, RestartOperand)
             and error.status == 429
             and not _overloaded(error)
         ):
@@ -467,7 +469,14 @@ class Loop:
 
 
 _NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
-_BY_JSON_PATCH = (LiftTaint, HoldNode, ReleaseNode, QuarantineNode, EndQuarantine, EndUndo)
+_BY_JSON_PATCH = (
+    RemoveStartupTaint,
+    AddStartupTaint,
+    ReleaseNode,
+    QuarantineNode,
+    EndQuarantine,
+    EndUndo,
+)
 
 
 def _overtaken(action: Action, error: ApiError) -> bool:

@@ -139,7 +139,7 @@ def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[F
             "slicewright_controller_actions_left",
             "gauge",
             "Actions that the last pass has left to the next one.",
-            (Sample("", progress.left),),
+            (Sample("", progress.postponed),),
         ),
         Family(
             "slicewright_controller_actions_total",

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
+    SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    TellAgent,
 )
 from fleet_controller.membership.membership import JoinNode
-from fleet_controller.membership.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
@@ -39,9 +39,9 @@ def tell(action: Action) -> None:
                 tell(action.layout)
             if action.boot:
                 tell(action.boot)
-        case LiftTaint(node=node):
+        case RemoveStartupTaint(node=node):
             log.info("node released", node=node)
-        case HoldNode(node=node, why=why):
+        case AddStartupTaint(node=node, why=why):
             log.info("node held", node=node, why=why)
         case RecordBoot(node=node, boot_id=boot_id, layout=layout):
             log.info("node verified in this boot", node=node, boot_id=boot_id, layout=layout)
@@ -49,7 +49,7 @@ def tell(action: Action) -> None:
             log.info("reports of every time count again", node=node)
         case SetMigConfig(node=node, value=value):
             log.info("layout requested", node=node, mig_config=value)
-        case TellAgent(node=node, told=told):
+        case SetDesiredState(node=node, desired_state_annotation=told):
             log.info("agent reads its layout", node=node, of="annotation" if told else "its file")
         case CordonNode(node=node, change=change):
             driver = {"for_driver": change.driver} if change.driver else {}
@@ -64,11 +64,11 @@ def tell(action: Action) -> None:
             log.info("layout requested", node=node, mig_config=change.target)
         case FinishChange(node=node, uncordon=uncordon):
             log.info("layout change ended", node=node, uncordoned=uncordon)
-        case HealNode(node=node, stuck=stuck, restart=restart, labels=changed):
+        case RestartOperand(node=node, stuck=stuck, restart=restart, labels=changed):
             log.info(
                 "node is no longer stuck" if stuck is None else "node is stuck",
                 node=node,
-                what=stuck.what if stuck else "",
+                trouble=stuck.trouble if stuck else "",
                 tries=stuck.tries if stuck else 0,
                 restarted=restart.path if restart else "",
                 labels=dict(changed),
@@ -83,9 +83,9 @@ def tell(action: Action) -> None:
             log.info("node condition removed", node=node)
         case ReleaseNode(node=node, labels=labels):
             log.info("node left its pool", node=node, labels=dict(labels))
-        case LetPoolGo(pool=pool):
+        case RemoveFinalizer(pool=pool):
             log.info("pool let go", pool=pool)
-        case EndUndo(pool=pool, asked=asked):
+        case EndUndo(pool=pool, old_request=asked):
             log.info("undo has ended", pool=pool, asked=asked)
         case SetPoolStatus(pool=pool, status=status):
             verified, nodes = status["conditions"][0], status["nodes"]

@@ -28,21 +28,21 @@ from apis.names import (
 from fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
+    SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    TellAgent,
 )
 from fleet_controller.membership.membership import JoinNode
-from fleet_controller.membership.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.state import next_count
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
@@ -68,9 +68,9 @@ def execute(cluster: Cluster, action: Action) -> None:
     match action:
         case SetNodeCondition():
             cluster.nodes.put(_set_condition(cluster, action))
-        case LiftTaint():
+        case RemoveStartupTaint():
             cluster.nodes.put(_lift_taint(cluster, action))
-        case HoldNode():
+        case AddStartupTaint():
             cluster.nodes.put(_hold(cluster, action))
         case RecordBoot():
             cluster.nodes.put(_record_boot(cluster, action))
@@ -78,7 +78,7 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_clear_reports_after(cluster, action))
         case SetMigConfig():
             cluster.nodes.put(_set_mig_config(cluster, action))
-        case TellAgent():
+        case SetDesiredState():
             cluster.nodes.put(_tell(cluster, action))
         case CordonNode():
             cluster.nodes.put(_changed(cluster, action, {"spec": {"unschedulable": True}}))
@@ -90,7 +90,7 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_apply(cluster, action))
         case FinishChange():
             cluster.nodes.put(_finish(cluster, action))
-        case HealNode(restart=restart):
+        case RestartOperand(restart=restart):
             cluster.nodes.put(_heal(cluster, action))
             if restart is not None:
                 _evict(cluster, restart.namespace, restart.name, restart.uid)
@@ -106,7 +106,7 @@ def execute(cluster: Cluster, action: Action) -> None:
             cluster.nodes.put(_clear_condition(cluster, action))
         case ReleaseNode():
             cluster.nodes.put(_release(cluster, action))
-        case LetPoolGo():
+        case RemoveFinalizer():
             # The answer is not kept: it may come after the news that the pool is gone.
             _let_go(cluster, action)
         case SetPoolStatus():
@@ -127,26 +127,26 @@ def subject(action: Action) -> str:
     match action:
         case (
             SetNodeCondition(node=node)
-            | LiftTaint(node=node)
-            | HoldNode(node=node)
+            | RemoveStartupTaint(node=node)
+            | AddStartupTaint(node=node)
             | RecordBoot(node=node)
             | ClearReportsAfter(node=node)
             | SetMigConfig(node=node)
-            | TellAgent(node=node)
+            | SetDesiredState(node=node)
             | JoinNode(node=node)
             | CordonNode(node=node)
             | NoteChange(node=node)
             | UpgradeDriver(node=node)
             | ApplyLayout(node=node)
             | FinishChange(node=node)
-            | HealNode(node=node)
+            | RestartOperand(node=node)
             | QuarantineNode(node=node)
             | EndQuarantine(node=node)
             | ClearNodeCondition(node=node)
             | ReleaseNode(node=node)
         ):
             return f"node {node}"
-        case SetPoolStatus(pool=pool) | EndUndo(pool=pool) | LetPoolGo(pool=pool):
+        case SetPoolStatus(pool=pool) | EndUndo(pool=pool) | RemoveFinalizer(pool=pool):
             return f"pool {pool}"
         case EvictPod(namespace=namespace, pod=pod):
             return f"pod {namespace}/{pod}"
@@ -176,7 +176,7 @@ def _set_condition(cluster: Cluster, action: SetNodeCondition) -> dict[str, Any]
     return cluster.client.patch(path, patch, kind="strategic")
 
 
-def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
+def _lift_taint(cluster: Cluster, action: RemoveStartupTaint) -> dict[str, Any]:
     at = f"/spec/taints/{action.position}"
     patch = [
         {"op": "test", "path": "/status/nodeInfo/bootID", "value": action.boot_id},
@@ -189,7 +189,7 @@ def _lift_taint(cluster: Cluster, action: LiftTaint) -> dict[str, Any]:
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="json")
 
 
-def _hold(cluster: Cluster, action: HoldNode) -> dict[str, Any]:
+def _hold(cluster: Cluster, action: AddStartupTaint) -> dict[str, Any]:
     add = (
         {"op": "add", "path": "/spec/taints/-", "value": dict(STARTUP_TAINT)}
         if action.has_taints
@@ -215,7 +215,7 @@ def _end_quarantine(cluster: Cluster, action: EndQuarantine) -> dict[str, Any]:
 
 def _if_unchanged(
     cluster: Cluster,
-    action: HoldNode | QuarantineNode | EndQuarantine | ReleaseNode,
+    action: AddStartupTaint | QuarantineNode | EndQuarantine | ReleaseNode,
     *operations: dict[str, Any],
 ) -> dict[str, Any]:
     """Applies a JSON patch to a node, if the node is unchanged since the decision."""
@@ -260,13 +260,18 @@ def _asking(action: SetMigConfig) -> dict[str, Any]:
 def _for_agent(action: SetMigConfig | ApplyLayout) -> dict[str, str | None]:
     # One patch sets this and the label, so an agent never proves one layout by the text of another.
     after = stamp(action.reports_after) if action.reports_after else None
-    return {DESIRED_ANNOTATION: action.told or None, REPORTS_AFTER_ANNOTATION: after}
+    return {
+        DESIRED_ANNOTATION: action.desired_state_annotation or None,
+        REPORTS_AFTER_ANNOTATION: after,
+    }
 
 
-def _tell(cluster: Cluster, action: TellAgent) -> dict[str, Any]:
+def _tell(cluster: Cluster, action: SetDesiredState) -> dict[str, Any]:
     # Not conditional: if the node has another layout meanwhile, its agent proves the wrong one, and
     # the controller sees that by the hash in the report.
-    patch = {"metadata": {"annotations": {DESIRED_ANNOTATION: action.told or None}}}
+    patch = {
+        "metadata": {"annotations": {DESIRED_ANNOTATION: action.desired_state_annotation or None}}
+    }
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
@@ -303,15 +308,15 @@ def _apply(cluster: Cluster, action: ApplyLayout) -> dict[str, Any]:
 
 def _finish(cluster: Cluster, action: FinishChange) -> dict[str, Any]:
     notes: dict[str, str | None] = {CHANGE_ANNOTATION: None}
-    if action.proven_at is not None:
-        notes |= {CHANGED_ANNOTATION: stamp(action.proven_at), REPORTS_AFTER_ANNOTATION: None}
+    if action.verified_at is not None:
+        notes |= {CHANGED_ANNOTATION: stamp(action.verified_at), REPORTS_AFTER_ANNOTATION: None}
     patch: dict[str, Any] = {"metadata": {"resourceVersion": action.version, "annotations": notes}}
     if action.uncordon:
         patch["spec"] = {"unschedulable": None}
     return cluster.client.patch(path_of("v1", "nodes", action.node), patch, kind="merge")
 
 
-def _heal(cluster: Cluster, action: HealNode) -> dict[str, Any]:
+def _heal(cluster: Cluster, action: RestartOperand) -> dict[str, Any]:
     patch = {
         "metadata": {
             "resourceVersion": action.version,
@@ -377,7 +382,7 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _let_go(cluster: Cluster, action: LetPoolGo) -> None:
+def _let_go(cluster: Cluster, action: RemoveFinalizer) -> None:
     patch = {
         "metadata": {
             "resourceVersion": action.version,
@@ -390,9 +395,9 @@ def _let_go(cluster: Cluster, action: LetPoolGo) -> None:
 def _end_undo(cluster: Cluster, action: EndUndo) -> dict[str, Any]:
     at = f"/metadata/annotations/{_escaped(ROLLOUT_ANNOTATION)}"
     patch = [
-        {"op": "test", "path": at, "value": action.asked},
-        {"op": "replace", "path": at, "value": action.left}
-        if action.left
+        {"op": "test", "path": at, "value": action.old_request},
+        {"op": "replace", "path": at, "value": action.new_request}
+        if action.new_request
         else {"op": "remove", "path": at},
     ]
     return cluster.client.patch(path_of(API_VERSION, POOL_PLURAL, action.pool), patch, kind="json")

@@ -22,14 +22,14 @@ from apis.names import SETTLED
 from fleet_controller.cluster.execute import subject
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
+    RemoveStartupTaint,
     RetractEvent,
     SetPoolStatus,
 )
-from fleet_controller.membership.release import LetPoolGo
+from fleet_controller.membership.release import RemoveFinalizer
 from fleet_controller.rollout.change_actions import EvictPod
 
 WORKERS: Final = 16
@@ -73,7 +73,7 @@ class Pace:
 class Outcome:
     failed: dict[str, str]
     """`subject` -> why."""
-    left: int
+    postponed: int
     """Number of actions that were not begun, without an earlier failure."""
 
 
@@ -121,8 +121,8 @@ class Lanes:
                 outcomes = [worker.result() for worker in workers]
             for one in outcomes:
                 failed |= one.failed
-                left += one.left
-        return Outcome(failed=failed, left=left)
+                left += one.postponed
+        return Outcome(failed=failed, postponed=left)
 
     def _work(self, lanes: deque[list[Action]], end: float) -> Outcome:
         """Runs one worker, which takes lanes until none is left."""
@@ -132,29 +132,31 @@ class Lanes:
             try:
                 lane = lanes.popleft()
             except IndexError:
-                return Outcome(failed=failed, left=left)
+                return Outcome(failed=failed, postponed=left)
             one = self._lane(lane, end)
             failed |= one.failed
-            left += one.left
+            left += one.postponed
 
     def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
         failed: dict[str, str] = {}
         # The actions on pools are few, and report the work so far.
-        limited = not isinstance(actions[0], HoldNode | SetPoolStatus | EndUndo | LetPoolGo)
+        limited = not isinstance(
+            actions[0], AddStartupTaint | SetPoolStatus | EndUndo | RemoveFinalizer
+        )
         for place, action in enumerate(actions):
             about = subject(action)
             if about in failed:
                 continue
             if not self._go_on() or (limited and self._clock() >= end):
-                return Outcome(failed=failed, left=len(actions) - place)
+                return Outcome(failed=failed, postponed=len(actions) - place)
             if pause := self._pace.take():
                 self._wait(pause)
                 # The signal that stops them all may have come meanwhile.
                 if not self._go_on():
-                    return Outcome(failed=failed, left=len(actions) - place)
+                    return Outcome(failed=failed, postponed=len(actions) - place)
             if error := self._do(action):
                 failed[about] = error
-        return Outcome(failed=failed, left=0)
+        return Outcome(failed=failed, postponed=0)
 
 
 def _stages(actions: Iterable[Action]) -> list[list[Action]]:
@@ -166,9 +168,9 @@ def _stages(actions: Iterable[Action]) -> list[list[Action]]:
 
 def _stage(action: Action) -> int:
     match action:
-        case HoldNode():
+        case AddStartupTaint():
             return 0
-        case SetPoolStatus() | EndUndo() | LetPoolGo():
+        case SetPoolStatus() | EndUndo() | RemoveFinalizer():
             return 2
         case EmitEvent() | RetractEvent():
             return 3
@@ -189,7 +191,7 @@ def _can_wait(lane: Sequence[Action]) -> bool:
     """True if nothing waits for the lane. Pods wait for a node that is released, while the message
     that a node is not proven yet can come later.
     """
-    return not any(isinstance(action, LiftTaint) for action in lane)
+    return not any(isinstance(action, RemoveStartupTaint) for action in lane)
 
 
 def _says_settled(action: Action) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet_controller.membership.membership import JoinNode
-from fleet_controller.membership.release import ClearNodeCondition, LetPoolGo, ReleaseNode
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import ChangeAction
 
@@ -35,7 +35,7 @@ class ClearReportsAfter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoldNode:
+class AddStartupTaint:
     """Puts the startup taint back on a node."""
 
     node: str
@@ -46,7 +46,7 @@ class HoldNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiftTaint:
+class RemoveStartupTaint:
     node: str
     position: int
     """Index of the taint in spec.taints."""
@@ -67,17 +67,17 @@ class SetMigConfig:
     node: str
     version: str
     value: str
-    told: str = ""
+    desired_state_annotation: str = ""
     reports_after: float = 0.0
     """Like `told`, the same as in ApplyLayout."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TellAgent:
+class SetDesiredState:
     """Writes the agent's desired state to a node that has the layout already."""
 
     node: str
-    told: str
+    desired_state_annotation: str
     """The desired state, or empty if the agent's file applies."""
 
 
@@ -112,9 +112,9 @@ class EndUndo:
     """
 
     pool: str
-    asked: str
+    old_request: str
     """The annotation's earlier value: users may request something else meanwhile."""
-    left: str
+    new_request: str
     """The annotation's value without the undo. Empty for no annotation."""
 
 
@@ -139,14 +139,14 @@ class RetractEvent:
 
 Action = (
     SetNodeCondition
-    | HoldNode
+    | AddStartupTaint
     | RecordBoot
     | ClearReportsAfter
-    | LiftTaint
+    | RemoveStartupTaint
     | SetMigConfig
-    | TellAgent
+    | SetDesiredState
     | ChangeAction
-    | HealNode
+    | RestartOperand
     | QuarantineNode
     | EndQuarantine
     | JoinNode
@@ -154,7 +154,7 @@ Action = (
     | ReleaseNode
     | SetPoolStatus
     | EndUndo
-    | LetPoolGo
+    | RemoveFinalizer
     | EmitEvent
     | RetractEvent
 )

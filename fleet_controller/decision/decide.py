@@ -5,12 +5,12 @@ any time. It decides each node's condition, the startup taint of verified nodes,
 `nvidia.com/mig.config`, the status of the pools, and Warning Events on the pools (which `pulumi up`
 prints as they come).
 
-A node without the startup taint gets it back (`HoldNode`) as soon as it may have lost its verified
-state: it is not Ready, it has booted again, mig-manager changes its partitions, its agent found a
-mismatch, or its layout is about to change. So does a node whose driver has not answered the agent
-for minutes, up to the number of the pool's nodes that may be unavailable. A node is released when
-its agent has reported a match of this boot. A report that is merely late holds no node. The taint
-keeps new pods away and leaves running ones alone.
+A node without the startup taint gets it back (`AddStartupTaint`) as soon as it may have lost its
+verified state: it is not Ready, it has booted again, mig-manager changes its partitions, its agent
+found a mismatch, or its layout is about to change. So does a node whose driver has not answered the
+agent for minutes, up to the number of the pool's nodes that may be unavailable. A node is released
+when its agent has reported a match of this boot. A report that is merely late holds no node. The
+taint keeps new pods away and leaves running ones alone.
 
 Nodes that exist without their pool are labelled when a pool selects them (`membership`), and get
 their earlier labels back when they leave it (`release`).
@@ -38,17 +38,17 @@ from apis.names import (
 )
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
+    SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    TellAgent,
 )
 from fleet_controller.membership.membership import Present, brought_keys, joining, memberships
 from fleet_controller.membership.release import (
@@ -57,8 +57,8 @@ from fleet_controller.membership.release import (
     ReleaseNode,
     Waiting,
     departing,
+    finalizers_to_remove,
     next_step,
-    pools_to_let_go,
     to_disable,
 )
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
@@ -83,9 +83,9 @@ from fleet_controller.rollout.rollout import (
 
 REPEAT_WARNING_S = 1800.0
 """The API server deletes events after an hour (its flag --event-ttl)."""
-SAID_EVERY_S = 10.0
+PROGRESS_EVENT_INTERVAL_S = 10.0
 """Interval at which a waiting `pulumi up` shows its progress. It grows if many pools wait."""
-SAID_A_SECOND = 2.5
+PROGRESS_EVENTS_PER_SECOND = 2.5
 """Most such messages a second, for all pools. Each is a line on the terminal, and two requests."""
 LONGEST_WAIT_S = 4 * 3600.0
 """Longest time that `pulumi up` waits: the limit of `verify_timeout_minutes`."""
@@ -157,7 +157,7 @@ def decide(
             continue
         outcome.add(_holds_only(of_pool) if pool.unreadable else of_pool)
     _decide_departures(pools, nodes, stranded, seen, outcome)
-    outcome.actions += pools_to_let_go(pools, nodes)
+    outcome.actions += finalizers_to_remove(pools, nodes)
     left_alone = {pool.name for pool in pools if pool.unreadable} | outcome.failed_pools()
     _decide_events(warnings, left_alone, now, outcome)
     return Decision(
@@ -229,11 +229,11 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
     members = []
     for node in pool_nodes:
         turn = rollout.turns.get(node.name)
-        assessment = (turn.said if turn else None) or by_itself[node.name]
+        assessment = (turn.assessment if turn else None) or by_itself[node.name]
         watched_now = watched.get(node.name, NOTHING)
-        deadlines += watched_now.again
+        deadlines += watched_now.deadlines
         if turn:
-            deadlines += turn.again
+            deadlines += turn.deadlines
         member = member_of(node, assessment, now, deadlines)
         members.append(member)
         join = joining(node, pool, seen.brought_keys)
@@ -257,8 +257,15 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
         if join:
             outcome.actions.append(join)
         outcome.actions += _node_actions(member, pool, seen.pods.get(node.name), now)
-        if node.told != pool.told and node.mig_config == pool.mig_config is not None:
-            outcome.actions.append(TellAgent(node=node.name, told=pool.told))
+        if (
+            node.desired_state_annotation != pool.desired_state_annotation
+            and node.mig_config == pool.mig_config is not None
+        ):
+            outcome.actions.append(
+                SetDesiredState(
+                    node=node.name, desired_state_annotation=pool.desired_state_annotation
+                )
+            )
         if why and _is_no_longer_proven(node, pool):
             outcome.actions.append(
                 RecordBoot(node=node.name, boot_id=node.verified_boot, layout=None)
@@ -284,14 +291,14 @@ def _decide_pool(pool: Pool, pool_nodes: Sequence[Node], seen: _Seen) -> _Outcom
 
 def _holds_of_silent_drivers(
     pool: Pool, pool_nodes: Sequence[Node], watched: Mapping[str, Watch], outcome: _Outcome
-) -> list[HoldNode]:
+) -> list[AddStartupTaint]:
     """Holds nodes whose driver does not answer, up to the pool's limit of nodes that are out.
 
     If all drivers of a pool fall silent at once, a common cause is as likely as each single one,
     and a pool without nodes would hurt more than GPUs that may be dead.
     """
     out = {n.name for n in pool_nodes if n.held or n.unschedulable or n.change or not n.ready}
-    out |= {action.node for action in outcome.holds if isinstance(action, HoldNode)}
+    out |= {action.node for action in outcome.holds if isinstance(action, AddStartupTaint)}
     out |= {action.node for action in outcome.actions if isinstance(action, CordonNode)}
     silent_nodes = [
         node
@@ -330,7 +337,7 @@ def _assessed(
         # Thousands are in order, and the watchdog has no note on them.
         if node.stuck or by_itself[node.name].status != "True"
     }
-    by_itself |= {name: one.said for name, one in watched.items() if one.said}
+    by_itself |= {name: one.assessment for name, one in watched.items() if one.assessment}
     return by_itself, watched
 
 
@@ -347,8 +354,10 @@ def _tell_of_pool(
         # In a merge patch, omitted keys would stay.
         gone = {key: None for key in pool.status if key not in status}
         outcome.actions.append(SetPoolStatus(pool=pool.name, status={**status, **gone}))
-    if (asked := pool.left_of_ended_undo) is not None:
-        outcome.actions.append(EndUndo(pool=pool.name, asked=pool.asked, left=asked))
+    if (asked := pool.request_after_undo) is not None:
+        outcome.actions.append(
+            EndUndo(pool=pool.name, old_request=pool.rollout_request, new_request=asked)
+        )
     if since := status.get("tooFewSince"):
         outcome.deadlines.append(seconds(since) + TOO_FEW_LIMIT_S)
     if pool.no_undo:
@@ -429,7 +438,7 @@ def to_inspect(
     return tuple(dict.fromkeys((*changing, *to_disable(pools, nodes), *due(pools, nodes, now))))
 
 
-def silent(
+def silent_agents(
     pools: Sequence[Pool],
     nodes: Sequence[Node],
     reports: Mapping[str, Report],
@@ -449,17 +458,17 @@ def silent(
     }
 
 
-class Unproven(NamedTuple):
+class UnverifiedNodes(NamedTuple):
     """Nodes that were not verified when last assessed."""
 
     examples: tuple[Node, ...]
     """The first few nodes of each pool. Their messages stand for the others."""
-    others: tuple[Node, ...]
+    remaining: tuple[Node, ...]
 
 
-def unproven(
+def unverified_nodes(
     pools: Sequence[Pool], nodes: Sequence[Node], *, present: Present | None = None
-) -> Unproven:
+) -> UnverifiedNodes:
     """Returns the nodes that were not verified when last assessed.
 
     present: as in `decide`.
@@ -470,7 +479,7 @@ def unproven(
         waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
         examples += waiting[:EXAMPLES]
         others += waiting[EXAMPLES:]
-    return Unproven(examples=tuple(examples), others=tuple(others))
+    return UnverifiedNodes(examples=tuple(examples), remaining=tuple(others))
 
 
 def _node_actions(
@@ -485,7 +494,7 @@ def _node_actions(
             node=node.name,
             version=node.version,
             value=pool.mig_config,
-            told=pool.told,
+            desired_state_annotation=pool.desired_state_annotation,
             reports_after=assessment.matched,
         )
     if assessment.status == "True" and (
@@ -520,7 +529,7 @@ def _lift(node: Node, pool: Pool) -> list[Action]:
     layout = None if pool.mig_config is None else node.mig_config
     # From the back, so that a removal does not move the next one.
     return [
-        LiftTaint(node=node.name, position=i, boot_id=node.boot_id, layout=layout)
+        RemoveStartupTaint(node=node.name, position=i, boot_id=node.boot_id, layout=layout)
         for i in reversed(positions)
     ]
 
@@ -616,8 +625,10 @@ def _last_verified_boot(node: Node, report: Report | None) -> str:
     return node.boot_id
 
 
-def _hold(node: Node, why: str) -> HoldNode:
-    return HoldNode(node=node.name, version=node.version, has_taints=bool(node.taint_keys), why=why)
+def _hold(node: Node, why: str) -> AddStartupTaint:
+    return AddStartupTaint(
+        node=node.name, version=node.version, has_taints=bool(node.taint_keys), why=why
+    )
 
 
 def _warning(pool: Pool, node: Node, reason: str, about: str, now: float) -> EmitEvent:
@@ -655,8 +666,8 @@ def _said_every(waiting: int) -> float:
 
     Each step is twice the one before, so that few texts change when the number of pools does.
     """
-    every = SAID_EVERY_S
-    while waiting > every * SAID_A_SECOND:
+    every = PROGRESS_EVENT_INTERVAL_S
+    while waiting > every * PROGRESS_EVENTS_PER_SECOND:
         every *= 2
     return every
 

@@ -60,7 +60,7 @@ class ReleaseNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetPoolGo:
+class RemoveFinalizer:
     """Removes our finalizer from a pool that is being deleted."""
 
     pool: str
@@ -162,7 +162,7 @@ def to_disable(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[str]:
             yield node.name
 
 
-def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[LetPoolGo]:
+def finalizers_to_remove(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[RemoveFinalizer]:
     """Yields the actions for pools that are being deleted and have released all their nodes."""
     going = [
         pool
@@ -175,7 +175,7 @@ def pools_to_let_go(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterator[Le
     for pool in sorted(going, key=lambda pool: pool.name):
         if pool.name not in held:
             others = tuple(name for name in pool.finalizers if name != RELEASE_FINALIZER)
-            yield LetPoolGo(pool=pool.name, version=pool.version, finalizers=others)
+            yield RemoveFinalizer(pool=pool.name, version=pool.version, finalizers=others)
 
 
 def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
@@ -185,7 +185,7 @@ def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
         VERIFIED_BOOT_ANNOTATION: node.verified_boot,
         VERIFIED_LAYOUT_ANNOTATION: node.verified_layout,
         STUCK_ANNOTATION: node.stuck,
-        DESIRED_ANNOTATION: node.told,
+        DESIRED_ANNOTATION: node.desired_state_annotation,
         REPORTS_AFTER_ANNOTATION: node.reports_after,
         CHANGED_ANNOTATION: node.changed_at,
         JOINED_ANNOTATION: "there",

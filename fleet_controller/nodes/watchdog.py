@@ -41,7 +41,7 @@ _OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedR
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealNode:
+class RestartOperand:
     """Writes the note about a stuck node, resumes its operands, and has one of its pods recreated.
 
     The note comes first, so that a controller that is killed in between counts the try.
@@ -60,14 +60,14 @@ class HealNode:
 class Watch:
     """The watchdog's result for one node in one pass."""
 
-    actions: tuple[HealNode, ...] = ()
+    actions: tuple[RestartOperand, ...] = ()
     hold: bool = False
     """True if the node must have the startup taint before anything is tried."""
     hold_if_room: bool = False
     """True if the node is to get the taint, as long as enough nodes of the pool stay in service."""
-    said: Assessment | None = None
+    assessment: Assessment | None = None
     """The assessment to use instead of the node's own."""
-    again: tuple[float, ...] = ()
+    deadlines: tuple[float, ...] = ()
 
 
 NOTHING: Final = Watch()
@@ -96,21 +96,23 @@ def watch(
     trouble = TROUBLES[what]
     if note is None and not _lasts(node, now):
         changed = node.condition.changed if node.condition else now
-        return Watch(again=(changed + NOTED_AFTER_S,))
-    if note is None or note.what != what:
+        return Watch(deadlines=(changed + NOTED_AFTER_S,))
+    if note is None or note.trouble != what:
         tries = note.tries if note else 0
         at = max(now + trouble.after_s, note.next if note and tries else 0.0)
         layout = pool.mig_config or ""
-        noted = Stuck(node_uid=node.uid, layout=layout, what=what, since=now, next=at, tries=tries)
-        return Watch(actions=(_noted(node, noted),), again=(at,))
+        noted = Stuck(
+            node_uid=node.uid, layout=layout, trouble=what, since=now, next=at, tries=tries
+        )
+        return Watch(actions=(_noted(node, noted),), deadlines=(at,))
     if now < note.since + trouble.after_s:
-        return Watch(again=(note.next,))
+        return Watch(deadlines=(note.next,))
     said = _said(trouble, note, base, now)
     silent = _driver_is_silent(node, base)
     if now < note.next or trouble.restart is None or note.tries >= MOST_TRIES:
-        return Watch(said=said, again=(note.next,), hold_if_room=silent)
+        return Watch(assessment=said, deadlines=(note.next,), hold_if_room=silent)
     tried = _try(node, note, trouble, base, pods, now)
-    return replace(tried, said=said, hold_if_room=silent)
+    return replace(tried, assessment=said, hold_if_room=silent)
 
 
 def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
@@ -151,9 +153,9 @@ def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, 
         for pool, members in memberships(pools, noted)
         for node in members
         if (note := stuck_of(node))
-        and note.what
+        and note.trouble
         and note.layout == (pool.mig_config or "")
-        and TROUBLES[note.what].restart
+        and TROUBLES[note.trouble].restart
         and note.tries < MOST_TRIES
         and note.next <= now
     )
@@ -203,9 +205,9 @@ def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) ->
         return NOTHING
     if note is None or not note.tries or base.status == "True":
         return Watch(actions=(_noted(node, None),))
-    if note.what:
+    if note.trouble:
         # The tries still count if it gets stuck again.
-        return Watch(actions=(_noted(node, replace(note, what="", since=now, held_by="")),))
+        return Watch(actions=(_noted(node, replace(note, trouble="", since=now, held_by="")),))
     return NOTHING
 
 
@@ -218,30 +220,30 @@ def _try(
     now: float,
 ) -> Watch:
     if pods is None:
-        return Watch(again=(note.next,))
+        return Watch(deadlines=(note.next,))
     holders = [pod.path for pod in pods if pod.gpus]
     if holders and not trouble.under_pods:
         held = replace(note, next=now + _POSTPONED_S, held_by=", ".join(sorted(holders)[:3]))
-        return Watch(actions=(_noted(node, held),), again=(held.next,))
+        return Watch(actions=(_noted(node, held),), deadlines=(held.next,))
     if trouble.restart == MIG_MANAGER and holders and _reported(base) <= note.since:
         # Its start changes nothing if the partitions match. They did before it got stuck.
-        return Watch(again=(now + _POSTPONED_S,))
+        return Watch(deadlines=(now + _POSTPONED_S,))
     if not node.held and not trouble.under_pods:
         # The pods are listed again with the taint: one may have been bound since the last look.
-        return Watch(hold=True, again=(note.next,))
+        return Watch(hold=True, deadlines=(note.next,))
     pause = max(trouble.after_s, PAUSES_S[note.tries])
     tried = replace(note, tries=note.tries + 1, next=now + pause, held_by="")
     # mig-manager resumes its operands itself if it can, but a pod that forgot to do so does not.
-    resume = note.what == "OperandsPaused" and note.tries > 0
+    resume = note.trouble == "OperandsPaused" and note.tries > 0
     found = sorted((p for p in pods if p.app == trouble.restart), key=lambda pod: pod.path)
     restart = next((pod for pod in found if pod.daemon_set and not pod.leaving), None)
     labels = {f"{DEPLOY_LABEL_PREFIX}{name}": "true" for name in node.paused} if resume else {}
     if restart is None and not labels:
         tried = replace(tried, held_by=f"no {trouble.restart} pod on the node")
-    heal = HealNode(
+    heal = RestartOperand(
         node=node.name, version=node.version, stuck=tried, labels=labels, restart=restart
     )
-    return Watch(actions=(heal,), again=(tried.next,))
+    return Watch(actions=(heal,), deadlines=(tried.next,))
 
 
 def _reported(base: Assessment) -> float:
@@ -268,5 +270,5 @@ def _said(trouble: Trouble, note: Stuck, base: Assessment, now: float) -> Assess
     )
 
 
-def _noted(node: Node, stuck: Stuck | None) -> HealNode:
-    return HealNode(node=node.name, version=node.version, stuck=stuck, labels={})
+def _noted(node: Node, stuck: Stuck | None) -> RestartOperand:
+    return RestartOperand(node=node.name, version=node.version, stuck=stuck, labels={})

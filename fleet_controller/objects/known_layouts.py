@@ -53,7 +53,7 @@ def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
     return KnownLayout(mig_config=name, layout_hash=digest, desired=desired)
 
 
-def read_told(text: str | None) -> str:
+def read_desired_annotation(text: str | None) -> str:
     """Returns the desired state in a node's annotation, or an empty text for None.
 
     The text is compared with the pool's and never parsed. If it is longer than any pool's, its

@@ -49,8 +49,8 @@ from fleet_controller.objects.bounds import (
 )
 from fleet_controller.objects.known_layouts import (
     KnownLayout,
+    read_desired_annotation,
     read_layout,
-    read_told,
     target_of_undo,
 )
 
@@ -126,7 +126,7 @@ class Node:
     """The layout that the controller last verified on the node, or empty."""
     stuck: str = ""
     """The note of the watchdog (`fleet_controller.objects.stuck`), or empty."""
-    told: str = ""
+    desired_state_annotation: str = ""
     """The desired state that its agent reads instead of its file (DESIRED_ANNOTATION), or empty."""
     reports_after: float = 0.0
     """Reports of this time or earlier are about an earlier layout. 0 if all count."""
@@ -207,13 +207,13 @@ class Pool:
     """True if it is being deleted."""
     finalizers: tuple[str, ...] = ()
     policy: RolloutPolicy = DEFAULT_POLICY
-    asked: str = ""
+    rollout_request: str = ""
     """The user request for its rollout: the value of ROLLOUT_ANNOTATION."""
     suspended: str = ""
     """`paused` or `aborted` as users have requested for its rollout, or empty."""
     declared: KnownLayout | None = None
     """The layout that its spec declares. None if mig-manager does not partition it."""
-    told: str = ""
+    desired_state_annotation: str = ""
     """The desired state that its agents read instead of their file. Empty if the file applies."""
     no_undo: str = ""
     """Why a requested undo is impossible. Empty if none is requested, or it is possible."""
@@ -230,11 +230,11 @@ class Pool:
         return self.declared is not None and self.mig_config != self.declared.mig_config
 
     @property
-    def left_of_ended_undo(self) -> str | None:
+    def request_after_undo(self) -> str | None:
         """The rest of the request, if an undo has ended because the spec declares another layout.
         None if no undo has ended.
         """
-        said = read_asked(self.asked)
+        said = read_asked(self.rollout_request)
         if said is None or self.declared is None:
             return None
         if said.undoes in ("", self.declared.mig_config):
@@ -293,7 +293,7 @@ def read_node(raw: Mapping[str, Any]) -> Node:
         change=note(notes.get(CHANGE_ANNOTATION)),
         verified_layout=identifier(notes.get(VERIFIED_LAYOUT_ANNOTATION)),
         stuck=note(notes.get(STUCK_ANNOTATION)),
-        told=read_told(notes.get(DESIRED_ANNOTATION)),
+        desired_state_annotation=read_desired_annotation(notes.get(DESIRED_ANNOTATION)),
         reports_after=_time(notes.get(REPORTS_AFTER_ANNOTATION)),
         changed_at=_time(notes.get(CHANGED_ANNOTATION)),
         quarantine_at=next(
@@ -447,7 +447,7 @@ def obeying(pool: Pool, asked: str) -> Pool:
 
     An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
-    pool = replace(pool, asked=asked)
+    pool = replace(pool, rollout_request=asked)
     said, declared = read_asked(asked) or Asked(), pool.declared
     if declared is None:
         why = target_of_undo(None, pool.status) if said.undoes else ""
@@ -457,7 +457,7 @@ def obeying(pool: Pool, asked: str) -> Pool:
         suspended=said.suspended,
         mig_config=declared.mig_config,
         layout_hash=declared.layout_hash,
-        told="",
+        desired_state_annotation="",
         no_undo="",
     )
     if said.undoes != declared.mig_config:
@@ -469,7 +469,7 @@ def obeying(pool: Pool, asked: str) -> Pool:
         as_declared,
         mig_config=target.mig_config,
         layout_hash=target.layout_hash,
-        told=target.desired,
+        desired_state_annotation=target.desired,
     )
 
 

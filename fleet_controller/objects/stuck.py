@@ -23,7 +23,7 @@ class Stuck:
     node_uid: str
     layout: str
     """The layout that the pool wants. For another layout, counting starts from zero."""
-    what: What
+    trouble: What
     since: float
     """Start of the trouble, in whole seconds since the epoch, like all times here."""
     next: float
@@ -37,7 +37,7 @@ class Stuck:
         note = {
             "nodeUid": self.node_uid,
             "layout": self.layout,
-            "what": self.what,
+            "what": self.trouble,
             "since": stamp(self.since),
             "next": stamp(self.next),
             "tries": self.tries,
@@ -59,7 +59,7 @@ def stuck_of(node: Node) -> Stuck | None:
         return Stuck(
             node_uid=node.uid,
             layout=text(raw["layout"], LONGEST_NAME),
-            what=raw["what"],
+            trouble=raw["what"],
             since=seconds(raw["since"]),
             next=seconds(raw["next"]),
             tries=min(max(0, int(raw["tries"])), _MOST_COUNTED),

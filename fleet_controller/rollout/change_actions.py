@@ -59,7 +59,7 @@ class ApplyLayout:
     node: str
     version: str
     change: Change
-    told: str = ""
+    desired_state_annotation: str = ""
     """The desired state that the agent reads instead of its file. Empty if the file applies."""
     reports_after: float = 0.0
     """Time of the latest report of a match with this layout, or 0."""
@@ -72,7 +72,7 @@ class FinishChange:
     node: str
     version: str
     uncordon: bool
-    proven_at: float | None = None
+    verified_at: float | None = None
     """Time when the change was verified, or None if the node goes back unchanged."""
 
 

@@ -30,11 +30,11 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Drain:
-    left: tuple[NodePod, ...]
+    must_leave: tuple[NodePod, ...]
     """Pods that must be gone before the layout may change."""
     evict: tuple[NodePod, ...]
     """The pods among `left` to evict now."""
-    kept: Mapping[str, str]
+    protected: Mapping[str, str]
     """The pods among `left` that may not be evicted -> why."""
     refused: Mapping[str, str]
     """The pods among `left` whose eviction was refused -> why."""
@@ -62,9 +62,9 @@ def drain(
     asked = [pod for pod in left if not pod.leaving and pod.path not in kept]
     again = [refusals[pod.uid].retry_at for pod in asked if pod.uid in refusals]
     return Drain(
-        left=left,
+        must_leave=left,
         evict=tuple(p for p in asked if p.uid not in refusals or refusals[p.uid].retry_at <= now),
-        kept=kept,
+        protected=kept,
         refused={pod.path: refusals[pod.uid].why for pod in asked if pod.uid in refusals},
         retry_at=min((at for at in again if at > now), default=None),
     )

@@ -29,7 +29,7 @@ class Forecast:
     """
     later: tuple[str, ...]
     """Nodes after these waves, by name."""
-    left: tuple[str, ...]
+    blocked: tuple[str, ...]
     """Nodes that would wait for ever as things are: they are not Ready, or too many others are out.
     If there are more waves than requested, they are not known, and are among `later`.
     """
@@ -52,7 +52,7 @@ def forecast(
     """
     if pool.mig_config is None and pool.driver is None:
         # Changes that are under way in such a pool are ended as they are.
-        return Forecast(waves=(), later=(), left=(), steps=0)
+        return Forecast(waves=(), later=(), blocked=(), steps=0)
     pool = replace(pool, suspended="")
     proven = replace(_PROVEN, driver=pool.driver or "")
     now = {node.name: (node, base) for node, base in members}
@@ -62,11 +62,11 @@ def forecast(
         wave = tuple(name for name in rollout.changing if name not in rollout.failed)
         if not wave:
             left = tuple(sorted((*rollout.waiting, *rollout.failed)))
-            return Forecast(waves=tuple(waves), later=(), left=left, steps=len(waves))
+            return Forecast(waves=tuple(waves), later=(), blocked=left, steps=len(waves))
         if len(waves) == most:
             later = tuple(sorted((*wave, *rollout.waiting)))
             steps = len(waves) + _steps(pool, [now[name][0] for name in later], len(members))
-            return Forecast(waves=tuple(waves), later=later, left=(), steps=steps)
+            return Forecast(waves=tuple(waves), later=later, blocked=(), steps=steps)
         waves.append(wave)
         for name in wave:
             now[name] = (_changed(now[name][0], pool), proven)

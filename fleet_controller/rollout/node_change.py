@@ -79,9 +79,9 @@ class Turn:
     actions: tuple[ChangeAction, ...] = ()
     hold: bool = False
     """True if the node must have the startup taint now."""
-    said: Assessment | None = None
+    assessment: Assessment | None = None
     """The assessment to use instead of the node's own."""
-    again: tuple[float, ...] = ()
+    deadlines: tuple[float, ...] = ()
     """Times to look again without a change."""
 
 
@@ -99,12 +99,12 @@ def started(node: Node, target: str, now: float, *, driver: str = "") -> CordonN
     return CordonNode(node=node.name, version=node.version, change=change)
 
 
-def finished(node: Node, change: Change, *, proven_at: float | None = None) -> FinishChange:
+def finished(node: Node, change: Change, *, verified_at: float | None = None) -> FinishChange:
     return FinishChange(
         node=node.name,
         version=node.version,
         uncordon=change.cordoned and node.unschedulable,
-        proven_at=proven_at,
+        verified_at=verified_at,
     )
 
 
@@ -135,23 +135,25 @@ def go_on(
         )
     if base.status == "True":
         message = f"{wanted(pool)} is verified; the node goes back into service"
-        done = finished(node, change, proven_at=now)
-        return Turn(actions=(done,), said=_planned(base, "InChange", message))
+        done = finished(node, change, verified_at=now)
+        return Turn(actions=(done,), assessment=_planned(base, "InChange", message))
     has_all = has_layout(node, pool) and has_driver(pool, base)
     if others:
         # The pool wants something else by now, its old layout for example.
         again = replace(change, target=target, driver=driver, since=now, reason="", message="")
         if no_way_back:
             unseen = replace(again, driver_pod="" if driver else None)
-            return Turn(actions=(_upgrade(node, unseen, base),), said=replace(base, planned=True))
+            return Turn(
+                actions=(_upgrade(node, unseen, base),), assessment=replace(base, planned=True)
+            )
         phase: Phase = "Applying" if has_all else "Draining"
         noted = _note(node, replace(again, phase=phase))
-        return Turn(actions=(noted,), said=replace(base, planned=True))
+        return Turn(actions=(noted,), assessment=replace(base, planned=True))
     if pool.suspended == "aborted" and _may_go_back(node, pool, change, base):
-        return Turn(actions=(finished(node, change),), said=waits(node, pool, base))
+        return Turn(actions=(finished(node, change),), assessment=waits(node, pool, base))
     match change.phase:
         case "Draining" | "Paused" if has_all:
-            return Turn(actions=(_moved(node, change, "Applying", now),), said=base)
+            return Turn(actions=(_moved(node, change, "Applying", now),), assessment=base)
         case "Draining" if pool.suspended:
             return _left_alone(node, pool, base, _moved(node, change, "Paused", now))
         case "Draining":
@@ -164,7 +166,7 @@ def go_on(
             return _upgraded(node, pool, change, base, pods, refusals, now)
         case "Applying" if not has_layout(node, pool) or lacks_driver(pool, base, pods):
             # Somebody has set another layout. Pods may have come, so the change starts over.
-            return Turn(actions=(_moved(node, change, "Draining", now),), said=base)
+            return Turn(actions=(_moved(node, change, "Draining", now),), assessment=base)
         case "Applying":
             return _applied(node, pool, change, base, now)
         case "Failed":
@@ -225,7 +227,8 @@ def _drained(
         # Somebody has uncordoned it, so new pods may come as fast as the old ones leave.
         ours = replace(change, cordoned=True)
         return Turn(
-            actions=(CordonNode(node=node.name, version=node.version, change=ours),), said=base
+            actions=(CordonNode(node=node.name, version=node.version, change=ours),),
+            assessment=base,
         )
     policy = pool.policy.drain
     limit = change.since + policy.timeout_s
@@ -233,9 +236,11 @@ def _drained(
     end = limit + policy.timeout_s if policy.on_timeout == "Force" else limit
     again = tuple(at for at in (limit, end, now + DRAIN_POLL_S) if at > now)
     if pods is None:
-        return Turn(said=_planned(base, "Draining", _leaving(node, pool, base)), again=again)
+        return Turn(
+            assessment=_planned(base, "Draining", _leaving(node, pool, base)), deadlines=again
+        )
     found = drain(pods, policy, refusals, now, forced=forced)
-    if found.left and now >= end:
+    if found.must_leave and now >= end:
         message = (
             f"after {(end - change.since) / 60:.0f} minutes pods still run on the node: "
             f"{_holders(found)}. The node stays cordoned, and the change goes on by itself when "
@@ -243,8 +248,8 @@ def _drained(
             f"{pool.name}"
         )
         failed = fail(node, change, "DrainTimedOut", message, now)
-        return Turn(actions=(failed,), said=_held(node, pool, base, found))
-    if found.left:
+        return Turn(actions=(failed,), assessment=_held(node, pool, base, found))
+    if found.must_leave:
         evictions = tuple(
             EvictPod(node=node.name, namespace=pod.namespace, pod=pod.name, uid=pod.uid)
             for pod in found.evict
@@ -252,23 +257,27 @@ def _drained(
         )
         if found.retry_at:
             again = (*again, found.retry_at)
-        waiting = found.kept or found.refused
+        waiting = found.protected or found.refused
         said = (
             _held(node, pool, base, found)
             if waiting
-            else _planned(base, "Draining", f"{_leaving(node, pool, base)}: {shown(found.left)}")
+            else _planned(
+                base, "Draining", f"{_leaving(node, pool, base)}: {shown(found.must_leave)}"
+            )
         )
-        return Turn(actions=evictions, said=said, again=again)
+        return Turn(actions=evictions, assessment=said, deadlines=again)
     if not node.ready or node.mig_state in BUSY_STATES:
-        return Turn(said=base, again=again)
+        return Turn(assessment=base, deadlines=again)
     said = _planned(base, "InChange", f"{_leaving(node, pool, base)}: all are gone")
     if not node.held:
         # The pods are listed again with the taint: one may have been bound since the last look.
-        return Turn(hold=True, said=said, again=again)
+        return Turn(hold=True, assessment=said, deadlines=again)
     if has_driver(pool, base):
-        return Turn(actions=(_apply(node, pool, change, base, now),), said=said, again=again)
+        return Turn(
+            actions=(_apply(node, pool, change, base, now),), assessment=said, deadlines=again
+        )
     upgrade = _upgrade(node, replace(change, since=now), base)
-    return Turn(actions=(upgrade,), said=said, again=again)
+    return Turn(actions=(upgrade,), assessment=said, deadlines=again)
 
 
 def _upgrade(node: Node, change: Change, base: Assessment) -> UpgradeDriver:
@@ -285,7 +294,7 @@ def _apply(node: Node, pool: Pool, change: Change, base: Assessment, now: float)
         node=node.name,
         version=node.version,
         change=replace(change, phase="Applying", since=now),
-        told=pool.told,
+        desired_state_annotation=pool.desired_state_annotation,
         reports_after=base.matched,
     )
 
@@ -311,13 +320,15 @@ def _upgraded(
     if pod is not None and pod.uid != change.driver_pod:
         noted = _upgrade(node, replace(change, driver_pod=pod.uid), base)
         message = f"the driver changes to {driver}: pod {pod.path} brings it"
-        return Turn(actions=(noted,), said=_planned(base, "DriverUpgrade", message))
+        return Turn(actions=(noted,), assessment=_planned(base, "DriverUpgrade", message))
     loaded = has_driver(pool, base) and (change.driver_pod is None or pod is not None)
     if loaded and idle and pods is not None and not stale:
         # Its layout may still have to change, and somebody may have uncordoned it meanwhile.
         phase: Phase = "Applying" if has_layout(node, pool) else "Draining"
         moved = _moved(node, change, phase, now)
-        return Turn(actions=(moved,), said=_planned(base, "InChange", f"driver {driver} is loaded"))
+        return Turn(
+            actions=(moved,), assessment=_planned(base, "InChange", f"driver {driver} is loaded")
+        )
     old = outdated(driver, pods or ())
     what = _what_the_driver_waits_for(driver, old, refusals, base)
     if now >= limit:
@@ -327,24 +338,26 @@ def _upgraded(
             "repair the node, or delete its instance in the cloud; or write another "
             "`gpu_operator.driver.version` into the stack file"
         )
-        return Turn(actions=(fail(node, change, NOT_UPGRADED, message, now),), said=base)
+        return Turn(actions=(fail(node, change, NOT_UPGRADED, message, now),), assessment=base)
     said = _planned(base, "DriverUpgrade", f"the driver changes to {driver}: {what}")
     again = (limit, now + DRAIN_POLL_S)
     if pods is None or not idle:
-        return Turn(said=said, again=again)
+        return Turn(assessment=said, deadlines=again)
     if loaded:
         # The partitions are gone with the earlier driver, and mig-manager recreates them at its
         # start.
-        return Turn(actions=_evictions(node, stale, refusals, now), said=said, again=again)
+        return Turn(
+            actions=_evictions(node, stale, refusals, now), assessment=said, deadlines=again
+        )
     if not old:
-        return Turn(said=said, again=(limit,))
+        return Turn(assessment=said, deadlines=(limit,))
     if not node.unschedulable or any(pod.gpus for pod in pods):
         # Somebody has uncordoned the node, or bound a pod that tolerates the taint.
-        return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
+        return Turn(actions=(_moved(node, change, "Draining", now),), assessment=said)
     if not node.held:
-        return Turn(hold=True, said=said, again=again)
+        return Turn(hold=True, assessment=said, deadlines=again)
     ready = [pod for pod in old if is_version(pod.next_driver, driver)]
-    return Turn(actions=_evictions(node, ready, refusals, now), said=said, again=again)
+    return Turn(actions=_evictions(node, ready, refusals, now), assessment=said, deadlines=again)
 
 
 def _evictions(
@@ -387,9 +400,9 @@ def _applied(node: Node, pool: Pool, change: Change, base: Assessment, now: floa
             f"layout {change.target} is not verified: {base.reason}: {base.message[:400]}. "
             f"{way_out}"
         )
-        return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+        return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), assessment=base)
     again = (limit,) if lasts is None else (limit, lasts + LASTING_S)
-    return Turn(said=replace(base, planned=base.settles), again=again)
+    return Turn(assessment=replace(base, planned=base.settles), deadlines=again)
 
 
 def _can_be_undone(node: Node, pool: Pool) -> bool:
@@ -413,9 +426,9 @@ def _mig_manager_failed(
     since = _said_since(node, said)
     end = min(limit, (now if since is None else since) + FAILED_S)
     if now < end:
-        return Turn(said=said, again=(end,))
+        return Turn(assessment=said, deadlines=(end,))
     message = f"{could_not}; see the log of the mig-manager pod on the node. {way_out}"
-    return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), said=base)
+    return Turn(actions=(fail(node, change, "ChangeFailed", message, now),), assessment=base)
 
 
 def _since(node: Node, base: Assessment) -> float | None:
@@ -450,17 +463,17 @@ def _failed(
         # The driver may still come late, and then the layout may have to be changed.
         goes_on = False
     if not goes_on or pods is None:
-        return Turn(said=said, again=again)
-    free = not drain(pods, pool.policy.drain, {}, now).left
+        return Turn(assessment=said, deadlines=again)
+    free = not drain(pods, pool.policy.drain, {}, now).must_leave
     if free and not pool.suspended:
-        return Turn(actions=(_moved(node, change, "Draining", now),), said=said)
-    return Turn(said=said, again=again)
+        return Turn(actions=(_moved(node, change, "Draining", now),), assessment=said)
+    return Turn(assessment=said, deadlines=again)
 
 
 def _left_alone(node: Node, pool: Pool, base: Assessment, *actions: ChangeAction) -> Turn:
     leaving = _leaving(node, pool, base)
     message = f"{leaving}: the rollout of the pool is {pool.suspended or 'resumed'}"
-    return Turn(actions=actions, said=_planned(base, "Draining", message))
+    return Turn(actions=actions, assessment=_planned(base, "Draining", message))
 
 
 def _held(node: Node, pool: Pool, base: Assessment, found: Drain) -> Assessment:
@@ -469,12 +482,12 @@ def _held(node: Node, pool: Pool, base: Assessment, found: Drain) -> Assessment:
         reason="ChangeHeldByPods",
         message=f"{_leaving(node, pool, base)}{STILL_RUNNING}{_holders(found)}",
         # A disruption budget that is used up at the moment needs no warning.
-        settles=not found.kept,
+        settles=not found.protected,
     )
 
 
 def _holders(found: Drain) -> str:
-    return shown({**found.refused, **found.kept}) or shown(found.left)
+    return shown({**found.refused, **found.protected}) or shown(found.must_leave)
 
 
 def _leaving(node: Node, pool: Pool, base: Assessment) -> str:

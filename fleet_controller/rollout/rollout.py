@@ -46,7 +46,7 @@ class Rollout:
 
     turns: Mapping[str, Turn] = field(default_factory=dict)
     """The nodes with anything to do or to report, by name."""
-    wanted: str = ""
+    wanted_layout: str = ""
     """The layout, or empty if mig-manager does not partition the nodes."""
     done: int = 0
     """Number of verified nodes with the wanted layout and driver."""
@@ -96,7 +96,7 @@ def decide_rollout(
         if node.name not in changes and _waits(node, pool, base, pods.get(node.name))
     ]
     turns |= {
-        node.name: Turn(said=waits(node, pool, base), hold=relabelled(node, pool))
+        node.name: Turn(assessment=waits(node, pool, base), hold=relabelled(node, pool))
         for node, base in waiting
     }
     # Includes nodes that are about to be held: a fault that has just been found takes a node out,
@@ -106,20 +106,20 @@ def decide_rollout(
         for node, base in members
         if _out(node, base, pool, changes)
         or ((turn := turns.get(node.name)) and turn.hold)
-        or must_hold(node, turn.said if turn and turn.said else base)
+        or must_hold(node, turn.assessment if turn and turn.assessment else base)
     }
     stopped, beginning, blocking = _beginning(pool, members, changes, waiting, out)
     for node in beginning:
-        said = turns[node.name].said
+        said = turns[node.name].assessment
         turns[node.name] = Turn(
             actions=(started(node, pool.mig_config or "", now, driver=pool.driver or ""),),
             hold=turns[node.name].hold,
-            said=said,
+            assessment=said,
         )
     begun = {node.name for node in beginning}
     return Rollout(
         turns=turns,
-        wanted=pool.mig_config or "",
+        wanted_layout=pool.mig_config or "",
         done=_done(pool, members, changes),
         changing=tuple(sorted({*changes, *begun})),
         applying=any(change.phase in UNDER_WAY for change in changes.values()),

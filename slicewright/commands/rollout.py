@@ -159,7 +159,7 @@ def _current_request(access: Access, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Returns the pool's version, and the current request. Raises CannotLook."""
     unread: list[UnreadObject] = []
     for _, pool in pools([raw], unread):
-        return pool.version, pool.asked
+        return pool.version, pool.rollout_request
     raise _unreadable(unread[0], access)
 
 

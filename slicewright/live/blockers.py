@@ -47,7 +47,8 @@ def blockers(
         refused = refusals([(pods, policy)], budgets)
     now = drain(list(map(read_pod, pods)), policy, {}, 0.0)
     each = [
-        _blocker(pod, now.kept.get(pod.path) or stands or refused.get(pod.path)) for pod in now.left
+        _blocker(pod, now.protected.get(pod.path) or stands or refused.get(pod.path))
+        for pod in now.must_leave
     ]
     return tuple(sorted(each, key=lambda blocker: (blocker.leaves, blocker.pod)))
 

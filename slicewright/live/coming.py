@@ -168,7 +168,7 @@ def _rolling(
         driver=planned.driver_version,
         layout_hash=planned.layout_hash,
         declared=None,
-        told="",
+        desired_state_annotation="",
         policy=policy,
     )
     assessed = [
@@ -191,7 +191,7 @@ def _rolling(
         after=planned.mig_config or "",
         waves=ahead.waves,
         later=ahead.later,
-        blocked=ahead.left,
+        blocked=ahead.blocked,
         evicted=sum(pod.leaves for _, pod in each),
         unevictable=tuple(
             sorted(((node, pod) for node, pod in each if not pod.leaves), key=_node_and_pod)

@@ -279,7 +279,7 @@ def _rollout(
     ahead = forecast(pool, assessed, pods, most=_WAVES)
     changes = [(node, change) for node, _ in assessed if (change := change_of(node))]
     return RolloutView(
-        layout=rollout.wanted,
+        layout=rollout.wanted_layout,
         suspended=pool.suspended,
         done=rollout.done,
         changing=tuple(node.name for node, _ in changes),
@@ -287,7 +287,7 @@ def _rollout(
         failed=rollout.failed,
         waves=ahead.waves,
         later=ahead.later,
-        blocked=ahead.left,
+        blocked=ahead.blocked,
     )
 
 
@@ -408,9 +408,14 @@ def _reason_and_message(node: Node, rollout: Rollout, held: Sequence[Blocker]) -
     if condition is None:
         return "NotSeenYet", "the fleet controller has not processed it yet"
     turn = rollout.turns.get(node.name)
-    if not held or condition.reason not in _DRAIN_REASONS or turn is None or turn.said is None:
+    if (
+        not held
+        or condition.reason not in _DRAIN_REASONS
+        or turn is None
+        or turn.assessment is None
+    ):
         return condition.reason, condition.message
-    return turn.said.reason, turn.said.message.partition(STILL_RUNNING)[0]
+    return turn.assessment.reason, turn.assessment.message.partition(STILL_RUNNING)[0]
 
 
 def _since(change: Change | None, condition: Condition | None) -> float | None:

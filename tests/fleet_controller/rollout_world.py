@@ -20,21 +20,21 @@ from fleet_controller.cluster.bound_pods import must_list, needed
 from fleet_controller.cluster.execute import subject
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
     EndUndo,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
+    SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    TellAgent,
 )
 from fleet_controller.decision.decide import Decision, decide, to_inspect
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.known_layouts import KnownLayout
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.node_pods import NodePod
@@ -332,7 +332,7 @@ class World:
         node = self.nodes[name]
         declared = self.pool.declared or known("none")
         if reads:
-            self.read[name] = node.told
+            self.read[name] = node.desired_state_annotation
         desired = self.read.get(name) or declared.desired
         wanted = json.loads(desired)["gpus"]
         verdict, reason = "Mismatch", "WrongLayout"
@@ -516,7 +516,7 @@ class World:
             emptied |= {node.name for node in known.values() if node.quarantine_at is not None}
             assert len(emptied) <= limit, "more nodes are emptied than the policy allows"
         # Whoever is held by this very decision is out, too, but for nodes of the rollout itself.
-        held = {a.node for a in actions if isinstance(a, HoldNode)}
+        held = {a.node for a in actions if isinstance(a, AddStartupTaint)}
         out = self.out(known) | held
         begin = {
             action.node
@@ -572,9 +572,9 @@ class World:
                 node = self._versioned(name, version)
                 assert self._says(node, "Match"), "an earlier report would count"
                 self.change(name, reports_after=0.0)
-            case HealNode():
+            case RestartOperand():
                 self._heal(action)
-            case LiftTaint(node=name, boot_id=boot_id, layout=layout):
+            case RemoveStartupTaint(node=name, boot_id=boot_id, layout=layout):
                 self._exists(name)
                 node = self.nodes[name]
                 if (node.boot_id, node.mig_config) != (boot_id, layout) or not node.held:
@@ -593,7 +593,7 @@ class World:
                 place = at if node.quarantine_at is None else node.quarantine_at
                 kept = (*node.taint_keys[:place], *node.taint_keys[place + 1 :])
                 self.change(name, taint_keys=kept, quarantine_at=None)
-            case HoldNode(node=name, version=version):
+            case AddStartupTaint(node=name, version=version):
                 node = self._versioned(name, version)
                 self.change(name, taint_keys=(*node.taint_keys, TAINT))
             case QuarantineNode():
@@ -608,9 +608,9 @@ class World:
                 node = self._versioned(name, version)
                 assert not node.verified_boot, "a node in service needs a rollout"
                 self._label(name, value, action)
-            case TellAgent(node=name, told=told):
+            case SetDesiredState(node=name, desired_state_annotation=told):
                 self._exists(name)
-                self.change(name, told=told)
+                self.change(name, desired_state_annotation=told)
             case CordonNode(node=name, version=version, change=change):
                 node = self._versioned(name, version)
                 assert change.cordoned != node.unschedulable
@@ -639,9 +639,9 @@ class World:
                 upgrades = bool(self.pool.driver and begun and begun.phase == "Upgrading")
                 if upgrades and POOL_LABEL in node.labels:
                     assert self.loaded.get(name), "it goes back into service without a driver"
-                at = node.changed_at if action.proven_at is None else action.proven_at
+                at = node.changed_at if action.verified_at is None else action.verified_at
                 open_again = node.unschedulable and not uncordon
-                after = node.reports_after if action.proven_at is None else 0.0
+                after = node.reports_after if action.verified_at is None else 0.0
                 self.change(
                     name,
                     change="",
@@ -655,7 +655,7 @@ class World:
                 merged = {key: value for key, value in status.items() if value is not None}
                 self.pool = replace(self.pool, status=merged)
                 self.asks(self.asked)
-            case EndUndo(asked=asked, left=left):
+            case EndUndo(old_request=asked, new_request=left):
                 if self.asked != asked:
                     raise Conflict
                 self.asks(left)
@@ -686,7 +686,7 @@ class World:
         self.change(action.node, taint_keys=taints, quarantine_at=len(taints) - 1)
         self.pods[action.node] = []
 
-    def _heal(self, action: HealNode) -> None:
+    def _heal(self, action: RestartOperand) -> None:
         node = self._versioned(action.node, action.version)
         stuck = action.stuck.dump() if action.stuck else ""
         self.change(action.node, stuck=stuck, labels={**node.labels, **action.labels})
@@ -717,7 +717,7 @@ class World:
         self.change(
             name,
             labels={**labels, CONFIG: value},
-            told=action.told,
+            desired_state_annotation=action.desired_state_annotation,
             reports_after=action.reports_after,
         )
         self.relabelled.discard(name)
@@ -825,7 +825,7 @@ def pass_over(
             failed.add(subject(action))
             spared.add(getattr(action, "node", ""))
             continue
-        if isinstance(action, HealNode) and action.restart:
+        if isinstance(action, RestartOperand) and action.restart:
             # Its labels may be others at once.
             spared.add(action.node)
         if world.view is not None and (name := getattr(action, "node", "")) in world.nodes:
@@ -839,7 +839,9 @@ def pass_over(
         elif world.view is None:
             world.holds_what_is_not_right(spared)
             # It is held before its device plugin is up: what is refused is tried again in seconds.
-            meant = {action.node for action in decision.actions if isinstance(action, HoldNode)}
+            meant = {
+                action.node for action in decision.actions if isinstance(action, AddStartupTaint)
+            }
             open_still = {name for name in meant & set(world.nodes) if not world.nodes[name].held}
             world.unseen &= {*conflicts, *open_still}
     return decision

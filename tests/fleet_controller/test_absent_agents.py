@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.decision.decide import decide, silent
+from fleet_controller.decision.decide import decide, silent_agents
 from fleet_controller.nodes.absent_agents import reasons
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
 from fleet_controller.objects.state import Node, Pool, Report
@@ -99,10 +99,10 @@ def test_silent_agents_are_asked_for_by_node_and_pool(
     other = replace(node, name="n2", uid="u2")
     foreign = replace(node, name="n3", uid="u3", labels={})
     reports = {"n1": report}
-    assert silent([pool], [node, other, foreign], reports, now) == {"n2": "halves"}
+    assert silent_agents([pool], [node, other, foreign], reports, now) == {"n2": "halves"}
     later = report.time + REPORT_AGE_LIMIT_S
-    assert silent([pool], [node], reports, later - 1) == {}
-    assert silent([pool], [node], reports, later) == {"n1": "halves"}
+    assert silent_agents([pool], [node], reports, later - 1) == {}
+    assert silent_agents([pool], [node], reports, later) == {"n1": "halves"}
 
 
 def test_an_agent_that_has_fallen_silent_says_why(node: Node, pool: Pool, report: Report) -> None:

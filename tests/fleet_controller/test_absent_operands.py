@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.decision.decide import decide, unproven
+from fleet_controller.decision.decide import decide, unverified_nodes
 from fleet_controller.nodes import absent_operands
 from fleet_controller.nodes.assess import assess
 from fleet_controller.nodes.watchdog import trouble_of
@@ -164,9 +164,9 @@ def test_asked_for_are_the_first_two_nodes_of_each_pool_that_are_not_verified(
 
     statuses = {"e": None, "d": "False", "c": "Unknown", "b": "True", "a": None}
     nodes = [named(name, status) for name, status in statuses.items()]
-    found = unproven([pool], nodes)
+    found = unverified_nodes([pool], nodes)
     assert [one.name for one in found.examples] == ["a", "c"]
-    assert [one.name for one in found.others] == ["d", "e"]
+    assert [one.name for one in found.remaining] == ["d", "e"]
 
 
 def test_of_the_others_only_an_operand_that_ends_again_and_again_is_reported(

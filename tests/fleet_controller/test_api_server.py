@@ -18,7 +18,7 @@ from apis.reasons.troubles import MIG_MANAGER
 from fleet_controller.app.loop import Loop
 from fleet_controller.cluster.execute import execute
 from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import LiftTaint
+from fleet_controller.decision.actions import RemoveStartupTaint
 from fleet_controller.nodes.watchdog import NOTED_AFTER_S
 from fleet_controller.objects.state import read_pool
 from fleet_controller.objects.stuck import stuck_of
@@ -681,7 +681,7 @@ class TestController:
         wait(lambda: bound() not in ([], [before]), "another pod of mig-manager's")
         note = stuck_of(api_server.node("stuck-1"))
         assert note is not None
-        assert (note.what, note.tries) == ("MigManagerFailed", 1)
+        assert (note.trouble, note.tries) == ("MigManagerFailed", 1)
         (after,) = bound()
         done = {"metadata": {"labels": {names.MIG_STATE_LABEL: "success"}}}
         admin.patch("/api/v1/nodes/stuck-1", done)
@@ -816,7 +816,9 @@ class TestController:
         api_server.make_node("late", "elsewhere")
         cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
         position = api_server.node("late").taint_keys.index(names.STARTUP_TAINT_KEY)
-        lift = LiftTaint(node="late", position=position, boot_id="an-earlier-one", layout=None)
+        lift = RemoveStartupTaint(
+            node="late", position=position, boot_id="an-earlier-one", layout=None
+        )
         with pytest.raises(ApiError) as refused:
             execute(cluster, lift)
         assert refused.value.status == 422
@@ -831,7 +833,7 @@ class TestController:
         cluster = Cluster.of(api_server.client(api_server.token(names.CONTROLLER_SERVICE_ACCOUNT)))
         node = api_server.node("relabelled")
         position = node.taint_keys.index(names.STARTUP_TAINT_KEY)
-        lift = LiftTaint(
+        lift = RemoveStartupTaint(
             node="relabelled", position=position, boot_id=node.boot_id, layout="all-1g.5gb"
         )
         for label in (None, "all-balanced"):

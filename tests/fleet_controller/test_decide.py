@@ -10,27 +10,27 @@ import pytest
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.decision.actions import (
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
+    SetDesiredState,
     SetMigConfig,
     SetNodeCondition,
     SetPoolStatus,
-    TellAgent,
 )
 from fleet_controller.decision.decide import (
     LONGEST_WAIT_S,
+    PROGRESS_EVENT_INTERVAL_S,
     REPEAT_WARNING_S,
-    SAID_EVERY_S,
     Decision,
     decide,
     to_inspect,
 )
 from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.state import Condition, Joined, Node, Pool, Report, WarningEvent
@@ -95,7 +95,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
     node: Node, pool: Pool, report: Report
 ) -> None:
     actions = _decided(pool, [node], [report]).actions
-    assert [type(a) for a in actions] == [SetNodeCondition, LiftTaint, SetPoolStatus]
+    assert [type(a) for a in actions] == [SetNodeCondition, RemoveStartupTaint, SetPoolStatus]
     assert actions[0] == SetNodeCondition(
         node="n1",
         status="True",
@@ -105,7 +105,7 @@ def test_a_proven_node_is_released_after_its_condition_is_written(
         now=NOW,
         boot=RecordBoot(node="n1", boot_id="b1", layout=None),
     )
-    assert actions[1] == LiftTaint(node="n1", position=1, boot_id="b1", layout=None)
+    assert actions[1] == RemoveStartupTaint(node="n1", position=1, boot_id="b1", layout=None)
 
 
 def test_the_pool_is_verified_when_all_its_nodes_are(
@@ -243,7 +243,7 @@ def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, poo
                 del warnings[action.name]
         assert len(warnings) <= 1, "one object, however long it takes"
         assert decision.look_again is not None
-        assert decision.look_again - at <= SAID_EVERY_S
+        assert decision.look_again - at <= PROGRESS_EVENT_INTERVAL_S
         at = decision.look_again
     assert len(said) == len({text.partition(": ")[2] for text in said}) == 11
     assert said[0].startswith("10: after 10 s: 1 of 1 node is not verified: n1 NoReport: ")
@@ -316,7 +316,10 @@ def test_a_new_wait_is_counted_from_the_pass_that_sees_it_written_down(
     served = replace(node, created=NOW - 7200, verified_boot="b1")
     changed = replace(_waited(pool, [served], NOW - 600), generation=4)
     assert _decided(changed, [served]).look_again == NOW + REPEAT_WARNING_S
-    assert _decided(_waited(changed, [served], NOW), [served]).look_again == NOW + SAID_EVERY_S
+    assert (
+        _decided(_waited(changed, [served], NOW), [served]).look_again
+        == NOW + PROGRESS_EVENT_INTERVAL_S
+    )
 
 
 def test_what_has_settled_is_taken_out_of_the_status(
@@ -357,7 +360,7 @@ def test_there_is_an_event_once_a_wrong_layout_has_lasted_ten_seconds(
     node: Node, pool: Pool, wrong: Report
 ) -> None:
     first = _decided(pool, [node], [wrong])
-    assert not [a for a in first.actions if isinstance(a, EmitEvent | LiftTaint)]
+    assert not [a for a in first.actions if isinstance(a, EmitEvent | RemoveStartupTaint)]
     assert first.look_again == NOW + DAMPING_S
     said = _said(node, "False", "WrongLayout", wrong.message, at=NOW)
     assert not [
@@ -570,7 +573,7 @@ class TestHolding:
 
     @staticmethod
     def _why(decision: Decision) -> list[str]:
-        return [a.why for a in decision.actions if isinstance(a, HoldNode)]
+        return [a.why for a in decision.actions if isinstance(a, AddStartupTaint)]
 
     def test_a_verified_one_is_left_alone(self, released: Node, pool: Pool, report: Report) -> None:
         assert self._why(_decided(pool, [released], [report])) == []
@@ -579,7 +582,7 @@ class TestHolding:
         self, released: Node, pool: Pool, report: Report
     ) -> None:
         decision = _decided(pool, [replace(released, ready=False)], [report])
-        assert decision.actions[0] == HoldNode(
+        assert decision.actions[0] == AddStartupTaint(
             node="n1", version="100", has_taints=True, why="not Ready"
         )
         assert _status(decision)["nodes"] == {
@@ -596,7 +599,7 @@ class TestHolding:
         """As after a network partition, in which its pods and partitions live on."""
         held = replace(node, verified_boot="b1")
         actions = _decided(pool, [held], [report]).actions
-        assert [a for a in actions if isinstance(a, LiftTaint)]
+        assert [a for a in actions if isinstance(a, RemoveStartupTaint)]
 
     def test_a_new_boot_holds_it_whatever_the_last_report_says(
         self, released: Node, pool: Pool, report: Report
@@ -810,7 +813,12 @@ class TestHolding:
     ) -> None:
         nodes = [replace(released, name=f"n{i}", boot_id="b2") for i in range(3)]
         actions = _decided(pool, nodes, [report]).actions
-        assert [type(a) for a in actions[:4]] == [HoldNode, HoldNode, HoldNode, SetNodeCondition]
+        assert [type(a) for a in actions[:4]] == [
+            AddStartupTaint,
+            AddStartupTaint,
+            AddStartupTaint,
+            SetNodeCondition,
+        ]
 
 
 class TestWarnings:
@@ -945,7 +953,15 @@ def _steps(decision: Decision) -> list[object]:
     return [
         a
         for a in steps
-        if isinstance(a, HoldNode | LiftTaint | SetMigConfig | CordonNode | ApplyLayout | EvictPod)
+        if isinstance(
+            a,
+            AddStartupTaint
+            | RemoveStartupTaint
+            | SetMigConfig
+            | CordonNode
+            | ApplyLayout
+            | EvictPod,
+        )
     ]
 
 
@@ -1032,7 +1048,7 @@ class TestMigConfig:
         cordoned = replace(released, unschedulable=True, change=first.change.dump(), version="101")
         assert to_inspect([pool], [cordoned], NOW) == ("n1",)
         (second,) = _steps(_decided(pool, [cordoned], [report], gpu_pods={"n1": ()}))
-        assert second == HoldNode(
+        assert second == AddStartupTaint(
             node="n1", version="101", has_taints=True, why="its layout changes"
         )
         held = replace(cordoned, taint_keys=("nvidia.com/gpu", TAINT), version="102")
@@ -1045,9 +1061,13 @@ class TestMigConfig:
         self, node: Node, pool: Pool, report: Report
     ) -> None:
         busy = self._labelled(node, mig_config="halves-1234")
-        assert not [a for a in _decided(pool, [busy], [report]).actions if isinstance(a, LiftTaint)]
+        assert not [
+            a for a in _decided(pool, [busy], [report]).actions if isinstance(a, RemoveStartupTaint)
+        ]
         done = self._labelled(node, mig_config="halves-1234", mig_config_state="success")
-        assert [a for a in _decided(pool, [done], [report]).actions if isinstance(a, LiftTaint)]
+        assert [
+            a for a in _decided(pool, [done], [report]).actions if isinstance(a, RemoveStartupTaint)
+        ]
 
 
 class TestBackInServiceBeforeItsTurn:
@@ -1078,10 +1098,10 @@ class TestBackInServiceBeforeItsTurn:
         )
 
     @staticmethod
-    def _released(decision: Decision) -> list[LiftTaint]:
-        return [a for a in decision.actions if isinstance(a, LiftTaint)]
+    def _released(decision: Decision) -> list[RemoveStartupTaint]:
+        return [a for a in decision.actions if isinstance(a, RemoveStartupTaint)]
 
-    LIFTED = LiftTaint(node="n1", position=1, boot_id="b1", layout="old")
+    LIFTED = RemoveStartupTaint(node="n1", position=1, boot_id="b1", layout="old")
 
     def test_it_needs_no_proof_that_its_agent_cannot_give(
         self, held: Node, pool: Pool, wrong: Report
@@ -1190,11 +1210,11 @@ class TestBackInServiceBeforeItsDriversTurn:
         return replace(report, driver="580.2")
 
     @staticmethod
-    def _released(decision: Decision) -> list[LiftTaint]:
-        return [a for a in decision.actions if isinstance(a, LiftTaint)]
+    def _released(decision: Decision) -> list[RemoveStartupTaint]:
+        return [a for a in decision.actions if isinstance(a, RemoveStartupTaint)]
 
     def test_that_is_enough(self, held: Node, pool: Pool, report: Report) -> None:
-        lifted = LiftTaint(node="n1", position=1, boot_id="b1", layout=None)
+        lifted = RemoveStartupTaint(node="n1", position=1, boot_id="b1", layout=None)
         assert self._released(_decided(pool, [held], [report])) == [lifted]
 
     @pytest.mark.parametrize(
@@ -1249,15 +1269,15 @@ class TestWatchdog:
     NOTE = Stuck(
         node_uid="u1",
         layout="halves-1234",
-        what="MigManagerFailed",
+        trouble="MigManagerFailed",
         since=NOW - 600,
         next=NOW,
         tries=0,
     )
 
     @staticmethod
-    def _heals(decision: Decision) -> list[HealNode]:
-        return [a for a in decision.actions if isinstance(a, HealNode)]
+    def _heals(decision: Decision) -> list[RestartOperand]:
+        return [a for a in decision.actions if isinstance(a, RestartOperand)]
 
     def test_a_node_that_is_stuck_is_noted_and_looked_at_when_something_is_to_be_tried(
         self, failed: Node, pool: Pool
@@ -1266,7 +1286,7 @@ class TestWatchdog:
         decision = _decided(pool, [busy])
         (heal,) = self._heals(decision)
         assert heal.stuck is not None
-        assert (heal.stuck.what, heal.stuck.next) == ("PartitioningStuck", NOW + 900)
+        assert (heal.stuck.trouble, heal.stuck.next) == ("PartitioningStuck", NOW + 900)
         assert decision.look_again == NOW + 900
 
     def test_it_is_held_before_anything_is_tried(
@@ -1276,7 +1296,7 @@ class TestWatchdog:
         open_to_pods = replace(failed, taint_keys=(), stuck=self.NOTE.dump())
         silent = replace(wrong, verdict="Unknown", reason="NodeUnreadable")
         decision = _decided(pool, [open_to_pods], [silent], gpu_pods={"n1": ()})
-        assert [a.why for a in decision.actions if isinstance(a, HoldNode)] == [
+        assert [a.why for a in decision.actions if isinstance(a, AddStartupTaint)] == [
             "an operand is to be restarted"
         ]
         held = replace(open_to_pods, taint_keys=(TAINT,))
@@ -1285,11 +1305,13 @@ class TestWatchdog:
     def test_why_else_it_is_held_comes_first(self, failed: Node, pool: Pool, wrong: Report) -> None:
         open_to_pods = replace(failed, taint_keys=(), stuck=self.NOTE.dump())
         decision = _decided(pool, [open_to_pods], [wrong], gpu_pods={"n1": ()})
-        assert [a.why for a in decision.actions if isinstance(a, HoldNode)] == ["WrongLayout"]
+        assert [a.why for a in decision.actions if isinstance(a, AddStartupTaint)] == [
+            "WrongLayout"
+        ]
 
     def test_what_has_lasted_becomes_the_nodes_condition(self, failed: Node, pool: Pool) -> None:
         reboots = {**failed.labels, "nvidia.com/mig.config.state": "rebooting"}
-        note = replace(self.NOTE, what="RebootStuck", since=NOW - 1200)
+        note = replace(self.NOTE, trouble="RebootStuck", since=NOW - 1200)
         decision = _decided(pool, [replace(failed, labels=reboots, stuck=note.dump())])
         (said,) = [a for a in decision.actions if isinstance(a, SetNodeCondition)]
         assert (said.status, said.reason) == ("False", "RebootStuck")
@@ -1311,7 +1333,7 @@ class TestWatchdog:
         decision = decide([later], [failed], {"n1": report}, {}, {}, NOW, no_operands=ends)
         (heal,) = self._heals(decision)
         assert heal.stuck is not None
-        assert heal.stuck.what == "OperandCrashLoop"
+        assert heal.stuck.trouble == "OperandCrashLoop"
 
 
 def test_a_node_whose_pods_are_leaving_is_looked_at_every_few_seconds(
@@ -1373,10 +1395,10 @@ def test_an_agent_is_told_once_what_to_find_where_the_node_has_its_layout(
     pool: Pool,
 ) -> None:
     labels = {**node.labels, **({"nvidia.com/mig.config": config} if config else {})}
-    one = replace(node, labels=labels, told=told)
-    decision = _decided(replace(pool, mig_config=layout, told=wanted), [one])
-    said = [a for a in decision.actions if isinstance(a, TellAgent)]
-    assert said == ([TellAgent(node="n1", told=wanted)] if tells else [])
+    one = replace(node, labels=labels, desired_state_annotation=told)
+    decision = _decided(replace(pool, mig_config=layout, desired_state_annotation=wanted), [one])
+    said = [a for a in decision.actions if isinstance(a, SetDesiredState)]
+    assert said == ([SetDesiredState(node="n1", desired_state_annotation=wanted)] if tells else [])
 
 
 def test_only_where_the_policy_says_so_is_a_node_emptied_that_stays_wrong(

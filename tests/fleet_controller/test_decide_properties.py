@@ -11,11 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     ClearReportsAfter,
     EmitEvent,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
     SetMigConfig,
     SetNodeCondition,
@@ -23,7 +23,7 @@ from fleet_controller.decision.actions import (
 )
 from fleet_controller.decision.decide import Decision, decide, to_inspect
 from fleet_controller.nodes import assess
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects import bounds
 from fleet_controller.objects.state import Condition, Node, Pool, Report, WarningEvent
 from fleet_controller.rollout.change_actions import (
@@ -153,10 +153,10 @@ class World:
                 assert node.condition is not None
                 assert (node.version, node.condition.status) == (version, "True")
                 self._change(name, reports_after=0.0)
-            case HealNode(node=name, stuck=stuck, restart=None, labels={}):
+            case RestartOperand(node=name, stuck=stuck, restart=None, labels={}):
                 # The clock stands still: something is noted, and nothing is tried.
                 self._change(name, stuck=stuck.dump() if stuck else "")
-            case LiftTaint(node=name, position=position, boot_id=boot_id):
+            case RemoveStartupTaint(node=name, position=position, boot_id=boot_id):
                 node = self.nodes[name]
                 assert boot_id == node.boot_id == node.verified_boot
                 assert node.condition is not None
@@ -168,7 +168,7 @@ class World:
                 self._change(
                     name, taint_keys=node.taint_keys[:position] + node.taint_keys[position + 1 :]
                 )
-            case HoldNode(node=name, version=version):
+            case AddStartupTaint(node=name, version=version):
                 assert TAINT not in self.nodes[name].taint_keys
                 assert version == self.nodes[name].version, "another write of this pass hinders it"
                 self._change(name, taint_keys=(*self.nodes[name].taint_keys, TAINT))

@@ -124,15 +124,15 @@ class TestDriverPods:
 
 def test_a_pod_that_is_leaving_is_waited_for_and_not_asked_again() -> None:
     found = drain([pod("a", leaving=True)], DrainPolicy(), {}, 0.0)
-    assert ([p.name for p in found.left], found.evict, found.kept) == (["a"], (), {})
+    assert ([p.name for p in found.must_leave], found.evict, found.protected) == (["a"], (), {})
 
 
 def test_a_daemon_sets_pod_with_gpus_is_in_the_way_and_one_without_is_not() -> None:
     everything = DrainPolicy(pods="All")
     there = [pod("a", daemon_set=True), pod("b", daemon_set=True, gpus=False)]
     found = drain(there, everything, {}, 0.0, forced=True)
-    assert dict(found.kept) == {"ai/a": "of a DaemonSet"}
-    assert [p.name for p in found.left] == ["a"]
+    assert dict(found.protected) == {"ai/a": "of a DaemonSet"}
+    assert [p.name for p in found.must_leave] == ["a"]
 
 
 def test_a_refused_pod_is_asked_again_when_its_time_has_come() -> None:
@@ -183,14 +183,14 @@ def test_a_refusal_names_its_budget_within_200_characters_and_without_a_full_sto
 
 def test_where_all_pods_leave_static_ones_and_those_of_daemon_sets_stay() -> None:
     pods = [pod(n, gpus=False, **{n: True}) for n in ("static", "daemon_set")]
-    assert drain([*pods, pod("web", gpus=False)], DrainPolicy(pods="All"), {}, 0.0).left == (
+    assert drain([*pods, pod("web", gpus=False)], DrainPolicy(pods="All"), {}, 0.0).must_leave == (
         pod("web", gpus=False),
     )
 
 
 def test_local_data_are_given_up_when_forced_and_not_otherwise() -> None:
     data = pod("a", local_data=True)
-    assert drain([data], DrainPolicy(), {}, 0.0).kept == {"ai/a": "has data in an emptyDir"}
+    assert drain([data], DrainPolicy(), {}, 0.0).protected == {"ai/a": "has data in an emptyDir"}
     assert drain([data], DrainPolicy(), {}, 0.0, forced=True).evict == (data,)
 
 
@@ -202,7 +202,7 @@ def test_pods_are_asked_in_the_order_of_their_names() -> None:
 def test_what_is_leaving_already_is_kept_by_nothing() -> None:
     gone = pod("a", controlled=False, leaving=True)
     found = drain([gone], DrainPolicy(), {}, 0.0)
-    assert (found.left, found.kept, found.evict) == ((gone,), {}, ())
+    assert (found.must_leave, found.protected, found.evict) == ((gone,), {}, ())
 
 
 def test_the_next_is_asked_when_the_first_of_the_refused_may_be() -> None:

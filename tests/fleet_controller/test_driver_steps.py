@@ -101,8 +101,8 @@ def evict(pod: NodePod) -> EvictPod:
 
 
 def said(turn: Turn) -> tuple[str, str, str]:
-    assert turn.said is not None
-    return turn.said.status, turn.said.reason, turn.said.message
+    assert turn.assessment is not None
+    return turn.assessment.status, turn.assessment.reason, turn.assessment.message
 
 
 def upgrading(message: str) -> tuple[str, str, str]:
@@ -133,7 +133,7 @@ class TestTheDriverPod:
         turn = step(change(), replace(LOADED, driver=OLD), OLD_POD)
         assert turn.actions == (evict(OLD_POD),)
         assert said(turn) == upgrading("pod gpu-operator/driver-old is evicted")
-        assert turn.again == SOON
+        assert turn.deadlines == SOON
 
     @pytest.mark.parametrize(
         ("next_driver", "known"),
@@ -149,7 +149,7 @@ class TestTheDriverPod:
         turn = step(change(), SILENT, replace(OLD_POD, leaving=True))
         assert turn.actions == ()
         assert said(turn) == upgrading("pod gpu-operator/driver-old ends")
-        assert turn.again == SOON
+        assert turn.deadlines == SOON
 
     @pytest.mark.parametrize(("retry_s", "asked"), [(-1, True), (0, True), (1, False)])
     def test_one_whose_budget_refuses_is_asked_again_at_its_time(
@@ -163,7 +163,7 @@ class TestTheDriverPod:
 
     def test_when_it_is_gone_the_next_one_is_waited_for(self) -> None:
         turn = step(change(), SILENT)
-        assert turn == Turn(said=turn.said, again=(LIMIT,))
+        assert turn == Turn(assessment=turn.assessment, deadlines=(LIMIT,))
         assert said(turn) == upgrading("the driver pod loads it; DriverNotLoaded: no driver")
 
     @pytest.mark.parametrize("facts", [{"ready": False}, {"state": "pending"}])
@@ -171,14 +171,14 @@ class TestTheDriverPod:
         of = node("new", taint_keys=(TAINT,), **facts)
         for pod, base in ((OLD_POD, SILENT), (NEW_POD, LOADED)):
             turn = step(change(), base, pod, of=of)
-            assert turn == Turn(said=turn.said, again=SOON)
+            assert turn == Turn(assessment=turn.assessment, deadlines=SOON)
             assert said(turn)[1] == "DriverUpgrade"
 
     def test_nothing_is_done_while_the_pods_are_not_known(self) -> None:
         for base in (SILENT, LOADED):
             for at in (change(), change(driver_pod="")):
                 turn = step(at, base, unknown_pods=True)
-                assert turn == Turn(said=turn.said, again=SOON)
+                assert turn == Turn(assessment=turn.assessment, deadlines=SOON)
                 assert said(turn)[1] == "DriverUpgrade"
 
     @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ class TestTheDriverPod:
 
     def test_a_node_without_the_startup_taint_gets_it_first(self) -> None:
         turn = step(change(), SILENT, OLD_POD, of=node("new"))
-        assert turn == Turn(hold=True, said=turn.said, again=SOON)
+        assert turn == Turn(hold=True, assessment=turn.assessment, deadlines=SOON)
         assert said(turn)[1] == "DriverUpgrade"
 
 
@@ -230,7 +230,7 @@ class TestTheNewDriver:
         assert failed.message.startswith(
             f"driver {NEW} is not loaded after 30 minutes: {what}. The node stays cordoned."
         )
-        assert step(late, base).said == base
+        assert step(late, base).assessment == base
         assert step(replace(late, since=late.since + 1), base).actions == ()
 
 
@@ -247,12 +247,12 @@ class TestAnotherWish:
         again = change(driver_pod="", since=NOW)
         expected = UpgradeDriver(node="n", version="7", change=again, reports_after=base.reported)
         assert turn.actions == (expected,)
-        assert turn.said is not None
-        assert (turn.said.status, turn.said.planned) == ("Unknown", True)
+        assert turn.assessment is not None
+        assert (turn.assessment.status, turn.assessment.planned) == ("Unknown", True)
         if base is MATCH:
             message = f"driver {NEW} was reported before its pod was to be replaced"
             assert said(turn) == ("Unknown", "DriverUpgrade", message)
-            assert turn.said.settles
+            assert turn.assessment.settles
 
     def test_without_a_driver_to_wait_for_no_pod_is(self) -> None:
         (action,) = step(change(), SILENT, wants=pool()).actions
@@ -273,7 +273,7 @@ class TestAnotherWish:
         assert step(at, MATCH, replace(NEW_POD, leaving=True)).actions == ()
 
     def test_one_that_came_late_after_a_failure_ends_the_change(self) -> None:
-        done = FinishChange(node="n", version="7", uncordon=True, proven_at=NOW)
+        done = FinishChange(node="n", version="7", uncordon=True, verified_at=NOW)
         for driver_pod in (None, "", NEW_POD.uid):
             at = change("Failed", reason=NOT_UPGRADED, driver_pod=driver_pod)
             assert step(at, MATCH, NEW_POD).actions == (done,)

@@ -93,7 +93,7 @@ def test_a_node_is_drained_its_driver_pod_evicted_and_the_new_driver_proven() ->
     assert steps(of.passes()) == [("EvictPod", pod.name)]
     assert reason(of) == "Draining"
     of.pods_end()
-    assert steps(of.passes()) == [("HoldNode", "n0")]
+    assert steps(of.passes()) == [("AddStartupTaint", "n0")]
     of.passes()
     assert (phase(of), of.loaded["n0"]) == ("Upgrading", OLD)
     assert steps(of.passes()) == [("EvictPod", "nvidia-driver")]
@@ -104,7 +104,7 @@ def test_a_node_is_drained_its_driver_pod_evicted_and_the_new_driver_proven() ->
     comes_up(of)
     assert of.loaded["n0"] == NEW
     assert steps(of.passes()) == [("FinishChange", "n0")]
-    assert steps(of.passes()) == [("LiftTaint", "n0")]
+    assert steps(of.passes()) == [("RemoveStartupTaint", "n0")]
     assert condition(of, "Verified")[0] == "True"
     assert (of.nodes["n0"].unschedulable, of.nodes["n0"].change) == (False, "")
 

@@ -82,7 +82,7 @@ def test_nodes_begin_in_the_order_that_was_forecast(
 ) -> None:
     world = _world(_pool(), policy, zones)
     told = _forecast(world)
-    assert told.left == ()
+    assert told.blocked == ()
     assert [name for wave in told.waves for name in wave] == _roll(world)
     assert all(len(wave) <= policy.limit(len(zones)) for wave in told.waves)
 
@@ -110,11 +110,11 @@ def test_a_node_in_the_middle_of_its_change_is_in_the_first_wave(world: World) -
 def test_a_node_that_is_not_ready_is_left(world: World) -> None:
     world.change("n2", ready=False)
     told = _forecast(world)
-    assert told.left == ("n0", "n1", "n2", "n3"), "it takes the one place that the policy has"
+    assert told.blocked == ("n0", "n1", "n2", "n3"), "it takes the one place that the policy has"
     assert told.waves == ()
     world.pool = replace(world.pool, policy=RolloutPolicy(max_unavailable=2))
     assert _forecast(world) == Forecast(
-        waves=(("n0",), ("n1",), ("n3",)), later=(), left=("n2",), steps=3
+        waves=(("n0",), ("n1",), ("n3",)), later=(), blocked=("n2",), steps=3
     )
 
 
@@ -132,7 +132,7 @@ def test_after_a_failure_no_node_begins(world: World) -> None:
         world.now += FAILED_S
     assert [c.phase for node in world.nodes.values() if (c := change_of(node))] == ["Failed"]
     assert _forecast(world).waves == ()
-    assert _forecast(world).left == ("n0", "n1", "n2", "n3")
+    assert _forecast(world).blocked == ("n0", "n1", "n2", "n3")
 
 
 def test_a_pause_is_no_end(world: World) -> None:

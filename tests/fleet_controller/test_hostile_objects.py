@@ -328,4 +328,4 @@ def test_a_value_of_the_wrong_type_is_refused_at_the_door(
 class _NothingIsCarriedOut:
     def carry_out(self, actions: Sequence[Action], *, slice_s: float) -> Outcome:
         assert all(map(subject, actions))
-        return Outcome(failed={}, left=0)
+        return Outcome(failed={}, postponed=0)

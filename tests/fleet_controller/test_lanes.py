@@ -26,10 +26,10 @@ from fleet_controller.cluster.lanes import (
 )
 from fleet_controller.decision.actions import (
     Action,
+    AddStartupTaint,
     EmitEvent,
-    HoldNode,
-    LiftTaint,
     RecordBoot,
+    RemoveStartupTaint,
     RetractEvent,
     SetPoolStatus,
 )
@@ -41,12 +41,12 @@ def _record(node: str) -> RecordBoot:
     return RecordBoot(node=node, boot_id="b", layout=None)
 
 
-def _lift(node: str) -> LiftTaint:
-    return LiftTaint(node=node, position=0, boot_id="b", layout=None)
+def _lift(node: str) -> RemoveStartupTaint:
+    return RemoveStartupTaint(node=node, position=0, boot_id="b", layout=None)
 
 
-def _hold(node: str) -> HoldNode:
-    return HoldNode(node=node, version="1", has_taints=False, why="w")
+def _hold(node: str) -> AddStartupTaint:
+    return AddStartupTaint(node=node, version="1", has_taints=False, why="w")
 
 
 def _evict(node: str, pod: str) -> EvictPod:
@@ -109,7 +109,7 @@ def _of(actions: Sequence[Action], node: str) -> list[int]:
     return [
         id(action)
         for action in actions
-        if getattr(action, "node", "") == node and not isinstance(action, HoldNode)
+        if getattr(action, "node", "") == node and not isinstance(action, AddStartupTaint)
     ]
 
 
@@ -117,7 +117,7 @@ def _of(actions: Sequence[Action], node: str) -> list[int]:
 @given(actions=_actions)
 def test_all_are_done_once_and_those_of_a_node_in_their_order(actions: list[Action]) -> None:
     hands = Hands()
-    assert hands.carry_out(actions) == Outcome(failed={}, left=0)
+    assert hands.carry_out(actions) == Outcome(failed={}, postponed=0)
     assert sorted(map(id, hands.done)) == sorted(map(id, actions))
     for node in "abc":
         assert _of(hands.done, node) == _of(actions, node)
@@ -127,7 +127,7 @@ def test_all_are_done_once_and_those_of_a_node_in_their_order(actions: list[Acti
 @given(actions=_actions)
 def test_holds_come_first_and_what_is_said_of_pools_last(actions: list[Action]) -> None:
     def stage(action: Action) -> int:
-        if isinstance(action, HoldNode):
+        if isinstance(action, AddStartupTaint):
             return 0
         if isinstance(action, SetPoolStatus):
             return 2
@@ -208,7 +208,7 @@ def test_after_a_failure_the_rest_of_its_object_is_left_and_no_other() -> None:
     actions = [broken, _lift("a"), _record("b"), _lift("b")]
     hands = Hands(fails={id(broken)})
     outcome = hands.carry_out(actions)
-    assert outcome == Outcome(failed={"node a": "it failed"}, left=0)
+    assert outcome == Outcome(failed={"node a": "it failed"}, postponed=0)
     assert {id(action) for action in hands.done} == {id(a) for a in actions if a is not actions[1]}
 
 
@@ -226,12 +226,12 @@ class TestTheEndOfAPass:
 
     def test_after_a_while_what_is_left_is_decided_again(self, hands: Hands) -> None:
         outcome = hands.carry_out([_record("a"), _lift("a")])
-        assert (outcome.left, hands.done) == (1, [_record("a")])
+        assert (outcome.postponed, hands.done) == (1, [_record("a")])
 
     def test_how_long_that_is_the_caller_says(self, hands: Hands) -> None:
         with closing(hands.lanes()) as lanes:
             outcome = lanes.carry_out([_record("a"), _lift("a"), _record("a")], slice_s=3.0)
-        assert (outcome.left, hands.done) == (1, [_record("a"), _lift("a")])
+        assert (outcome.postponed, hands.done) == (1, [_record("a"), _lift("a")])
 
     def test_a_node_that_must_be_held_is_held_however_long_it_takes(self, hands: Hands) -> None:
         hands.carry_out([_hold("a"), _hold("a"), _record("b")])
@@ -250,7 +250,7 @@ class TestTheEndOfAPass:
 
     def test_who_may_not_go_on_does_nothing_more(self) -> None:
         hands = Hands(may=False)
-        assert hands.carry_out([_hold("a"), _record("b"), _status("p")]).left == 2
+        assert hands.carry_out([_hold("a"), _record("b"), _status("p")]).postponed == 2
         assert hands.done == []
 
 
@@ -264,7 +264,7 @@ def test_whoever_waits_for_his_turn_does_nothing_once_another_has_stopped_all() 
     )
     with closing(lanes):
         outcome = lanes.carry_out([_record("a")] * 251)
-    assert (outcome.left, len(hands.done)) == (1, 250)
+    assert (outcome.postponed, len(hands.done)) == (1, 250)
 
 
 def test_at_most_so_many_begin_in_a_second_after_a_first_burst() -> None:

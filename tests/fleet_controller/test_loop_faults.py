@@ -77,7 +77,7 @@ def test_an_action_that_fails_unexpectedly_is_counted_and_leaves_the_others_alon
     assert fleet.loop.progress.error is None
 
 
-@pytest.mark.parametrize("part", ["memberships", "to_inspect", "unproven"])
+@pytest.mark.parametrize("part", ["memberships", "to_inspect", "unverified_nodes"])
 def test_a_pass_that_fails_unexpectedly_is_tried_again(
     part: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

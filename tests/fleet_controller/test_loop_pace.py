@@ -57,7 +57,7 @@ class Watch:
     def carry_out(self, actions: Sequence[Action], *, slice_s: float) -> Outcome:
         self._now += self._actions_s
         self.slices.append(slice_s)
-        return Outcome(failed={}, left=self._left)
+        return Outcome(failed={}, postponed=self._left)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fleet_controller.app import metrics
 from fleet_controller.app.loop import Progress
-from fleet_controller.decision.actions import LiftTaint
+from fleet_controller.decision.actions import RemoveStartupTaint
 from fleet_controller.objects.layout_change import Change
 from fleet_controller.objects.state import Condition, Node, Pool
 
@@ -18,7 +18,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "controller.md"
 
 def _progress() -> Progress:
     made = Progress()
-    made.count(LiftTaint(node="n", position=0, boot_id="b", layout=None), "done")
+    made.count(RemoveStartupTaint(node="n", position=0, boot_id="b", layout=None), "done")
     return made
 
 

@@ -115,9 +115,9 @@ class TestTheWayOut:
 
     def test_a_verified_node_goes_back_into_service(self) -> None:
         turn = step(node(), pool(), change(), BASE)
-        done = FinishChange(node="n", version="7", uncordon=True, proven_at=NOW)
+        done = FinishChange(node="n", version="7", uncordon=True, verified_at=NOW)
         assert turn.actions == (done,)
-        said = turn.said
+        said = turn.assessment
         assert said is not None
         assert (said.reason, said.status) == ("InChange", "Unknown")
         assert said.message == "layout new is verified; the node goes back into service"
@@ -125,7 +125,7 @@ class TestTheWayOut:
     def test_aborted_before_the_label_it_ends_and_after_it_goes_on(self) -> None:
         turn = step(node(), pool("aborted"), change())
         assert turn.actions == (FinishChange(node="n", version="7", uncordon=True),)
-        assert turn.said == WRONG
+        assert turn.assessment == WRONG
         applying = step(node("new"), pool("aborted"), change("Applying"))
         assert applying.actions == ()
 
@@ -138,29 +138,29 @@ class TestAnotherLayout:
         at = change("Failed", reason="DrainTimedOut", message="m")
         again = replace(at, target="third", phase=phase, since=NOW, reason="", message="")
         turn = step(node(config), pool(config="third"), at)
-        assert turn == Turn(actions=noted(again), said=replace(WRONG, planned=True))
+        assert turn == Turn(actions=noted(again), assessment=replace(WRONG, planned=True))
 
     @pytest.mark.parametrize("phase", ["Draining", "Paused"])
     def test_set_by_somebody_else_it_is_awaited(self, phase: Phase) -> None:
         turn = step(node("new"), pool(), change(phase))
-        assert turn == Turn(actions=noted(change("Applying", since=NOW)), said=WRONG)
+        assert turn == Turn(actions=noted(change("Applying", since=NOW)), assessment=WRONG)
 
     def test_taken_back_by_somebody_else_the_node_is_drained_again(self) -> None:
         turn = step(node("old"), pool(), change("Applying"))
-        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=WRONG)
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), assessment=WRONG)
 
 
 class TestPaused:
     def test_it_is_noted_once_and_said(self) -> None:
         said = planned(f"{DRAINING}: the rollout of the pool is paused")
         turn = step(node(), pool("paused"), change())
-        assert turn == Turn(actions=noted(change("Paused", since=NOW)), said=said)
-        assert step(node(), pool("paused"), change("Paused")) == Turn(said=said)
+        assert turn == Turn(actions=noted(change("Paused", since=NOW)), assessment=said)
+        assert step(node(), pool("paused"), change("Paused")) == Turn(assessment=said)
 
     def test_resumed_the_time_begins_again(self) -> None:
         said = planned(f"{DRAINING}: the rollout of the pool is resumed")
         turn = step(node(), pool(), change("Paused"))
-        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=said)
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), assessment=said)
 
 
 class TestDraining:
@@ -169,21 +169,23 @@ class TestDraining:
     def test_uncordoned_by_somebody_it_is_cordoned_again_as_ours(self) -> None:
         turn = step(node(unschedulable=False), pool(), change(cordoned=False))
         cordon = CordonNode(node="n", version="7", change=change(cordoned=True))
-        assert turn == Turn(actions=(cordon,), said=WRONG)
+        assert turn == Turn(actions=(cordon,), assessment=WRONG)
 
     def test_with_pods_unknown_it_waits(self) -> None:
         turn = step(node(), pool(), change(), pods=None)
-        assert turn == Turn(said=planned(DRAINING), again=self.AGAIN)
+        assert turn == Turn(assessment=planned(DRAINING), deadlines=self.AGAIN)
 
     def test_pods_are_asked_to_leave_where_the_node_is_ready(self) -> None:
         turn = step(node(), pool(), change(), pods=(POD,))
         evict = EvictPod(node="n", namespace="ai", pod="a", uid="u")
-        assert turn == Turn(actions=(evict,), said=planned(f"{DRAINING}: ai/a"), again=self.AGAIN)
+        assert turn == Turn(
+            actions=(evict,), assessment=planned(f"{DRAINING}: ai/a"), deadlines=self.AGAIN
+        )
         assert step(node(ready=False), pool(), change(), pods=(POD,)).actions == ()
 
     @pytest.mark.parametrize("facts", [{"ready": False}, {"state": "pending"}])
     def test_without_pods_it_waits_for_the_node(self, facts: dict[str, Any]) -> None:
-        assert step(node(**facts), pool(), change()) == Turn(said=WRONG, again=self.AGAIN)
+        assert step(node(**facts), pool(), change()) == Turn(assessment=WRONG, deadlines=self.AGAIN)
 
     def test_out_of_time_it_says_for_how_many_minutes(self) -> None:
         turn = step(node(), pool(timeout_s=60.0), change(), pods=(POD,))
@@ -191,9 +193,9 @@ class TestDraining:
         assert isinstance(action, NoteChange)
         assert (action.change.phase, action.change.since) == ("Failed", NOW)
         assert action.change.message.startswith("after 1 minutes pods still run on the node: ai/a.")
-        assert turn.said is not None
-        assert (turn.said.status, turn.said.reason) == ("False", "ChangeHeldByPods")
-        assert turn.said.message == f"{DRAINING}; still running: ai/a"
+        assert turn.assessment is not None
+        assert (turn.assessment.status, turn.assessment.reason) == ("False", "ChangeHeldByPods")
+        assert turn.assessment.message == f"{DRAINING}; still running: ai/a"
         assert step(node(), pool(timeout_s=60.0), change()).hold, "with none left it goes on"
 
     def test_held_and_empty_it_gets_the_label(self) -> None:
@@ -207,19 +209,19 @@ class TestFailed:
     SAID = Assessment(status="False", reason="DrainTimedOut", message="why")
 
     def test_it_says_why_and_is_looked_at_every_half_minute(self) -> None:
-        stays = Turn(said=self.SAID, again=(NOW + 30,))
+        stays = Turn(assessment=self.SAID, deadlines=(NOW + 30,))
         assert step(node("new"), pool(), self.AT) == stays
         assert step(node(), pool(), self.AT, pods=None) == stays
         assert step(node(), pool(), self.AT, pods=(POD,)) == stays
         assert step(node(), pool("paused"), self.AT) == stays
 
     def test_without_a_reason_the_change_has_failed(self) -> None:
-        said = step(node("new"), pool(), change("Failed")).said
+        said = step(node("new"), pool(), change("Failed")).assessment
         assert said == Assessment(status="False", reason="ChangeFailed", message="")
 
     def test_free_of_pods_it_goes_on(self) -> None:
         turn = step(node(), pool(), self.AT)
-        assert turn == Turn(actions=noted(change("Draining", since=NOW)), said=self.SAID)
+        assert turn == Turn(actions=noted(change("Draining", since=NOW)), assessment=self.SAID)
 
     def test_the_message_is_kept_short(self) -> None:
         found = fail(node(), change(), "R", "x" * 1000, NOW).change
@@ -252,7 +254,7 @@ def test_a_label_that_was_changed_on_a_verified_node_is_said_and_does_not_settle
 
 
 def test_of_a_node_without_a_layout_the_change_is_from_none() -> None:
-    said = step(node(labels={}), pool(), change(), pods=None).said
+    said = step(node(labels={}), pool(), change(), pods=None).assessment
     assert said is not None
     assert said.message.startswith("the layout changes from none to new ")
 
@@ -263,8 +265,8 @@ LONE = replace(POD, controlled=False)
 
 def test_only_where_the_policy_says_force_are_pods_forced_to_leave_out_of_time() -> None:
     stopped = step(node(), pool(timeout_s=60.0), change(), pods=(LONE,))
-    assert stopped.said is not None
-    assert "ai/a (" in stopped.said.message, "with what keeps it"
+    assert stopped.assessment is not None
+    assert "ai/a (" in stopped.assessment.message, "with what keeps it"
     forced = step(node(), pool(timeout_s=60.0, on_timeout="Force"), change(), pods=(LONE,))
     assert forced.actions == (EvictPod(node="n", namespace="ai", pod="a", uid="u"),)
     before = step(node(), pool(timeout_s=61.0, on_timeout="Force"), change(), pods=(LONE,))
@@ -273,7 +275,7 @@ def test_only_where_the_policy_says_force_are_pods_forced_to_leave_out_of_time()
 
 def test_a_moment_that_has_come_is_not_waited_for() -> None:
     turn = step(node(), pool(timeout_s=60.0, on_timeout="Force"), change(), pods=None)
-    assert turn.again == (NOW + 60, NOW + 3)
+    assert turn.deadlines == (NOW + 60, NOW + 3)
 
 
 def test_the_minutes_of_a_drain_are_of_60_seconds() -> None:
@@ -299,7 +301,7 @@ class TestApplied:
     def test_it_has_half_an_hour(self) -> None:
         unknown = Assessment(status="Unknown", reason="NoReport", message="m")
         waiting = self.turn(unknown, since=NOW - 1799.5)
-        assert (waiting.actions, waiting.again) == ((), (NOW + 0.5,))
+        assert (waiting.actions, waiting.deadlines) == ((), (NOW + 0.5,))
         (failed,) = self.turn(unknown, since=NOW - 1800).actions
         assert isinstance(failed, NoteChange)
         assert (failed.change.phase, failed.change.reason) == ("Failed", "ChangeFailed")
@@ -307,7 +309,7 @@ class TestApplied:
     def test_what_does_not_pass_is_given_a_minute(self) -> None:
         lasting = self.found(self.LOST, NOW - 59.5)
         waiting = self.turn(self.LOST, since=NOW - 100, condition=lasting)
-        assert (waiting.actions, waiting.again) == ((), (NOW + 1700, NOW + 0.5))
+        assert (waiting.actions, waiting.deadlines) == ((), (NOW + 1700, NOW + 0.5))
         lasting = self.found(self.LOST, NOW - 60)
         (failed,) = self.turn(self.LOST, since=NOW - 100, condition=lasting).actions
         assert isinstance(failed, NoteChange)
@@ -322,7 +324,7 @@ class TestApplied:
     )
     def test_what_may_still_pass_is_not(self, base: Assessment) -> None:
         turn = self.turn(base, since=NOW - 100, condition=self.found(base, NOW - 90))
-        assert (turn.actions, turn.again) == ((), (NOW + 1700,))
+        assert (turn.actions, turn.deadlines) == ((), (NOW + 1700,))
 
     def test_failed_it_quotes_400_characters_and_the_node_keeps_its_own_reason(self) -> None:
         long = replace(self.LOST, message="x" * 399 + "yz")
@@ -330,7 +332,7 @@ class TestApplied:
         (failed,) = turn.actions
         assert isinstance(failed, NoteChange)
         assert f": {'x' * 399}y. " in failed.change.message
-        assert turn.said is long
+        assert turn.assessment is long
 
     FAILED = Assessment(status="Unknown", reason="RebootMayFollow", message="")
 
@@ -340,12 +342,12 @@ class TestApplied:
 
     def test_mig_manager_may_say_failed_for_90_seconds_as_a_reboot_may_follow(self) -> None:
         first = self.mig_manager_failed(self.found(WRONG, NOW - 95))
-        assert (first.actions, first.again) == ((), (NOW + 90,))
-        assert first.said is not None
-        assert (first.said.status, first.said.reason) == ("Unknown", "RebootMayFollow")
-        assert first.said.planned, "the pool waits for it"
+        assert (first.actions, first.deadlines) == ((), (NOW + 90,))
+        assert first.assessment is not None
+        assert (first.assessment.status, first.assessment.reason) == ("Unknown", "RebootMayFollow")
+        assert first.assessment.planned, "the pool waits for it"
         later = self.mig_manager_failed(self.found(self.FAILED, NOW - 89.5))
-        assert (later.actions, later.again) == ((), (NOW + 0.5,))
+        assert (later.actions, later.deadlines) == ((), (NOW + 0.5,))
 
     def test_then_the_change_has_failed(self) -> None:
         turn = self.mig_manager_failed(self.found(self.FAILED, NOW - 90))
@@ -353,16 +355,16 @@ class TestApplied:
         assert isinstance(failed, NoteChange)
         assert (failed.change.phase, failed.change.reason) == ("Failed", "ChangeFailed")
         assert "mig-manager could not apply layout new" in failed.change.message
-        assert turn.said is WRONG
+        assert turn.assessment is WRONG
 
     def test_so_it_has_with_the_half_hour_in_any_case(self) -> None:
         of = node("new", state="failed", condition=self.found(WRONG, NOW - 5))
         turn = step(of, pool(), change("Applying", since=NOW - 1799))
-        assert (turn.actions, turn.again) == ((), (NOW + 1,))
+        assert (turn.actions, turn.deadlines) == ((), (NOW + 1,))
         assert step(of, pool(), change("Applying", since=NOW - 1800)).actions
 
     def test_while_the_node_is_down_only_the_half_hour_counts(self) -> None:
         away = Assessment(status="Unknown", reason="NodeNotReady", message="m", settles=True)
         of = node("new", state="failed", ready=False, condition=self.found(self.FAILED, NOW - 900))
         turn = step(of, pool(), change("Applying", since=NOW - 1000), away)
-        assert (turn.actions, turn.again) == ((), (NOW + 800,))
+        assert (turn.actions, turn.deadlines) == ((), (NOW + 800,))

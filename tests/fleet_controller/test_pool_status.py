@@ -43,7 +43,7 @@ NODE = Node(
     condition=None,
     leaving=False,
 )
-ROLLING = Rollout(wanted="new", changing=("n0",), waiting=("n1",))
+ROLLING = Rollout(wanted_layout="new", changing=("n0",), waiting=("n1",))
 Status = Literal["True", "False", "Unknown"]
 
 
@@ -144,7 +144,7 @@ def test_a_node_in_a_planned_change_is_being_set_up_without_a_warning() -> None:
     assert (found.settling, found.warns, found.stuck, deadlines) == (True, False, False, [])
 
 
-NONE = Rollout(wanted="new")
+NONE = Rollout(wanted_layout="new")
 
 
 class TestToleratedNodes:

@@ -19,10 +19,10 @@ from apis.names import (
     STARTUP_TAINT_KEY,
     VERIFIED_BOOT_ANNOTATION,
 )
-from fleet_controller.decision.actions import Action, EmitEvent, HoldNode, SetMigConfig
+from fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent, SetMigConfig
 from fleet_controller.decision.decide import decide, to_inspect
 from fleet_controller.membership.membership import JoinNode, joining, keys_of
-from fleet_controller.membership.release import ClearNodeCondition, LetPoolGo, ReleaseNode
+from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
 from fleet_controller.objects.state import BroughtLabel, Condition, Joined, Node, Pool, read_node
 from tests.fleet_controller.objects import bare
 
@@ -98,13 +98,13 @@ def test_first_the_condition_goes_and_then_the_rest(existing: Pool, member: Node
 def test_the_pool_goes_when_its_nodes_have_left(existing: Pool, member: Node) -> None:
     left = replace(member, joined=None, condition=None)
     assert actions([deleted(existing)], left) == (
-        LetPoolGo(pool="halves", version="50", finalizers=("other/one",)),
+        RemoveFinalizer(pool="halves", version="50", finalizers=("other/one",)),
     )
 
 
 def test_a_pool_that_is_not_being_deleted_is_not_let_go(existing: Pool) -> None:
     decision = decide([existing], [], {}, {}, {}, 0.0)
-    assert not [a for a in decision.actions if isinstance(a, LetPoolGo)]
+    assert not [a for a in decision.actions if isinstance(a, RemoveFinalizer)]
 
 
 def test_a_finalizer_of_others_is_left_alone(existing: Pool) -> None:
@@ -139,7 +139,7 @@ def test_the_nodes_of_a_cloud_pool_keep_everything(pool: Pool, node: Node) -> No
 
 def test_a_node_that_is_being_deleted_is_not_waited_for(existing: Pool, member: Node) -> None:
     gone = replace(member, leaving=True)
-    assert [type(a) for a in actions([deleted(existing)], gone)] == [LetPoolGo]
+    assert [type(a) for a in actions([deleted(existing)], gone)] == [RemoveFinalizer]
 
 
 def test_the_layout_stays_by_default_with_its_label(existing: Pool, member: Node) -> None:
@@ -153,7 +153,7 @@ def test_the_layout_stays_by_default_with_its_label(existing: Pool, member: Node
 def test_before_mig_is_disabled_the_node_is_held(existing: Pool, member: Node) -> None:
     cut = labelled(replace(member, taint_keys=()), config="all-3g.40gb", state="success")
     (hold,) = actions([disabling(existing)], cut)
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, AddStartupTaint)
 
 
 def test_mig_is_disabled_on_a_held_node_without_gpu_pods(existing: Pool, member: Node) -> None:
@@ -262,7 +262,7 @@ def test_nodes_leave_and_pools_go_by_name(existing: Pool, member: Node) -> None:
     assert [a.node for a in left if isinstance(a, ReleaseNode)] == ["a", "z"]
     pools = [replace(deleted(existing), name=name, uid=name) for name in ("z", "a")]
     gone = decide(pools, [], {}, {}, {}, 0.0).actions
-    assert [a.pool for a in gone if isinstance(a, LetPoolGo)] == ["a", "z"]
+    assert [a.pool for a in gone if isinstance(a, RemoveFinalizer)] == ["a", "z"]
 
 
 labels = st.dictionaries(st.sampled_from([POOL_LABEL, PLUGIN, "a", "b"]), st.sampled_from("xy"))

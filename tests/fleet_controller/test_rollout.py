@@ -11,7 +11,7 @@ from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
-from fleet_controller.decision.actions import EmitEvent, HoldNode, LiftTaint
+from fleet_controller.decision.actions import AddStartupTaint, EmitEvent, RemoveStartupTaint
 from fleet_controller.decision.decide import Decision
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node_pods import NodePod
@@ -27,7 +27,15 @@ from fleet_controller.rollout.drain import Refusal
 from fleet_controller.rollout.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from tests.fleet_controller.rollout_world import START, World
 
-STEPS = (CordonNode, NoteChange, EvictPod, ApplyLayout, FinishChange, HoldNode, LiftTaint)
+STEPS = (
+    CordonNode,
+    NoteChange,
+    EvictPod,
+    ApplyLayout,
+    FinishChange,
+    AddStartupTaint,
+    RemoveStartupTaint,
+)
 
 
 def world(count: int = 1, *, wants: str = "new", zones: str = "a", **policy: Any) -> World:
@@ -113,7 +121,7 @@ def test_a_node_is_cordoned_drained_held_cut_proven_and_put_back_into_service() 
     assert reason(of) == "Draining"
     assert steps(of.passes()) == [], "it is asked once"
     of.pods_end()
-    assert steps(of.passes()) == [("HoldNode", "n0")]
+    assert steps(of.passes()) == [("AddStartupTaint", "n0")]
     assert steps(of.passes()) == [("ApplyLayout", "n0")]
     assert of.nodes["n0"].labels[CONFIG] == "new"
     assert STATE not in of.nodes["n0"].labels, "the success was that of the old layout"
@@ -122,7 +130,7 @@ def test_a_node_is_cordoned_drained_held_cut_proven_and_put_back_into_service() 
     assert steps(of.passes()) == [("FinishChange", "n0")], "the taint stays until it is written"
     assert (of.nodes["n0"].unschedulable, of.nodes["n0"].held) == (False, True)
     assert condition(of, "Verified")[0] == "False"
-    assert steps(of.passes()) == [("LiftTaint", "n0")]
+    assert steps(of.passes()) == [("RemoveStartupTaint", "n0")]
     assert condition(of, "Verified")[0] == "True"
     assert of.nodes["n0"].change == ""
 
@@ -260,7 +268,7 @@ class TestPods:
     def test_a_pod_that_slips_in_after_the_taint_is_found(self) -> None:
         of = world()
         of.passes()
-        assert steps(of.passes()) == [("HoldNode", "n0")]
+        assert steps(of.passes()) == [("AddStartupTaint", "n0")]
         of.pods["n0"].append(NodePod(namespace="ai", name="late", uid="late", gpus=True))
         assert steps(of.passes()) == [("EvictPod", "late")]
 
@@ -288,7 +296,7 @@ class TestPods:
         of.pods["n0"] = []
         assert steps(of.passes()) == [("NoteChange", "n0")]
         assert change(of).phase == "Draining"
-        assert steps(of.passes()) == [("HoldNode", "n0")]
+        assert steps(of.passes()) == [("AddStartupTaint", "n0")]
 
     def test_forced_those_that_were_spared_leave_and_budgets_are_still_respected(self) -> None:
         of = world(drain=DrainPolicy(timeout_s=600, on_timeout="Force"))
@@ -602,7 +610,7 @@ def test_a_node_that_is_held_by_the_same_decision_is_out_of_service(fault: Any) 
     """Else one more than the policy allows is out as soon as both are written."""
     of = world(3, canary=0)
     fault(of)
-    assert steps(of.passes()) == [("HoldNode", "n2")]
+    assert steps(of.passes()) == [("AddStartupTaint", "n2")]
 
 
 @pytest.mark.parametrize("asked", ["", "paused", "aborted"])

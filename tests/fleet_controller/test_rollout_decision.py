@@ -109,7 +109,7 @@ def named(*names: str) -> list[Node]:
 class TestWhatIsSaid:
     def test_every_part_is_there_and_names_at_most_three(self) -> None:
         rollout = Rollout(
-            wanted="new",
+            wanted_layout="new",
             done=1,
             changing=("c", "f"),
             failed=("f",),
@@ -120,27 +120,30 @@ class TestWhatIsSaid:
         )
 
     def test_three_are_named_without_more(self) -> None:
-        rollout = Rollout(wanted="new", waiting=("a", "b", "c"))
+        rollout = Rollout(wanted_layout="new", waiting=("a", "b", "c"))
         assert how_far(rollout, pool(), 3).endswith("; waiting: a, b, c")
-        rollout = Rollout(wanted="new", waiting=("a", "b", "c", "d"))
+        rollout = Rollout(wanted_layout="new", waiting=("a", "b", "c", "d"))
         assert how_far(rollout, pool(), 4).endswith("; waiting: a, b, c and 1 more")
 
     def test_what_there_is_none_of_is_left_out(self) -> None:
-        assert how_far(Rollout(wanted="new", done=2), pool(), 2) == "2 of 2 nodes have layout new"
+        assert (
+            how_far(Rollout(wanted_layout="new", done=2), pool(), 2)
+            == "2 of 2 nodes have layout new"
+        )
 
     @pytest.mark.parametrize("stopped", ["paused", "aborted"])
     def test_the_message_says_how_to_go_on(self, stopped: str) -> None:
-        said = how_far(Rollout(wanted="new", stopped=stopped), pool(), 2)
+        said = how_far(Rollout(wanted_layout="new", stopped=stopped), pool(), 2)
         go_on = "slicewright rollout resume p"
         assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
 
     def test_failed_nodes_are_to_be_mended(self) -> None:
-        said = how_far(Rollout(wanted="new", stopped="failed"), pool(), 2)
+        said = how_far(Rollout(wanted_layout="new", stopped="failed"), pool(), 2)
         assert said.endswith("; no further node is changed until the failed ones are mended")
 
     def test_a_rollout_of_nothing_is_the_default(self) -> None:
         nothing = Rollout()
-        assert (nothing.turns, nothing.wanted, nothing.done) == ({}, "", 0)
+        assert (nothing.turns, nothing.wanted_layout, nothing.done) == ({}, "", 0)
         assert (nothing.applying, nothing.stopped, nothing.active) == (False, "", False)
         assert Rollout(changing=("n",)).active
         assert Rollout(waiting=("n",)).active
@@ -216,7 +219,7 @@ class TestWhatThereIs:
         assert found.changing == ("f1", "f2", "f3")
         assert found.failed == ("f1", "f2", "f3")
         assert found.waiting == ("w1", "w2", "w3", "w4", "w5")
-        assert (found.wanted, found.stopped, found.applying) == ("new", "failed", False)
+        assert (found.wanted_layout, found.stopped, found.applying) == ("new", "failed", False)
 
     def test_what_begins_no_longer_waits_and_has_not_failed(self) -> None:
         found = decided(pool(), named("a", "b"))
@@ -233,7 +236,7 @@ class TestWhatThereIs:
 
     def test_a_pool_without_mig_manager_wants_no_layout(self) -> None:
         found = decided(pool(config=None), named("a"))
-        assert (found.wanted, found.waiting, found.stopped) == ("", (), "")
+        assert (found.wanted_layout, found.waiting, found.stopped) == ("", (), "")
 
     def test_a_finished_pool_is_not_stopped(self) -> None:
         found = decided(pool(), [node("a", config="new")])

@@ -105,7 +105,7 @@ def test_pods_are_needed_of_a_node_that_has_just_joined_and_of_a_silent_driver()
 def test_of_an_undone_change_it_is_said_what_is_undone() -> None:
     declared = KnownLayout(mig_config="newer", layout_hash="h", desired="")
     undone = replace(pool(), declared=declared)
-    assert how_far(Rollout(wanted="new"), undone, 2) == (
+    assert how_far(Rollout(wanted_layout="new"), undone, 2) == (
         "0 of 2 nodes have layout new, to which the change to newer is undone"
     )
     same = replace(declared, mig_config="new")

@@ -13,7 +13,7 @@ from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from apis.gpu_pool.rollout_request import Asked
 from apis.names import POOL_LABEL
 from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.state import Pool
 from fleet_controller.pools.status import UNDONE
@@ -444,7 +444,9 @@ class AnyHistory(RuleBasedStateMachine):
         # stuck node from being healed, that is looked at again for ever.
         self.acted = any(
             not isinstance(a, SetPoolStatus | EmitEvent | RetractEvent)
-            and not (isinstance(a, HealNode) and a.stuck and a.stuck.held_by and not a.restart)
+            and not (
+                isinstance(a, RestartOperand) and a.stuck and a.stuck.held_by and not a.restart
+            )
             for a in decision.actions
         )
 
@@ -517,7 +519,7 @@ def _ended_well(world: World) -> None:
         if node.unschedulable and node.name not in noted:
             assert node.name in world.by_admin, "a cordon of ours is left behind"
         assert node.name not in world.by_admin or node.unschedulable
-    assert world.pool.left_of_ended_undo is None, "it would undo the next change, too"
+    assert world.pool.request_after_undo is None, "it would undo the next change, too"
     if all(node.mig_state != "pending" for node in world.nodes.values()):
         # Nothing ever ends what a mig-manager that hangs for good is in the middle of.
         assert status["Progressing"]["status"] == "False", "it waits for nothing"

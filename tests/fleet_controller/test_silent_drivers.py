@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY
 from apis.reasons.agent import DRIVER_DOES_NOT_ANSWER, REASONS
-from fleet_controller.decision.actions import HoldNode, LiftTaint, SetNodeCondition
+from fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTaint, SetNodeCondition
 from fleet_controller.decision.decide import decide
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
-from fleet_controller.nodes.watchdog import HealNode
+from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.state import Condition, Node, Pool, Report
 from fleet_controller.pools.quarantine import QuarantineNode
 from tests.fleet_controller.conftest import HASH, NOW
@@ -71,11 +71,11 @@ class Fleet:
         decision = decide([self.pool], list(self.nodes.values()), reports, {}, {}, self.now)
         for action in decision.actions:
             match action:
-                case HoldNode(node=name):
+                case AddStartupTaint(node=name):
                     self._change(name, taint_keys=(STARTUP_TAINT_KEY,))
-                case LiftTaint(node=name):
+                case RemoveStartupTaint(node=name):
                     self._change(name, taint_keys=())
-                case HealNode(node=name, stuck=stuck):
+                case RestartOperand(node=name, stuck=stuck):
                     self._change(name, stuck=stuck.dump() if stuck else "")
                 case SetNodeCondition(node=name):
                     said = Condition(
@@ -153,10 +153,10 @@ def test_it_is_held_where_the_operand_that_brings_the_driver_crashes(
         reports = {"n0": fleet._report("n0", "DriverNotLoaded")}
         nodes = list(fleet.nodes.values())
         decision = decide([fleet.pool], nodes, reports, {}, {}, fleet.now, no_operands=crash)
-        if any(isinstance(action, HoldNode) for action in decision.actions):
+        if any(isinstance(action, AddStartupTaint) for action in decision.actions):
             return
         for action in decision.actions:
-            if isinstance(action, HealNode) and action.stuck:
+            if isinstance(action, RestartOperand) and action.stuck:
                 fleet._change("n0", stuck=action.stuck.dump())
             if isinstance(action, SetNodeCondition):
                 condition = Condition(

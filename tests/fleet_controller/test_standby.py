@@ -18,7 +18,12 @@ from fleet_controller.app.loop import Loop
 from fleet_controller.cluster.bound_pods import Nodes
 from fleet_controller.cluster.lanes import Outcome
 from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import Action, LiftTaint, SetNodeCondition, SetPoolStatus
+from fleet_controller.decision.actions import (
+    Action,
+    RemoveStartupTaint,
+    SetNodeCondition,
+    SetPoolStatus,
+)
 from fleet_controller.objects.state import Node, Pool, Report
 from fleet_controller.rollout.change_actions import EvictPod
 from kubeapi import ApiError, Client, Unreachable
@@ -271,7 +276,7 @@ def test_a_node_whose_release_waits_for_the_next_pass_counts_once_as_verified(
     decided = loop._decide().actions
     (said,) = (action for action in decided if isinstance(action, SetNodeCondition))
     assert said.boot is not None
-    lifted = [action for action in decided if isinstance(action, LiftTaint)]
+    lifted = [action for action in decided if isinstance(action, RemoveStartupTaint)]
     assert len(lifted) == taints
     loop._do(said)
     loop._nodes = {"n1": replace(held, verified_boot=held.boot_id)}
@@ -344,10 +349,10 @@ def test_after_failures_it_waits_though_much_is_left_unless_other_objects_are_ch
     def carry_out(*_: object, **__: object) -> Outcome:
         passes.append(1)
         if acts:
-            run.loop._do(LiftTaint(node="n2", position=0, boot_id="b", layout=None))
+            run.loop._do(RemoveStartupTaint(node="n2", position=0, boot_id="b", layout=None))
         if len(passes) == 3:
             run.stop.set()
-        return Outcome(failed={"node n1": "it failed"}, left=3)
+        return Outcome(failed={"node n1": "it failed"}, postponed=3)
 
     monkeypatch.setattr(run.loop._lanes, "carry_out", carry_out)
     assert (run.start_until_it_waits().asked > 0) == waits
@@ -373,7 +378,9 @@ def test_what_an_objects_change_has_kept_from_being_done_is_decided_again_soon(
 def test_a_pass_that_leaves_something_is_followed_by_another_at_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.loop._lanes, "carry_out", lambda *_, **__: Outcome(failed={}, left=3))
+    monkeypatch.setattr(
+        run.loop._lanes, "carry_out", lambda *_, **__: Outcome(failed={}, postponed=3)
+    )
     run.leads.set()
     assert run.loop.turn() == 1_800_000_000.0
-    assert run.loop.progress.left == 3
+    assert run.loop.progress.postponed == 3

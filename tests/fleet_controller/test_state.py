@@ -398,9 +398,9 @@ class TestPool:
     def test_an_undo_of_another_layout_than_is_declared_has_ended(
         self, asked: str, left: str | None
     ) -> None:
-        assert obeying(read_pool(POOL), asked).left_of_ended_undo == left
+        assert obeying(read_pool(POOL), asked).request_after_undo == left
         native = read_pool(_with(POOL, "spec", migConfig=None))
-        assert obeying(native, asked).left_of_ended_undo is None
+        assert obeying(native, asked).request_after_undo is None
 
     @pytest.mark.parametrize(
         ("spec", "driver"),

@@ -252,13 +252,15 @@ class TestRollout:
         assert "the stack file still declares new-2" in said.out
         assert _asked(api_server, pool) == "undo:new-2"
         wait(
-            lambda: api_server.node("d2").told == _declares("old-1")["desiredState"],
+            lambda: (
+                api_server.node("d2").desired_state_annotation == _declares("old-1")["desiredState"]
+            ),
             "d2's agent is told to prove the layout that the node still has",
         )
         _reports(api_server, "d2", _declares("old-1"))
         wait(lambda: not api_server.node("d2").unschedulable, "d2 is in service again")
         wait(lambda: _cut(api_server, "d1", "old-1"), "d1 has the label of before")
-        assert api_server.node("d1").told == _declares("old-1")["desiredState"]
+        assert api_server.node("d1").desired_state_annotation == _declares("old-1")["desiredState"]
         assert _condition(api_server, pool) == "RollingOut"
         _reports(api_server, "d1", _declares("old-1"))
         wait(lambda: _condition(api_server, pool) == "RolloutUndone", "it is undone")
@@ -278,7 +280,9 @@ class TestRollout:
         said = say("rollout", "resume", pool)
         assert "changes to layout new-2" in said.out
         wait(lambda: _cut(api_server, "d1", "new-2"), "d1 changes forward again")
-        assert api_server.node("d1").told == "", "its agent goes by its file again"
+        assert api_server.node("d1").desired_state_annotation == "", (
+            "its agent goes by its file again"
+        )
 
     def test_what_cannot_be_undone_is_refused_and_nothing_is_written(
         self, say: Command, pool: str, api_server: Any

@@ -21,9 +21,9 @@ from fleet_controller.decision.actions import (
     Action,
     ClearReportsAfter,
     EmitEvent,
-    LiftTaint,
+    RemoveStartupTaint,
+    SetDesiredState,
     SetMigConfig,
-    TellAgent,
 )
 from fleet_controller.decision.decide import decide
 from fleet_controller.membership.release import ReleaseNode
@@ -32,8 +32,8 @@ from fleet_controller.objects.known_layouts import (
     LONGEST_DESIRED,
     KnownLayout,
     earlier,
+    read_desired_annotation,
     read_layout,
-    read_told,
     remembered,
     target_of_undo,
 )
@@ -136,7 +136,7 @@ def test_of_one_that_has_not_begun_no_node_changes() -> None:
             of.agent_reports(name)
         seen += of.passes().actions
     assert not any(isinstance(action, ApplyLayout) for action in seen)
-    assert {a.node for a in seen if isinstance(a, TellAgent)} == set(of.nodes)
+    assert {a.node for a in seen if isinstance(a, SetDesiredState)} == set(of.nodes)
     assert not any(node.unschedulable or node.held for node in of.nodes.values())
     assert condition(of, "Verified") == ("False", UNDONE)
 
@@ -161,7 +161,9 @@ def test_resume_changes_forward_again() -> None:
     minutes(of, 20)
     assert set(layouts(of).values()) == {"new"}
     assert condition(of, "Verified")[0] == "True"
-    assert not any(node.told for node in of.nodes.values()), "they go by their file again"
+    assert not any(node.desired_state_annotation for node in of.nodes.values()), (
+        "they go by their file again"
+    )
 
 
 def test_it_ends_when_the_stack_file_declares_the_old_layout() -> None:
@@ -173,7 +175,7 @@ def test_it_ends_when_the_stack_file_declares_the_old_layout() -> None:
     minutes(of, 3)
     assert set(layouts(of).values()) == {"old"}
     assert condition(of, "Verified")[0] == "True"
-    assert not any(node.told for node in of.nodes.values())
+    assert not any(node.desired_state_annotation for node in of.nodes.values())
 
 
 @pytest.mark.parametrize("suspended", ["", "paused"])
@@ -306,7 +308,7 @@ class TestWhatIsWritten:
 
     @pytest.mark.parametrize("fresh", [False, True])
     def test_with_the_label_in_one_patch(self, fresh: bool) -> None:
-        told = {"told": "{}", "reports_after": START}
+        told = {"desired_state_annotation": "{}", "reports_after": START}
         change = Change(
             node_uid="u", target="old", phase="Applying", since=START, started=START, cordoned=True
         )
@@ -329,15 +331,15 @@ class TestWhatIsWritten:
         found = self.written(SetMigConfig(node="n0", version="7", value="new"))
         assert found["annotations"] == {DESIRED_ANNOTATION: None, REPORTS_AFTER_ANNOTATION: None}
 
-    @pytest.mark.parametrize("proven_at", [None, START])
+    @pytest.mark.parametrize("verified_at", [None, START])
     def test_reports_of_every_time_count_again_when_a_change_has_ended_well(
-        self, proven_at: float | None
+        self, verified_at: float | None
     ) -> None:
-        action = FinishChange(node="n0", version="7", uncordon=False, proven_at=proven_at)
+        action = FinishChange(node="n0", version="7", uncordon=False, verified_at=verified_at)
         found = self.written(action)
         assert found["resourceVersion"] == "7"
         removed = (REPORTS_AFTER_ANNOTATION, None) in found["annotations"].items()
-        assert removed is (proven_at is not None)
+        assert removed is (verified_at is not None)
 
     def test_the_note_of_a_verified_node_is_removed_only_if_it_has_not_changed(self) -> None:
         found = self.written(ClearReportsAfter(node="n0", version="7"))
@@ -346,7 +348,7 @@ class TestWhatIsWritten:
 
     @pytest.mark.parametrize(("told", "value"), [("{}", "{}"), ("", None)])
     def test_alone_where_the_node_has_its_label_already(self, told: str, value: str | None) -> None:
-        found = self.written(TellAgent(node="n0", told=told))
+        found = self.written(SetDesiredState(node="n0", desired_state_annotation=told))
         assert found == {"annotations": {DESIRED_ANNOTATION: value}}
 
 
@@ -381,7 +383,7 @@ class TestStaleReports:
         of.now += 30
         for _ in range(4):
             decision = of.passes()
-            assert not any(isinstance(action, LiftTaint) for action in decision.actions)
+            assert not any(isinstance(action, RemoveStartupTaint) for action in decision.actions)
         said = of.nodes["n0"].condition
         assert said is not None
         assert (said.status, said.reason) == ("Unknown", "ReportFromEarlierLayout")
@@ -410,7 +412,7 @@ def test_a_node_that_leaves_its_pool_loses_the_desired_state_for_its_agent() -> 
         world(1).nodes["n0"],
         joined=Joined(pool="p", labels={}),
         labels={},
-        told="{}",
+        desired_state_annotation="{}",
         reports_after=START,
         condition=None,
     )
@@ -548,12 +550,16 @@ def test_what_a_pool_asks_for_is_read_from_its_annotation_and_status() -> None:
     }
     pool = read_pool(raw)
     assert pool.undone
-    assert (pool.mig_config, pool.layout_hash, pool.told) == ("old", then.layout_hash, then.desired)
+    assert (pool.mig_config, pool.layout_hash, pool.desired_state_annotation) == (
+        "old",
+        then.layout_hash,
+        then.desired,
+    )
     assert pool.declared == now
     as_declared = obeying(pool, "")
     assert not as_declared.undone
     assert (as_declared.mig_config, as_declared.layout_hash) == ("new", now.layout_hash)
-    assert as_declared.told == ""
+    assert as_declared.desired_state_annotation == ""
 
 
 def test_an_undo_of_a_native_pool_says_that_it_cannot_be() -> None:
@@ -577,18 +583,18 @@ def test_an_undo_of_a_native_pool_says_that_it_cannot_be() -> None:
 class TestLongDesiredStates:
     @pytest.mark.parametrize("told", ["", "{}", "x" * LONGEST_DESIRED])
     def test_one_as_long_as_a_pools_is_read_as_it_is(self, told: str) -> None:
-        assert read_told(told) == told
+        assert read_desired_annotation(told) == told
 
     def test_a_longer_one_is_bounded_and_stays_different(self) -> None:
-        long = read_told("x" * 200_000)
+        long = read_desired_annotation("x" * 200_000)
         assert len(long) < 80
-        assert long != read_told("x" * 199_999 + "\ud800")
-        assert read_told(None) == ""
+        assert long != read_desired_annotation("x" * 199_999 + "\ud800")
+        assert read_desired_annotation(None) == ""
 
     def test_one_on_a_node_is_bounded_where_it_is_read(self) -> None:
         notes = {DESIRED_ANNOTATION: "x" * 200_000}
         raw = {"metadata": {"name": "n0", "uid": "u", "annotations": notes}, "status": {}}
-        assert 0 < len(read_node(raw).told) < 80
+        assert 0 < len(read_node(raw).desired_state_annotation) < 80
 
     @pytest.mark.parametrize(("more", "readable"), [(0, True), (1, False)])
     def test_one_in_the_status_of_a_pool_is_not_known(self, more: int, readable: bool) -> None:

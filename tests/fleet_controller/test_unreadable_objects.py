@@ -16,7 +16,7 @@ from fleet_controller.cli import _unreadable_pool
 from fleet_controller.cluster.collection import SECOND_LIST_AFTER_S, Collection
 from fleet_controller.cluster.execute import subject
 from fleet_controller.cluster.observe import Cluster
-from fleet_controller.decision.actions import Action, HoldNode
+from fleet_controller.decision.actions import Action, AddStartupTaint
 from fleet_controller.decision.decide import decide
 from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes.assess import assess
@@ -101,7 +101,7 @@ def test_a_node_of_a_pool_that_cannot_be_read_is_held_if_it_is_not_ready(
 ) -> None:
     gone = replace(node, ready=False, taint_keys=(), verified_boot="b1")
     (hold,) = _decided([replace(pool, unreadable="ValueError")], [gone])
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, AddStartupTaint)
 
 
 def test_the_warnings_of_a_pool_that_cannot_be_read_stay(pool: Pool) -> None:

@@ -13,7 +13,14 @@ from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.reasons.troubles import DEVICE_PLUGIN, MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES
 from fleet_controller.decision.decide import Decision
-from fleet_controller.nodes.watchdog import NOTED_AFTER_S, HealNode, Watch, due, trouble_of, watch
+from fleet_controller.nodes.watchdog import (
+    NOTED_AFTER_S,
+    RestartOperand,
+    Watch,
+    due,
+    trouble_of,
+    watch,
+)
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.state import Condition, Node, Pool
@@ -130,7 +137,7 @@ class TestWhen:
     def test_an_ordinary_change_costs_no_request(self, node: Node, pool: Pool) -> None:
         pending = in_state(node, "pending")
         early = watch(pending, pool, UNKNOWN, None, None, NOW - 1)
-        assert early == Watch(again=(NOW,))
+        assert early == Watch(deadlines=(NOW,))
         assert watch(pending, pool, UNKNOWN, None, None, NOW).actions
 
     def test_it_is_noted_then_due_then_healed(self, node: Node, pool: Pool) -> None:
@@ -140,12 +147,15 @@ class TestWhen:
         assert note(pending).next == at
         assert due([pool], [pending], at - 1) == ()
         waiting = watch(pending, pool, UNKNOWN, None, OPERANDS, at - 1)
-        assert (waiting.actions, waiting.said, waiting.again) == ((), None, (at,))
+        assert (waiting.actions, waiting.assessment, waiting.deadlines) == ((), None, (at,))
         assert due([pool], [pending], at) == ("n1",)
         healing = watch(pending, pool, UNKNOWN, None, OPERANDS, at)
         assert restarted(healing) == [MIG_MANAGER]
-        assert healing.said is not None
-        assert (healing.said.status, healing.said.reason) == ("Unknown", "PartitioningStuck")
+        assert healing.assessment is not None
+        assert (healing.assessment.status, healing.assessment.reason) == (
+            "Unknown",
+            "PartitioningStuck",
+        )
 
     def test_it_is_tried_three_times_with_pauses_and_then_left_to_people(
         self, node: Node, pool: Pool
@@ -163,7 +173,7 @@ class TestWhen:
         pauses = [after - before for before, after in itertools.pairwise(tries)]
         assert all(pause >= least for pause, least in zip(pauses, PAUSES_S, strict=False))
         assert due([pool], [stuck], now) == ()
-        last = watch(stuck, pool, UNKNOWN, None, OPERANDS, now).said
+        last = watch(stuck, pool, UNKNOWN, None, OPERANDS, now).assessment
         assert last is not None
         assert (last.status, last.settles) == ("False", False)
         assert "was restarted 3 of 3 times" in last.message
@@ -175,17 +185,17 @@ class TestWhen:
         tried = Stuck(
             node_uid="u1",
             layout="halves-1",
-            what="MigManagerFailed",
+            trouble="MigManagerFailed",
             since=NOW,
             next=NOW + 600,
             tries=2,
         )
         stuck = replace(in_state(node, "pending"), stuck=tried.dump())
         after = note(noted(stuck, watch(stuck, pool, UNKNOWN, None, None, NOW + 5)))
-        assert (after.what, after.tries, after.since) == ("PartitioningStuck", 2, NOW + 5)
+        assert (after.trouble, after.tries, after.since) == ("PartitioningStuck", 2, NOW + 5)
         between = in_state(replace(stuck, stuck=after.dump()), "success")
         calm = note(noted(between, watch(between, pool, UNKNOWN, None, None, NOW + 6)))
-        assert (calm.what, calm.tries) == ("", 2)
+        assert (calm.trouble, calm.tries) == ("", 2)
 
     @pytest.mark.parametrize("why", ["verified", "another layout", "another node", "unreadable"])
     def test_what_was_tried_is_forgotten_at_a_new_beginning(
@@ -194,7 +204,7 @@ class TestWhen:
         old = Stuck(
             node_uid="u0" if why == "another node" else "u1",
             layout="other" if why == "another layout" else "halves-1",
-            what="PartitioningStuck",
+            trouble="PartitioningStuck",
             since=NOW - 9000,
             next=NOW - 1,
             tries=3,
@@ -218,7 +228,7 @@ class TestWhen:
         one = Stuck(
             node_uid="u1",
             layout="x",
-            what="StaleSuccess",
+            trouble="StaleSuccess",
             since=NOW,
             next=NOW + 5,
             tries=2,
@@ -242,7 +252,7 @@ class TestSafety:
         assert restarted(held) == []
         later = noted(stuck, held)
         assert (note(later).tries, note(later).next) == (0, at + 600)
-        said = watch(later, pool, WRONG, None, None, at + 1).said
+        said = watch(later, pool, WRONG, None, None, at + 1).assessment
         assert said is not None
         assert said.message == "GPU 0; not restarted: ai/llm-0"
         assert (said.status, said.reason, said.mismatch) == ("False", "WrongLayout", True)
@@ -309,9 +319,9 @@ class TestSafety:
         assert due([pool], [stuck], note(stuck).next) == ()
         watched = watch(stuck, pool, UNKNOWN, why, OPERANDS, note(stuck).next)
         assert watched.actions == ()
-        assert watched.said is not None
-        assert watched.said.status == "False"
-        assert TROUBLES[note(stuck).what].remedy in watched.said.message
+        assert watched.assessment is not None
+        assert watched.assessment.status == "False"
+        assert TROUBLES[note(stuck).trouble].remedy in watched.assessment.message
 
     def test_few_nodes_have_their_pods_listed_in_one_pass(self, node: Node, pool: Pool) -> None:
         stuck, at = ripe(in_state(node, "failed"), pool, WRONG)
@@ -342,8 +352,8 @@ def _world() -> World:
     return of
 
 
-def _heals(decision: Decision) -> list[HealNode]:
-    return [action for action in decision.actions if isinstance(action, HealNode)]
+def _heals(decision: Decision) -> list[RestartOperand]:
+    return [action for action in decision.actions if isinstance(action, RestartOperand)]
 
 
 def _reason(of: World, name: str) -> str:
