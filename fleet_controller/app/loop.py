@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet_controller.cluster import action_log
+from fleet_controller.cluster.action_log import log_action
 from fleet_controller.cluster.aside import Aside
 from fleet_controller.cluster.backoff import Refusals
 from fleet_controller.cluster.collection import error_text
 from fleet_controller.cluster.durations import Durations
-from fleet_controller.cluster.execute import execute, subject
+from fleet_controller.cluster.execute import execute
 from fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
 from fleet_controller.cluster.observe import FEW_NODES, Cluster
 from fleet_controller.cluster.status_pace import StatusPace
@@ -39,6 +39,7 @@ from fleet_controller.membership.membership import memberships, pool_names
 from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes import absent_agents, absent_operands
 from fleet_controller.nodes.watchdog import RestartOperand
+from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.state import Node, Pool, WarningEvent, missing_pool
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import EvictPod, FinishChange
@@ -383,7 +384,7 @@ class Loop:
                 # The action may or may not have been carried out.
                 self._unanswered = True
                 self.progress.count(action, "failed")
-                return self._fault("action", f"{type(action).__name__} of {subject(action)}", e)
+                return self._fault("action", f"{type(action).__name__} of {action.subject}", e)
 
     def _carry_out(self, action: Action) -> str | None:
         try:
@@ -401,7 +402,7 @@ class Loop:
                     self._warnings[action.name] = event
                 elif isinstance(action, RetractEvent):
                     self._warnings.pop(action.name, None)
-        action_log.tell(action)
+        log_action(action)
         return None
 
     def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
@@ -434,7 +435,7 @@ class Loop:
 
     def _time(self, action: Action) -> None:
         """Records the time until a node was verified, or in service again."""
-        node = self._nodes.get(getattr(action, "node", ""))
+        node = self._nodes.get(action.node) if isinstance(action, NodeAction) else None
         if node is None:
             return
         match action:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.names import SETTLED
-from fleet_controller.cluster.execute import subject
 from fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
@@ -30,7 +29,6 @@ from fleet_controller.decision.actions import (
     SetPoolStatus,
 )
 from fleet_controller.membership.release import RemoveFinalizer
-from fleet_controller.rollout.change_actions import EvictPod
 
 WORKERS: Final = 16
 """Number of workers. With 50 ms a request, they make as many requests as `PER_SECOND` allows. By
@@ -144,7 +142,7 @@ class Lanes:
             actions[0], AddStartupTaint | SetPoolStatus | EndUndo | RemoveFinalizer
         )
         for place, action in enumerate(actions):
-            about = subject(action)
+            about = action.subject
             if about in failed:
                 continue
             if not self._go_on() or (limited and self._clock() >= end):
@@ -182,8 +180,7 @@ def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
     """Groups actions by the object that must see them in order: evictions belong to the node."""
     lanes: dict[str, list[Action]] = {}
     for action in actions:
-        about = f"node {action.node}" if isinstance(action, EvictPod) else subject(action)
-        lanes.setdefault(about, []).append(action)
+        lanes.setdefault(action.lane, []).append(action)
     return list(lanes.values())
 
 

@@ -9,45 +9,60 @@ from typing import Any
 from fleet_controller.membership.membership import JoinNode
 from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
 from fleet_controller.nodes.watchdog import RestartOperand
+from fleet_controller.objects.action import EventAction, NodeAction, PoolAction
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import ChangeAction
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordBoot:
+class RecordBoot(NodeAction):
     """Notes on a node the boot and the layout that were verified."""
 
-    node: str
+    LOG_MESSAGE = "verified boot recorded"
+
     boot_id: str
     layout: str | None
     """None if mig-manager does not partition it."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "boot_id": self.boot_id, "layout": self.layout}
+
 
 @dataclass(frozen=True, kw_only=True)
-class ClearReportsAfter:
+class ClearReportsAfter(NodeAction):
     """Removes the note REPORTS_AFTER_ANNOTATION of a verified node: a report that counts exists,
     and every later layout or driver comes with a note of its own.
     """
 
-    node: str
+    LOG_MESSAGE = "age limit of reports removed"
+
     version: str
     """Keeps a controller that no longer leads from removing the note of a later layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddStartupTaint:
+class AddStartupTaint(NodeAction):
     """Puts the startup taint back on a node."""
 
-    node: str
+    LOG_MESSAGE = "startup taint added"
+
     version: str
     has_taints: bool
     why: str
     """The reason, for the log."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "why": self.why}
+
 
 @dataclass(frozen=True, kw_only=True)
-class RemoveStartupTaint:
-    node: str
+class RemoveStartupTaint(NodeAction):
+    """Releases a verified node."""
+
+    LOG_MESSAGE = "startup taint removed"
+
     position: int
     """Index of the taint in spec.taints."""
     boot_id: str
@@ -59,35 +74,47 @@ class RemoveStartupTaint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetMigConfig:
+class SetMigConfig(NodeAction):
     """Sets nvidia.com/mig.config of a node that no pod can be on, and removes mig.config.state,
     which is about the old layout.
     """
 
-    node: str
+    LOG_MESSAGE = "layout requested"
+
     version: str
     value: str
     desired_state_annotation: str = ""
     reports_after: float = 0.0
-    """Like `told`, the same as in ApplyLayout."""
+    """Like `desired_state_annotation`, the same as in ApplyLayout."""
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "mig_config": self.value}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetDesiredState:
+class SetDesiredState(NodeAction):
     """Writes the agent's desired state to a node that has the layout already."""
 
-    node: str
+    LOG_MESSAGE = "desired state set"
+
     desired_state_annotation: str
     """The desired state, or empty if the agent's file applies."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        source = "annotation" if self.desired_state_annotation else "file of the agent"
+        return {"node": self.node, "source": source}
+
 
 @dataclass(frozen=True, kw_only=True)
-class SetNodeCondition:
+class SetNodeCondition(NodeAction):
     """Writes a node's condition, and by the same request all other changes but the taints. This
     saves two requests for every node that joins.
     """
 
-    node: str
+    LOG_MESSAGE = "node condition set"
+
     status: str
     reason: str
     message: str
@@ -98,43 +125,77 @@ class SetNodeCondition:
     layout: SetMigConfig | None = None
     """If set, the condition too is written only to an unchanged node."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {
+            "node": self.node,
+            "status": self.status,
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+    @property
+    def included(self) -> tuple[NodeAction, ...]:
+        return tuple(action for action in (self.layout, self.boot) if action)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SetPoolStatus:
-    pool: str
+class SetPoolStatus(PoolAction):
+    LOG_MESSAGE = "pool status set"
+
     status: Mapping[str, Any]
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        condition, nodes = self.status["conditions"][0], self.status["nodes"]
+        return {
+            "pool": self.pool,
+            "verified": condition["status"],
+            "reason": condition["reason"],
+            "verified_nodes": f"{nodes['verified']} of {nodes['total']}",
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
-class EndUndo:
+class EndUndo(PoolAction):
     """Removes an undo that has ended from a pool's user request. If the stack file declares the
     same layout once more, that is a change like any other.
     """
 
-    pool: str
+    LOG_MESSAGE = "undo ended"
+
     old_request: str
     """The annotation's earlier value: users may request something else meanwhile."""
     new_request: str
     """The annotation's value without the undo. Empty for no annotation."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"pool": self.pool, "request": self.old_request}
+
 
 @dataclass(frozen=True, kw_only=True)
-class EmitEvent:
+class EmitEvent(EventAction):
     """Creates or renews a Warning Event on a pool. Its name is derived from its content."""
 
-    name: str
+    LOG_MESSAGE = "warning event written"
+
     pool: str
     pool_uid: str
     reason: str
     message: str
     now: float
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"pool": self.pool, "reason": self.reason, "message": self.message}
+
 
 @dataclass(frozen=True, kw_only=True)
-class RetractEvent:
+class RetractEvent(EventAction):
     """Deletes a warning that is no longer true: `pulumi up` also shows old events."""
 
-    name: str
+    LOG_MESSAGE = "warning event deleted"
 
 
 Action = (

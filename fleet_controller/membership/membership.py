@@ -20,18 +20,24 @@ from operator import attrgetter
 
 from apis.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
 from apis.names import POOL_LABEL
+from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.state import BroughtLabel, Joined, Node, Pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinNode:
+class JoinNode(NodeAction):
     """Sets the labels of a pool on an existing node, and notes their earlier values."""
 
-    node: str
+    LOG_MESSAGE = "labels of the pool set"
+
     version: str
     labels: Mapping[str, str | None]
     """The labels to change. None removes a label."""
     joined: Joined
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "labels": dict(self.labels)}
 
 
 Present = Sequence[tuple[Pool, list[Node]]]

@@ -35,21 +35,23 @@ from fleet_controller.membership.membership import (
     taken_back,
     unreadable_names,
 )
+from fleet_controller.objects.action import NodeAction, PoolAction
 from fleet_controller.objects.state import Node, Pool
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClearNodeCondition:
+class ClearNodeCondition(NodeAction):
     """Removes the condition of a node that is in no pool any more."""
 
-    node: str
+    LOG_MESSAGE = "node condition removed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleaseNode:
+class ReleaseNode(NodeAction):
     """Restores a node's labels and removes the note about them. It is the node's last action."""
 
-    node: str
+    LOG_MESSAGE = "node left its pool"
+
     version: str
     labels: Mapping[str, str | None]
     """The earlier values. None removes a label."""
@@ -58,12 +60,17 @@ class ReleaseNode:
     taints: tuple[int, ...]
     """Indexes in spec.taints of the taints to remove, the last first."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "labels": dict(self.labels)}
+
 
 @dataclass(frozen=True, kw_only=True)
-class RemoveFinalizer:
+class RemoveFinalizer(PoolAction):
     """Removes our finalizer from a pool that is being deleted."""
 
-    pool: str
+    LOG_MESSAGE = "finalizer removed"
+
     version: str
     finalizers: tuple[str, ...]
     """The finalizers that stay."""

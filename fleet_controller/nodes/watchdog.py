@@ -22,6 +22,7 @@ from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S, TROUBLES, T
 from fleet_controller.membership.membership import memberships
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.waiting_pods import CRASH_LOOP
+from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.node_pods import NodePod
@@ -41,19 +42,32 @@ _OF_PLUGIN = frozenset({"ResourcesNotAdvertised", "WrongResources", "UnexpectedR
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestartOperand:
+class RestartOperand(NodeAction):
     """Writes the note about a stuck node, resumes its operands, and has one of its pods recreated.
 
     The note comes first, so that a controller that is killed in between counts the try.
     """
 
-    node: str
     version: str
     stuck: Stuck | None
     """The new note. None removes the note."""
     labels: Mapping[str, str]
     """The labels to change."""
     restart: NodePod | None = None
+
+    @property
+    def log_message(self) -> str:
+        return "node is no longer stuck" if self.stuck is None else "node is stuck"
+
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {
+            "node": self.node,
+            "trouble": self.stuck.trouble if self.stuck else "",
+            "tries": self.stuck.tries if self.stuck else 0,
+            "restarted": self.restart.path if self.restart else "",
+            "labels": dict(self.labels),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,28 +13,35 @@ the policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.state import Pool
 from fleet_controller.pools.members import Member
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineNode:
+class QuarantineNode(NodeAction):
     """Gives a held node the startup taint with the effect NoExecute, too."""
 
-    node: str
+    LOG_MESSAGE = "node quarantined: its pods end"
+
     version: str
     why: str
     """The reason, for the log."""
 
+    @property
+    def log_fields(self) -> Mapping[str, object]:
+        return {"node": self.node, "why": self.why}
+
 
 @dataclass(frozen=True, kw_only=True)
-class EndQuarantine:
-    """Takes that taint back. The node stays held."""
+class EndQuarantine(NodeAction):
+    """Removes that taint. The node stays held."""
 
-    node: str
+    LOG_MESSAGE = "quarantine ended"
+
     version: str
     position: int
     """Index of the taint in spec.taints."""

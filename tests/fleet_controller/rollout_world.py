@@ -17,7 +17,6 @@ from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from apis.reasons.troubles import MIG_MANAGER, MOST_TRIES, PAUSES_S
 from fleet_controller.cluster.bound_pods import must_list, needed
-from fleet_controller.cluster.execute import subject
 from fleet_controller.decision.actions import (
     Action,
     AddStartupTaint,
@@ -810,19 +809,19 @@ def pass_over(
     failed = set()
     spared = set(conflicts)
     for place, action in enumerate(decision.actions[:killed_after]):
-        if subject(action) in failed:
+        if action.subject in failed:
             continue
         (world,) = (one for one in worlds if one.is_about(action))
         try:
             if place not in refused:
                 world.carry_out(action, limits[world.pool.name])
         except Conflict:
-            failed.add(subject(action))
+            failed.add(action.subject)
             spared.add(getattr(action, "node", ""))
             continue
         world.unanswered |= place in unanswered and place not in refused
         if place in refused or place in unanswered:
-            failed.add(subject(action))
+            failed.add(action.subject)
             spared.add(getattr(action, "node", ""))
             continue
         if isinstance(action, RestartOperand) and action.restart:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from apis import names
 from fleet_controller.app.loop import Loop
-from fleet_controller.cluster.execute import subject
 from fleet_controller.cluster.lanes import Outcome
 from fleet_controller.cluster.observe import EVENT_SOURCE, Cluster
 from fleet_controller.decision.actions import Action
@@ -327,5 +326,5 @@ def test_a_value_of_the_wrong_type_is_refused_at_the_door(
 
 class _NothingIsCarriedOut:
     def carry_out(self, actions: Sequence[Action], *, slice_s: float) -> Outcome:
-        assert all(map(subject, actions))
+        assert all(action.subject for action in actions)
         return Outcome(failed={}, postponed=0)

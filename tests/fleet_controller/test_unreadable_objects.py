@@ -14,7 +14,6 @@ from apis import names
 from fleet_controller.app.loop import Loop
 from fleet_controller.cli import _unreadable_pool
 from fleet_controller.cluster.collection import SECOND_LIST_AFTER_S, Collection
-from fleet_controller.cluster.execute import subject
 from fleet_controller.cluster.observe import Cluster
 from fleet_controller.decision.actions import Action, AddStartupTaint
 from fleet_controller.decision.decide import decide
@@ -92,8 +91,8 @@ def test_another_pool_takes_no_node_of_a_pool_that_cannot_be_read(pool: Pool, me
     other = replace(pool, name="other", selector={"team": "a"}, brings={})
     unread = missing_pool("halves", "KeyError")
     labelled = replace(member, labels={"team": "a"}, change="")
-    assert {subject(a) for a in _decided([other, unread], [labelled])} == {"pool other"}
-    assert "node n1" in {subject(a) for a in _decided([other], [labelled])}
+    assert {a.subject for a in _decided([other, unread], [labelled])} == {"pool other"}
+    assert "node n1" in {a.subject for a in _decided([other], [labelled])}
 
 
 def test_a_node_of_a_pool_that_cannot_be_read_is_held_if_it_is_not_ready(
