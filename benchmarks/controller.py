@@ -39,7 +39,10 @@ from fleet_controller.decision.actions import SetPoolStatus
 from fleet_controller.decision.decide import decide, silent_agents, to_inspect, unverified_nodes
 from fleet_controller.membership.membership import memberships
 from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from kubeapi import ApiError, Client, list_all
 from kubeapi.client import path_of
 from rehearsal.cluster import control_plane

@@ -40,7 +40,9 @@ from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes import absent_agents, absent_operands
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.state import Node, Pool, WarningEvent, missing_pool
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool, missing_pool
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import EvictPod, FinishChange
 from fleet_controller.rollout.drain import of_budget

@@ -9,7 +9,8 @@ from typing import Final
 from fleet_controller.app.loop import Progress
 from fleet_controller.membership.membership import memberships
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
 from telemetry.prometheus import Family, Sample, labels, lines
 
 _STATES: Final = ("verified", "failing", "unknown", "changing", "failed")

@@ -15,8 +15,8 @@ from typing import Any, Final
 from fleet_controller.cluster import news
 from fleet_controller.cluster.collection import Collection
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node, read_node
 from fleet_controller.objects.node_pods import NodePod, read_pod, unreadable_pod
-from fleet_controller.objects.state import Node, read_node
 from kubeapi.client import path_of
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"

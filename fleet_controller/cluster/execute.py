@@ -23,7 +23,7 @@ from fleet_controller.decision.actions import (
 from fleet_controller.membership.release import RemoveFinalizer
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.state import next_count
+from fleet_controller.objects.warning_event import next_count
 from fleet_controller.rollout.change_actions import EvictPod
 from kubeapi import ApiError
 from kubeapi.client import path_of

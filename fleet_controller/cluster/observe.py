@@ -28,18 +28,11 @@ from fleet_controller.nodes.absent_agents import AGENT_SELECTOR
 from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
 from fleet_controller.objects.bounds import UNREADABLE
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod, unreadable_pod
-from fleet_controller.objects.state import (
-    Node,
-    Pool,
-    Report,
-    WarningEvent,
-    read_pool,
-    read_report,
-    read_warning,
-    unreadable_pool,
-    unreadable_report,
-)
+from fleet_controller.objects.pool import Pool, read_pool, unreadable_pool
+from fleet_controller.objects.report import Report, read_report, unreadable_report
+from fleet_controller.objects.warning_event import WarningEvent, read_warning
 from kubeapi import ApiError, Client, JsonObject, list_all
 from kubeapi.client import path_of
 from telemetry import log

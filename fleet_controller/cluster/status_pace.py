@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fleet_controller.decision.actions import Action, SetPoolStatus
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 
 COUNTED_EVERY_S: Final = 1.0
 """Least time between two such writes for one pool."""

@@ -66,8 +66,11 @@ from fleet_controller.nodes.watchdog import NOTHING, Watch, due, relabelled, wat
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.bounds import seconds
 from fleet_controller.objects.known_layouts import earlier
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool, Report, WarningEvent
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.pools.members import Member, member_of, says
 from fleet_controller.pools.quarantine import quarantine
 from fleet_controller.pools.status import EXAMPLES, TOO_FEW_LIMIT_S, pool_status

@@ -21,7 +21,8 @@ from operator import attrgetter
 from apis.label_keys import ALWAYS_BROUGHT, MOST_KEYS, may_be_brought
 from apis.names import POOL_LABEL
 from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.state import BroughtLabel, Joined, Node, Pool
+from fleet_controller.objects.node import BroughtLabel, Joined, Node
+from fleet_controller.objects.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

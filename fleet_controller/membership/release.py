@@ -36,7 +36,8 @@ from fleet_controller.membership.membership import (
     unreadable_names,
 )
 from fleet_controller.objects.action import NodeAction, PoolAction
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 from apis.names import DEPLOY_LABEL_PREFIX
 from fleet_controller.nodes.image_pulls import OPERATOR
 from fleet_controller.nodes.waiting_pods import CRASH_LOOP, Object, node_of, waits_for
-from fleet_controller.objects.state import Node
+from fleet_controller.objects.node import Node
 from telemetry.plain import plain
 
 OPERAND_SELECTOR: Final = "app.kubernetes.io/managed-by=gpu-operator"

@@ -25,8 +25,9 @@ from fleet_controller.nodes.waiting_pods import CRASH_LOOP
 from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.stuck import Stuck, stuck_of
 
 NOTED_AFTER_S: Final = 120.0

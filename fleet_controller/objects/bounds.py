@@ -66,6 +66,14 @@ def seconds(timestamp: str | None) -> float:
     return at
 
 
+def seconds_or_epoch(timestamp: str | None) -> float:
+    """Returns the time, or 0 if it cannot be parsed."""
+    try:
+        return seconds(timestamp)
+    except UNREADABLE:
+        return EPOCH_S
+
+
 # The conditions of hundreds of pools have the same few times, and get them in each pass.
 @lru_cache(maxsize=1024)
 def stamp(at: float) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet_controller.objects.bounds import seconds, text
-from fleet_controller.objects.state import requests_gpus
 
+_GPU_RESOURCE_PREFIX = "nvidia.com/"
 _MIRROR = "kubernetes.io/config.mirror"
 _COMPONENT, _DRIVER = "app.kubernetes.io/component", "nvidia-driver"
 _DRIVER_CONTAINER = "nvidia-driver-ctr"
@@ -107,3 +107,14 @@ def driver_tag(pod_spec: Mapping[str, Any]) -> str:
     image = next((c.get("image") or "" for c in containers if c["name"] == _DRIVER_CONTAINER), "")
     path, _, tag = image.rpartition("/")[2].partition(":")
     return "" if "@" in path + tag else tag
+
+
+def requests_gpus(pod: Mapping[str, Any]) -> bool:
+    """True if a Pod requests any of NVIDIA's resources: whole GPUs, MIG devices or replicas."""
+    spec = pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return any(
+        resource.startswith(_GPU_RESOURCE_PREFIX) and str(quantity) != "0"
+        for container in containers
+        for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items()
+    )

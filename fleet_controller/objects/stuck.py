@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from apis.reasons.troubles import What
 from fleet_controller.objects.bounds import LONGEST_NAME, UNREADABLE, seconds, stamp, text
-from fleet_controller.objects.state import Node
+from fleet_controller.objects.node import Node
 
 _MOST_COUNTED: Final = 1000
 """Most tries that a note can claim. The controller makes only a few."""

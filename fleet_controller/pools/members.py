@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.state import Condition, Node
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
 from fleet_controller.rollout.rollout import fresh
 
 GRACE_S = 300.0

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet_controller.objects.action import NodeAction
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import Member
 
 

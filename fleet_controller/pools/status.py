@@ -18,7 +18,7 @@ from apis.names import (
 from fleet_controller.membership.membership import keys_of
 from fleet_controller.objects.bounds import seconds, stamp
 from fleet_controller.objects.known_layouts import remembered
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import Member
 from fleet_controller.rollout.rollout import Rollout, how_far
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from apis.names import MIG_CONFIG_LABEL, MIG_STATE_LABEL, STARTUP_TAINT_KEY
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.rollout import Assessed, decide_rollout
 
 _PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")

@@ -22,8 +22,9 @@ from fleet_controller.nodes.watchdog import relabelled
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.known_layouts import KnownLayout, target_of_undo
 from fleet_controller.objects.layout_change import Change, Phase
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     ChangeAction,

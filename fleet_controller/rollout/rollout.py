@@ -28,8 +28,9 @@ from fleet_controller.membership.membership import belongs_to, memberships, unre
 from fleet_controller.nodes.watchdog import relabelled
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import UNDER_WAY, Change, change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import ChangeAction
 from fleet_controller.rollout.drain import Refusal
 from fleet_controller.rollout.node_change import Turn, finished, go_on, started, waits

@@ -19,7 +19,8 @@ from slicewright.live.looking import CannotLook, found_in
 from slicewright.live.objects import UnreadObject, lines_of
 
 if TYPE_CHECKING:
-    from fleet_controller.objects.state import Node, Pool
+    from fleet_controller.objects.node import Node
+    from fleet_controller.objects.pool import Pool
     from slicewright.preview.steps import Preview
 
 _MOST_UNREAD = 10

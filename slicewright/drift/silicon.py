@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fleet_controller.membership.membership import memberships
-from fleet_controller.objects.state import Node
+from fleet_controller.objects.node import Node
 from infra.plan import FleetPlan, GkeFleetPlan, PoolPlan
 from slicewright.drift.findings import Between, Finding, Unseen
 from slicewright.live import next_steps

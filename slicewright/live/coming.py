@@ -12,8 +12,9 @@ from typing import Literal
 from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy, read_policy
 from fleet_controller.membership.membership import memberships
 from fleet_controller.nodes.assess import assess
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import read_pod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.forecast import Forecast, forecast
 from fleet_controller.rollout.node_change import APPLY_LIMIT_S, UPGRADE_LIMIT_S
 from infra import plan, values

@@ -14,10 +14,12 @@ from typing import Any
 from apis.names import DEGRADED, PROGRESSING, VERIFIED
 from fleet_controller.membership.membership import Present, memberships
 from fleet_controller.nodes.assess import assess
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.known_layouts import target_of_undo
 from fleet_controller.objects.layout_change import Change, change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod, read_pod
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.status import UNDONE
 from fleet_controller.rollout.drain import Refusal
 from fleet_controller.rollout.forecast import forecast

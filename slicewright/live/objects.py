@@ -19,8 +19,10 @@ from apis.names import (
 )
 from fleet_controller.objects.bounds import UNREADABLE
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node, read_node
 from fleet_controller.objects.node_pods import read_pod
-from fleet_controller.objects.state import Node, Pool, Report, read_node, read_pool, read_report
+from fleet_controller.objects.pool import Pool, read_pool
+from fleet_controller.objects.report import Report, read_report
 from slicewright.live.shapes import (
     Misfit,
     Shape,

@@ -9,7 +9,9 @@ from typing import Any
 from apis.names import API_VERSION, NAMESPACE, POOL_PLURAL, REPORT_PLURAL
 from fleet_controller.membership.membership import memberships
 from fleet_controller.nodes.waiting_pods import waits_for
-from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.rollout.rollout import needs_pods
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import path_of

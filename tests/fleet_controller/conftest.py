@@ -23,7 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from apis import names
-from fleet_controller.objects.state import Node, Pool, Report, read_node
+from fleet_controller.objects.node import Node, read_node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from kubeapi import ApiError, Client, Unreachable
 from kubeapi.client import Credentials, path_of
 from rehearsal.cluster import control_plane

@@ -34,10 +34,14 @@ from fleet_controller.decision.actions import (
 from fleet_controller.decision.decide import Decision, decide, to_inspect
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.watchdog import RestartOperand
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.known_layouts import KnownLayout
 from fleet_controller.objects.layout_change import change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Node, Pool, Report, WarningEvent, obeying
+from fleet_controller.objects.pool import Pool, obeying
+from fleet_controller.objects.report import Report
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,

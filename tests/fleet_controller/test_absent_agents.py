@@ -8,7 +8,9 @@ from typing import Any
 from fleet_controller.decision.decide import decide, silent_agents
 from fleet_controller.nodes.absent_agents import reasons
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
-from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 
 REFUSED = 'Error creating: pods "node-agent-a-" is forbidden: RuntimeClass "nvidia" not found'
 

@@ -11,7 +11,10 @@ from fleet_controller.decision.decide import decide, unverified_nodes
 from fleet_controller.nodes import absent_operands
 from fleet_controller.nodes.assess import assess
 from fleet_controller.nodes.watchdog import trouble_of
-from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 
 GPU = {"nvidia.com/gpu.present": "true"}
 FOUND = {"feature.node.kubernetes.io/pci-10de.present": "true"}

@@ -20,7 +20,7 @@ from fleet_controller.cluster.execute import execute
 from fleet_controller.cluster.observe import Cluster
 from fleet_controller.decision.actions import RemoveStartupTaint
 from fleet_controller.nodes.watchdog import NOTED_AFTER_S
-from fleet_controller.objects.state import read_pool
+from fleet_controller.objects.pool import read_pool
 from fleet_controller.objects.stuck import stuck_of
 from kubeapi import ApiError, Client
 from kubeapi.client import path_of

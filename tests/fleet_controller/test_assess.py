@@ -11,7 +11,9 @@ from fleet_controller.nodes.assess import (
     REPORT_AGE_LIMIT_S,
     assess,
 )
-from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.rollout.node_change import waits
 
 

@@ -12,7 +12,7 @@ from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.cluster.bound_pods import BOUND
 from fleet_controller.cluster.observe import Cluster
 from fleet_controller.objects.layout_change import Change, Phase
-from fleet_controller.objects.state import Node
+from fleet_controller.objects.node import Node
 from kubeapi import Client, Event
 
 _LIVING = "status.phase!=Succeeded,status.phase!=Failed"

@@ -32,9 +32,13 @@ from fleet_controller.decision.decide import (
 from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.bounds import stamp
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Joined, Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Joined, Node, Pool, Report, WarningEvent
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.objects.stuck import Stuck
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.pools.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
 from fleet_controller.pools.quarantine import QuarantineNode
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S

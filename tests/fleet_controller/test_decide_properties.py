@@ -25,7 +25,11 @@ from fleet_controller.decision.decide import Decision, decide, to_inspect
 from fleet_controller.nodes import assess
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects import bounds
-from fleet_controller.objects.state import Condition, Node, Pool, Report, WarningEvent
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,

@@ -11,8 +11,9 @@ import pytest
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.layout_change import UNDER_WAY, Change, Phase, change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import (
     EvictPod,
     FinishChange,

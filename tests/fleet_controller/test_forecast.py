@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import CordonNode
 from fleet_controller.rollout.forecast import Forecast, forecast
 from fleet_controller.rollout.node_change import FAILED_S

@@ -16,7 +16,10 @@ from apis import names
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.decision.actions import SetPoolStatus
 from fleet_controller.decision.decide import decide
-from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.pools.members import DAMPING_S, GRACE_S
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S
 from tests.fleet_controller.rollout_world import World

@@ -10,7 +10,7 @@ import pytest
 from apis.image_names import registry_of, short
 from fleet_controller.nodes import absent_agents, absent_operands, waiting_pods
 from fleet_controller.nodes.image_pulls import OWN, explained
-from fleet_controller.objects.state import Node
+from fleet_controller.objects.node import Node
 from rehearsal.cluster.kubelet.images.answers import Answer, pull_error
 from rehearsal.cluster.kubelet.images.references import parse
 

@@ -9,7 +9,8 @@ import pytest
 
 from fleet_controller.app import loop
 from fleet_controller.decision import decide
-from fleet_controller.objects.state import Pool, WarningEvent
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.warning_event import WarningEvent
 from tests.fleet_controller.api_edge import NODES
 from tests.fleet_controller.test_requests import Fleet
 

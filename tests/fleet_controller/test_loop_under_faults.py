@@ -20,7 +20,8 @@ from fleet_controller.cluster.observe import Cluster
 from fleet_controller.cluster.status_pace import StatusPace
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.state import read_node, read_pool
+from fleet_controller.objects.node import read_node
+from fleet_controller.objects.pool import read_pool
 from tests.fleet_controller import objects
 from tests.fleet_controller.api_edge import NODES, PODS, POOLS, REPORTS, Object
 from tests.fleet_controller.faulty_api import FaultyApi

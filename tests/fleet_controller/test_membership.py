@@ -14,7 +14,8 @@ from apis.names import JOINED_ANNOTATION, POOL_LABEL
 from fleet_controller.decision.actions import SetNodeCondition
 from fleet_controller.decision.decide import decide
 from fleet_controller.membership.membership import JoinNode, joining, memberships
-from fleet_controller.objects.state import BroughtLabel, Joined, Node, Pool, read_node
+from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
+from fleet_controller.objects.pool import Pool
 from tests.properties import examples
 
 POOL = Pool(

@@ -9,8 +9,10 @@ from pathlib import Path
 from fleet_controller.app import metrics
 from fleet_controller.app.loop import Progress
 from fleet_controller.decision.actions import RemoveStartupTaint
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.layout_change import Change
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
 
 NOW = 1_800_000_000.0
 _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "controller.md"

@@ -12,9 +12,11 @@ from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.layout_change import Change, Phase
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,

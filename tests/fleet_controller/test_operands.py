@@ -13,8 +13,8 @@ from apis.reasons.troubles import MIG_MANAGER
 from fleet_controller.cluster import observe
 from fleet_controller.cluster.observe import Cluster
 from fleet_controller.cluster.operands import namespaces_of
+from fleet_controller.objects.node import Node, read_node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Node, read_node
 from kubeapi import ApiError, Client, JsonObject
 from tests.fleet_controller.test_bound_pods import _node
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apis import names
-from fleet_controller.objects.state import BroughtLabel, Joined
+from fleet_controller.objects.node import BroughtLabel, Joined
 from kubeapi import ApiError, Client
 from kubeapi.client import PatchKind
 

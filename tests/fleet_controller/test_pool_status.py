@@ -12,7 +12,9 @@ from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY
 from fleet_controller.objects.assessment import Assessment
 from fleet_controller.objects.bounds import stamp
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
 from fleet_controller.rollout.rollout import Rollout, how_far

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.objects.assessment import Assessment
-from fleet_controller.objects.state import Node, Pool, read_node
+from fleet_controller.objects.node import Node, read_node
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import Member
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode, quarantine
 from tests.properties import examples

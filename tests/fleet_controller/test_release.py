@@ -23,7 +23,9 @@ from fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent
 from fleet_controller.decision.decide import decide, to_inspect
 from fleet_controller.membership.membership import JoinNode, joining, keys_of
 from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
-from fleet_controller.objects.state import BroughtLabel, Condition, Joined, Node, Pool, read_node
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import BroughtLabel, Joined, Node, read_node
+from fleet_controller.objects.pool import Pool
 from tests.fleet_controller.objects import bare
 
 PLUGIN = "nvidia.com/device-plugin.config"

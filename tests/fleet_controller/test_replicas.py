@@ -19,7 +19,7 @@ import pytest
 
 from apis import names
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.state import Node, read_node
+from fleet_controller.objects.node import Node, read_node
 from kubeapi import ApiError, Client, list_and_watch
 from kubeapi.client import path_of
 from kubeapi.election import Record

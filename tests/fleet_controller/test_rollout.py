@@ -15,7 +15,7 @@ from fleet_controller.decision.actions import AddStartupTaint, EmitEvent, Remove
 from fleet_controller.decision.decide import Decision
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,

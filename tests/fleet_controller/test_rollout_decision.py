@@ -13,9 +13,11 @@ from apis.names import MIG_STATE_LABEL as STATE
 from apis.names import POOL_LABEL, ZONE_LABEL
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.layout_change import Change, Phase, change_of
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.rollout import (
     Rollout,
     decide_rollout,

@@ -9,10 +9,11 @@ import pytest
 
 from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.known_layouts import KnownLayout
 from fleet_controller.objects.layout_change import Phase
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Node
 from fleet_controller.rollout.change_actions import CordonNode
 from fleet_controller.rollout.rollout import Rollout, decide_rollout, how_far, needs_pods
 from tests.fleet_controller.test_driver_steps import OLD_POD

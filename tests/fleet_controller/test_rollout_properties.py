@@ -15,7 +15,7 @@ from apis.names import POOL_LABEL
 from fleet_controller.decision.actions import EmitEvent, RetractEvent, SetPoolStatus
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.layout_change import change_of
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.status import UNDONE
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, pass_over
 from tests.fleet_controller.rollout_world import known as layout_of

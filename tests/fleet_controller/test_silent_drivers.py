@@ -16,7 +16,10 @@ from fleet_controller.decision.actions import AddStartupTaint, RemoveStartupTain
 from fleet_controller.decision.decide import decide
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.watchdog import RestartOperand
-from fleet_controller.objects.state import Condition, Node, Pool, Report
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.pools.quarantine import QuarantineNode
 from tests.fleet_controller.conftest import HASH, NOW
 from tests.properties import examples

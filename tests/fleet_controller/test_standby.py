@@ -24,7 +24,9 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.objects.state import Node, Pool, Report
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
 from fleet_controller.rollout.change_actions import EvictPod
 from kubeapi import ApiError, Client, Unreachable
 from telemetry import log as telemetry_log

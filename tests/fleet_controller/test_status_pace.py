@@ -18,7 +18,7 @@ from fleet_controller.cluster.status_pace import (
     only_counts,
 )
 from fleet_controller.decision.actions import Action, RecordBoot, SetPoolStatus
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from tests.properties import examples
 
 _NODE = RecordBoot(node="n", boot_id="b", layout=None)

@@ -38,7 +38,8 @@ from fleet_controller.objects.known_layouts import (
     target_of_undo,
 )
 from fleet_controller.objects.layout_change import Change, change_of
-from fleet_controller.objects.state import Joined, Pool, obeying, read_node, read_pool
+from fleet_controller.objects.node import Joined, read_node
+from fleet_controller.objects.pool import Pool, obeying, read_pool
 from fleet_controller.pools.status import UNDONE
 from fleet_controller.rollout.change_actions import ApplyLayout, FinishChange
 from tests.fleet_controller.rollout_world import START, World, known

@@ -21,17 +21,10 @@ from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.layout_change import Change
-from fleet_controller.objects.state import (
-    BroughtLabel,
-    Joined,
-    Node,
-    Pool,
-    Report,
-    WarningEvent,
-    missing_pool,
-    read_pool,
-    unreadable_pool,
-)
+from fleet_controller.objects.node import BroughtLabel, Joined, Node
+from fleet_controller.objects.pool import Pool, missing_pool, read_pool, unreadable_pool
+from fleet_controller.objects.report import Report
+from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.rollout.change_actions import FinishChange
 from kubeapi import Client, JsonObject
 from tests.fleet_controller import objects

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.condition import Condition
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition
 from fleet_controller.rollout.wanted import (
     brings,
     changes,

@@ -22,8 +22,10 @@ from fleet_controller.nodes.watchdog import (
     watch,
 )
 from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.stuck import Stuck, stuck_of
 from tests.fleet_controller.rollout_world import PAUSED, START, World
 

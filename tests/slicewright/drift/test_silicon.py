@@ -10,7 +10,9 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import RolloutPolicy
 from apis.names import DEGRADED, POOL_LABEL, VERIFIED
-from fleet_controller.objects.state import Condition, Node, Pool
+from fleet_controller.objects.condition import Condition
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
 from infra import plan
 from infra.plan import FleetPlan
 from slicewright.drift.findings import Between

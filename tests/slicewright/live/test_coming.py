@@ -11,7 +11,7 @@ import pytest
 from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from infra import plan
 from slicewright.live.coming import Coming, End, affected, coming, longest_turn_s
 from slicewright.live.objects import UnreadObject

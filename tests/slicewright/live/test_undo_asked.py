@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet_controller.objects.state import Pool
+from fleet_controller.objects.pool import Pool
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import NOT_PROVEN
 from slicewright.live.as_json import as_json
