@@ -36,7 +36,8 @@ from urllib.parse import urlsplit
 from apis import custom_resources, names, rights
 from fleet_controller.cluster.bound_pods import Nodes
 from fleet_controller.decision.actions import SetPoolStatus
-from fleet_controller.decision.decide import decide, silent_agents, to_inspect, unverified_nodes
+from fleet_controller.decision.decide import decide
+from fleet_controller.decision.inspection import silent_agents, to_inspect, unverified_nodes
 from fleet_controller.membership.membership import memberships
 from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.condition import Condition

@@ -27,10 +27,9 @@ from fleet_controller.decision.actions import (
     RetractEvent,
     SetNodeCondition,
 )
-from fleet_controller.decision.decide import (
-    Decision,
+from fleet_controller.decision.decide import Decision, decide
+from fleet_controller.decision.inspection import (
     UnverifiedNodes,
-    decide,
     silent_agents,
     to_inspect,
     unverified_nodes,
@@ -45,7 +44,7 @@ from fleet_controller.objects.pool import Pool, missing_pool
 from fleet_controller.objects.warning_event import WarningEvent
 from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import EvictPod, FinishChange
-from fleet_controller.rollout.drain import of_budget
+from fleet_controller.rollout.drain import is_refused_by_budget
 from kubeapi import ApiError, Unreachable
 from telemetry import log
 from telemetry.plain import plain
@@ -496,4 +495,8 @@ def _overloaded(error: ApiError) -> bool:
     False if it only says when to retry a disruption budget. Source: k8s.io/kubernetes,
     pkg/registry/core/pod/storage/eviction.go.
     """
-    return error.status in (429, 503) and bool(error.retry_after_s) and not of_budget(error.body)
+    return (
+        error.status in (429, 503)
+        and bool(error.retry_after_s)
+        and not is_refused_by_budget(error.body)
+    )

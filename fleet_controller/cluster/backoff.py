@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet_controller.rollout.drain import Refusal, of_budget, refusal_of
+from fleet_controller.rollout.drain import Refusal, explain_refusal, is_refused_by_budget
 from kubeapi import ApiError
 
 _FIRST_S = 5.0
@@ -65,7 +65,7 @@ class Refusals:
 
     def add(self, uid: str, error: ApiError, now: float) -> None:
         """Records a refusal. now: seconds since the epoch."""
-        why = refusal_of(error.body, error.message)
+        why = explain_refusal(error.body, error.message)
         budget = _budget_of(error, why)
         before = self._known.pop(uid, None)
         doubled = 2 * before.pause_s if before is not None and not before.budget else 0.0
@@ -99,7 +99,7 @@ def _turns(
 
 def _budget_of(error: ApiError, why: str) -> str:
     """Returns the budget's name, as far as the answer has it. Empty if no budget has refused."""
-    if not of_budget(error.body):
+    if not is_refused_by_budget(error.body):
         return ""
     named = _BUDGET.search(why)
     return named[1] if named else why

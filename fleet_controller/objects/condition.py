@@ -32,7 +32,7 @@ class Condition:
 def read_condition(conditions: Any, kind: str) -> Condition | None:
     """Returns a condition, or None, also for an unreadable one, as it is written again."""
     try:
-        raw = next((one for one in conditions or () if one.get("type") == kind), None)
+        raw = next((entry for entry in conditions or () if entry.get("type") == kind), None)
         return None if raw is None else _read_condition(raw)
     except UNREADABLE:
         return None

@@ -75,7 +75,7 @@ def _is_object(desired: str) -> bool:
         return False
 
 
-def earlier(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:
+def verified_layouts(status: Mapping[str, Any]) -> tuple[KnownLayout, ...]:
     """Returns the layouts that were verified on the pool, the latest first."""
     read = (read_layout(entry) for entry in status.get("provenLayouts") or ())
     return tuple(layout for layout in read if layout is not None)
@@ -88,7 +88,7 @@ def remembered(
 
     verified: True if nodes of the pool have just been verified with `declared`.
     """
-    known: Sequence[KnownLayout] = earlier(status)
+    known: Sequence[KnownLayout] = verified_layouts(status)
     if verified and declared is not None and declared.desired:
         known = [declared, *(one for one in known if one.mig_config != declared.mig_config)]
     return [
@@ -108,7 +108,9 @@ def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> K
             "NVIDIA's mig-manager does not partition its nodes, so that another layout is new "
             "nodes: write the old layout into the stack file and run `pulumi up`"
         )
-    target = next((e for e in earlier(status) if e.mig_config != declared.mig_config), None)
+    target = next(
+        (e for e in verified_layouts(status) if e.mig_config != declared.mig_config), None
+    )
     if target is None:
         return (
             f"it has been verified with no layout other than {declared.mig_config}, so there is "

@@ -52,8 +52,8 @@ class Joined:
 
     def dump(self) -> str:
         labels = {
-            key: {"value": one.value, "before": one.before}
-            for key, one in sorted(self.labels.items())
+            key: {"value": label.value, "before": label.before}
+            for key, label in sorted(self.labels.items())
         }
         return json.dumps({"pool": self.pool, "labels": labels}, separators=(",", ":"))
 
@@ -176,10 +176,10 @@ def _joined(annotation: str | None) -> Joined | None:
             pool=str(raw["pool"]),
             labels={
                 key: BroughtLabel(
-                    value=str(one["value"]),
-                    before=None if one["before"] is None else str(one["before"]),
+                    value=str(label["value"]),
+                    before=None if label["before"] is None else str(label["before"]),
                 )
-                for key, one in raw["labels"].items()
+                for key, label in raw["labels"].items()
                 # The controller never sets other keys, and a forged note does not make it set any.
                 if may_be_brought(key)
             },

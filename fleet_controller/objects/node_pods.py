@@ -118,3 +118,8 @@ def requests_gpus(pod: Mapping[str, Any]) -> bool:
         for container in containers
         for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items()
     )
+
+
+def gpu_pod_paths(pods: tuple[NodePod, ...] | None) -> tuple[str, ...] | None:
+    """Returns the names of pods that use GPUs, or None if the pods are not known."""
+    return None if pods is None else tuple(sorted(pod.path for pod in pods if pod.gpus))

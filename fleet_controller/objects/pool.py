@@ -67,12 +67,12 @@ class Pool:
         """The rest of the request, if an undo has ended because the spec declares another layout.
         None if no undo has ended.
         """
-        said = read_asked(self.rollout_request)
-        if said is None or self.declared is None:
+        request = read_asked(self.rollout_request)
+        if request is None or self.declared is None:
             return None
-        if said.undoes in ("", self.declared.mig_config):
+        if request.undoes in ("", self.declared.mig_config):
             return None
-        return replace(said, undoes="").dump()
+        return replace(request, undoes="").dump()
 
     def selects(self, node: Node) -> bool:
         return bool(self.selector) and all(
@@ -85,16 +85,16 @@ class Pool:
     @cached_property
     def _conditions(self) -> Mapping[str, Condition]:
         return {
-            kind: one
+            kind: condition
             for kind in (raw.get("type", "") for raw in self.status.get("conditions") or ())
-            if (one := read_condition(self.status.get("conditions"), kind)) is not None
+            if (condition := read_condition(self.status.get("conditions"), kind)) is not None
         }
 
 
 def read_pool(raw: Mapping[str, Any]) -> Pool:
     meta, spec = raw["metadata"], raw["spec"]
     existing = spec.get("existingNodes")
-    asked = (meta.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")
+    request = (meta.get("annotations") or {}).get(ROLLOUT_ANNOTATION, "")
     layout = text(spec.get("migConfig"), LONGEST_NAME) or None
     layout_hash = text(spec["layoutHash"], LONGEST_NAME)
     pool = Pool(
@@ -114,14 +114,19 @@ def read_pool(raw: Mapping[str, Any]) -> Pool:
         finalizers=tuple(meta.get("finalizers") or ()),
         policy=read_policy(spec.get("rolloutPolicy")),
         driver=text(spec.get("driverVersion"), LONGEST_NAME) or None,
-        declared=None
-        if layout is None
-        # An older program wrote the pool: nodes can get this layout, but an undo cannot go back to
-        # it.
-        else read_layout(spec)
-        or KnownLayout(mig_config=layout, layout_hash=layout_hash, desired=""),
+        declared=_declared(spec, layout, layout_hash),
     )
-    return obeying(pool, asked)
+    return obeying(pool, request)
+
+
+def _declared(spec: Mapping[str, Any], layout: str | None, layout_hash: str) -> KnownLayout | None:
+    """Returns the layout in the spec.
+
+    If an older program wrote the pool, nodes can get the layout, but an undo cannot go back to it.
+    """
+    if layout is None:
+        return None
+    return read_layout(spec) or KnownLayout(mig_config=layout, layout_hash=layout_hash, desired="")
 
 
 def unreadable_pool(raw: Mapping[str, Any], why: str, last: Pool | None = None) -> Pool:
@@ -152,34 +157,38 @@ def missing_pool(pool: str, why: str, *, uid: str = "") -> Pool:
     )
 
 
-def obeying(pool: Pool, asked: str) -> Pool:
+def obeying(pool: Pool, annotation: str) -> Pool:
     """Applies the user request to the pool.
 
-    asked: the value of ROLLOUT_ANNOTATION.
+    annotation: the value of ROLLOUT_ANNOTATION.
 
     An impossible undo pauses the rollout: users who request an undo do not want it to go on.
     """
-    pool = replace(pool, rollout_request=asked)
-    said, declared = read_asked(asked) or Asked(), pool.declared
+    pool = replace(pool, rollout_request=annotation)
+    request, declared = read_asked(annotation) or Asked(), pool.declared
     if declared is None:
-        why = target_of_undo(None, pool.status) if said.undoes else ""
-        return replace(pool, suspended=said.suspended, no_undo=str(why))
-    as_declared = replace(
+        why = target_of_undo(None, pool.status) if request.undoes else ""
+        return replace(pool, suspended=request.suspended, no_undo=str(why))
+    if request.undoes != declared.mig_config:
+        return _as_declared(pool, declared, request.suspended)
+    target = target_of_undo(declared, pool.status)
+    if isinstance(target, str):
+        suspended = request.suspended or "paused"
+        return replace(_as_declared(pool, declared, suspended), no_undo=target)
+    return replace(
+        _as_declared(pool, declared, request.suspended),
+        mig_config=target.mig_config,
+        layout_hash=target.layout_hash,
+        desired_state_annotation=target.desired,
+    )
+
+
+def _as_declared(pool: Pool, declared: KnownLayout, suspended: str) -> Pool:
+    return replace(
         pool,
-        suspended=said.suspended,
+        suspended=suspended,
         mig_config=declared.mig_config,
         layout_hash=declared.layout_hash,
         desired_state_annotation="",
         no_undo="",
-    )
-    if said.undoes != declared.mig_config:
-        return as_declared
-    target = target_of_undo(declared, pool.status)
-    if isinstance(target, str):
-        return replace(as_declared, no_undo=target, suspended=said.suspended or "paused")
-    return replace(
-        as_declared,
-        mig_config=target.mig_config,
-        layout_hash=target.layout_hash,
-        desired_state_annotation=target.desired,
     )

@@ -26,12 +26,13 @@ def _is_readable(key: str, value: Any) -> bool:
             return isinstance(value, Mapping) and all(isinstance(n, int) for n in value.values())
         case "conditions":
             return isinstance(value, list) and all(
-                isinstance(one, Mapping) and read_condition([one], str(one.get("type"))) is not None
-                for one in value
+                isinstance(entry, Mapping)
+                and read_condition([entry], str(entry.get("type"))) is not None
+                for entry in value
             )
         case "broughtLabels":
             return isinstance(value, list) and all(isinstance(key, str) for key in value)
         case "failingNodes" | "provenLayouts":
-            return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+            return isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
         case _:
             return True

@@ -36,45 +36,48 @@ class Member(NamedTuple):
     """True if it has been wrong for DAMPING_S, for a reason that does not pass without help."""
     joining: bool
     """True if it was never in service, and still has time to be set up."""
+    deadlines: tuple[float, ...] = ()
+    """Times when these facts may change without any event."""
 
 
-def member_of(node: Node, assessment: Assessment, now: float, deadlines: list[float]) -> Member:
-    old = node.condition
-    changed = old.changed if old and old.status == assessment.status else now
-    if assessment.expires:
-        deadlines.append(assessment.expires)
+def member_of(node: Node, assessment: Assessment, now: float) -> Member:
+    condition = node.condition
+    changed = condition.changed if condition and condition.status == assessment.status else now
     settling = warns = joining = False
+    deadlines: tuple[float, ...] = (assessment.expires,) if assessment.expires else ()
     if assessment.planned:
         settling = True
     elif assessment.status != "True":
-        if assessment.settles:
-            # The grace period starts with the node, and again when its status changes.
-            until = (max(node.created, old.changed) if old else node.created) + GRACE_S
-            settling = now < until
-        else:
-            since = old.written if old and says(old, assessment) else now
-            until = since + DAMPING_S
-        deadlines.append(until)
+        until = _until(node, assessment, now)
         warns = now >= until
+        settling = assessment.settles and not warns
+        deadlines += (until,)
         if fresh(node):
             limit = node.created + SET_UP_LIMIT_S
-            deadlines.append(limit)
             joining = settling or (assessment.settles and now < limit)
-    stuck = (
-        warns
-        and assessment.status == "False"
-        and not assessment.settles
-        and assessment.reason not in _PASSES_WITH_PODS
-    )
+            deadlines += (limit,)
+    lasting = assessment.status == "False" and not assessment.settles
     return Member(
         node=node,
         assessment=assessment,
         settling=settling,
         changed=changed,
         warns=warns,
-        stuck=stuck,
+        stuck=warns and lasting and assessment.reason not in _PASSES_WITH_PODS,
         joining=joining,
+        deadlines=deadlines,
     )
+
+
+def _until(node: Node, assessment: Assessment, now: float) -> float:
+    """Returns when a node that is not verified is to be warned about."""
+    condition = node.condition
+    if assessment.settles:
+        # The grace period starts with the node, and again when its status changes.
+        begin = max(node.created, condition.changed) if condition else node.created
+        return begin + GRACE_S
+    since = condition.written if condition and says(condition, assessment) else now
+    return since + DAMPING_S
 
 
 def says(condition: Condition, assessment: Assessment) -> bool:

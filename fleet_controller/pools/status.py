@@ -20,7 +20,8 @@ from fleet_controller.objects.bounds import seconds, stamp
 from fleet_controller.objects.known_layouts import remembered
 from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import Member
-from fleet_controller.rollout.rollout import Rollout, how_far
+from fleet_controller.rollout.progress import how_far
+from fleet_controller.rollout.rollout import Rollout
 
 UNDONE = "RolloutUndone"
 TOO_FEW_LIMIT_S = 1800.0

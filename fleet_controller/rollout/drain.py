@@ -15,7 +15,7 @@ from apis.gpu_pool.rollout_policy import DrainPolicy
 from fleet_controller.objects.node_pods import NodePod
 from telemetry.plain import plain
 
-_SHOWN = 3
+_MOST_LISTED = 3
 _LONGEST = 200
 
 
@@ -33,11 +33,11 @@ class Drain:
     must_leave: tuple[NodePod, ...]
     """Pods that must be gone before the layout may change."""
     evict: tuple[NodePod, ...]
-    """The pods among `left` to evict now."""
+    """The pods among `must_leave` to evict now."""
     protected: Mapping[str, str]
-    """The pods among `left` that may not be evicted -> why."""
+    """The pods among `must_leave` that may not be evicted -> why."""
     refused: Mapping[str, str]
-    """The pods among `left` whose eviction was refused -> why."""
+    """The pods among `must_leave` whose eviction was refused -> why."""
     retry_at: float | None
     """Time when the next one may be tried again."""
 
@@ -55,40 +55,44 @@ def drain(
     refusals: by uid.
     forced: True if the time is over, and the policy says Force.
     """
-    left = tuple(sorted((p for p in pods if _must_go(p, policy)), key=lambda pod: pod.path))
-    kept = {
-        pod.path: why for pod in left if not pod.leaving and (why := _stays(pod, policy, forced))
+    leaving = tuple(sorted((p for p in pods if _must_go(p, policy)), key=lambda pod: pod.path))
+    protected = {
+        pod.path: why
+        for pod in leaving
+        if not pod.leaving and (why := _explain_protection(pod, policy, forced))
     }
-    asked = [pod for pod in left if not pod.leaving and pod.path not in kept]
-    again = [refusals[pod.uid].retry_at for pod in asked if pod.uid in refusals]
+    evictable = [pod for pod in leaving if not pod.leaving and pod.path not in protected]
+    retries = [refusals[pod.uid].retry_at for pod in evictable if pod.uid in refusals]
     return Drain(
-        must_leave=left,
-        evict=tuple(p for p in asked if p.uid not in refusals or refusals[p.uid].retry_at <= now),
-        protected=kept,
-        refused={pod.path: refusals[pod.uid].why for pod in asked if pod.uid in refusals},
-        retry_at=min((at for at in again if at > now), default=None),
+        must_leave=leaving,
+        evict=tuple(
+            p for p in evictable if p.uid not in refusals or refusals[p.uid].retry_at <= now
+        ),
+        protected=protected,
+        refused={pod.path: refusals[pod.uid].why for pod in evictable if pod.uid in refusals},
+        retry_at=min((at for at in retries if at > now), default=None),
     )
 
 
-def shown(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
+def list_pods(pods: Mapping[str, str] | Sequence[NodePod]) -> str:
     """Returns the first few pods, with the cause that keeps each."""
     if isinstance(pods, Mapping):
         texts = [f"{name} ({why})" for name, why in sorted(pods.items())]
     else:
         texts = [pod.path for pod in pods]
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(texts) - _MOST_LISTED
+    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def refusal_of(body: Mapping[str, Any], message: str) -> str:
+def explain_refusal(body: Mapping[str, Any], message: str) -> str:
     """Returns why an eviction was refused, with the disruption budget if there is one."""
-    said = next((c.get("message") for c in _budget_causes(body)), None)
+    budget = next((c.get("message") for c in _budget_causes(body)), None)
     # Repeated in conditions and events, which people read in terminals.
-    text = said if isinstance(said, str) and said else message
+    text = budget if isinstance(budget, str) and budget else message
     return plain(text[:_LONGEST])[:_LONGEST].rstrip(".")
 
 
-def of_budget(body: Mapping[str, Any]) -> bool:
+def is_refused_by_budget(body: Mapping[str, Any]) -> bool:
     """True if a disruption budget has refused an eviction."""
     return bool(_budget_causes(body))
 
@@ -107,7 +111,7 @@ def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:
     return pod.gpus or (policy.pods == "All" and not pod.daemon_set and not pod.static)
 
 
-def _stays(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
+def _explain_protection(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
     """Returns why the pod is not evicted, or None if it is."""
     if policy.pods == "None":
         return "the pool's policy evicts no pod"

@@ -16,7 +16,8 @@ from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.rollout import Assessed, decide_rollout
+from fleet_controller.rollout.rollout import decide_rollout
+from fleet_controller.rollout.rollout_queue import Assessed
 
 _PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")
 

@@ -21,7 +21,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from apis.names import BUSY_STATES
 from fleet_controller.membership.membership import belongs_to, memberships, unreadable_names
@@ -33,12 +33,18 @@ from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.change_actions import ChangeAction
 from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import Turn, finished, go_on, started, waits
-from fleet_controller.rollout.wanted import has_layout, lacks_driver, may_lack_driver, shown
+from fleet_controller.rollout.node_change import (
+    advance,
+    assess_waiting,
+    finish_change,
+    start_change,
+)
+from fleet_controller.rollout.rollout_queue import Assessed, Queue, Start, start_next
+from fleet_controller.rollout.turn import Observation, Turn
+from fleet_controller.rollout.wanted import has_layout, lacks_driver, may_lack_driver
 
-_SHOWN = 3
-
-Assessed = tuple[Node, Assessment]
+HoldReason = Callable[[Node, Assessment], str | None]
+"""Returns why a node with this assessment gets the startup taint in this very pass, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,59 +81,90 @@ def decide_rollout(
     refusals: Mapping[str, Refusal],
     now: float,
     *,
-    must_hold: Callable[[Node, Assessment], str | None] = lambda node, said: None,
+    must_hold: HoldReason = lambda node, assessment: None,
 ) -> Rollout:
     """Decides the steps of a pool's nodes for one pass.
 
     members: the pool's nodes with their own assessments.
     pods: the pods of the nodes in `needs_pods`.
     refusals: refusals of evictions, by the pod's uid.
-    must_hold: returns why a node with this assessment gets the startup taint in this very pass, or
-    None.
     """
     changes = {node.name: c for node, _ in members if (c := change_of(node)) is not None}
-    turns = {
-        node.name: go_on(node, pool, changes[node.name], base, pods.get(node.name), refusals, now)
-        for node, base in members
-        if node.name in changes
-    }
     waiting = [
         (node, base)
         for node, base in members
         if node.name not in changes and _waits(node, pool, base, pods.get(node.name))
     ]
-    turns |= {
-        node.name: Turn(assessment=waits(node, pool, base), hold=relabelled(node, pool))
-        for node, base in waiting
-    }
-    # Includes nodes that are about to be held: a fault that has just been found takes a node out,
-    # too.
-    out = {
-        node.name
-        for node, base in members
-        if _out(node, base, pool, changes)
-        or ((turn := turns.get(node.name)) and turn.hold)
-        or must_hold(node, turn.assessment if turn and turn.assessment else base)
-    }
-    stopped, beginning, blocking = _beginning(pool, members, changes, waiting, out)
-    for node in beginning:
-        said = turns[node.name].assessment
-        turns[node.name] = Turn(
-            actions=(started(node, pool.mig_config or "", now, driver=pool.driver or ""),),
-            hold=turns[node.name].hold,
-            assessment=said,
+    turns = {
+        node.name: advance(
+            Observation(
+                node=node,
+                pool=pool,
+                change=changes[node.name],
+                base=base,
+                pods=pods.get(node.name),
+                refusals=refusals,
+                now=now,
+            )
         )
-    begun = {node.name for node in beginning}
+        for node, base in members
+        if node.name in changes
+    } | {node.name: _wait(node, pool, base) for node, base in waiting}
+    queue = Queue(
+        pool=pool,
+        members=members,
+        changes=changes,
+        waiting=waiting,
+        out=_out_of_service(pool, members, changes, turns, must_hold),
+    )
+    start = start_next(queue)
+    for node in start.nodes:
+        first = start_change(node, pool.mig_config or "", now, driver=pool.driver or "")
+        turns[node.name] = replace(turns[node.name], actions=(first,))
+    return _summarize(queue, turns, start)
+
+
+def _wait(node: Node, pool: Pool, base: Assessment) -> Turn:
+    return Turn(assessment=assess_waiting(node, pool, base), hold=relabelled(node, pool))
+
+
+def _out_of_service(
+    pool: Pool,
+    members: Sequence[Assessed],
+    changes: Mapping[str, Change],
+    turns: Mapping[str, Turn],
+    must_hold: HoldReason,
+) -> frozenset[str]:
+    """Returns the nodes that serve no new pods.
+
+    Includes nodes that are about to be held: a fault that has just been found takes a node out,
+    too.
+    """
+    out = set()
+    for node, base in members:
+        turn = turns.get(node.name)
+        assessment = (turn.assessment if turn else None) or base
+        if (
+            _is_out(node, base, pool, changes)
+            or (turn and turn.hold)
+            or must_hold(node, assessment)
+        ):
+            out.add(node.name)
+    return frozenset(out)
+
+
+def _summarize(queue: Queue, turns: Mapping[str, Turn], start: Start) -> Rollout:
+    started, changes = {node.name for node in start.nodes}, queue.changes
     return Rollout(
         turns=turns,
-        wanted_layout=pool.mig_config or "",
-        done=_done(pool, members, changes),
-        changing=tuple(sorted({*changes, *begun})),
+        wanted_layout=queue.pool.mig_config or "",
+        done=queue.done(),
+        changing=tuple(sorted({*changes, *started})),
         applying=any(change.phase in UNDER_WAY for change in changes.values()),
         failed=tuple(sorted(name for name, c in changes.items() if c.phase == "Failed")),
-        waiting=tuple(sorted(node.name for node, _ in waiting if node.name not in begun)),
-        stopped=stopped,
-        blocking=blocking,
+        waiting=tuple(sorted(n.name for n, _ in queue.waiting if n.name not in started)),
+        stopped=start.stopped,
+        blocking=start.blocking,
     )
 
 
@@ -168,46 +205,13 @@ def left_over(pools: Sequence[Pool], nodes: Sequence[Node]) -> Mapping[str, Chan
     ]
     if not noted:
         return {}
-    members = {node.name for _, there in memberships(pools, nodes) for node in there}
+    members = {node.name for _, present in memberships(pools, nodes) for node in present}
     unreadable = unreadable_names(pools)
     return {
-        node.name: finished(node, change)
+        node.name: finish_change(node, change)
         for node, change in noted
         if node.name not in members and not belongs_to(node, unreadable)
     }
-
-
-def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
-    """Returns the progress, for people."""
-    have = "node has" if total == 1 else "nodes have"
-    parts = [f"{rollout.done} of {total} {have} {shown(pool)}{_undone(pool)}"]
-    if working := [name for name in rollout.changing if name not in rollout.failed]:
-        parts.append(f"changing: {_names(working)}")
-    if rollout.failed:
-        parts.append(f"failed: {_names(rollout.failed)}")
-    if rollout.waiting:
-        parts.append(f"waiting: {_names(rollout.waiting)}")
-    match rollout.stopped:
-        case "paused" | "aborted":
-            parts.append(
-                f"it is {rollout.stopped}; to go on: slicewright rollout resume {pool.name}"
-            )
-        case "failed":
-            parts.append("no further node is changed until the failed ones are mended")
-        case "full":
-            parts.append(
-                "no further node is changed while these are out of service: "
-                f"{_names(rollout.blocking)}"
-            )
-        case _:
-            pass
-    return "; ".join(parts)
-
-
-def _undone(pool: Pool) -> str:
-    if pool.declared is None or not pool.undone:
-        return ""
-    return f", to which the change to {pool.declared.mig_config} is undone"
 
 
 def _waits(node: Node, pool: Pool, base: Assessment, pods: tuple[NodePod, ...] | None) -> bool:
@@ -221,116 +225,16 @@ def _waits(node: Node, pool: Pool, base: Assessment, pods: tuple[NodePod, ...] |
     return not fresh(node) or any(pod.gpus for pod in pods or ())
 
 
-def _out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
+def _is_out(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
     return (
         node.name in changes
         or node.held
         or node.unschedulable
         or not node.ready
-        or (_has_what_is_wanted(node, base, pool) and base.status != "True")
+        or (_has_target(node, base, pool) and base.status != "True")
     )
 
 
-def _has_what_is_wanted(node: Node, base: Assessment, pool: Pool) -> bool:
+def _has_target(node: Node, base: Assessment, pool: Pool) -> bool:
     """Checks the known facts only: a node that does not answer may have the wanted state."""
     return has_layout(node, pool) and not lacks_driver(pool, base, None)
-
-
-def _done(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> int:
-    return sum(_is_done(node, base, pool, changes) for node, base in members)
-
-
-def _is_done(node: Node, base: Assessment, pool: Pool, changes: Mapping[str, Change]) -> bool:
-    return has_layout(node, pool) and base.status == "True" and node.name not in changes
-
-
-def _last_proof(pool: Pool, members: Sequence[Assessed], changes: Mapping[str, Change]) -> float:
-    """Returns when the change of a node that is verified now last ended, or 0 if there is none.
-
-    A node that was only silent or away since, and is verified again, has proven nothing new.
-    """
-    return max(
-        (node.changed_at for node, base in members if _is_done(node, base, pool, changes)),
-        default=0.0,
-    )
-
-
-def _beginning(
-    pool: Pool,
-    members: Sequence[Assessed],
-    changes: Mapping[str, Change],
-    waiting: Sequence[Assessed],
-    out: set[str],
-) -> tuple[str, list[Node], tuple[str, ...]]:
-    """Returns why the rollout does not go on, the nodes that begin, and the nodes in the way.
-
-    out: gets the nodes that begin.
-    """
-    stands = any(change.phase in ("Draining", "Paused") for change in changes.values())
-    if pool.suspended and (waiting or stands):
-        return pool.suspended, [], ()
-    failed = [change for change in changes.values() if change.phase == "Failed"]
-    if not waiting:
-        return ("failed" if failed and len(failed) == len(changes) else ""), [], ()
-    policy = pool.policy
-    if len(failed) >= policy.failures(len(members)):
-        return "failed", [], ()
-    in_a_row = policy.max_failures_in_a_row
-    if in_a_row is not None and len(failed) >= in_a_row:
-        proven = _last_proof(pool, members, changes)
-        if sum(change.since >= proven for change in failed) >= in_a_row:
-            return "failed", [], ()
-    limit = policy.limit(len(members))
-    slots = limit - len(changes)
-    unproven = min(policy.canary, len(members)) - _done(pool, members, changes)
-    if unproven > 0:
-        slots = min(slots, unproven - len(changes))
-    zones = {node.zone for node, _ in members if node.name in changes}
-    begin: list[Node] = []
-    able = _ordered(pool, waiting, out, proving=unproven > 0)
-    for node in able:
-        if len(begin) >= slots:
-            break
-        if node.name not in out and len(out) >= limit:
-            continue
-        if policy.one_zone_at_a_time and zones - {node.zone}:
-            continue
-        begin.append(node)
-        out.add(node.name)
-        zones.add(node.zone)
-    if begin or len(failed) < len(changes):
-        return "", begin, ()
-    if any(
-        node.name in out and node.ready and node.mig_state in BUSY_STATES for node, _ in waiting
-    ):
-        # Somebody has changed its label. The node begins without help when mig-manager is done with
-        # that.
-        return "", [], ()
-    if len(out) >= limit:
-        return "full", [], tuple(sorted(out))
-    # The others wait for them: as the proof, or in another zone.
-    return ("failed" if failed and able else ""), [], ()
-
-
-def _ordered(
-    pool: Pool, waiting: Sequence[Assessed], out: set[str], *, proving: bool
-) -> list[Node]:
-    """Returns the nodes in the order of their start.
-
-    The proof is made on a node in service if there is one, because a broken one would prove
-    nothing. Afterwards the nodes that are out come first, because they cost nothing.
-    """
-    able = [node for node, _ in waiting if node.ready and node.mig_state not in BUSY_STATES]
-    return sorted(
-        able,
-        key=lambda node: (
-            node.zone if pool.policy.one_zone_at_a_time else "",
-            (node.name in out) if proving else (node.name not in out),
-            node.name,
-        ),
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -44,8 +44,10 @@ def lacks_driver(pool: Pool, base: Assessment, pods: Sequence[NodePod] | None) -
 
 def may_lack_driver(node: Node, pool: Pool) -> bool:
     """True if `lacks_driver` depends on the node's pods, by the node's last condition."""
-    said = node.condition
-    return pool.driver is not None and said is not None and said.reason in DRIVER_SILENT
+    condition = node.condition
+    if pool.driver is None or condition is None:
+        return False
+    return condition.reason in DRIVER_SILENT
 
 
 def outdated(driver: str, pods: Sequence[NodePod]) -> list[NodePod]:
@@ -73,7 +75,7 @@ def is_version(tag: str, driver: str) -> bool:
     return tag == driver or tag.startswith(f"{driver}-")
 
 
-def shown(pool: Pool) -> str:
+def describe_target(pool: Pool) -> str:
     """Returns the layout and driver that its nodes must have, for people."""
     layout = f"layout {pool.mig_config}" if pool.mig_config else ""
     driver = f"driver {pool.driver}" if pool.driver else ""
@@ -86,10 +88,10 @@ def changes(node: Node, pool: Pool, base: Assessment) -> str:
     if not has_layout(node, pool):
         parts.append(f"the layout changes from {node.mig_config or 'none'} to {pool.mig_config}")
     if not has_driver(pool, base):
-        known = f"from {base.driver} " if base.driver else ""
-        parts.append(f"the driver changes {known}to {pool.driver}")
+        origin = f"from {base.driver} " if base.driver else ""
+        parts.append(f"the driver changes {origin}to {pool.driver}")
     # Somebody has just set the missing part.
-    return " and ".join(parts) or f"the node gets {shown(pool)}"
+    return " and ".join(parts) or f"the node gets {describe_target(pool)}"
 
 
 def has_until_its_turn(node: Node, pool: Pool, base: Assessment) -> str:

@@ -15,8 +15,9 @@ from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import read_pod
 from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.applying import APPLY_LIMIT_S
 from fleet_controller.rollout.forecast import Forecast, forecast
-from fleet_controller.rollout.node_change import APPLY_LIMIT_S, UPGRADE_LIMIT_S
+from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
 from infra import plan, values
 from slicewright.live.blockers import Blocker, blockers
 from slicewright.live.budgets import refusals

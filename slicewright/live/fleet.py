@@ -22,9 +22,10 @@ from fleet_controller.objects.node_pods import NodePod, read_pod
 from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.status import UNDONE
 from fleet_controller.rollout.drain import Refusal
+from fleet_controller.rollout.draining import STILL_RUNNING
 from fleet_controller.rollout.forecast import forecast
-from fleet_controller.rollout.node_change import STILL_RUNNING
-from fleet_controller.rollout.rollout import Assessed, Rollout, decide_rollout
+from fleet_controller.rollout.rollout import Rollout, decide_rollout
+from fleet_controller.rollout.rollout_queue import Assessed
 from fleet_controller.rollout.wanted import has_layout
 from slicewright.live import next_steps
 from slicewright.live.blockers import Blocker, blockers

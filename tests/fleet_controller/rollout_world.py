@@ -31,7 +31,8 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.decision.decide import Decision, decide, to_inspect
+from fleet_controller.decision.decide import Decision, decide
+from fleet_controller.decision.inspection import to_inspect
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.condition import Condition

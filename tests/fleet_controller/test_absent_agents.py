@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fleet_controller.decision.decide import decide, silent_agents
+from fleet_controller.decision.decide import decide
+from fleet_controller.decision.inspection import silent_agents
 from fleet_controller.nodes.absent_agents import reasons
 from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S, assess
 from fleet_controller.objects.node import Node

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.decision.decide import decide, unverified_nodes
+from fleet_controller.decision.decide import decide
+from fleet_controller.decision.inspection import unverified_nodes
 from fleet_controller.nodes import absent_operands
 from fleet_controller.nodes.assess import assess
 from fleet_controller.nodes.watchdog import trouble_of

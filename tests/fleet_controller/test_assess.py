@@ -14,7 +14,7 @@ from fleet_controller.nodes.assess import (
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.report import Report
-from fleet_controller.rollout.node_change import waits
+from fleet_controller.rollout.node_change import assess_waiting
 
 
 def test_a_fresh_match_of_this_node_and_layout_is_true(
@@ -573,7 +573,7 @@ class TestBeforeItsTurn:
         self, reason: str, node: Node, pool: Pool, report: Report, now: float
     ) -> None:
         base = assess(node, pool, replace(report, verdict="Mismatch", reason=reason), now)
-        said = waits(node, pool, base)
+        said = assess_waiting(node, pool, base)
         assert said.reason == ("WaitsForItsTurn" if reason in self.EXPLAINED else reason)
         assert said.mismatch is not said.planned, "a planned change is no defect"
 
@@ -597,7 +597,7 @@ class TestBeforeItsTurn:
         of = replace(node, reports_after=1_799_999_990.0)
         base = assess(of, pool, replace(report, **change), now)  # type: ignore[arg-type]
         assert base.reason == reason
-        assert waits(of, pool, base).reason == "WaitsForItsTurn"
+        assert assess_waiting(of, pool, base).reason == "WaitsForItsTurn"
 
     def test_so_is_an_earlier_driver(
         self, node: Node, pool: Pool, report: Report, now: float
@@ -605,7 +605,7 @@ class TestBeforeItsTurn:
         of = replace(node, labels=OPERATOR_LABELS, verified_layout="halves-1234")
         base = assess(of, pool, report, now)
         assert base.reason == "DriverNotUpgraded"
-        assert waits(of, pool, base).reason == "WaitsForItsTurn"
+        assert assess_waiting(of, pool, base).reason == "WaitsForItsTurn"
 
     @pytest.mark.parametrize(
         ("change", "labels", "reason"),
@@ -633,4 +633,4 @@ class TestBeforeItsTurn:
         of = replace(node, labels={**OPERATOR_LABELS, **labels})
         base = assess(of, pool, replace(report, **change), now)  # type: ignore[arg-type]
         assert base.reason == reason
-        assert waits(of, pool, base) == base
+        assert assess_waiting(of, pool, base) == base

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fleet_controller.cluster.backoff import Refusals
-from fleet_controller.rollout.drain import of_budget, refusal_of
+from fleet_controller.rollout.drain import explain_refusal, is_refused_by_budget
 from kubeapi import ApiError
 from tests.odd_values import VALUES
 
@@ -119,9 +119,9 @@ def test_an_answer_that_is_odd_is_a_refusal_in_plain_words(odd: Any) -> None:
         {"message": "no", "details": {"causes": [odd]}},
         {"message": "no", "details": {"causes": [{"reason": "DisruptionBudget", "message": odd}]}},
     ):
-        of_budget(body)
-        assert refusal_of(body, "no").isprintable()
-        assert len(refusal_of(body, "no")) <= 200
+        is_refused_by_budget(body)
+        assert explain_refusal(body, "no").isprintable()
+        assert len(explain_refusal(body, "no")) <= 200
         refusals = Refusals()
         refusals.add("a", ApiError(429, body), NOW)
         assert refusals.all()["a"].retry_at >= NOW + 5

@@ -21,14 +21,13 @@ from fleet_controller.decision.actions import (
     SetNodeCondition,
     SetPoolStatus,
 )
-from fleet_controller.decision.decide import (
+from fleet_controller.decision.decide import Decision, decide
+from fleet_controller.decision.events import (
     LONGEST_WAIT_S,
     PROGRESS_EVENT_INTERVAL_S,
     REPEAT_WARNING_S,
-    Decision,
-    decide,
-    to_inspect,
 )
+from fleet_controller.decision.inspection import to_inspect
 from fleet_controller.membership.release import ReleaseNode
 from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.bounds import stamp
@@ -43,7 +42,8 @@ from fleet_controller.pools.members import DAMPING_S, GRACE_S, SET_UP_LIMIT_S
 from fleet_controller.pools.quarantine import QuarantineNode
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S
 from fleet_controller.rollout.change_actions import ApplyLayout, CordonNode, EvictPod, FinishChange
-from fleet_controller.rollout.node_change import DRAIN_POLL_S, started
+from fleet_controller.rollout.node_change import start_change
+from fleet_controller.rollout.turn import DRAIN_POLL_S
 from tests.fleet_controller.objects import bare
 
 NOW = 1_800_000_000.0
@@ -66,7 +66,7 @@ def _decided(
 
 def _cordoned(node: Node, target: str) -> Node:
     """In the middle of a change, drained since now."""
-    change = started(node, target, NOW).change
+    change = start_change(node, target, NOW).change
     return replace(node, unschedulable=True, change=change.dump())
 
 

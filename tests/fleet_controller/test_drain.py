@@ -6,7 +6,13 @@ import pytest
 
 from apis.gpu_pool.rollout_policy import DrainPolicy
 from fleet_controller.objects.node_pods import NodePod, driver_tag, read_pod
-from fleet_controller.rollout.drain import Refusal, drain, of_budget, refusal_of, shown
+from fleet_controller.rollout.drain import (
+    Refusal,
+    drain,
+    explain_refusal,
+    is_refused_by_budget,
+    list_pods,
+)
 
 BUDGET = {
     "message": "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -145,26 +151,26 @@ def test_a_refused_pod_is_asked_again_when_its_time_has_come() -> None:
 
 
 def test_three_pods_are_shown() -> None:
-    assert shown([pod(n) for n in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
-    assert shown({"ai/b": "x", "ai/a": "y"}) == "ai/a (y), ai/b (x)"
+    assert list_pods([pod(n) for n in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
+    assert list_pods({"ai/b": "x", "ai/a": "y"}) == "ai/a (y), ai/b (x)"
 
 
 def test_of_a_refusal_the_budget_is_named() -> None:
-    assert refusal_of(BUDGET, "m") == (
+    assert explain_refusal(BUDGET, "m") == (
         "The disruption budget web needs 2 healthy pods and has 2 currently"
     )
 
 
 def test_another_refusal_is_quoted_as_plain_text() -> None:
     """Two budgets for one pod are answered with 500."""
-    assert refusal_of({}, "This pod has more\x1b[2J than one budget.") == (
+    assert explain_refusal({}, "This pod has more\x1b[2J than one budget.") == (
         "This pod has more\\x1b[2J than one budget"
     )
 
 
 def test_exactly_as_many_as_are_shown_are_named_without_more() -> None:
-    assert shown([pod(name) for name in "abc"]) == "ai/a, ai/b, ai/c"
-    assert shown([pod(name) for name in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
+    assert list_pods([pod(name) for name in "abc"]) == "ai/a, ai/b, ai/c"
+    assert list_pods([pod(name) for name in "abcd"]) == "ai/a, ai/b, ai/c and 1 more"
 
 
 def test_a_pod_without_owners_has_no_controller() -> None:
@@ -176,9 +182,11 @@ def test_a_pod_without_owners_has_no_controller() -> None:
 def test_a_refusal_names_its_budget_within_200_characters_and_without_a_full_stop() -> None:
     other = {"reason": "Other", "message": "another cause"}
     causes = [other, *BUDGET["details"]["causes"]]  # type: ignore[index]
-    assert refusal_of({"details": {"causes": causes}}, "m").startswith("The disruption budget web")
-    assert refusal_of({}, "Cannot evict pod X.") == "Cannot evict pod X"
-    assert refusal_of({}, "x" * 300) == "x" * 200
+    assert explain_refusal({"details": {"causes": causes}}, "m").startswith(
+        "The disruption budget web"
+    )
+    assert explain_refusal({}, "Cannot evict pod X.") == "Cannot evict pod X"
+    assert explain_refusal({}, "x" * 300) == "x" * 200
 
 
 def test_where_all_pods_leave_static_ones_and_those_of_daemon_sets_stay() -> None:
@@ -221,4 +229,4 @@ def test_the_next_is_asked_when_the_first_of_the_refused_may_be() -> None:
     ],
 )
 def test_a_disruption_budget_is_among_the_causes(body: dict[str, Any], refused: bool) -> None:
-    assert of_budget(body) is refused
+    assert is_refused_by_budget(body) is refused

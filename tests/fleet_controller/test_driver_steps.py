@@ -21,14 +21,9 @@ from fleet_controller.rollout.change_actions import (
     UpgradeDriver,
 )
 from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import (
-    DRAIN_POLL_S,
-    NOT_UPGRADED,
-    UPGRADE_LIMIT_S,
-    Turn,
-    go_on,
-    started,
-)
+from fleet_controller.rollout.node_change import advance, start_change
+from fleet_controller.rollout.turn import DRAIN_POLL_S, Observation, Turn
+from fleet_controller.rollout.upgrading import NOT_UPGRADED, UPGRADE_LIMIT_S
 from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool
 
@@ -90,7 +85,17 @@ def step(
     unknown_pods: bool = False,
     refusals: Mapping[str, Refusal] | None = None,
 ) -> Turn:
-    return go_on(of, wants, at, base, None if unknown_pods else pods, refusals or {}, NOW)
+    return advance(
+        Observation(
+            node=of,
+            pool=wants,
+            change=at,
+            base=base,
+            pods=None if unknown_pods else pods,
+            refusals=refusals or {},
+            now=NOW,
+        )
+    )
 
 
 def note(at: Change) -> tuple[NoteChange, ...]:
@@ -111,7 +116,7 @@ def upgrading(message: str) -> tuple[str, str, str]:
 
 
 def test_a_change_of_the_layout_alone_names_no_driver() -> None:
-    assert started(HELD, "new", NOW).change.driver == ""
+    assert start_change(HELD, "new", NOW).change.driver == ""
 
 
 @pytest.mark.parametrize("driver_pod", [None, "", "u"])
@@ -138,7 +143,7 @@ class TestTheDriverPod:
 
     @pytest.mark.parametrize(
         ("next_driver", "known"),
-        [(f"{OLD}-ubuntu22.04", f"{OLD}-ubuntu22.04"), ("", "an image that is not known")],
+        [(f"{OLD}-ubuntu22.04", f"{OLD}-ubuntu22.04"), ("", "an unknown image")],
     )
     def test_until_then_it_is_left(self, next_driver: str, known: str) -> None:
         turn = step(change(), SILENT, replace(OLD_POD, next_driver=next_driver))

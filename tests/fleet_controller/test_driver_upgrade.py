@@ -13,7 +13,7 @@ from apis.names import STARTUP_TAINT_KEY as TAINT
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.pool import Pool
-from fleet_controller.rollout.node_change import UPGRADE_LIMIT_S
+from fleet_controller.rollout.upgrading import UPGRADE_LIMIT_S
 from fleet_controller.rollout.wanted import is_version
 from tests.fleet_controller.rollout_world import BAD_DRIVER, START, World, known
 from tests.fleet_controller.test_rollout import condition, reason, steps

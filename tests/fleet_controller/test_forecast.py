@@ -12,9 +12,9 @@ from apis.gpu_pool.rollout_policy import RolloutPolicy
 from fleet_controller.nodes.assess import assess
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.applying import FAILED_S
 from fleet_controller.rollout.change_actions import CordonNode
 from fleet_controller.rollout.forecast import Forecast, forecast
-from fleet_controller.rollout.node_change import FAILED_S
 from tests.fleet_controller.rollout_world import World
 from tests.properties import examples
 

@@ -53,7 +53,7 @@ def _turn(fleet: Fleet, times: int = 4) -> None:
 def test_a_pool_that_cannot_be_decided_is_left_alone(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(decide, "_decide_pool", _failing_for("p0", decide._decide_pool))
+    monkeypatch.setattr(decide, "decide_pool", _failing_for("p0", decide.decide_pool))
     before = {n: fleet.edge.objects[NODES][n] for n in ("p0-0", "p0-1")}
     _turn(fleet)
     assert _held(fleet) == {"p0-0", "p0-1"}
@@ -124,7 +124,7 @@ def test_lists_that_nobody_expected_are_asked_for_again(
 def test_the_pool_of_a_fault_keeps_its_warnings(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, pool: Pool
 ) -> None:
-    monkeypatch.setattr(decide, "_decide_pool", _failing_for("halves", decide._decide_pool))
+    monkeypatch.setattr(decide, "decide_pool", _failing_for("halves", decide.decide_pool))
     warning = WarningEvent(name=f"halves.{'0' * 16}", last_seen=fleet.now)
     decision = decide.decide([pool], [], {}, {}, {warning.name: warning}, fleet.now)
     assert decision.actions == ()

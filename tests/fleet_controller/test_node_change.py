@@ -24,7 +24,8 @@ from fleet_controller.rollout.change_actions import (
     FinishChange,
     NoteChange,
 )
-from fleet_controller.rollout.node_change import Turn, fail, go_on, waits
+from fleet_controller.rollout.node_change import advance, assess_waiting
+from fleet_controller.rollout.turn import Observation, Turn, fail
 
 NOW = 1_800_009_000.0
 BASE = Assessment(status="True", reason="PartitionsMatch", message="m")
@@ -85,7 +86,17 @@ def step(
     base: Assessment = WRONG,
     pods: tuple[NodePod, ...] | None = (),
 ) -> Turn:
-    return go_on(of, wants, at, base, pods, {}, NOW)
+    return advance(observed(of, wants, at, base, pods))
+
+
+def observed(
+    of: Node,
+    wants: Pool,
+    at: Change,
+    base: Assessment = WRONG,
+    pods: tuple[NodePod, ...] | None = (),
+) -> Observation:
+    return Observation(node=of, pool=wants, change=at, base=base, pods=pods, refusals={}, now=NOW)
 
 
 def noted(at: Change) -> tuple[NoteChange, ...]:
@@ -226,16 +237,16 @@ class TestFailed:
         assert turn == Turn(actions=noted(change("Draining", since=NOW)), assessment=self.SAID)
 
     def test_the_message_is_kept_short(self) -> None:
-        found = fail(node(), change(), "R", "x" * 1000, NOW).change
+        found = fail(observed(node(), pool(), change()), "R", "x" * 1000).change
         assert (found.message, found.since) == ("x" * 900, NOW)
 
 
 def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
-    assert waits(node(), pool(), WRONG) is WRONG
+    assert assess_waiting(node(), pool(), WRONG) is WRONG
     bare = node(labels={})
     old = Assessment(status="False", reason="WrongLayout", message="m", mismatch=True)
     for of, has in ((node(), "old"), (bare, "none")):
-        said = waits(of, pool(), old)
+        said = assess_waiting(of, pool(), old)
         assert said.reason == "WaitsForItsTurn"
         assert said.message.startswith(f"has layout {has} until its turn in the change to new;")
         assert not said.mismatch
@@ -248,7 +259,7 @@ def test_a_label_that_was_changed_on_a_verified_node_is_said_and_does_not_settle
     wrong = Assessment(
         status="False", reason="WrongLayout", message="m", settles=True, expires=NOW + 900
     )
-    said = waits(node(labels=labels, verified_layout="new"), pool(), wrong)
+    said = assess_waiting(node(labels=labels, verified_layout="new"), pool(), wrong)
     assert (said.status, said.reason) == ("Unknown", "MigConfigChanged")
     assert not said.settles
     assert said.expires == NOW + 900, "the rest is as assessed"

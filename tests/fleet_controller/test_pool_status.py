@@ -17,7 +17,8 @@ from fleet_controller.objects.node import Node
 from fleet_controller.objects.pool import Pool
 from fleet_controller.pools.members import GRACE_S, SET_UP_LIMIT_S, Member, member_of
 from fleet_controller.pools.status import TOO_FEW_LIMIT_S, pool_status
-from fleet_controller.rollout.rollout import Rollout, how_far
+from fleet_controller.rollout.progress import how_far
+from fleet_controller.rollout.rollout import Rollout
 from tests.fleet_controller.rollout_world import known
 
 NOW = 1_800_000_000.0
@@ -141,9 +142,8 @@ def test_a_rollout_that_stopped_for_failed_nodes_is_not_called_blocked() -> None
 
 def test_a_node_in_a_planned_change_is_being_set_up_without_a_warning() -> None:
     planned = Assessment(status="Unknown", reason="Draining", message="m", planned=True)
-    deadlines: list[float] = []
-    found = member_of(NODE, planned, NOW + 9000, deadlines)
-    assert (found.settling, found.warns, found.stuck, deadlines) == (True, False, False, [])
+    found = member_of(NODE, planned, NOW + 9000)
+    assert (found.settling, found.warns, found.stuck, found.deadlines) == (True, False, False, ())
 
 
 NONE = Rollout(wanted_layout="new")
@@ -462,7 +462,7 @@ class TestNodesThatJoinLater:
         silent = Assessment(
             status="Unknown", reason="Reasonn1", message="message of n1", settles=True
         )
-        return member_of(replace(node, name="n1", created=NOW - age_s), silent, NOW, [])
+        return member_of(replace(node, name="n1", created=NOW - age_s), silent, NOW)
 
     def test_a_pool_that_was_verified_stays_so_and_says_who_joins(self) -> None:
         found = conditions(NONE, (member("n0"), self.joining()), self.pool())
@@ -516,11 +516,10 @@ class TestNodesThatJoinLater:
 
     def test_a_node_that_is_wrong_by_itself_counts_at_once(self) -> None:
         wrong = Assessment(status="False", reason="GpuLost", message="m")
-        broken = member_of(replace(self.FRESH, name="n1"), wrong, NOW, [])
+        broken = member_of(replace(self.FRESH, name="n1"), wrong, NOW)
         assert self.verified(self.pool(), member("n0"), broken)[:2] == ("False", "NodesFailing")
 
     def test_the_pool_is_looked_at_again_when_the_time_is_over(self) -> None:
-        deadlines: list[float] = []
         silent = Assessment(status="Unknown", reason="NoReport", message="m", settles=True)
-        member_of(self.FRESH, silent, NOW + GRACE_S, deadlines)
-        assert NOW + SET_UP_LIMIT_S in deadlines
+        late = member_of(self.FRESH, silent, NOW + GRACE_S)
+        assert NOW + SET_UP_LIMIT_S in late.deadlines

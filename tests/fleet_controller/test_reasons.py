@@ -23,9 +23,12 @@ _GIVING = (
     "fleet_controller/nodes/assess.py",
     "fleet_controller/nodes/watchdog.py",
     "fleet_controller/rollout/node_change.py",
+    "fleet_controller/rollout/draining.py",
+    "fleet_controller/rollout/upgrading.py",
+    "fleet_controller/rollout/applying.py",
     "fleet_controller/pools/status.py",
     "fleet_controller/membership/release.py",
-    "fleet_controller/decision/decide.py",
+    "fleet_controller/decision/events.py",
     "apis/reasons/troubles.py",
 )
 _CAMEL_CASE = re.compile(r"[A-Z][a-z]+([A-Z][A-Za-z]*)+")

@@ -20,7 +20,8 @@ from apis.names import (
     VERIFIED_BOOT_ANNOTATION,
 )
 from fleet_controller.decision.actions import Action, AddStartupTaint, EmitEvent, SetMigConfig
-from fleet_controller.decision.decide import decide, to_inspect
+from fleet_controller.decision.decide import decide
+from fleet_controller.decision.inspection import to_inspect
 from fleet_controller.membership.membership import JoinNode, joining, keys_of
 from fleet_controller.membership.release import ClearNodeCondition, ReleaseNode, RemoveFinalizer
 from fleet_controller.objects.condition import Condition

@@ -16,6 +16,7 @@ from fleet_controller.decision.decide import Decision
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.applying import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from fleet_controller.rollout.change_actions import (
     ApplyLayout,
     CordonNode,
@@ -24,7 +25,6 @@ from fleet_controller.rollout.change_actions import (
     NoteChange,
 )
 from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import APPLY_LIMIT_S, FAILED_S, LASTING_S
 from tests.fleet_controller.rollout_world import START, World
 
 STEPS = (

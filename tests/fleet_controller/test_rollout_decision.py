@@ -18,11 +18,11 @@ from fleet_controller.objects.layout_change import Change, Phase, change_of
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.progress import how_far
 from fleet_controller.rollout.rollout import (
     Rollout,
     decide_rollout,
     fresh,
-    how_far,
     left_over,
     must_change,
     needs_pods,

@@ -15,7 +15,8 @@ from fleet_controller.objects.layout_change import Phase
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.rollout.change_actions import CordonNode
-from fleet_controller.rollout.rollout import Rollout, decide_rollout, how_far, needs_pods
+from fleet_controller.rollout.progress import how_far
+from fleet_controller.rollout.rollout import Rollout, decide_rollout, needs_pods
 from tests.fleet_controller.test_driver_steps import OLD_POD
 from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_rollout_decision import NOW, begun, node, pool

@@ -31,11 +31,11 @@ from fleet_controller.objects.bounds import stamp
 from fleet_controller.objects.known_layouts import (
     LONGEST_DESIRED,
     KnownLayout,
-    earlier,
     read_desired_annotation,
     read_layout,
     remembered,
     target_of_undo,
+    verified_layouts,
 )
 from fleet_controller.objects.layout_change import Change, change_of
 from fleet_controller.objects.node import Joined, read_node
@@ -450,7 +450,7 @@ class TestWhatIsRemembered:
         status: dict[str, Any] = {}
         for name in ("a", "b", "c", "b", "d"):
             status = {"provenLayouts": remembered(known(name), status, verified=True)}
-        assert [one.mig_config for one in earlier(status)] == ["d", "b", "c"]
+        assert [one.mig_config for one in verified_layouts(status)] == ["d", "b", "c"]
         assert len(status["provenLayouts"]) == MOST_REMEMBERED
 
     def test_one_that_is_not_verified_is_not_remembered(self) -> None:
@@ -469,7 +469,7 @@ class TestWhatIsRemembered:
         forged = {**entry, "desiredState": known("b").desired}
         assert read_layout(entry) == known("a")
         assert read_layout(forged) is None
-        assert earlier({"provenLayouts": [forged]}) == ()
+        assert verified_layouts({"provenLayouts": [forged]}) == ()
 
     @pytest.mark.parametrize("missing", ["migConfig", "layoutHash", "desiredState"])
     def test_what_is_incomplete_is_not_believed(self, missing: str) -> None:

@@ -12,6 +12,7 @@ from fleet_controller.objects.node_pods import NodePod
 from fleet_controller.rollout.wanted import (
     brings,
     changes,
+    describe_target,
     has_layout,
     has_until_its_turn,
     is_version,
@@ -19,7 +20,6 @@ from fleet_controller.rollout.wanted import (
     may_lack_driver,
     older_than_driver,
     outdated,
-    shown,
 )
 from tests.fleet_controller.test_driver_upgrade import NEW, OLD
 from tests.fleet_controller.test_node_change import NOW, node, pool
@@ -108,9 +108,9 @@ def test_operands_are_older_than_a_driver_if_they_came_before_its_latest_pod() -
 
 
 def test_what_a_pool_wants_is_said_as_far_as_it_wants_it() -> None:
-    assert shown(LAYOUT) == "layout new"
-    assert shown(DRIVER) == f"driver {NEW}"
-    assert shown(BOTH) == f"layout new and driver {NEW}"
+    assert describe_target(LAYOUT) == "layout new"
+    assert describe_target(DRIVER) == f"driver {NEW}"
+    assert describe_target(BOTH) == f"layout new and driver {NEW}"
 
 
 def test_what_changes_on_a_node_is_said_from_what_to_what() -> None:

@@ -12,8 +12,8 @@ from apis.gpu_pool.rollout_policy import DrainPolicy, RolloutPolicy
 from apis.names import MIG_CONFIG_LABEL as CONFIG
 from apis.names import MIG_STATE_LABEL as STATE
 from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.applying import FAILED_S
 from fleet_controller.rollout.drain import Refusal
-from fleet_controller.rollout.node_change import FAILED_S
 from slicewright.commands.status import exit_code
 from slicewright.exit_codes import DEGRADED, NOT_PROVEN, PROVEN
 from slicewright.live.asks import Refused, ask

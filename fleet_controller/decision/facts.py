@@ -1,0 +1,26 @@
+"""The parts of the cluster that the decisions about all pools share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from fleet_controller.objects.node_pods import NodePod
+from fleet_controller.objects.report import Report
+from fleet_controller.rollout.drain import Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """The observations of one pass, see `decide.decide`."""
+
+    reports: Mapping[str, Report]
+    pods: Mapping[str, tuple[NodePod, ...]]
+    refusals: Mapping[str, Refusal]
+    no_agents: Mapping[str, str]
+    no_operands: Mapping[str, str]
+    brought_keys: AbstractSet[str]
+    progress_interval_s: float
+    """Interval of the Events that show the progress to a waiting `pulumi up`."""
+    now: float

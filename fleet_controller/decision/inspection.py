@@ -1,0 +1,82 @@
+"""The nodes that a pass has to know more about before it decides. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fleet_controller.membership.membership import Present, memberships
+from fleet_controller.membership.release import to_disable
+from fleet_controller.nodes.assess import REPORT_AGE_LIMIT_S
+from fleet_controller.nodes.watchdog import due
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.objects.report import Report
+from fleet_controller.pools.status import EXAMPLES
+from fleet_controller.rollout.rollout import needs_pods
+
+
+def present_members(
+    pools: Sequence[Pool], nodes: Sequence[Node], present: Present | None
+) -> Present:
+    return memberships(pools, nodes) if present is None else present
+
+
+def to_inspect(
+    pools: Sequence[Pool], nodes: Sequence[Node], now: float, *, present: Present | None = None
+) -> tuple[str, ...]:
+    """Returns the nodes whose next step depends on their pods, each once.
+
+    present: as in `decide`.
+    """
+    changing = (
+        node.name
+        for pool, members in present_members(pools, nodes, present)
+        for node in members
+        if needs_pods(node, pool)
+    )
+    return tuple(dict.fromkeys((*changing, *to_disable(pools, nodes), *due(pools, nodes, now))))
+
+
+def silent_agents(
+    pools: Sequence[Pool],
+    nodes: Sequence[Node],
+    reports: Mapping[str, Report],
+    now: float,
+    *,
+    present: Present | None = None,
+) -> dict[str, str]:
+    """Returns node -> its pool, for nodes whose agent has never reported, or not for too long.
+
+    present: as in `decide`.
+    """
+    return {
+        node.name: pool.name
+        for pool, members in present_members(pools, nodes, present)
+        for node in members
+        if node.name not in reports or now >= reports[node.name].time + REPORT_AGE_LIMIT_S
+    }
+
+
+class UnverifiedNodes(NamedTuple):
+    """Nodes that were not verified when last assessed."""
+
+    examples: tuple[Node, ...]
+    """The first few nodes of each pool. Their messages stand for the others."""
+    remaining: tuple[Node, ...]
+
+
+def unverified_nodes(
+    pools: Sequence[Pool], nodes: Sequence[Node], *, present: Present | None = None
+) -> UnverifiedNodes:
+    """Returns the nodes that were not verified when last assessed.
+
+    present: as in `decide`.
+    """
+    examples: list[Node] = []
+    remaining: list[Node] = []
+    for _, members in present_members(pools, nodes, present):
+        waiting = [m for m in members if m.condition is None or m.condition.status != "True"]
+        examples += waiting[:EXAMPLES]
+        remaining += waiting[EXAMPLES:]
+    return UnverifiedNodes(examples=tuple(examples), remaining=tuple(remaining))

@@ -1,0 +1,99 @@
+"""The nodes of one pool as assessed in one pass, and the rollout to them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleet_controller.decision.facts import Facts
+from fleet_controller.decision.startup_taint import hold_reason
+from fleet_controller.nodes.assess import assess
+from fleet_controller.nodes.watchdog import NOTHING, Watch, watch
+from fleet_controller.objects.assessment import Assessment
+from fleet_controller.objects.node import Node
+from fleet_controller.objects.pool import Pool
+from fleet_controller.rollout.rollout import Rollout, decide_rollout
+from fleet_controller.rollout.turn import Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPass:
+    """The values that the steps of a pool's decision share."""
+
+    pool: Pool
+    nodes: Sequence[Node]
+    facts: Facts
+    assessments: Mapping[str, Assessment]
+    """Node -> its own assessment, rollouts aside."""
+    watches: Mapping[str, Watch]
+    """Node -> the watchdog's result, for the nodes that need it."""
+    rollout: Rollout
+
+    def turn(self, node: Node) -> Turn | None:
+        return self.rollout.turns.get(node.name)
+
+    def watch(self, node: Node) -> Watch:
+        return self.watches.get(node.name, NOTHING)
+
+    def assessment(self, node: Node) -> Assessment:
+        """Returns the assessment that the node's condition shows."""
+        turn = self.turn(node)
+        return (turn.assessment if turn else None) or self.assessments[node.name]
+
+    def hold_reason(self, node: Node, assessment: Assessment) -> str | None:
+        return hold_reason(self.pool, self.facts.reports.get(node.name), node, assessment)
+
+
+def start_pass(pool: Pool, nodes: Sequence[Node], facts: Facts) -> PoolPass:
+    """Assesses the nodes, and decides the pool's rollout."""
+    reported = {node.name: _assess(node, pool, facts) for node in nodes}
+    watches = _watch(pool, nodes, reported, facts)
+    stuck = {name: watched.assessment for name, watched in watches.items() if watched.assessment}
+    assessments = reported | stuck
+    rollout = decide_rollout(
+        pool,
+        [(node, assessments[node.name]) for node in nodes],
+        facts.pods,
+        facts.refusals,
+        facts.now,
+        must_hold=lambda node, assessment: hold_reason(
+            pool, facts.reports.get(node.name), node, assessment
+        ),
+    )
+    return PoolPass(
+        pool=pool,
+        nodes=nodes,
+        facts=facts,
+        assessments=assessments,
+        watches=watches,
+        rollout=rollout,
+    )
+
+
+def _assess(node: Node, pool: Pool, facts: Facts) -> Assessment:
+    return assess(
+        node,
+        pool,
+        facts.reports.get(node.name),
+        facts.now,
+        no_agent=facts.no_agents.get(node.name),
+        no_operands=facts.no_operands.get(node.name),
+    )
+
+
+def _watch(
+    pool: Pool, nodes: Sequence[Node], assessments: Mapping[str, Assessment], facts: Facts
+) -> dict[str, Watch]:
+    return {
+        node.name: watch(
+            node,
+            pool,
+            assessments[node.name],
+            facts.no_operands.get(node.name),
+            facts.pods.get(node.name),
+            facts.now,
+        )
+        for node in nodes
+        # Thousands are in order, and the watchdog has no note on them.
+        if node.stuck or assessments[node.name].status != "True"
+    }
