@@ -35,6 +35,33 @@ _USER_AGENT = "slicewright-fleet-controller"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    port = _parse(arguments)
+    log.start()
+    try:
+        replica = _Replica.connect()
+    except Unreachable as e:
+        print(f"fleet_controller: {plain(str(e))}", file=sys.stderr)
+        return 2
+    at_signal(replica.end)
+    address = os.environ.get("POD_IP", "127.0.0.1")
+    try:
+        server = serve(
+            address, port, alive=replica.alive, ready=replica.ready, metrics=replica.metrics
+        )
+    except OSError as e:
+        print(
+            f"fleet_controller: cannot listen on {address}:{port}: {e.strerror or e}",
+            file=sys.stderr,
+        )
+        return 2
+    why = replica.run(server.host_and_port)
+    server.shutdown()
+    log.info("stopped", why=why or "")
+    return 1 if why else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> int:
+    """Returns the port to listen on."""
     parser = argparse.ArgumentParser(
         prog="fleet_controller",
         description="Turns GPU node reports into node conditions, startup taints and pool status.",
@@ -46,89 +73,92 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="port of /healthz, /readyz and /metrics, on the address in POD_IP "
         f"(default {CONTROLLER_PORT})",
     )
-    options = parser.parse_args(arguments)
-    log.start()
-    stop = threading.Event()
-    try:
+    port: int = parser.parse_args(arguments).port
+    return port
+
+
+class _Replica:
+    """This process: the cluster that it follows, its election and its control loop."""
+
+    def __init__(self, cluster: Cluster, election: Election) -> None:
+        self._cluster = cluster
+        self._election = election
+        self._loop = Loop(cluster, term=election.term)
+        self._stop = threading.Event()
+        self._over = threading.Event()
+        self._electing = threading.Thread(
+            target=election.follow, args=(self._over,), name="lease", daemon=True
+        )
+
+    @classmethod
+    def connect(cls) -> _Replica:
+        """Connects to the cluster of this pod. Raises Unreachable."""
         cluster = Cluster.of(Client.in_cluster(user_agent=_USER_AGENT))
         # A replica that cannot renew the lease must know it before the deadline.
-        election = _election(
-            Client.in_cluster(timeout_s=_LEASE_TIMEOUT_S, user_agent=_USER_AGENT), cluster
-        )
-    except Unreachable as e:
-        print(f"fleet_controller: {plain(str(e))}", file=sys.stderr)
-        return 2
+        client = Client.in_cluster(timeout_s=_LEASE_TIMEOUT_S, user_agent=_USER_AGENT)
+        return cls(cluster, _election(client, cluster))
 
-    def end() -> None:
-        stop.set()
-        cluster.changed.set()  # wakes the loop
+    def run(self, http: str) -> str | None:
+        """Follows the cluster and acts on it until `end`. Returns why it ended otherwise, or None.
 
-    at_signal(end)
-    loop = Loop(cluster, term=election.term)
-    address = os.environ.get("POD_IP", "127.0.0.1")
+        http: the address of the health endpoints, for the log.
+        """
+        self._cluster.follow(self._stop)
+        log.info("watching the cluster", server=self._cluster.client.server, http=http)
+        self._electing.start()
+        self._loop.run(self._stop)
+        why = None if self._stop.is_set() else self._cluster.ended()
+        self._stop.set()
+        # Only now: no other replica may begin before the last action has ended.
+        self._over.set()
+        self._electing.join()
+        try:
+            self._election.release()
+        except (ApiError, Unreachable) as e:
+            log.warning("lease not released; it expires", error=error_text(e))
+        return why
 
-    over = threading.Event()
-    electing = threading.Thread(target=election.follow, args=(over,), name="lease", daemon=True)
+    def end(self) -> None:
+        self._stop.set()
+        self._cluster.changed.set()  # wakes the loop
 
-    def alive() -> str | None:
-        if electing.ident and not electing.is_alive():
+    def alive(self) -> str | None:
+        """Returns why the process must be restarted, or None."""
+        if self._electing.ident and not self._electing.is_alive():
             return "the thread that holds the lease has ended"
-        age = time.monotonic() - loop.progress.last_turn
+        age = time.monotonic() - self._loop.progress.last_turn
         return None if age < _STALLED_S else f"the control loop has been stuck for {age:.0f} s"
 
-    def ready() -> str | None:
+    def ready(self) -> str | None:
+        """Returns why the process cannot do all its work, or None."""
         return (
-            cluster.incomplete()
-            or cluster.outdated()
-            or loop.progress.error
-            or _unreadable_pool(cluster)
+            self._cluster.incomplete()
+            or self._cluster.outdated()
+            or self._loop.progress.error
+            or _unreadable_pool(self._cluster)
         )
 
-    def page() -> str:
-        pools, nodes = list(cluster.pools.all().values()), list(cluster.nodes.all().values())
+    def metrics(self) -> str:
+        cluster = self._cluster
         return metrics.text(
-            loop.progress,
-            pools,
-            nodes,
+            self._loop.progress,
+            list(cluster.pools.all().values()),
+            list(cluster.nodes.all().values()),
             time.time(),
-            leads=election.leads(),
+            leads=self._election.leads(),
             unreadable={kind: len(names) for kind, names in cluster.unreadable().items()},
         )
-
-    try:
-        server = serve(address, options.port, alive=alive, ready=ready, metrics=page)
-    except OSError as e:
-        print(
-            f"fleet_controller: cannot listen on {address}:{options.port}: {e.strerror or e}",
-            file=sys.stderr,
-        )
-        return 2
-    cluster.follow(stop)
-    log.info("watching", server=cluster.client.server, http=server.host_and_port)
-    electing.start()
-    loop.run(stop)
-    why = None if stop.is_set() else cluster.ended()
-    stop.set()
-    # Only now: no other replica may begin before the last action has ended.
-    over.set()
-    electing.join()
-    try:
-        election.release()
-    except (ApiError, Unreachable) as e:
-        log.warning("the lease is not given up; it expires", error=error_text(e))
-    server.shutdown()
-    log.info("stopped", why=why or "")
-    return 1 if why else 0
 
 
 def _unreadable_pool(cluster: Cluster) -> str | None:
     """Returns the first pool that cannot be read, and why, or None if all can."""
-    odd = sorted(cluster.pools.unreadable().items())
-    if not odd:
+    pools = sorted(cluster.pools.unreadable().items())
+    if not pools:
         return None
-    more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
+    name, why = pools[0]
+    more = f" (and {len(pools) - 1} more)" if len(pools) > 1 else ""
     return (
-        f"GPUPool {odd[0][0]} cannot be read: {odd[0][1]}{more}; its nodes are not released, "
+        f"GPUPool {name} cannot be read: {why}{more}; its nodes are not released, "
         "uncordoned or changed"
     )
 

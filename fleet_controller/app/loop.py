@@ -6,45 +6,37 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
+from fleet_controller.app.causes import Causes
+from fleet_controller.app.failures import is_overtaken, is_refused
+from fleet_controller.app.progress import Progress
 from fleet_controller.cluster.action_log import log_action
-from fleet_controller.cluster.aside import Aside
 from fleet_controller.cluster.backoff import Refusals
 from fleet_controller.cluster.collection import error_text
-from fleet_controller.cluster.durations import Durations
 from fleet_controller.cluster.execute import execute
-from fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes
-from fleet_controller.cluster.observe import FEW_NODES, Cluster
-from fleet_controller.cluster.status_pace import StatusPace
+from fleet_controller.cluster.lanes import LONGEST_SLICE_S, SLICE_S, Lanes, Outcome
+from fleet_controller.cluster.observe import Cluster
+from fleet_controller.cluster.status_pace import Paced, StatusPace
 from fleet_controller.decision.actions import (
     Action,
-    AddStartupTaint,
     EmitEvent,
-    EndUndo,
     RecordBoot,
-    RemoveStartupTaint,
     RetractEvent,
     SetNodeCondition,
 )
 from fleet_controller.decision.decide import Decision, decide
 from fleet_controller.decision.inspection import (
-    UnverifiedNodes,
     silent_agents,
     to_inspect,
     unverified_nodes,
 )
 from fleet_controller.membership.membership import memberships, pool_names
-from fleet_controller.membership.release import ReleaseNode
-from fleet_controller.nodes import absent_agents, absent_operands
-from fleet_controller.nodes.watchdog import RestartOperand
 from fleet_controller.objects.action import NodeAction
 from fleet_controller.objects.node import Node
 from fleet_controller.objects.pool import Pool, missing_pool
 from fleet_controller.objects.warning_event import WarningEvent
-from fleet_controller.pools.quarantine import EndQuarantine, QuarantineNode
 from fleet_controller.rollout.change_actions import EvictPod, FinishChange
-from fleet_controller.rollout.drain import is_refused_by_budget
 from kubeapi import ApiError, Unreachable
 from telemetry import log
 from telemetry.plain import plain
@@ -75,46 +67,11 @@ _OVERTAKEN_S = 1.0
 """Delay before retrying actions dropped because their object changed."""
 _STANDBY_S = 1.0
 """Delay between two checks whether this process leads."""
-_ASKED_AGAIN_S = 15.0
-"""Least time between two lists of the agents' pods, to see why some do not report, and of NVIDIA's
-operands, to see why nodes are not verified.
-"""
 _LONGEST_FAULT = 500
 """Longest text of an unexpected exception in the log, in characters."""
-_MANY_ASKED_AGAIN_S = 60.0
-"""The same interval for the operands of many nodes: then all pods of operands are listed."""
 
 
-PARTS = ("pass", "pool", "action", "question")
-"""The parts that an unexpected exception can leave undone: a whole pass, the decision about one
-pool, one action, or a question whose answer would only make messages clearer.
-"""
-
-
-@dataclass
-class Progress:
-    """Progress for health endpoints and metrics: written by the loop, read by the server's
-    threads.
-    """
-
-    last_turn: float = field(default_factory=time.monotonic)
-    """Time of the last turn in seconds, by the monotonic clock."""
-    passes: int = 0
-    pass_s: float = 0.0
-    """Seconds spent in all passes."""
-    error: str | None = None
-    """Why the last pass failed."""
-    postponed: int = 0
-    """Actions that the last pass has left to the next one."""
-    done: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(action, result) -> count."""
-    durations: Durations = field(default_factory=Durations)
-    faults: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
-    """Part of the controller -> unexpected exceptions in it."""
-
-    def count(self, action: Action, result: str) -> None:
-        key = (type(action).__name__, result)
-        self.done[key] = self.done.get(key, 0) + 1
+_NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
 
 
 class Loop:
@@ -139,11 +96,7 @@ class Loop:
         self._clock = clock
         self._warnings: dict[str, WarningEvent] | None = None
         self._warnings_listed = float("-inf")
-        self._agents_asked = float("-inf")
-        self._no_agents: Mapping[str, str] = {}
-        self._no_operands: Aside[Mapping[str, str]] = Aside(
-            cluster.changed.set, every_s=_ASKED_AGAIN_S
-        )
+        self._causes = Causes(cluster, partial(self._fault, "question"))
         self._refusals = Refusals()
         self._nodes: Mapping[str, Node] = {}
         self._pools: Mapping[str, Pool] = {}
@@ -247,6 +200,23 @@ class Loop:
         """
         started, self._retry_after, self._overtaken = time.monotonic(), 0.0, False
         self._acted = 0
+        decision = self._observe_and_decide()
+        if decision is None:
+            return None
+        for fault in decision.faults:
+            self._fault("pool", fault.subject, fault.error)
+        paced = self._statuses.of(decision.actions, self._pools)
+        outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
+        if not self._may_act():
+            return None
+        self._note_failures(outcome.failed)
+        self.progress.passes += 1
+        self.progress.postponed = outcome.postponed
+        self.progress.pass_s += time.monotonic() - started
+        return self._next_turn(decision, outcome, paced)
+
+    def _observe_and_decide(self) -> Decision | None:
+        """Returns the decision, or None if the cluster cannot be read or the decision fails."""
         began = time.thread_time()
         try:
             if self._unanswered:
@@ -257,39 +227,32 @@ class Loop:
                 self._cluster.pools.list_again(self._cluster.client)
             decision = self._decide()
             self._decision_s, self._decided = time.thread_time() - began, time.monotonic()
+            return decision
         except (ApiError, Unreachable) as e:
             self._heed(e)
             self._fail(f"cannot read the cluster: {error_text(e)}")
-            return None
         except Exception as e:  # noqa: BLE001 - see `run`
             self._fail(self._fault("pass", "the decision about all pools", e))
-            return None
-        for fault in decision.faults:
-            self._fault("pool", fault.subject, fault.error)
-        paced = self._statuses.of(decision.actions, self._pools)
-        outcome = self._lanes.carry_out(paced.now, slice_s=self._slice_s())
-        if not self._may_act():
-            return None
-        failed = outcome.failed
-        if failed:
-            about, error = next(iter(failed.items()))
-            self._fail(
-                f"{about}: {error}" + (f" (and {len(failed) - 1} more)" if len(failed) > 1 else "")
-            )
-        else:
+        return None
+
+    def _note_failures(self, failed: Mapping[str, str]) -> None:
+        if not failed:
             self._failures, self.progress.error = 0, None
-        self.progress.passes += 1
-        self.progress.postponed = outcome.postponed
-        self.progress.pass_s += time.monotonic() - started
-        due = [decision.look_again] if decision.look_again is not None else []
-        if outcome.postponed:
-            due.append(self._clock())
-        if paced.put_off_s is not None:
-            due.append(self._clock() + paced.put_off_s)
-        if self._overtaken:
-            due.append(self._clock() + _OVERTAKEN_S)
-        if (list_due_s := self._cluster.pools.second_list_due_s()) is not None:
-            due.append(self._clock() + list_due_s)
+            return
+        subject, error = next(iter(failed.items()))
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        self._fail(f"{subject}: {error}{more}")
+
+    def _next_turn(self, decision: Decision, outcome: Outcome, paced: Paced) -> float | None:
+        delays_s = [
+            0.0 if outcome.postponed else None,
+            paced.put_off_s,
+            _OVERTAKEN_S if self._overtaken else None,
+            self._cluster.pools.second_list_due_s(),
+        ]
+        due = [self._clock() + delay_s for delay_s in delays_s if delay_s is not None]
+        if decision.look_again is not None:
+            due.append(decision.look_again)
         return min(due, default=None)
 
     def _decide(self) -> Decision:
@@ -301,11 +264,11 @@ class Loop:
         pools = list(self._pools.values())
         now = self._clock()
         present = memberships(pools, nodes)
-        asked = to_inspect(pools, nodes, now, present=present)
-        cluster.bound.ask_about(asked)
+        inspected = to_inspect(pools, nodes, now, present=present)
+        cluster.bound.ask_about(inspected)
         self._nodes = {node.name: node for node in nodes}
-        pods = {name: cluster.pods(self._nodes[name]) for name in asked}
-        self._refusals.keep(pod.uid for there in pods.values() for pod in there)
+        pods = {name: cluster.pods(self._nodes[name]) for name in inspected}
+        self._refusals.keep(pod.uid for node_pods in pods.values() for pod in node_pods)
         reports = cluster.reports.all()
         return decide(
             pools,
@@ -315,10 +278,12 @@ class Loop:
             self._warnings,
             now,
             refusals=self._refusals.all(),
-            no_agents=self._why_no_agents(
+            no_agents=self._causes.missing_reports(
                 silent_agents(pools, nodes, reports, now, present=present)
             ),
-            no_operands=self._why_no_operands(unverified_nodes(pools, nodes, present=present)),
+            no_operands=self._causes.missing_operands(
+                unverified_nodes(pools, nodes, present=present)
+            ),
             present=present,
         )
 
@@ -333,48 +298,6 @@ class Loop:
             names = {name for node in nodes for name in pool_names(node)} - pools.keys()
             pools |= {name: missing_pool(name, _NOT_CONFIRMED) for name in names}
         return pools
-
-    def _why_no_agents(self, pool_of: Mapping[str, str]) -> Mapping[str, str]:
-        """Returns why the agents of these nodes have not reported. Asks only now and then."""
-        if not pool_of:
-            return {}
-        if time.monotonic() - self._agents_asked > _ASKED_AGAIN_S:
-            self._agents_asked = time.monotonic()
-            try:
-                pods = self._cluster.agent_pods()
-                here = {pod["spec"].get("nodeName") for pod in pods}
-                events = self._cluster.daemon_set_warnings() if set(pool_of) - here else []
-                self._no_agents = absent_agents.reasons(pool_of, pods, events)
-            except (ApiError, Unreachable) as e:
-                # It only makes a message clearer: the pass goes on without it.
-                log.warning("agents' pods not readable", error=error_text(e))
-            except Exception as e:  # noqa: BLE001 - see `run`
-                self._fault("question", "the agents' pods", e)
-        return self._no_agents
-
-    def _why_no_operands(self, nodes: UnverifiedNodes) -> Mapping[str, str]:
-        """Returns why NVIDIA's operands do not serve these nodes, as of a while ago."""
-        names = {node.name for some in nodes for node in some}
-        if not names:
-            return {}
-
-        def ask() -> Mapping[str, str] | None:
-            try:
-                policies = self._cluster.cluster_policies()
-                pods = self._cluster.waiting_operands(names) if policies else []
-                return absent_operands.reasons(nodes.examples, pods, policies, nodes.remaining)
-            except (ApiError, Unreachable) as e:
-                # It only makes a message clearer.
-                log.warning("operands not readable", error=error_text(e))
-                return None
-            except Exception as e:  # noqa: BLE001 - see `run`
-                self._fault("question", "NVIDIA's operands", e)
-                return None
-
-        many = len(names) > FEW_NODES
-        self._no_operands.every_s = _MANY_ASKED_AGAIN_S if many else _ASKED_AGAIN_S
-        found = self._no_operands.latest(ask) or {}
-        return {name: why for name, why in found.items() if name in names}
 
     def _do(self, action: Action) -> str | None:
         """Carries out one action. Returns why it failed, or None."""
@@ -408,25 +331,16 @@ class Loop:
 
     def _not_done(self, action: Action, error: ApiError | Unreachable) -> str | None:
         """Returns why the action failed, or None if that is not a failure."""
-        if isinstance(error, ApiError) and _overtaken(action, error):
+        if isinstance(error, ApiError) and is_overtaken(action, error):
             # The object is gone or has changed: the next pass decides again.
             self._overtaken = True
             self.progress.count(action, "overtaken")
             if isinstance(action, RetractEvent) and self._warnings is not None:
                 self._warnings.pop(action.name, None)
             return None
-        if isinstance(error, ApiError) and isinstance(action, EvictPod) and not _overloaded(error):
-            # A disruption budget has none left: an ordinary answer.
-            self._refusals.add(action.uid, error, self._clock())
-            self.progress.count(action, "refused")
-            return None
-        if (
-            isinstance(error, ApiError)
-            and isinstance(action, RestartOperand)
-            and error.status == 429
-            and not _overloaded(error)
-        ):
-            # A disruption budget protects the operand. That counts as a try, too.
+        if isinstance(error, ApiError) and is_refused(action, error):
+            if isinstance(action, EvictPod):
+                self._refusals.add(action.uid, error, self._clock())
             self.progress.count(action, "refused")
             return None
         self._unanswered |= isinstance(error, Unreachable) or error.status >= 500
@@ -451,8 +365,8 @@ class Loop:
         """Records when an overloaded API server accepts requests again."""
         if isinstance(error, ApiError) and error.retry_after_s:
             # Several requests run at a time, and each may have an answer of its own.
-            asked = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
-            self._retry_after = max(self._retry_after, asked)
+            rest_s = min(error.retry_after_s, _LONGEST_RETRY_AFTER_S)
+            self._retry_after = max(self._retry_after, rest_s)
 
     def _fault(self, part: str, about: str, error: Exception) -> str:
         """Counts and logs an unexpected exception. Returns it as text."""
@@ -468,35 +382,3 @@ class Loop:
         if error != self.progress.error:
             log.warning("pass failed", error=error)
         self.progress.error = error
-
-
-_NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
-_BY_JSON_PATCH = (
-    RemoveStartupTaint,
-    AddStartupTaint,
-    ReleaseNode,
-    QuarantineNode,
-    EndQuarantine,
-    EndUndo,
-)
-
-
-def _overtaken(action: Action, error: ApiError) -> bool:
-    """True if an action failed because its object has changed since the decision."""
-    # A JSON patch whose `test` fails is answered with 422. For other requests 422 is a bug here.
-    return error.status in (404, 409) or (
-        error.status == 422 and isinstance(action, _BY_JSON_PATCH)
-    )
-
-
-def _overloaded(error: ApiError) -> bool:
-    """True if the API server wants to be left alone altogether.
-
-    False if it only says when to retry a disruption budget. Source: k8s.io/kubernetes,
-    pkg/registry/core/pod/storage/eviction.go.
-    """
-    return (
-        error.status in (429, 503)
-        and bool(error.retry_after_s)
-        and not is_refused_by_budget(error.body)
-    )

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from fleet_controller.app.loop import Progress
+from fleet_controller.app.progress import Progress
+from fleet_controller.cluster.durations import Durations
 from fleet_controller.membership.membership import memberships
 from fleet_controller.objects.layout_change import change_of
 from fleet_controller.objects.node import Node
@@ -35,7 +36,15 @@ def text(
     unreadable: kind -> number of its objects that cannot be read.
     """
     families = (
-        *_families(progress, pools if leads else (), leads),
+        Family(
+            "slicewright_controller_leads",
+            "gauge",
+            "1 if this replica acts, 0 if it stands by.",
+            (Sample("", float(leads)),),
+        ),
+        *_pool_families(pools if leads else ()),
+        *_duration_families(progress.durations),
+        *_loop_families(progress),
         _unreadable(unreadable),
         _faults(progress),
         *(_ages(pools, nodes, now) if leads else ()),
@@ -91,15 +100,9 @@ def _states(node: Node) -> Iterable[tuple[str, float]]:
             yield "failed", change.since
 
 
-def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[Family, ...]:
+def _pool_families(pools: Sequence[Pool]) -> tuple[Family, ...]:
     pools = sorted(pools, key=lambda pool: pool.name)
     return (
-        Family(
-            "slicewright_controller_leads",
-            "gauge",
-            "1 if this replica acts, 0 if it stands by.",
-            (Sample("", float(leads)),),
-        ),
         Family(
             "slicewright_pool_nodes",
             "gauge",
@@ -124,22 +127,32 @@ def _families(progress: Progress, pools: Sequence[Pool], leads: bool) -> tuple[F
                 for each in pool.status.get("conditions", ())
             ),
         ),
+    )
+
+
+def _duration_families(durations: Durations) -> tuple[Family, ...]:
+    return (
         Family(
             "slicewright_node_verified_seconds",
             "histogram",
-            "From the creation of a node until it is verified for the first time.",
-            progress.durations.to_verified.samples(),
+            "Time from the creation of a node until it is verified for the first time.",
+            durations.to_verified.samples(),
         ),
         Family(
             "slicewright_node_layout_change_seconds",
             "histogram",
-            "Of a change of the layout of a node in service, from its cordon to its end.",
-            progress.durations.of_changes.samples(),
+            "Time of a layout change of a node in service, from its cordon to its end.",
+            durations.of_changes.samples(),
         ),
+    )
+
+
+def _loop_families(progress: Progress) -> tuple[Family, ...]:
+    return (
         Family(
             "slicewright_controller_actions_left",
             "gauge",
-            "Actions that the last pass has left to the next one.",
+            "Actions that the last pass has postponed to the next one.",
             (Sample("", progress.postponed),),
         ),
         Family(

@@ -353,7 +353,7 @@ class TestController:
         )
 
         def quoted(text: str) -> bool:
-            loop._no_operands._asked = float("-inf")
+            loop._causes._operand_causes._asked = float("-inf")
             loop._cluster.changed.set()
             condition = api_server.node(name).condition
             return condition is not None and text in condition.message

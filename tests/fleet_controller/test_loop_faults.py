@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleet_controller.app import loop
+from fleet_controller.app import causes, loop
 from fleet_controller.decision import decide
 from fleet_controller.objects.pool import Pool
 from fleet_controller.objects.warning_event import WarningEvent
@@ -102,7 +102,7 @@ def test_a_question_that_fails_unexpectedly_only_costs_its_answer(
     def fails(*arguments: object) -> None:
         raise Bug
 
-    monkeypatch.setattr(loop.absent_agents, "reasons", fails)
+    monkeypatch.setattr(causes.absent_agents, "reasons", fails)
     _turn(quiet, 2)
     assert quiet.loop.progress.faults == {"pass": 0, "pool": 0, "action": 0, "question": 1}
     assert quiet.loop.progress.error is None

@@ -273,7 +273,7 @@ def test_a_node_whose_release_waits_for_the_next_pass_counts_once_as_verified(
     monkeypatch.setattr(run.cluster.nodes, "all", lambda: there)
     loop = run.loop
     loop._warnings = {}
-    monkeypatch.setattr(loop, "_why_no_operands", lambda nodes: {})
+    monkeypatch.setattr(loop._causes, "missing_operands", lambda nodes: {})
     loop._nodes = there
     decided = loop._decide().actions
     (said,) = (action for action in decided if isinstance(action, SetNodeCondition))
