@@ -175,5 +175,5 @@ def _election(client: Client, cluster: Cluster) -> Election:
         # A container that is restarted in its pod is another process.
         identity=f"{os.environ.get('POD_NAME', 'replica')}_{uuid.uuid4().hex[:8]}",
         on_change=changed,
-        on_error=lambda why: log.warning("lease not readable", error=why),
+        on_error=lambda why: log.warning("cannot read the lease", error=why),
     )

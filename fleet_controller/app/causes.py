@@ -77,7 +77,7 @@ class Causes:
         try:
             return question()
         except (ApiError, Unreachable) as e:
-            log.warning(f"{subject} not readable", error=error_text(e))
+            log.warning(f"cannot list the {subject}", error=error_text(e))
         except Exception as e:  # noqa: BLE001 - a clearer message is not worth a pass
             self._on_fault(subject, e)
         return None

@@ -71,7 +71,7 @@ _LONGEST_FAULT = 500
 """Longest text of an unexpected exception in the log, in characters."""
 
 
-_NOT_CONFIRMED = "its nodes bear its name, and the last list of pools lacks it"
+_NOT_CONFIRMED = "nodes have its label, but the last list of pools did not include it"
 
 
 class Loop:

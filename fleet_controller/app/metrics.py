@@ -65,7 +65,7 @@ def _faults(progress: Progress) -> Family:
     return Family(
         "slicewright_controller_faults_total",
         "counter",
-        "Unexpected exceptions, by the part of the controller that they have left undone.",
+        "Unexpected exceptions, by the part of the controller that they interrupted.",
         tuple(Sample(labels(part=part), n) for part, n in sorted(progress.faults.items())),
     )
 
@@ -80,7 +80,7 @@ def _ages(pools: Sequence[Pool], nodes: Sequence[Node], now: float) -> Iterable[
     yield Family(
         "slicewright_pool_state_age_seconds",
         "gauge",
-        "For how long the node has been in a state that has been longest in it.",
+        "Time that a pool's node has been in a state, for the node that has been in it longest.",
         tuple(
             Sample(labels(pool=pool, state=state), round(age))
             for (pool, state), age in sorted(oldest.items())

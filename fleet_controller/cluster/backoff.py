@@ -54,11 +54,11 @@ class Refusals:
         """Returns the refusals by the pod's uid."""
         by_budget: dict[str, list[tuple[str, _Refused]]] = {}
         refusals: dict[str, Refusal] = {}
-        for uid, one in self._known.items():
-            if one.budget:
-                by_budget.setdefault(one.budget, []).append((uid, one))
+        for uid, refused in self._known.items():
+            if refused.budget:
+                by_budget.setdefault(refused.budget, []).append((uid, refused))
             else:
-                refusals[uid] = Refusal(why=one.why, retry_at=one.at + one.pause_s)
+                refusals[uid] = Refusal(why=refused.why, retry_at=refused.at + refused.pause_s)
         for held in by_budget.values():
             refusals |= _turns(held, _PER_SECOND / len(by_budget))
         return refusals
@@ -78,8 +78,8 @@ class Refusals:
 
     def keep(self, uids: Iterable[str]) -> None:
         """Forgets all other pods."""
-        there = set(uids)
-        self._known = {uid: one for uid, one in self._known.items() if uid in there}
+        kept_uids = set(uids)
+        self._known = {uid: refused for uid, refused in self._known.items() if uid in kept_uids}
 
 
 def _turns(
@@ -92,9 +92,9 @@ def _turns(
     the budget allows evictions again.
     """
     last = held[-1][1].at
-    for place, (uid, one) in enumerate(held):
+    for place, (uid, refused) in enumerate(held):
         turn = last + (place / per_second if place else 0.0)
-        yield uid, Refusal(why=one.why, retry_at=max(one.at + one.pause_s, turn))
+        yield uid, Refusal(why=refused.why, retry_at=max(refused.at + refused.pause_s, turn))
 
 
 def _budget_of(error: ApiError, why: str) -> str:

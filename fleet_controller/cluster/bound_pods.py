@@ -51,9 +51,9 @@ class BoundPods(Collection[NodePod]):
 
     def _stored(self, old: NodePod | None, new: NodePod | None) -> None:
         if old is not None:
-            there = self._on[old.node]
-            del there[old.path]
-            if not there:
+            pods = self._on[old.node]
+            del pods[old.path]
+            if not pods:
                 del self._on[old.node]
         if new is not None:
             self._on.setdefault(new.node, {})[new.path] = new
@@ -89,9 +89,9 @@ class Nodes(Collection[Node]):
             self._open.discard(old.uid)
 
     def _replaced(self) -> None:
-        there = [node for _, node in self._items.values()]
-        self._open &= {node.uid for node in there}
-        self._open |= {node.uid for node in there if not node.held}
+        nodes = [node for _, node in self._items.values()]
+        self._open &= {node.uid for node in nodes}
+        self._open |= {node.uid for node in nodes if not node.held}
 
 
 def must_list(node: Node, watched: Iterable[NodePod], *, was_open: bool) -> bool:

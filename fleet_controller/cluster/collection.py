@@ -112,17 +112,17 @@ class Collection(Generic[T]):
 
     def put(self, raw: Mapping[str, Any]) -> None:
         """Stores an object that the API server answered, unless a newer one is known."""
-        parsed = self._parsed(raw, known=self._newest)
+        parsed = self._parsed(raw, newest=self._newest)
         if parsed is None:
             return
         name, version, item = parsed
         with self._lock:
             if self._newest(name) >= version:
                 return
-            known = self._items.get(name)
+            before = self._items.get(name)
             self._items[name] = (version, item)
-            self._stored(known[1] if known else None, item)
-        if self._matters(known[1] if known else None, item):
+            self._stored(before[1] if before else None, item)
+        if self._matters(before[1] if before else None, item):
             self._changed.set()
 
     def list_again(self, client: Client) -> None:
@@ -169,14 +169,14 @@ class Collection(Generic[T]):
 
     def _gone(self, name: str, version: int) -> None:
         with self._lock:
-            known = self._items.pop(name, None)
+            before = self._items.pop(name, None)
             self._unreadable.pop(name, None)
             self._deleted[name] = version
             if len(self._deleted) > _TOMBSTONES:
                 del self._deleted[next(iter(self._deleted))]
-            if known is not None:
-                self._stored(known[1], None)
-        if known is not None and self._matters(known[1], None):
+            if before is not None:
+                self._stored(before[1], None)
+        if before is not None and self._matters(before[1], None):
             self._changed.set()
 
     def _newest(self, name: str) -> int:
@@ -195,24 +195,24 @@ class Collection(Generic[T]):
     def _take(self, listed: Event) -> None:
         """Replaces all items, except items that are newer than the list."""
         at = int(listed.object["metadata"]["resourceVersion"])
-        found = {name: (version, item) for name, version, item in filter(None, listed.items)}
+        listed_items = {name: (version, item) for name, version, item in filter(None, listed.items)}
         with self._lock:
             newer = {
-                name: known
-                for name, known in self._items.items()
-                if known[0] > (found[name][0] if name in found else at)
-            } | self._in_doubt(found)
+                name: item
+                for name, item in self._items.items()
+                if item[0] > (listed_items[name][0] if name in listed_items else at)
+            } | self._in_doubt(listed_items)
             self._items = {
-                name: one
-                for name, one in {**found, **newer}.items()
-                if one[0] > self._deleted.get(name, 0)
+                name: item
+                for name, item in {**listed_items, **newer}.items()
+                if item[0] > self._deleted.get(name, 0)
             }
             self._listed_at = at
             self._unreadable = {n: why for n, why in self._unreadable.items() if n in self._items}
             self._replaced()
         self._changed.set()
 
-    def _in_doubt(self, found: Mapping[str, tuple[int, T]]) -> dict[str, tuple[int, T]]:
+    def _in_doubt(self, listed_items: Mapping[str, tuple[int, T]]) -> dict[str, tuple[int, T]]:
         """Returns the objects that only this list lacks, and no earlier one. Called under the
         lock.
         """
@@ -223,22 +223,22 @@ class Collection(Generic[T]):
             self._first_list_at = now
         first = now - SECOND_LIST_AFTER_S
         self._confirmed |= self._first_list_at <= first
-        lacking = {n: self._doubted.get(n, now) for n in self._items if n not in found}
+        lacking = {n: self._doubted.get(n, now) for n in self._items if n not in listed_items}
         self._doubted = {name: at for name, at in lacking.items() if at > first}
         return {name: self._items[name] for name in self._doubted}
 
     def _parsed(
-        self, raw: Mapping[str, Any], *, known: Callable[[str], int] = lambda name: 0
+        self, raw: Mapping[str, Any], *, newest: Callable[[str], int] = lambda name: 0
     ) -> tuple[str, int, T] | None:
         """Returns the parsed object.
 
-        Returns None for an object that is not needed, and for an object whose version is `known`:
+        Returns None for an object that is not needed, and for one that is not newer than `newest`:
         if many nodes join, most news is of the controller's own writes. Also returns None for an
         object that can neither be read nor get a stand-in.
         """
         try:
             name, version = key_of(raw), int(raw["metadata"]["resourceVersion"])
-            if known(name) >= version:
+            if newest(name) >= version:
                 return None
         except UNREADABLE as e:
             log.warning("object ignored: no name or version", path=self.path, error=_why(e))
@@ -263,7 +263,7 @@ class Collection(Generic[T]):
     def _failed(self, error: ApiError | Unreachable | ValueError) -> None:
         text = error_text(error)
         if text != self.error:
-            log.warning("cluster not readable", path=self.path, error=text)
+            log.warning("cannot read the cluster", path=self.path, error=text)
         self.error = text
 
 

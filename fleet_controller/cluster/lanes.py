@@ -105,35 +105,37 @@ class Lanes:
         """Carries out actions. slice_s: seconds after which no further action begins."""
         end = self._clock() + slice_s
         failed: dict[str, str] = {}
-        left = 0
+        postponed = 0
         for stage in _stages(actions):
             lanes = deque(
-                sorted(_lanes(a for a in stage if not (left and _says_settled(a))), key=_can_wait)
+                sorted(
+                    _lanes(a for a in stage if not (postponed and _says_settled(a))), key=_can_wait
+                )
             )
             if len(lanes) <= 1:
                 outcomes = [self._work(lanes, end)]
             else:
-                # Not one task per lane: if there are thousands, most are left for the next pass.
+                # Not one task per lane: if there are thousands, most wait for the next pass.
                 count = min(WORKERS, len(lanes))
                 workers = [self._workers.submit(self._work, lanes, end) for _ in range(count)]
                 outcomes = [worker.result() for worker in workers]
-            for one in outcomes:
-                failed |= one.failed
-                left += one.postponed
-        return Outcome(failed=failed, postponed=left)
+            for outcome in outcomes:
+                failed |= outcome.failed
+                postponed += outcome.postponed
+        return Outcome(failed=failed, postponed=postponed)
 
     def _work(self, lanes: deque[list[Action]], end: float) -> Outcome:
-        """Runs one worker, which takes lanes until none is left."""
+        """Runs one worker, which takes lanes until there are no more."""
         failed: dict[str, str] = {}
-        left = 0
+        postponed = 0
         while True:
             try:
                 lane = lanes.popleft()
             except IndexError:
-                return Outcome(failed=failed, postponed=left)
-            one = self._lane(lane, end)
-            failed |= one.failed
-            left += one.postponed
+                return Outcome(failed=failed, postponed=postponed)
+            outcome = self._lane(lane, end)
+            failed |= outcome.failed
+            postponed += outcome.postponed
 
     def _lane(self, actions: Sequence[Action], end: float) -> Outcome:
         failed: dict[str, str] = {}
@@ -186,7 +188,7 @@ def _lanes(actions: Iterable[Action]) -> list[list[Action]]:
 
 def _can_wait(lane: Sequence[Action]) -> bool:
     """True if nothing waits for the lane. Pods wait for a node that is released, while the message
-    that a node is not proven yet can come later.
+    that a node is not verified yet can come later.
     """
     return not any(isinstance(action, RemoveStartupTaint) for action in lane)
 
@@ -194,6 +196,6 @@ def _can_wait(lane: Sequence[Action]) -> bool:
 def _says_settled(action: Action) -> bool:
     """True if a waiting `pulumi up` would return, though nodes of the pool may not be released."""
     return isinstance(action, SetPoolStatus) and any(
-        one["type"] == SETTLED and one["status"] == "True"
-        for one in action.status.get("conditions", ())
+        condition["type"] == SETTLED and condition["status"] == "True"
+        for condition in action.status.get("conditions", ())
     )

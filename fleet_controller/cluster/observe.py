@@ -22,7 +22,7 @@ from apis.names import (
 from fleet_controller.cluster import news
 from fleet_controller.cluster.bound_pods import BoundPods, Nodes, must_list
 from fleet_controller.cluster.collection import Collection, error_text
-from fleet_controller.cluster.operands import may_be_operand, namespaces_of, proven
+from fleet_controller.cluster.operands import may_be_operand, namespaces_of, without_forged_labels
 from fleet_controller.nodes import waiting_pods
 from fleet_controller.nodes.absent_agents import AGENT_SELECTOR
 from fleet_controller.nodes.absent_operands import OPERAND_SELECTOR
@@ -156,7 +156,7 @@ class Cluster:
         path = path_of("v1", "pods", namespace=NAMESPACE)
         # In pages, with only the needed parts: a large fleet has thousands.
         return list(
-            list_all(self.client, path, keep=waiting_pods.kept, labelSelector=AGENT_SELECTOR).items
+            list_all(self.client, path, keep=waiting_pods.trim, labelSelector=AGENT_SELECTOR).items
         )
 
     def daemon_set_warnings(self) -> list[JsonObject]:
@@ -195,12 +195,12 @@ class Cluster:
         """namespace: None for all."""
         pods = path_of("v1", "pods", namespace=namespace)
         if len(nodes) > FEW_NODES:
-            # In pages, and almost nothing of them is kept: a large fleet has tens of thousands.
-            kept = list_all(
-                self.client, pods, keep=waiting_pods.kept_waiting, labelSelector=OPERAND_SELECTOR
+            # In pages, and almost nothing of them is stored: a large fleet has tens of thousands.
+            waiting = list_all(
+                self.client, pods, keep=waiting_pods.trim_waiting, labelSelector=OPERAND_SELECTOR
             ).items
-            return [pod for pod in kept if pod is not None]
-        found: list[JsonObject] = []
+            return [pod for pod in waiting if pod is not None]
+        operands: list[JsonObject] = []
         for node in ("", *nodes):
             # The API server answers this from its index by node, and its memory.
             listed = self.client.get(
@@ -209,8 +209,8 @@ class Cluster:
                 fieldSelector=f"spec.nodeName={node}",
                 resourceVersion="0",
             )
-            found += [pod for pod in listed.get("items") or () if waiting_pods.waits_for(pod)]
-        return found
+            operands += [pod for pod in listed.get("items") or () if waiting_pods.waits_for(pod)]
+        return operands
 
     def pods(self, node: Node) -> tuple[NodePod, ...]:
         """Returns a node's pods that have not ended, as the watch has shown them.
@@ -218,17 +218,17 @@ class Cluster:
         If the watch may be behind and that matters, they come from a list. Raises ApiError or
         Unreachable.
         """
-        found = self.bound.on(node.name)
-        if must_list(node, found, was_open=self.nodes.was_open(node)):
-            found = self._listed(node.name)
-        if any(map(may_be_operand, found)):
+        pods = self.bound.on(node.name)
+        if must_list(node, pods, was_open=self.nodes.was_open(node)):
+            pods = self._listed(node.name)
+        if any(map(may_be_operand, pods)):
             namespaces = self._operator_namespaces()
-            found = tuple(proven(pod, namespaces) for pod in found)
+            pods = tuple(without_forged_labels(pod, namespaces) for pod in pods)
         change = change_of(node)
         if change is None or change.phase != "Upgrading":
-            return found
+            return pods
         return tuple(
-            replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in found
+            replace(pod, next_driver=self._next_driver(pod)) if pod.driver else pod for pod in pods
         )
 
     def _operator_namespaces(self) -> frozenset[str] | None:
@@ -247,7 +247,7 @@ class Cluster:
         try:
             template = self.client.get(path)["spec"]["template"]
         except ApiError as e:
-            log.warning("driver's DaemonSet not readable", path=path, error=error_text(e))
+            log.warning("cannot read the driver's DaemonSet", path=path, error=error_text(e))
             return ""
         return driver_tag(template["spec"])
 

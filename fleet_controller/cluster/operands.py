@@ -28,7 +28,7 @@ def may_be_operand(pod: NodePod) -> bool:
     return pod.daemon_set and bool(pod.app or pod.driver)
 
 
-def proven(pod: NodePod, namespaces: frozenset[str] | None) -> NodePod:
+def without_forged_labels(pod: NodePod, namespaces: frozenset[str] | None) -> NodePod:
     """Returns the pod. A pod that only looks like an operand loses that look."""
     if namespaces is None or pod.namespace in namespaces:
         return pod

@@ -68,12 +68,15 @@ class StatusPace:
 
 def only_counts(old: Mapping[str, Any], new: SetPoolStatus) -> bool:
     """True if only counts, names and messages of a status have changed."""
-    return _said(old) == _said(new.status)
+    return _without_counts(old) == _without_counts(new.status)
 
 
-def _said(status: Mapping[str, Any]) -> object:
+def _without_counts(status: Mapping[str, Any]) -> object:
     return (
         status.get("observedGeneration"),
         status.get("waitingSince"),
-        [(one["type"], one["status"], one["reason"]) for one in status.get("conditions") or ()],
+        [
+            (condition["type"], condition["status"], condition["reason"])
+            for condition in status.get("conditions") or ()
+        ],
     )

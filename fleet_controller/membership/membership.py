@@ -57,7 +57,7 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
     by_name = {pool.name: pool for pool in ordered}
     # Most pools were created with their nodes, and their nodes are known by the label alone.
     by_label = {pool.name for pool in ordered if pool.selector == {POOL_LABEL: pool.name}}
-    others = [pool for pool in ordered if pool.name not in by_label]
+    by_selector = [pool for pool in ordered if pool.name not in by_label]
     members: dict[str, list[Node]] = {pool.name: [] for pool in ordered}
     unreadable = unreadable_names(pools)
     for node in sorted(nodes, key=attrgetter("name")):
@@ -69,7 +69,7 @@ def memberships(pools: Sequence[Pool], nodes: Sequence[Node]) -> list[tuple[Pool
             if pool is None or not pool.selects(node):
                 if belongs_to(node, unreadable):
                     continue
-                pool = next((pool for pool in others if pool.selects(node)), None)
+                pool = next((pool for pool in by_selector if pool.selects(node)), None)
             if pool is None:
                 continue
             name = pool.name
@@ -116,7 +116,7 @@ def joining(
     """
     if pool.brings is None:
         return None
-    known = brought_keys([pool]) if brought_by_any is None else brought_by_any
+    trusted_keys = brought_keys([pool]) if brought_by_any is None else brought_by_any
     noted = node.joined.labels if node.joined else {}
     brought: dict[str, BroughtLabel] = {}
     changes: dict[str, str | None] = {}
@@ -128,8 +128,8 @@ def joining(
             brought[key] = BroughtLabel(value=value, before=now)
         if now != value:
             changes[key] = value
-    others = {key: label for key, label in noted.items() if key not in pool.brings}
-    changes |= taken_back(node, others, known)
+    obsolete = {key: label for key, label in noted.items() if key not in pool.brings}
+    changes |= taken_back(node, obsolete, trusted_keys)
     joined = Joined(pool=pool.name, labels=brought)
     if not changes and joined == node.joined:
         return None
@@ -137,14 +137,14 @@ def joining(
 
 
 def taken_back(
-    node: Node, noted: Mapping[str, BroughtLabel], known: AbstractSet[str]
+    node: Node, noted: Mapping[str, BroughtLabel], trusted_keys: AbstractSet[str]
 ) -> dict[str, str | None]:
     """Returns the earlier labels, except labels that somebody else has changed since.
 
-    known: the keys about which a note is believed, see `brought_keys`.
+    trusted_keys: the keys about which a note is believed, see `brought_keys`.
     """
     return {
         key: label.before
         for key, label in noted.items()
-        if key in known and node.labels.get(key) == label.value
+        if key in trusted_keys and node.labels.get(key) == label.value
     }

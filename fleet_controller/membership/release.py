@@ -147,8 +147,10 @@ def next_step(
         # The condition is in the status, so it takes a request of its own. The note on the node has
         # to go last.
         return ClearNodeCondition(node=node.name)
-    known = brought_keys([pool] if pool else []) if brought_by_any is None else brought_by_any
-    return _release(node, known)
+    trusted_keys = (
+        brought_keys([pool] if pool else []) if brought_by_any is None else brought_by_any
+    )
+    return _release(node, trusted_keys)
 
 
 def disables(node: Node, pool: Pool) -> bool:
@@ -182,11 +184,11 @@ def finalizers_to_remove(pools: Sequence[Pool], nodes: Sequence[Node]) -> Iterat
     held = {node.joined.pool for node, _ in departing(pools, nodes) if node.joined}
     for pool in sorted(going, key=lambda pool: pool.name):
         if pool.name not in held:
-            others = tuple(name for name in pool.finalizers if name != RELEASE_FINALIZER)
-            yield RemoveFinalizer(pool=pool.name, version=pool.version, finalizers=others)
+            remaining = tuple(name for name in pool.finalizers if name != RELEASE_FINALIZER)
+            yield RemoveFinalizer(pool=pool.name, version=pool.version, finalizers=remaining)
 
 
-def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
+def _release(node: Node, trusted_keys: AbstractSet[str]) -> ReleaseNode:
     assert node.joined is not None
     taints = [i for i, key in enumerate(node.taint_keys) if key == STARTUP_TAINT_KEY]
     ours = {
@@ -196,12 +198,12 @@ def _release(node: Node, known: AbstractSet[str]) -> ReleaseNode:
         DESIRED_ANNOTATION: node.desired_state_annotation,
         REPORTS_AFTER_ANNOTATION: node.reports_after,
         CHANGED_ANNOTATION: node.changed_at,
-        JOINED_ANNOTATION: "there",
+        JOINED_ANNOTATION: node.joined,
     }
     return ReleaseNode(
         node=node.name,
         version=node.version,
-        labels=taken_back(node, node.joined.labels, known),
+        labels=taken_back(node, node.joined.labels, trusted_keys),
         annotations=tuple(key for key, value in ours.items() if value),
         taints=tuple(reversed(taints)),
     )

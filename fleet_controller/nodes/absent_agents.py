@@ -23,14 +23,14 @@ def reasons(
     """
     by_node = {node_of(pod): pod for pod in pods}
     refused = _newest(events)
-    found = {}
+    causes = {}
     for node, pool in pool_of.items():
         pod = by_node.get(node)
         why = refused.get(f"node-agent-{pool}") if pod is None else waits_for(pod)
         if why:
             # Repeated in conditions and events, which people read in terminals.
-            found[node] = plain(why)[:_LONGEST]
-    return found
+            causes[node] = plain(why)[:_LONGEST]
+    return causes
 
 
 def _newest(events: Sequence[Object]) -> dict[str, str]:

@@ -33,42 +33,42 @@ def reasons(
     nodes: Iterable[Node],
     pods: Iterable[Object],
     policies: Sequence[Object],
-    others: Iterable[Node] = (),
+    more_nodes: Iterable[Node] = (),
 ) -> dict[str, str]:
     """Returns node -> why operands do not serve it, for nodes with a known cause.
 
     pods: the operands' pods that wait for something, of all these nodes, and those that are bound
     to no node.
     policies: all ClusterPolicies. Without one, no operands are expected.
-    others: nodes that are only checked for operands that end again and again. Each text is a write,
-    and if a whole pool waits, the texts of its first nodes are enough.
+    more_nodes: nodes that are only checked for operands that end again and again. Each text is a
+    write, and if a whole pool waits, the texts of its first nodes are enough.
     """
     if not policies:
         return {}
     waiting = _waiting(pods)
-    found = {}
+    causes = {}
     for node in nodes:
         if node.labels.get(f"{DEPLOY_LABEL_PREFIX}operands") == "false":
             continue
-        own = next(iter(waiting.get(node.name, ())), None)
-        why = own or _of_discovery(node) or _of_operator(policies)
+        waits = next(iter(waiting.get(node.name, ())), None)
+        why = waits or _of_discovery(node) or _of_operator(policies)
         if why:
-            found[node.name] = why
-    for node in others:
+            causes[node.name] = why
+    for node in more_nodes:
         crashes = (why for why in waiting.get(node.name, ()) if CRASH_LOOP in why)
         if why := next(crashes, None):
-            found[node.name] = why
+            causes[node.name] = why
     # Repeated in conditions and events, which people read in terminals.
-    return {name: plain(why)[:_LONGEST] for name, why in found.items()}
+    return {name: plain(why)[:_LONGEST] for name, why in causes.items()}
 
 
 def _waiting(pods: Iterable[Object]) -> dict[str, list[str]]:
     """Returns node -> the reasons why its pods wait, sorted by the pods' names."""
-    found: dict[str, list[str]] = {}
+    causes: dict[str, list[str]] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         if why := waits_for(pod, OPERATOR):
-            found.setdefault(node_of(pod), []).append(why)
-    return found
+            causes.setdefault(node_of(pod), []).append(why)
+    return causes
 
 
 def _of_discovery(node: Node) -> str | None:
@@ -85,13 +85,13 @@ def _of_discovery(node: Node) -> str | None:
 
 def _of_operator(policies: Sequence[Object]) -> str | None:
     # The operator uses the oldest of several.
-    policy = min(policies, key=lambda one: str(one["metadata"].get("creationTimestamp", "")))
+    policy = min(policies, key=lambda policy: str(policy["metadata"].get("creationTimestamp", "")))
     name, status = policy["metadata"]["name"], policy.get("status") or {}
     for condition in status.get("conditions") or ():
-        said = f"ClusterPolicy {name}: {condition.get('reason')}: {condition.get('message')}"
+        message = f"ClusterPolicy {name}: {condition.get('reason')}: {condition.get('message')}"
         true, kind = condition.get("status") == "True", condition.get("type")
         if true and (kind == "Error" or condition.get("reason") in _NOTHING_RUNS):
-            return said
+            return message
     if status.get("state") == "ready":
         return None
-    return f"ClusterPolicy {name} is {status.get('state') or 'not looked at by the operator yet'}"
+    return f"ClusterPolicy {name} is {status.get('state') or 'not reconciled by the operator yet'}"

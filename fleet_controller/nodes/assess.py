@@ -44,13 +44,17 @@ def assess(
     no_agent: why its agent has not reported, if the cluster tells.
     no_operands: why NVIDIA's operands do not serve it, if the cluster tells.
     """
-    found = _assess(node, pool, report, now, no_agent)
+    assessment = _assess(node, pool, report, now, no_agent)
     if pool.driver and report is not None and report.owner_uid == node.uid:
-        known = report.boot_id == node.boot_id and report.time > node.reports_after
-        found = replace(found, driver=report.driver if known else "", reported=report.time)
-    if no_operands and found.settles:
-        return replace(found, message=f"{found.message.rstrip('.')}; GPU operator: {no_operands}")
-    return found
+        is_current = report.boot_id == node.boot_id and report.time > node.reports_after
+        assessment = replace(
+            assessment, driver=report.driver if is_current else "", reported=report.time
+        )
+    if no_operands and assessment.settles:
+        return replace(
+            assessment, message=f"{assessment.message.rstrip('.')}; GPU operator: {no_operands}"
+        )
+    return assessment
 
 
 def _assess(
@@ -77,7 +81,7 @@ def _assess(
         )
         if problem is not None:
             return replace(problem, matched=report.time)
-        return _proven(report.reason or "PartitionsMatch", report.message, report.time)
+        return _verified(report.reason or "PartitionsMatch", report.message, report.time)
     mismatch = report.verdict == "Mismatch"
     return Assessment(
         status="False" if mismatch else "Unknown",
@@ -92,7 +96,7 @@ def _assess(
 # Each pass assesses thousands of nodes the same as before, and building the result costs several
 # times as much as looking it up.
 @lru_cache(maxsize=4096)
-def _proven(reason: str, message: str, reported: float) -> Assessment:
+def _verified(reason: str, message: str, reported: float) -> Assessment:
     return Assessment(
         status="True",
         reason=reason,
@@ -118,7 +122,9 @@ def _invalid_report(node: Node, pool: Pool, report: Report | None, now: float) -
         )
     if report.owner_uid != node.uid:
         return _unknown(
-            "ReportOfAnotherNode", "the report is of an earlier node of the same name", settles=True
+            "ReportOfAnotherNode",
+            "the report is about an earlier node with the same name",
+            settles=True,
         )
     if report.pool != pool.name or report.layout_hash != pool.layout_hash:
         return _unknown(

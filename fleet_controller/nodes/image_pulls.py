@@ -38,7 +38,7 @@ class Keys:
     secrets: str
 
 
-OWN: Final = Keys(image="image", secrets="image_pull_secrets")
+SLICEWRIGHT: Final = Keys(image="image", secrets="image_pull_secrets")
 """The keys for agents and controller."""
 OPERATOR: Final = Keys(image="gpu_operator.registry", secrets="gpu_operator.image_pull_secrets")
 """The keys for NVIDIA's operands."""
@@ -77,35 +77,35 @@ _CAUSES: Final[Mapping[str, _Cause]] = {
     _LIMITED: _Cause(
         answer="answers 429, too many pulls{shared}",
         remedy="name a copy in another registry in `{image}`, or a Secret with a login in "
-        "`{secrets}`; the kubelet goes on trying",
+        "`{secrets}`; the kubelet keeps trying",
     ),
     _LOGIN: _Cause(
-        answer="wants a login, or has no such image",
+        answer="requires a login, or has no such image",
         remedy="name a Secret with a login for {registry} in `{secrets}`{there}, or correct "
         "`{image}`",
     ),
     _PLATFORM: _Cause(
-        answer="has the image, and not for the processor of this node",
-        remedy="name an image for all processors of the fleet in `{image}`; a digest must be that "
-        "of the index, not of one processor's image",
+        answer="has the image, but not for this node's architecture",
+        remedy="name an image for all architectures of the fleet in `{image}`; a digest must be "
+        "that of the index, not of the image for one architecture",
     ),
     _MISSING: _Cause(
         answer="has no such image: no repository, tag or digest of this name",
         remedy="correct `{image}`, or copy the image there",
     ),
     _CERTIFICATE: _Cause(
-        answer="shows a certificate that the node does not trust",
+        answer="presents a certificate that the node does not trust",
         remedy="give the registry a certificate that nodes trust, or the nodes its authority; or "
         "name another registry in `{image}`",
     ),
     _UNREACHED: _Cause(
         answer="cannot be reached from the node",
-        remedy="open the way there (NAT, proxy, firewall, DNS), or name a registry that the nodes "
-        "reach in `{image}`",
+        remedy="allow the connection (NAT, proxy, firewall, DNS), or name in `{image}` a registry "
+        "that the nodes reach",
     ),
     _BROKEN: _Cause(
-        answer="answers with an error of its own",
-        remedy="wait: the kubelet goes on trying; or name another registry in `{image}`",
+        answer="answers with a server error",
+        remedy="wait: the kubelet keeps trying; or name another registry in `{image}`",
     ),
     _DISK: _Cause(
         answer="is not to blame: the node's disk is full",
@@ -113,8 +113,8 @@ _CAUSES: Final[Mapping[str, _Cause]] = {
     ),
 }
 _UNKNOWN: Final = _Cause(
-    answer="does not give it, the node does not say why",
-    remedy="`kubectl describe pod` shows the last answer; what helps is another registry in "
+    answer="does not deliver the image, and the node does not say why",
+    remedy="`kubectl describe pod` shows the last answer; name another registry in "
     "`{image}`, or a login in `{secrets}`",
 )
 _SHARED: Final = " from this address without a login (100 in 6 hours, for all nodes behind it)"
@@ -129,7 +129,7 @@ def explained(reason: str, message: str, image: str, keys: Keys, *, namespace: s
         return message
     named = short(image)
     if reason == "InvalidImageName":
-        return f"{named} is no name of an image: correct `{keys.image}`"
+        return f"{named} is not a valid image name: correct `{keys.image}`"
     if reason == "ErrImageNeverPull":
         return f"{named} is not on the node, and is never pulled: put it into the node's image"
     if reason == "SignatureValidationFailed":

@@ -16,20 +16,20 @@ _ORDINARY = (None, "ContainerCreating", "PodInitializing")
 """Reasons for waiting that every pod's containers have."""
 
 
-def waits_for(pod: Object, keys: Keys = image_pulls.OWN) -> str | None:
+def waits_for(pod: Object, keys: Keys = image_pulls.SLICEWRIGHT) -> str | None:
     """Returns why the pod or one of its containers waits, or why it failed. None if it runs.
 
     keys: the keys in the stack file for its images.
     """
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
-    for one in (
+    for container in (
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
     ):
-        waiting = (one.get("state") or {}).get("waiting")
+        waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in _ORDINARY:
-            message = _message(waiting, one, pod, keys)
+            message = _message(waiting, container, pod, keys)
             return _line(name, waiting.get("reason"), message)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -52,7 +52,7 @@ def _line(name: str, *words: object) -> str:
     return ": ".join([f"pod {name}", *(str(word) for word in words if word)])
 
 
-def kept(pod: Object) -> Object:
+def trim(pod: Object) -> Object:
     """Returns the parts of a pod that are needed here."""
     spec = {key: pod["spec"][key] for key in ("nodeName", "affinity") if key in pod["spec"]}
     return {
@@ -64,9 +64,9 @@ def kept(pod: Object) -> Object:
     }
 
 
-def kept_waiting(pod: Object) -> Object | None:
+def trim_waiting(pod: Object) -> Object | None:
     """Returns the same parts, or None if the pod waits for nothing."""
-    return kept(pod) if waits_for(pod) else None
+    return trim(pod) if waits_for(pod) else None
 
 
 def node_of(pod: Object) -> str:

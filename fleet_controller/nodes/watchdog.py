@@ -105,29 +105,29 @@ def watch(
     note = stuck_of(node)
     if note and note.layout != (pool.mig_config or ""):
         note = None
-    what = trouble_of(node, pool, base, operands)
-    if what is None:
+    trouble_kind = trouble_of(node, pool, base, operands)
+    if trouble_kind is None:
         return _no_trouble(node, note, base, now)
-    trouble = TROUBLES[what]
+    trouble = TROUBLES[trouble_kind]
     if note is None and not _lasts(node, now):
         changed = node.condition.changed if node.condition else now
         return Watch(deadlines=(changed + NOTED_AFTER_S,))
-    if note is None or note.trouble != what:
+    if note is None or note.trouble != trouble_kind:
         tries = note.tries if note else 0
         at = max(now + trouble.after_s, note.next if note and tries else 0.0)
         layout = pool.mig_config or ""
         noted = Stuck(
-            node_uid=node.uid, layout=layout, trouble=what, since=now, next=at, tries=tries
+            node_uid=node.uid, layout=layout, trouble=trouble_kind, since=now, next=at, tries=tries
         )
         return Watch(actions=(_noted(node, noted),), deadlines=(at,))
     if now < note.since + trouble.after_s:
         return Watch(deadlines=(note.next,))
-    said = _said(trouble, note, base, now)
+    assessment = _assess_stuck(trouble, note, base, now)
     silent = _driver_is_silent(node, base)
     if now < note.next or trouble.restart is None or note.tries >= MOST_TRIES:
-        return Watch(assessment=said, deadlines=(note.next,), hold_if_room=silent)
+        return Watch(assessment=assessment, deadlines=(note.next,), hold_if_room=silent)
     tried = _try(node, note, trouble, base, pods, now)
-    return replace(tried, assessment=said, hold_if_room=silent)
+    return replace(tried, assessment=assessment, hold_if_room=silent)
 
 
 def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -> What | None:
@@ -141,8 +141,8 @@ def trouble_of(node: Node, pool: Pool, base: Assessment, operands: str | None) -
             return None
         if node.mig_state == "pending":
             return "PartitioningStuck"
-        if node.mig_config == pool.mig_config and (found := _at_rest(node, base)):
-            return found
+        if node.mig_config == pool.mig_config and (trouble := _at_rest(node, base)):
+            return trouble
     if node.ready and CRASH_LOOP in (operands or ""):
         return "OperandCrashLoop"
     return "DriverSilent" if _driver_is_silent(node, base) else None
@@ -163,7 +163,7 @@ def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, 
     noted = [node for node in nodes if node.stuck]
     if not noted:
         return ()
-    found = (
+    names = (
         node.name
         for pool, members in memberships(pools, noted)
         for node in members
@@ -174,7 +174,7 @@ def due(pools: Sequence[Pool], nodes: Iterable[Node], now: float) -> tuple[str, 
         and note.tries < MOST_TRIES
         and note.next <= now
     )
-    return tuple(found)[:_AT_ONCE]
+    return tuple(names)[:_AT_ONCE]
 
 
 def relabelled(node: Node, pool: Pool) -> bool:
@@ -211,8 +211,12 @@ def _at_rest(node: Node, base: Assessment) -> What | None:
 
 
 def _lasts(node: Node, now: float) -> bool:
-    known = node.condition
-    return known is not None and known.status != "True" and now >= known.changed + NOTED_AFTER_S
+    condition = node.condition
+    return (
+        condition is not None
+        and condition.status != "True"
+        and now >= condition.changed + NOTED_AFTER_S
+    )
 
 
 def _no_trouble(node: Node, note: Stuck | None, base: Assessment, now: float) -> Watch:
@@ -250,8 +254,8 @@ def _try(
     tried = replace(note, tries=note.tries + 1, next=now + pause, held_by="")
     # mig-manager resumes its operands itself if it can, but a pod that forgot to do so does not.
     resume = note.trouble == "OperandsPaused" and note.tries > 0
-    found = sorted((p for p in pods if p.app == trouble.restart), key=lambda pod: pod.path)
-    restart = next((pod for pod in found if pod.daemon_set and not pod.leaving), None)
+    operands = sorted((p for p in pods if p.app == trouble.restart), key=lambda pod: pod.path)
+    restart = next((pod for pod in operands if pod.daemon_set and not pod.leaving), None)
     labels = {f"{DEPLOY_LABEL_PREFIX}{name}": "true" for name in node.paused} if resume else {}
     if restart is None and not labels:
         tried = replace(tried, held_by=f"no {trouble.restart} pod on the node")
@@ -266,7 +270,7 @@ def _reported(base: Assessment) -> float:
     return (base.expires or 0.0) - REPORT_AGE_LIMIT_S
 
 
-def _said(trouble: Trouble, note: Stuck, base: Assessment, now: float) -> Assessment | None:
+def _assess_stuck(trouble: Trouble, note: Stuck, base: Assessment, now: float) -> Assessment | None:
     """Returns the assessment for a stuck node, or None if the node's own is sufficient."""
     tried = ""
     if trouble.restart and note.tries:

@@ -52,17 +52,17 @@ def seconds(timestamp: str | None) -> float:
     if not timestamp:
         return EPOCH_S
     if not isinstance(timestamp, str):
-        raise TypeError(f"is no time: {type(timestamp).__name__}")
+        raise TypeError(f"is not a timestamp: {type(timestamp).__name__}")
     # RFC 3339 allows lower case, but Python's parser does not.
     parsed = datetime.fromisoformat(timestamp.upper())
     if parsed.tzinfo is None:
-        raise ValueError(f"is a time without a zone: {plain(timestamp)[:40]}")
+        raise ValueError(f"is a timestamp without a time zone: {plain(timestamp)[:40]}")
     try:
         at = parsed.timestamp()
     except OverflowError:
         at = -1.0
     if not EPOCH_S <= at < LATEST_S:
-        raise ValueError(f"is no plausible time: {plain(timestamp)[:40]}")
+        raise ValueError(f"is not a plausible time: {plain(timestamp)[:40]}")
     return at
 
 
@@ -90,7 +90,7 @@ def text(value: object, longest: int = LONGEST_TEXT) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"is no text: {type(value).__name__}")
+        raise TypeError(f"is not a string: {type(value).__name__}")
     # Cut twice: an escape is longer than its character.
     return plain(value[:longest])[:longest]
 
@@ -105,7 +105,7 @@ def texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or not all(
         isinstance(key, str) and isinstance(each, str) for key, each in value.items()
     ):
-        raise TypeError("is no mapping of texts to texts")
+        raise TypeError("is not a mapping of strings to strings")
     return dict(value)
 
 
@@ -125,7 +125,7 @@ def reason(value: object) -> str:
     """
     code = text(value)
     if code and not _CAMEL_CASE.fullmatch(code):
-        raise ValueError(f"is no reason in CamelCase: {code[:40]}")
+        raise ValueError(f"is not a CamelCase reason: {code[:40]}")
     return code
 
 
@@ -138,7 +138,7 @@ def identifier(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"is no text: {type(value).__name__}")
+        raise TypeError(f"is not a string: {type(value).__name__}")
     if len(value) <= LONGEST_NAME and value.isprintable():
         return value
     return "sha256:" + hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()

@@ -42,7 +42,7 @@ def _read_condition(raw: Mapping[str, Any]) -> Condition:
     changed = seconds(raw.get("lastTransitionTime"))
     status, generation = raw.get("status", "Unknown"), raw.get("observedGeneration", 0)
     if status not in ("True", "False", "Unknown") or not isinstance(generation, int):
-        raise ValueError("is no condition")
+        raise ValueError("is not a condition")
     return Condition(
         status=status,
         reason=text(raw.get("reason"), LONGEST_NAME),

@@ -27,7 +27,7 @@ the sharing comes from the device plugin's config. Source: apis/desired_state.py
 
 @dataclass(frozen=True, kw_only=True)
 class KnownLayout:
-    """A layout that the agents of a pool can prove."""
+    """A layout that the agents of a pool can verify."""
 
     mig_config: str
     """Value of nvidia.com/mig.config."""
@@ -40,7 +40,7 @@ class KnownLayout:
 def read_layout(raw: Mapping[str, Any]) -> KnownLayout | None:
     """Reads a layout from a pool's spec, or from an entry of its status.
 
-    Returns None unless agents could prove the layout: it must be a layout of mig-manager's, its
+    Returns None unless agents could verify the layout: it must be a layout of mig-manager's, its
     text must match the hash, and must not be longer than a pool's may be.
     """
     name, digest, desired = (raw.get(k) for k in ("migConfig", "layoutHash", "desiredState"))
@@ -88,16 +88,19 @@ def remembered(
 
     verified: True if nodes of the pool have just been verified with `declared`.
     """
-    known: Sequence[KnownLayout] = verified_layouts(status)
+    layouts: Sequence[KnownLayout] = verified_layouts(status)
     if verified and declared is not None and declared.desired:
-        known = [declared, *(one for one in known if one.mig_config != declared.mig_config)]
+        layouts = [
+            declared,
+            *(layout for layout in layouts if layout.mig_config != declared.mig_config),
+        ]
     return [
         {
-            "migConfig": one.mig_config,
-            "layoutHash": one.layout_hash,
-            "desiredState": one.desired,
+            "migConfig": layout.mig_config,
+            "layoutHash": layout.layout_hash,
+            "desiredState": layout.desired,
         }
-        for one in known[:MOST_REMEMBERED]
+        for layout in layouts[:MOST_REMEMBERED]
     ]
 
 
@@ -105,7 +108,7 @@ def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> K
     """Returns the layout that an undo of `declared` goes back to, or why there is none."""
     if declared is None:
         return (
-            "NVIDIA's mig-manager does not partition its nodes, so that another layout is new "
+            "NVIDIA's mig-manager does not partition its nodes, so another layout needs new "
             "nodes: write the old layout into the stack file and run `pulumi up`"
         )
     target = next(
@@ -116,16 +119,16 @@ def target_of_undo(declared: KnownLayout | None, status: Mapping[str, Any]) -> K
             f"it has been verified with no layout other than {declared.mig_config}, so there is "
             "none to go back to"
         )
-    if others := _others(declared, target):
+    if changed_keys := _changed_keys(declared, target):
         return (
             f"since it was verified with layout {target.mig_config} the stack file has changed "
-            f"more than the partitions ({', '.join(others)}), which agents could not prove: write "
-            "the old state into the stack file and run `pulumi up`"
+            f"more than the partitions ({', '.join(changed_keys)}), which agents could not "
+            "verify: write the old state into the stack file and run `pulumi up`"
         )
     return target
 
 
-def _others(declared: KnownLayout, target: KnownLayout) -> list[str]:
+def _changed_keys(declared: KnownLayout, target: KnownLayout) -> list[str]:
     """Returns the keys that differ in the desired states without following from the partitions."""
     now, then = json.loads(declared.desired or "{}"), json.loads(target.desired)
     return sorted(key for key in {*now, *then} - OF_A_LAYOUT if now.get(key) != then.get(key))

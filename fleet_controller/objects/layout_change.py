@@ -48,7 +48,7 @@ class Change:
     """
 
     def dump(self) -> str:
-        said = {"reason": self.reason, "message": self.message} if self.reason else {}
+        failure = {"reason": self.reason, "message": self.message} if self.reason else {}
         note = {
             "nodeUid": self.node_uid,
             "target": self.target,
@@ -58,7 +58,7 @@ class Change:
             "since": stamp(self.since),
             "started": stamp(self.started),
             "cordoned": self.cordoned,
-            **said,
+            **failure,
         }
         return json.dumps(note, separators=(",", ":"))
 

@@ -141,24 +141,24 @@ def _as_wanted(
         return False, _SUSPENDED[rollout.stopped], how_far(rollout, pool, len(members))
     if bad and bad[0].assessment.status != "False" and rollout.active:
         return False, "RollingOut", how_far(rollout, pool, len(members))
-    proven = len(members) - len(bad)
+    verified = len(members) - len(bad)
     young = [m for m in bad if m.node.name in joining]
-    unproven = [m for m in bad if m.node.name not in joining]
-    tolerated = _tolerated(pool, len(members), unproven, rollout)
-    if unproven and not tolerated:
+    unverified = [m for m in bad if m.node.name not in joining]
+    tolerated = _tolerated(pool, len(members), unverified, rollout)
+    if unverified and not tolerated:
         reason = "NodesFailing" if bad[0].assessment.status == "False" else "NodesNotProven"
         return False, reason, f"{_not_verified(bad, members)}: {_examples(bad)}"
     if len(members) < pool.fewest:
         return False, "TooFewNodes", _too_few(pool, members)
     if not members:
         return True, "NoNodes", "the pool has no nodes and needs none"
-    said = f"{_number(proven)} verified"
+    message = f"{_number(verified)} verified"
     if young:
-        said += f"; {_nodes(young)} joining, held until proven: {_examples(young)}"
-    if unproven:
-        said += f"; {_are(unproven)} not, which the policy tolerates: {_examples(unproven)}"
-        return True, "EnoughNodesProven", said
-    return True, "AllNodesProven", said
+        message += f"; {_nodes(young)} joining, held until verified: {_examples(young)}"
+    if unverified:
+        message += f"; {_are(unverified)} not, which the policy tolerates: {_examples(unverified)}"
+        return True, "EnoughNodesProven", message
+    return True, "AllNodesProven", message
 
 
 def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Collection[str]:
@@ -174,20 +174,24 @@ def _joining(pool: Pool, members: Sequence[Member], bad: Sequence[Member]) -> Co
 
 def _was_verified(pool: Pool) -> bool:
     """True if the pool was verified with this generation."""
-    known = pool.condition(VERIFIED)
-    return known is not None and known.status == "True" and known.generation == pool.generation
+    condition = pool.condition(VERIFIED)
+    return (
+        condition is not None
+        and condition.status == "True"
+        and condition.generation == pool.generation
+    )
 
 
-def _tolerated(pool: Pool, total: int, unproven: Sequence[Member], rollout: Rollout) -> bool:
+def _tolerated(pool: Pool, total: int, unverified: Sequence[Member], rollout: Rollout) -> bool:
     """True if the policy lets the pool be verified without these nodes.
 
     Until the pool is verified, it waits for nodes that are being set up or changed, as they may yet
-    be proven. Later the policy also tolerates a node that reboots.
+    be verified. Later the policy also tolerates a node that reboots.
     """
-    if len(unproven) > pool.policy.tolerated(total):
+    if len(unverified) > pool.policy.tolerated(total):
         return False
     in_service = _was_verified(pool) and not rollout.active
-    return in_service or not any(m.settling for m in unproven)
+    return in_service or not any(m.settling for m in unverified)
 
 
 def _progressing(
@@ -284,7 +288,7 @@ def _stalled(
     fleeting = degraded[1] == "NodesFailing" and not any(m.warns for m in bad)
     if degraded[0] and not verified[0] and not progressing[0] and not fleeting:
         return True, *degraded[1:]
-    return False, "NotStalled", "the pool is verified, or may yet be"
+    return False, "NotStalled", "the pool is verified, or can still become so"
 
 
 def _examples(members: Sequence[Member]) -> str:

@@ -114,11 +114,11 @@ def _must_go(pod: NodePod, policy: DrainPolicy) -> bool:
 def _explain_protection(pod: NodePod, policy: DrainPolicy, forced: bool) -> str | None:
     """Returns why the pod is not evicted, or None if it is."""
     if policy.pods == "None":
-        return "the pool's policy evicts no pod"
+        return "the pool's policy does not evict pods"
     if pod.static:
         return "a static pod"
     if pod.daemon_set:
-        return "of a DaemonSet"
+        return "belongs to a DaemonSet"
     if not pod.controlled and not forced:
         return "no controller would recreate it"
     if pod.local_data and not policy.delete_local_data and not forced:

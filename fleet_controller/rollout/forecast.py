@@ -19,7 +19,7 @@ from fleet_controller.objects.pool import Pool
 from fleet_controller.rollout.rollout import decide_rollout
 from fleet_controller.rollout.rollout_queue import Assessed
 
-_PROVEN = Assessment(status="True", reason="PartitionsMatch", message="")
+_VERIFIED = Assessment(status="True", reason="PartitionsMatch", message="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +56,22 @@ def forecast(
         # Changes that are under way in such a pool are ended as they are.
         return Forecast(waves=(), later=(), blocked=(), steps=0)
     pool = replace(pool, suspended="")
-    proven = replace(_PROVEN, driver=pool.driver or "")
+    verified = replace(_VERIFIED, driver=pool.driver or "")
     now = {node.name: (node, base) for node, base in members}
     waves: list[tuple[str, ...]] = []
     while True:
         rollout = decide_rollout(pool, list(now.values()), pods or {}, {}, 0.0)
         wave = tuple(name for name in rollout.changing if name not in rollout.failed)
         if not wave:
-            left = tuple(sorted((*rollout.waiting, *rollout.failed)))
-            return Forecast(waves=tuple(waves), later=(), blocked=left, steps=len(waves))
+            blocked = tuple(sorted((*rollout.waiting, *rollout.failed)))
+            return Forecast(waves=tuple(waves), later=(), blocked=blocked, steps=len(waves))
         if len(waves) == most:
             later = tuple(sorted((*wave, *rollout.waiting)))
             steps = len(waves) + _steps(pool, [now[name][0] for name in later], len(members))
             return Forecast(waves=tuple(waves), later=later, blocked=(), steps=steps)
         waves.append(wave)
         for name in wave:
-            now[name] = (_changed(now[name][0], pool), proven)
+            now[name] = (_changed(now[name][0], pool), verified)
 
 
 def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
@@ -81,12 +81,12 @@ def _steps(pool: Pool, nodes: Sequence[Node], of: int) -> int:
     """
     limit = pool.policy.limit(of)
     by_zone = Counter(node.zone if pool.policy.one_zone_at_a_time else "" for node in nodes)
-    # In the worst case the proof is still to be made, one node at a time.
+    # In the worst case the canaries are still to come, one node at a time.
     return pool.policy.canary + sum(-(-count // limit) for count in by_zone.values())
 
 
 def _changed(node: Node, pool: Pool) -> Node:
-    """Returns the node as it is after its change: proven, and in service."""
+    """Returns the node as it is after its change: verified, and in service."""
     change = change_of(node)
     layout = (
         {MIG_CONFIG_LABEL: pool.mig_config, MIG_STATE_LABEL: "success"} if pool.mig_config else {}

@@ -27,10 +27,10 @@ def how_far(rollout: Rollout, pool: Pool, total: int) -> str:
                 f"it is {rollout.stopped}; to go on: slicewright rollout resume {pool.name}"
             )
         case "failed":
-            parts.append("no further node is changed until the failed ones are mended")
+            parts.append("no further node changes until the failed nodes are repaired")
         case "full":
             parts.append(
-                "no further node is changed while these are out of service: "
+                "no further node changes while these are out of service: "
                 f"{_names(rollout.blocking)}"
             )
         case _:

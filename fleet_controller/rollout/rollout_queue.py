@@ -51,7 +51,7 @@ class Queue:
     def last_success(self) -> float:
         """Returns when the change of a node that is verified now last ended, or 0 if there is none.
 
-        A node that was only silent or away since, and is verified again, has proven nothing new.
+        A node that was only silent or away since, and is verified again, shows nothing new.
         """
         return max(
             (node.changed_at for node, base in self.members if self._is_done(node, base)),
@@ -143,7 +143,7 @@ def _choose(queue: Queue) -> tuple[Node, ...]:
 def _ordered(queue: Queue, *, canary: bool) -> list[Node]:
     """Returns the nodes in the order of their start.
 
-    The canary is a node in service if there is one, because a broken one would prove nothing.
+    The canary is a node in service if there is one, because a broken one would show nothing.
     Afterwards the nodes that are out come first, because they cost nothing.
     """
     by_zone = queue.pool.policy.one_zone_at_a_time

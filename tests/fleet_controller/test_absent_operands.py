@@ -114,7 +114,7 @@ def test_a_node_that_feature_discovery_has_not_labelled_is_said_to_be(labels: An
             "NoGPUNodes: No GPU",
         ),
         (policy("notReady", ("Ready", "False", "Error", "")), "cluster-policy is notReady"),
-        (policy("", creationTimestamp="2026"), "cluster-policy is not looked at by the operator"),
+        (policy("", creationTimestamp="2026"), "cluster-policy is not reconciled by the operator"),
     ],
     ids=str,
 )

@@ -286,7 +286,7 @@ def test_what_is_remembered_from_pass_to_pass_changes_no_decision(
 
     for pause in pauses:
         warm = decided(list(world.nodes.values()), list(world.pools.values()))
-        assess._proven.cache_clear()
+        assess._verified.cache_clear()
         bounds.stamp.cache_clear()
         cold = decided(
             [replace(node) for node in world.nodes.values()],

@@ -137,7 +137,7 @@ def test_a_daemon_sets_pod_with_gpus_is_in_the_way_and_one_without_is_not() -> N
     everything = DrainPolicy(pods="All")
     there = [pod("a", daemon_set=True), pod("b", daemon_set=True, gpus=False)]
     found = drain(there, everything, {}, 0.0, forced=True)
-    assert dict(found.protected) == {"ai/a": "of a DaemonSet"}
+    assert dict(found.protected) == {"ai/a": "belongs to a DaemonSet"}
     assert [p.name for p in found.must_leave] == ["a"]
 
 

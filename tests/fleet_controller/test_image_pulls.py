@@ -9,7 +9,7 @@ import pytest
 
 from apis.image_names import registry_of, short
 from fleet_controller.nodes import absent_agents, absent_operands, waiting_pods
-from fleet_controller.nodes.image_pulls import OWN, explained
+from fleet_controller.nodes.image_pulls import SLICEWRIGHT, explained
 from fleet_controller.objects.node import Node
 from rehearsal.cluster.kubelet.images.answers import Answer, pull_error
 from rehearsal.cluster.kubelet.images.references import parse
@@ -21,12 +21,12 @@ TAGGED = "registry.example.com:5000/team/not-found/agent:x509"
 """A name with words of errors in it."""
 
 OF_CONTAINERD: dict[Answer, tuple[str, str]] = {
-    "unauthorized": ("wants a login", "`image_pull_secrets`"),
-    "forbidden": ("wants a login", "`image_pull_secrets`"),
+    "unauthorized": ("requires a login", "`image_pull_secrets`"),
+    "forbidden": ("requires a login", "`image_pull_secrets`"),
     "not-found": ("has no such image", "correct `image`"),
     "too-many-requests": ("answers 429", "another registry in `image`"),
-    "no-platform": ("not for the processor", "that of the index"),
-    "unavailable": ("error of its own", "wait"),
+    "no-platform": ("not for this node's architecture", "that of the index"),
+    "unavailable": ("a server error", "wait"),
     "timeout": ("cannot be reached", "NAT, proxy, firewall, DNS"),
     "no-such-host": ("cannot be reached", "NAT, proxy, firewall, DNS"),
     "unknown-authority": ("certificate that the node does not trust", "authority"),
@@ -47,7 +47,7 @@ def test_every_answer_of_a_registry_is_named_with_its_remedy(
         ("ErrImagePull", error),
         ("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {error}'),
     ):
-        text = explained(reason, message, image, OWN)
+        text = explained(reason, message, image, SLICEWRIGHT)
         assert text.startswith(f"{registry_of(image)} ")
         assert says in text
         assert helps in text
@@ -59,8 +59,8 @@ def test_every_answer_of_a_registry_is_named_with_its_remedy(
     ("message", "says"),
     [
         ("Error response from daemon: manifest for a/b:1 not found: manifest unknown", "no such"),
-        ("no matching manifest for linux/arm64/v8 in the manifest list entries", "processor"),
-        ('no image found in image index for architecture "arm64", variant "v8"', "processor"),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", "architecture"),
+        ('no image found in image index for architecture "arm64", variant "v8"', "architecture"),
         ("reading manifest 1 in r.example.com/a: toomanyrequests: Rate exceeded", "429"),
         ("reading manifest 1: unauthorized: authentication required", "login"),
         ("failed to authorize: failed to fetch anonymous token: 403 Forbidden", "login"),
@@ -69,29 +69,29 @@ def test_every_answer_of_a_registry_is_named_with_its_remedy(
         ("net/http: request canceled (Client.Timeout exceeded)", "reached"),
         ('Get "https://r/v2/": http: server gave HTTP response to HTTPS client', "certificate"),
         ("failed to extract layer: write /x: no space left on device", "disk is full"),
-        ("unexpected status from HEAD request to https://r/v2/: 502 Bad Gateway", "of its own"),
+        ("unexpected status from HEAD request to https://r/v2/: 502 Bad Gateway", "server error"),
     ],
 )
 def test_the_words_of_other_runtimes_are_known_too(message: str, says: str) -> None:
-    assert says in explained("ErrImagePull", message, "r.example.com/a:1", OWN)
+    assert says in explained("ErrImagePull", message, "r.example.com/a:1", SLICEWRIGHT)
 
 
 def test_a_wait_without_an_answer_names_the_registry_and_what_may_help() -> None:
     """As up to Kubernetes 1.31."""
-    text = explained("ImagePullBackOff", f'Back-off pulling image "{HUB}"', HUB, OWN)
-    assert text.startswith("docker.io does not give it")
+    text = explained("ImagePullBackOff", f'Back-off pulling image "{HUB}"', HUB, SLICEWRIGHT)
+    assert text.startswith("docker.io does not deliver the image")
     assert "kubectl describe pod" in text
     assert "`image_pull_secrets`" in text
 
 
 def test_words_that_nobody_knows_are_quoted() -> None:
-    text = explained("ErrImagePull", "the moon is full", HUB, OWN)
+    text = explained("ErrImagePull", "the moon is full", HUB, SLICEWRIGHT)
     assert text == "docker.io, docker.io/library/python:3.13-slim: the moon is full"
 
 
 def test_a_pull_that_is_never_tried_has_another_remedy() -> None:
-    assert "correct `image`" in explained("InvalidImageName", "bad", "A:b", OWN)
-    assert "node's image" in explained("ErrImageNeverPull", "never", "a:b", OWN)
+    assert "correct `image`" in explained("InvalidImageName", "bad", "A:b", SLICEWRIGHT)
+    assert "node's image" in explained("ErrImageNeverPull", "never", "a:b", SLICEWRIGHT)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def _pod(name: str, image: str, answer: Answer, namespace: str) -> Any:
 @pytest.mark.parametrize("answer", OF_CONTAINERD)
 def test_answer_and_remedy_are_not_cut_off_in_an_agents_condition(answer: Answer) -> None:
     pod = _pod("node-agent-h100-training-x7x7x", ECR, answer, "slicewright-system")
-    kept = waiting_pods.kept(pod)
+    kept = waiting_pods.trim(pod)
     (why,) = absent_agents.reasons({"n1": "h100-training"}, [kept], []).values()
     says, _ = OF_CONTAINERD[answer]
     assert says in why
@@ -133,7 +133,7 @@ def test_answer_and_remedy_are_not_cut_off_in_an_agents_condition(answer: Answer
 
 def test_a_login_is_wanted_in_the_pods_own_namespace() -> None:
     pod = _pod("node-agent-a-x", TAGGED, "unauthorized", "slicewright-system")
-    why = waiting_pods.waits_for(waiting_pods.kept(pod))
+    why = waiting_pods.waits_for(waiting_pods.trim(pod))
     assert why is not None
     assert "`image_pull_secrets` (of namespace slicewright-system)" in why
 
@@ -143,6 +143,6 @@ def test_of_nvidias_operands_the_operators_keys_are_named(node: Node) -> None:
     pod = _pod("nvidia-device-plugin-daemonset-x7x7x", image, "unauthorized", "gpu-operator")
     policy = {"metadata": {"name": "p"}, "status": {"state": "notReady"}}
     held = replace(node, name="n1", labels={"nvidia.com/gpu.present": "true"})
-    why = absent_operands.reasons([held], [waiting_pods.kept(pod)], [policy])["n1"]
+    why = absent_operands.reasons([held], [waiting_pods.trim(pod)], [policy])["n1"]
     assert "`gpu_operator.image_pull_secrets` (of namespace gpu-operator)" in why
     assert "`gpu_operator.registry`" in why

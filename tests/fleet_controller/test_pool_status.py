@@ -354,7 +354,7 @@ class TestKstatus:
         if waits[0] == "False":
             assert waits[1:] == ("NothingToWaitFor", "the pool is verified, or stalled")
         if stalled[0] == "False":
-            assert stalled[1:] == ("NotStalled", "the pool is verified, or may yet be")
+            assert stalled[1:] == ("NotStalled", "the pool is verified, or can still become so")
         return found
 
     def test_a_verified_pool_is_ready(self) -> None:
@@ -469,7 +469,7 @@ class TestNodesThatJoinLater:
         assert found["Verified"] == (
             "True",
             "AllNodesProven",
-            "1 node verified; 1 node joining, held until proven: n1 Reasonn1: message of n1",
+            "1 node verified; 1 node joining, held until verified: n1 Reasonn1: message of n1",
         )
         assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
 

@@ -196,7 +196,7 @@ def test_a_rollout_that_another_node_blocks_says_which() -> None:
     (progressing,) = (c for c in of.pool.status["conditions"] if c["type"] == "Progressing")
     assert progressing["reason"] == "RolloutStopped"
     assert progressing["message"].endswith(
-        "no further node is changed while these are out of service: n1"
+        "no further node changes while these are out of service: n1"
     )
 
 
@@ -226,7 +226,7 @@ class TestPods:
         [
             ({"controlled": False}, "no controller would recreate it"),
             ({"local_data": True}, "has data in an emptyDir"),
-            ({"daemon_set": True}, "of a DaemonSet"),
+            ({"daemon_set": True}, "belongs to a DaemonSet"),
             ({"static": True}, "a static pod"),
         ],
     )
@@ -435,11 +435,11 @@ class TestFailures:
         ("nodes", "policy", "said"),
         [
             (4, {"canary": 0}, "while these are out of service: n0"),
-            (4, {"max_unavailable": 2}, "until the failed ones are mended"),
+            (4, {"max_unavailable": 2}, "until the failed nodes are repaired"),
             (
                 2,
                 {"canary": 0, "max_unavailable": 2, "zones": "ab", "one_zone_at_a_time": True},
-                "until the failed ones are mended",
+                "until the failed nodes are repaired",
             ),
         ],
         ids=["they take all that may be out", "the proof", "the other zone"],
@@ -460,7 +460,7 @@ class TestFailures:
         assert [name for name, node in of.nodes.items() if node.change] == ["n0"]
         assert condition(of, "Progressing") == ("False", "RolloutStopped")
         (progressing,) = (c for c in of.pool.status["conditions"] if c["type"] == "Progressing")
-        assert progressing["message"].endswith(f"no further node is changed {said}")
+        assert progressing["message"].endswith(f"no further node changes {said}")
         assert condition(of, "Degraded") == ("True", "NodesFailing")
 
     def test_the_old_layout_wanted_again_is_an_undo(self) -> None:

@@ -141,7 +141,7 @@ class TestWhatIsSaid:
 
     def test_failed_nodes_are_to_be_mended(self) -> None:
         said = how_far(Rollout(wanted_layout="new", stopped="failed"), pool(), 2)
-        assert said.endswith("; no further node is changed until the failed ones are mended")
+        assert said.endswith("; no further node changes until the failed nodes are repaired")
 
     def test_a_rollout_of_nothing_is_the_default(self) -> None:
         nothing = Rollout()

@@ -295,7 +295,7 @@ class TestRollout:
         api_server.admin.patch(f"{POOLS}/{pool}", {"spec": {"migConfig": None}})
         said = say("rollout", "undo", pool)
         assert said.code == BAD_INPUT
-        assert "another layout is new nodes" in said.err
+        assert "another layout needs new nodes" in said.err
 
     def test_without_a_rollout_there_is_nothing_to_pause(
         self, say: Command, pool: str, api_server: Any

@@ -503,7 +503,7 @@ class TestTheTarget:
         assert target_of_undo(known("b"), self.STATUS) == known("a")
 
     def test_native_pools_have_none(self) -> None:
-        assert "another layout is new nodes" in str(target_of_undo(None, {}))
+        assert "another layout needs new nodes" in str(target_of_undo(None, {}))
 
     def test_with_one_known_layout_there_is_none(self) -> None:
         status = {"provenLayouts": remembered(known("a"), {}, verified=True)}
@@ -577,7 +577,7 @@ def test_an_undo_of_a_native_pool_says_that_it_cannot_be() -> None:
         },
     }
     pool = read_pool(raw)
-    assert "another layout is new nodes" in pool.no_undo
+    assert "another layout needs new nodes" in pool.no_undo
     assert not pool.undone
 
 

@@ -112,10 +112,10 @@ def test_a_pool_keeps_its_nodes_as_it_was_last_read(pool: Pool) -> None:
 def test_a_report_that_cannot_be_read_is_named_in_the_condition(
     pool: Pool, node: Node, report: Report
 ) -> None:
-    unread = replace(report, unreadable="ValueError: is no plausible time")
+    unread = replace(report, unreadable="ValueError: is not a plausible time")
     assessment = assess(node, pool, unread, NOW)
     assert (assessment.status, assessment.reason) == ("Unknown", "ReportUnreadable")
-    assert "is no plausible time" in assessment.message
+    assert "is not a plausible time" in assessment.message
     assert "kubectl delete gpunodereport n1" in assessment.message
 
 

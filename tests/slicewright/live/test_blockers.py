@@ -48,7 +48,7 @@ def test_those_that_cannot_be_evicted_come_first_with_why() -> None:
         Blocker(pod="ai/a", why="disruption budget pdb allows no eviction now", leaves=False),
         Blocker(pod="ai/b", why="no controller would recreate it", leaves=False),
         Blocker(pod="ai/c", why="has data in an emptyDir", leaves=False),
-        Blocker(pod="ai/f", why="of a DaemonSet", leaves=False),
+        Blocker(pod="ai/f", why="belongs to a DaemonSet", leaves=False),
         Blocker(pod="ai/d", why="is ending", leaves=True),
         Blocker(pod="ai/e", why="will be evicted", leaves=True),
     )

@@ -115,7 +115,7 @@ def test_with_one_known_layout_it_is_refused(world: World) -> None:
 
 def test_of_a_pool_that_mig_manager_does_not_partition_it_is_refused(world: World) -> None:
     world.pool = replace(world.pool, declared=None, mig_config=None)
-    with pytest.raises(Refused, match="another layout is new nodes: write the old layout into"):
+    with pytest.raises(Refused, match="another layout needs new nodes: write the old layout into"):
         ask("undo", view(world), "")
 
 

@@ -72,10 +72,10 @@ def events_of(cluster: SimulatedCluster, path: str) -> list[tuple[str, str, str]
 @pytest.mark.parametrize(
     ("answer", "image", "says"),
     [
-        ("unauthorized", OWN, "registry.example.com wants a login"),
+        ("unauthorized", OWN, "registry.example.com requires a login"),
         ("not-found", OWN, "registry.example.com has no such image"),
         ("too-many-requests", PYTHON, "docker.io answers 429, too many pulls from this address"),
-        ("no-platform", PYTHON, "and not for the processor of this node"),
+        ("no-platform", PYTHON, "but not for this node's architecture"),
         ("timeout", PYTHON, "docker.io cannot be reached from the node"),
     ],
 )
