@@ -88,15 +88,13 @@ def test_a_report_says_more_than_what_the_cluster_says(
     assert judged.reason == "PartitionsMatch"
 
 
-def test_where_the_cluster_says_nothing_nothing_is_quoted(
-    node: Node, pool: Pool, now: float
-) -> None:
+def test_missing_report_quotes_nothing_without_a_cause(node: Node, pool: Pool, now: float) -> None:
     assessed = assess(node, pool, None, now)
     assert assessed.reason == "NoReport"
     assert "None" not in assessed.message
 
 
-def test_silent_agents_are_asked_for_by_node_and_pool(
+def test_silent_agents_are_listed_by_node_with_their_pool(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     other = replace(node, name="n2", uid="u2")

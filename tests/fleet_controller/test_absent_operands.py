@@ -85,7 +85,7 @@ def test_an_operand_that_does_not_run_is_quoted_before_the_operator() -> None:
     }
 
 
-def test_of_an_operator_that_is_ready_with_operands_that_run_nothing_is_said() -> None:
+def test_ready_operator_with_starting_operands_explains_nothing() -> None:
     starting = pod("b", "n1", reason="PodInitializing")
     assert reasons({"n1": GPU}, [pod("a", "n1"), starting], [READY]) == {}
 
@@ -94,13 +94,13 @@ def test_without_a_cluster_policy_no_operands_are_expected() -> None:
     assert reasons({"n1": {}}, [CRASHES], []) == {}
 
 
-def test_nor_on_a_node_that_is_kept_from_the_operator() -> None:
+def test_node_excluded_from_the_operator_has_no_missing_operands() -> None:
     kept = {**GPU, "nvidia.com/gpu.deploy.operands": "false"}
     assert reasons({"n1": kept}, [CRASHES], [NOT_READY]) == {}
 
 
 @pytest.mark.parametrize("labels", [{}, {"nvidia.com/gpu.present": "false"}])
-def test_a_node_that_feature_discovery_has_not_labelled_is_said_to_be(labels: Any) -> None:
+def test_node_without_feature_discovery_labels_is_explained(labels: Any) -> None:
     (why,) = reasons({"n1": labels}, [], [READY]).values()
     assert "feature.node.kubernetes.io/pci-10de.present" in why
     assert "must run there and tolerate its taints (team, nvidia.com/gpu)" in why

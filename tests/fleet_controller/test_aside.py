@@ -57,7 +57,7 @@ def test_no_answer_is_waited_for_and_another_one_wakes(asked: Asked) -> None:
     assert not asked.changed.acquire(blocking=False), "the same answer is no news"
 
 
-def test_it_is_not_asked_again_before_its_time(asked: Asked) -> None:
+def test_question_is_not_repeated_before_its_interval(asked: Asked) -> None:
     aside = Aside[str](asked.changed.release, every_s=HOUR_S)
     asked.go_on.release()
     aside.latest(asked.answering("a"))

@@ -37,7 +37,7 @@ def test_a_match_of_a_node_that_is_not_ready_is_not_known(
     assert assessed.expires == report.time + REPORT_AGE_LIMIT_S
 
 
-def test_what_the_agent_finds_is_said_also_of_a_node_that_is_not_ready(
+def test_agents_finding_is_shown_even_if_the_node_is_not_ready(
     node: Node, pool: Pool, report: Report, now: float
 ) -> None:
     wrong = replace(report, verdict="Mismatch", reason="WrongLayout")
@@ -160,7 +160,7 @@ OPERATOR_LABELS = {
         ({"nvidia.com/gpu.deploy.dcgm": "false"}, "True", "PartitionsMatch"),
     ],
 )
-def test_where_mig_manager_partitions_the_labels_must_agree(
+def test_labels_must_agree_if_mig_manager_partitions_the_node(
     labels: dict[str, str | None],
     status: str,
     reason: str,
@@ -620,7 +620,7 @@ class TestBeforeItsTurn:
             ({}, {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}, "OperandsPaused"),
         ],
     )
-    def test_what_is_wrong_whatever_the_layout_is_said_first(
+    def test_problems_unrelated_to_the_layout_come_first(
         self,
         change: dict[str, object],
         labels: dict[str, str],

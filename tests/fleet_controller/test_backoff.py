@@ -44,21 +44,21 @@ class Asking:
         return [at for at, one in self.asked if one == uid]
 
 
-def test_a_pod_that_a_budget_holds_is_asked_every_few_seconds_for_hours() -> None:
+def test_eviction_held_by_a_budget_is_retried_every_few_seconds_for_hours() -> None:
     asking = Asking({"a": _by_budget()})
     asking.run(NOW, NOW + 3600)
     times = asking.times("a")
     assert max(after - before for before, after in pairwise(times)) <= 6
 
 
-def test_of_a_budget_that_is_not_counted_again_yet_it_is_asked_after_ten_seconds() -> None:
+def test_eviction_is_retried_after_ten_seconds_if_the_budget_is_not_recounted() -> None:
     """However long the API server says: it is not busy."""
     asking = Asking({"a": _by_budget(retry_after_s=50.0)})
     asking.run(NOW, NOW + 31)
     assert asking.times("a") == [NOW, NOW + 10, NOW + 20, NOW + 30]
 
 
-def test_of_thousands_some_are_asked_all_the_time_and_few_in_a_second() -> None:
+def test_evictions_of_thousands_of_pods_are_retried_a_few_per_second() -> None:
     many = {f"p{n}": _by_budget() for n in range(5000)}
     asking = Asking({**many, "other": _by_budget("single")})
     asking.run(NOW, NOW + 120)

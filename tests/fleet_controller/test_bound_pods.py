@@ -118,9 +118,7 @@ class TestByNode:
             cluster.bound._apply(Event("ADDED", raw))
         assert _names(cluster, "n1") == ["driver", "server", "trainer"]
 
-    def test_only_pods_of_nodes_that_were_asked_about_wake_the_controller(
-        self, cluster: Cluster
-    ) -> None:
+    def test_only_pods_of_inspected_nodes_wake_the_controller(self, cluster: Cluster) -> None:
         cluster.bound.ask_about(["n1"])
         wakes = []
         for raw in (_pod("a", "n1", 5), _pod("b", "n2", 6)):
@@ -191,7 +189,7 @@ class TestWhereTheWatchMayBeBehind:
         assert cluster.pods(replace(held, taint_keys=())) == ()
         assert api.asked == []
 
-    def test_where_the_watch_shows_a_pod_no_list_is_needed(
+    def test_no_list_is_needed_if_the_watch_shows_a_pod(
         self, cluster: Cluster, api: Api, held: Node
     ) -> None:
         cluster.nodes.put(_node("n1", 5, held=False))

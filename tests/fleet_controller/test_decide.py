@@ -230,7 +230,7 @@ def _progress(decision: Decision) -> list[str]:
     return [event.message for event in _events(decision) if event.reason == "NotYetVerified"]
 
 
-def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, pool: Pool) -> None:
+def test_progress_event_gets_a_new_text_every_ten_seconds(node: Node, pool: Pool) -> None:
     """The provider shows every Warning Event, but every text only once."""
     young = replace(node, created=NOW)
     waiting = _waited(pool, [young], NOW)
@@ -254,7 +254,7 @@ def test_while_up_waits_something_else_is_said_every_ten_seconds(node: Node, poo
     assert said[10].startswith("110: after 110 s: ")
 
 
-def test_what_changes_in_between_is_said_the_next_time(
+def test_changes_between_progress_events_wait_for_the_next_one(
     node: Node, pool: Pool, report: Report
 ) -> None:
     """Each node that is verified changes what is waited for, and each text is two requests."""
@@ -273,7 +273,7 @@ def test_what_changes_in_between_is_said_the_next_time(
 
 
 @pytest.mark.parametrize(("waiting", "every"), [(1, 10), (25, 10), (26, 20), (100, 40), (101, 80)])
-def test_where_many_pools_wait_each_of_them_says_less(
+def test_progress_events_are_rarer_if_many_pools_wait(
     waiting: int, every: int, node: Node, pool: Pool
 ) -> None:
     """Hundreds of lines in a row would help nobody, and each is two requests."""
@@ -334,7 +334,7 @@ def test_what_has_settled_is_taken_out_of_the_status(
     assert status["waitingSince"] is None, "a merge patch deletes only what is null"
 
 
-def test_nothing_is_said_when_no_up_can_still_wait(node: Node, pool: Pool) -> None:
+def test_progress_events_end_when_no_up_can_still_wait(node: Node, pool: Pool) -> None:
     waiting = _waited(pool, [node], NOW)
     assert _progress(_decided(waiting, [node], now=NOW + LONGEST_WAIT_S - 1))
     assert not _progress(_decided(waiting, [node], now=NOW + LONGEST_WAIT_S))
@@ -612,7 +612,7 @@ class TestHolding:
         assert self._why(_decided(pool, [booted], [report])) == ["booted since it was verified"]
         assert self._why(_decided(pool, [booted])) == ["booted since it was verified"]
 
-    def test_a_new_boot_of_which_only_unknown_is_reported_holds_it(
+    def test_node_is_held_after_a_reboot_with_an_unknown_verdict(
         self, released: Node, pool: Pool, report: Report
     ) -> None:
         """The controller may have been away while the node booted: the annotation remembers."""
@@ -737,7 +737,7 @@ class TestHolding:
         ],
         ids=str,
     )
-    def test_what_is_found_wrong_is_no_longer_recorded_as_proven(
+    def test_mismatching_layout_is_no_longer_recorded_as_verified(
         self, facts: dict[str, object], forgets: bool, released: Node, pool: Pool, wrong: Report
     ) -> None:
         labels = {**released.labels, "nvidia.com/mig.config": "halves-1234"}
@@ -910,7 +910,7 @@ class TestPoolStatus:
         examples = text.partition(": ")[2]
         assert _condition(decision, "Degraded")[2] == f"{are} not as wanted: {examples}"
 
-    def test_nodes_without_a_report_are_not_proven(self, node: Node, pool: Pool) -> None:
+    def test_nodes_without_a_report_are_not_verified(self, node: Node, pool: Pool) -> None:
         decision = _decided(pool, [node])
         assert _condition(decision, "Verified")[:2] == ("False", "NodesNotProven")
         assert _condition(decision, "Progressing")[2].startswith(
@@ -997,9 +997,7 @@ class TestMigConfig:
         assert isinstance(one, SetNodeCondition)
         assert (one.reason, one.layout and one.layout.value) == ("NoReport", "halves-1234")
 
-    def test_where_its_condition_is_right_it_is_asked_for_all_the_same(
-        self, node: Node, pool: Pool
-    ) -> None:
+    def test_layout_is_set_even_if_the_condition_is_current(self, node: Node, pool: Pool) -> None:
         (one,) = _on_nodes(_decided(pool, [node], gpu_pods={"n1": ()}))
         assert isinstance(one, SetNodeCondition)
         said = Condition(
@@ -1107,7 +1105,7 @@ class TestBackInServiceBeforeItsTurn:
 
     LIFTED = RemoveStartupTaint(node="n1", position=1, boot_id="b1", layout="old")
 
-    def test_it_needs_no_proof_that_its_agent_cannot_give(
+    def test_waiting_node_is_released_without_a_verification_of_the_old_layout(
         self, held: Node, pool: Pool, wrong: Report
     ) -> None:
         assert self._released(_decided(pool, [held], [wrong])) == [self.LIFTED]
@@ -1141,7 +1139,7 @@ class TestBackInServiceBeforeItsTurn:
         ],
         ids=str,
     )
-    def test_it_has_to_be_what_it_was(
+    def test_waiting_node_is_released_only_in_its_verified_state(
         self, change: dict[str, object], held: Node, pool: Pool, wrong: Report
     ) -> None:
         one = replace(held, **change)  # type: ignore[arg-type]
@@ -1150,7 +1148,7 @@ class TestBackInServiceBeforeItsTurn:
         for pods in ((), ("ai/a",)):
             assert self._released(_decided(pool, [one], [said], gpu_pods={"n1": pods})) == []
 
-    def test_of_a_node_without_a_layout_none_was_proven(
+    def test_node_without_a_layout_has_no_verified_layout(
         self, held: Node, pool: Pool, report: Report
     ) -> None:
         """Its label is empty, and so is what is recorded."""
@@ -1169,7 +1167,7 @@ class TestBackInServiceBeforeItsTurn:
         ],
         ids=str,
     )
-    def test_its_labels_have_to_be_what_they_were(
+    def test_waiting_node_is_released_only_with_its_verified_labels(
         self, labels: dict[str, str], held: Node, pool: Pool, report: Report
     ) -> None:
         changed = replace(held, labels={**held.labels, **labels})
@@ -1187,7 +1185,7 @@ class TestBackInServiceBeforeItsTurn:
         lost = replace(wrong, reason="GpuLost")
         assert self._released(_decided(pool, [held], [lost])) == []
 
-    def test_where_the_pool_wants_a_driver_one_has_to_be_loaded(
+    def test_waiting_node_is_released_only_with_a_loaded_driver(
         self, held: Node, pool: Pool, wrong: Report
     ) -> None:
         """Its driver pod may have been replaced while the node was away."""
@@ -1389,7 +1387,7 @@ def test_a_node_that_is_found_broken_in_this_pass_is_out_already(
         (None, "", "{}", None, False),
     ],
 )
-def test_an_agent_is_told_once_what_to_find_where_the_node_has_its_layout(
+def test_desired_state_is_set_once_on_a_node_that_has_its_layout(
     config: str | None,
     told: str,
     wanted: str,

@@ -262,7 +262,7 @@ worlds = st.builds(
 
 @given(worlds)
 @settings(max_examples=examples(300), deadline=None)
-def test_it_converges(world: World) -> None:
+def test_fleet_converges(world: World) -> None:
     for _ in range(12):
         actions = world.decided()
         if not actions:

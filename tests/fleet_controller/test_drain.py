@@ -115,7 +115,7 @@ class TestDriverPods:
         pod = self.read(image)
         assert (pod.driver, pod.owner) == ("", "")
 
-    def test_they_are_known_by_their_label_and_their_daemon_set(self) -> None:
+    def test_driver_pods_are_identified_by_their_label_and_daemon_set(self) -> None:
         image = "nvcr.io/nvidia/driver:580.95.05"
         assert self.read(image, labels={}).driver == ""
         assert self.read(image, labels={"app.kubernetes.io/component": "other"}).driver == ""
@@ -128,7 +128,7 @@ class TestDriverPods:
         assert driver_tag({}) == ""
 
 
-def test_a_pod_that_is_leaving_is_waited_for_and_not_asked_again() -> None:
+def test_pod_that_is_being_deleted_is_not_evicted_again() -> None:
     found = drain([pod("a", leaving=True)], DrainPolicy(), {}, 0.0)
     assert ([p.name for p in found.must_leave], found.evict, found.protected) == (["a"], (), {})
 
@@ -141,7 +141,7 @@ def test_a_daemon_sets_pod_with_gpus_is_in_the_way_and_one_without_is_not() -> N
     assert [p.name for p in found.must_leave] == ["a"]
 
 
-def test_a_refused_pod_is_asked_again_when_its_time_has_come() -> None:
+def test_refused_eviction_is_retried_at_its_time() -> None:
     refused = {"a": Refusal(why="w", retry_at=5.0)}
     early = drain([pod("a"), pod("b")], DrainPolicy(), refused, 4.0)
     assert ([p.name for p in early.evict], early.retry_at) == (["b"], 5.0)
@@ -189,7 +189,7 @@ def test_a_refusal_names_its_budget_within_200_characters_and_without_a_full_sto
     assert explain_refusal({}, "x" * 300) == "x" * 200
 
 
-def test_where_all_pods_leave_static_ones_and_those_of_daemon_sets_stay() -> None:
+def test_static_and_daemon_set_pods_stay_if_the_policy_evicts_all_pods() -> None:
     pods = [pod(n, gpus=False, **{n: True}) for n in ("static", "daemon_set")]
     assert drain([*pods, pod("web", gpus=False)], DrainPolicy(pods="All"), {}, 0.0).must_leave == (
         pod("web", gpus=False),
@@ -202,7 +202,7 @@ def test_local_data_are_given_up_when_forced_and_not_otherwise() -> None:
     assert drain([data], DrainPolicy(), {}, 0.0, forced=True).evict == (data,)
 
 
-def test_pods_are_asked_in_the_order_of_their_names() -> None:
+def test_pods_are_evicted_in_the_order_of_their_names() -> None:
     pods = [pod(name) for name in ("c", "a", "d", "b")]
     assert [p.name for p in drain(pods, DrainPolicy(), {}, 0.0).evict] == ["a", "b", "c", "d"]
 
@@ -213,7 +213,7 @@ def test_what_is_leaving_already_is_kept_by_nothing() -> None:
     assert (found.must_leave, found.protected, found.evict) == ((gone,), {}, ())
 
 
-def test_the_next_is_asked_when_the_first_of_the_refused_may_be() -> None:
+def test_next_retry_is_the_earliest_of_the_refused_evictions() -> None:
     refusals = {name: Refusal(why="w", retry_at=at) for name, at in (("a", 30.0), ("b", 20.0))}
     found = drain([pod("a"), pod("b")], DrainPolicy(), refusals, 10.0)
     assert (found.retry_at, found.evict) == (20.0, ())

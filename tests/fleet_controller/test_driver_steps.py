@@ -135,7 +135,7 @@ def test_there_is_no_way_back_from_the_moment_at_which_a_driver_or_a_layout_may_
 
 
 class TestTheDriverPod:
-    def test_it_is_evicted_once_its_daemon_set_brings_the_new_driver(self) -> None:
+    def test_driver_pod_is_evicted_once_its_daemon_set_has_the_new_driver(self) -> None:
         turn = step(change(), replace(LOADED, driver=OLD), OLD_POD)
         assert turn.actions == (evict(OLD_POD),)
         assert said(turn) == upgrading("pod gpu-operator/driver-old is evicted")
@@ -151,14 +151,14 @@ class TestTheDriverPod:
         waits_for = "the DaemonSet nvidia-driver-daemonset of the GPU operator still has"
         assert said(turn) == upgrading(f"{waits_for} {known}")
 
-    def test_one_that_leaves_is_not_asked_again(self) -> None:
+    def test_driver_pod_that_is_being_deleted_is_not_evicted_again(self) -> None:
         turn = step(change(), SILENT, replace(OLD_POD, leaving=True))
         assert turn.actions == ()
         assert said(turn) == upgrading("pod gpu-operator/driver-old ends")
         assert turn.deadlines == SOON
 
     @pytest.mark.parametrize(("retry_s", "asked"), [(-1, True), (0, True), (1, False)])
-    def test_one_whose_budget_refuses_is_asked_again_at_its_time(
+    def test_refused_driver_pod_is_evicted_again_at_its_time(
         self, retry_s: float, asked: bool
     ) -> None:
         refused = {OLD_POD.uid: Refusal(why="its budget", retry_at=NOW + retry_s)}
@@ -173,7 +173,9 @@ class TestTheDriverPod:
         assert said(turn) == upgrading("the driver pod loads it; DriverNotLoaded: no driver")
 
     @pytest.mark.parametrize("facts", [{"ready": False}, {"state": "pending"}])
-    def test_it_is_left_while_the_node_is_busy_or_away(self, facts: dict[str, Any]) -> None:
+    def test_driver_pod_is_not_evicted_while_the_node_is_busy_or_away(
+        self, facts: dict[str, Any]
+    ) -> None:
         of = node("new", taint_keys=(TAINT,), **facts)
         for pod, base in ((OLD_POD, SILENT), (NEW_POD, LOADED)):
             turn = step(change(), base, pod, of=of)
@@ -209,7 +211,7 @@ class TestTheDriverPod:
 
 
 class TestTheNewDriver:
-    def test_where_it_is_loaded_the_layout_is_next(self) -> None:
+    def test_layout_is_next_once_the_driver_is_loaded(self) -> None:
         turn = step(change(), LOADED, NEW_POD)
         assert turn.actions == note(change("Applying", since=NOW))
         assert said(turn) == ("Unknown", "InChange", f"driver {NEW} is loaded")
@@ -245,7 +247,7 @@ class TestAnotherWish:
 
     @pytest.mark.parametrize("phase", ["Upgrading", "Failed"])
     @pytest.mark.parametrize("base", [MATCH, SILENT])
-    def test_it_upgrades_to_that_and_what_was_reported_so_far_does_not_count(
+    def test_retargeted_upgrade_ignores_earlier_reports(
         self, phase: Phase, base: Assessment
     ) -> None:
         at = change(phase, driver=OLD, reason=NOT_UPGRADED if phase == "Failed" else "")
@@ -272,7 +274,7 @@ class TestAnotherWish:
         assert turn.actions == (expected,)
         assert said(turn) == upgrading("pod gpu-operator/driver-new brings it")
 
-    def test_then_it_is_loaded_where_a_report_says_so_while_the_pod_is_there(self) -> None:
+    def test_driver_counts_as_loaded_only_while_its_pod_exists(self) -> None:
         at = change(driver_pod=NEW_POD.uid)
         assert step(at, MATCH, NEW_POD).actions == note(replace(at, phase="Applying", since=NOW))
         assert step(at, MATCH).actions == ()
@@ -304,7 +306,7 @@ class TestAborted:
     def test_before_that_an_unknown_driver_keeps_nobody(self) -> None:
         assert self.goes_back(change("Draining"), SILENT)
 
-    def test_where_the_pool_wants_no_driver_none_need_be_known(self) -> None:
+    def test_driver_pod_need_not_be_known_if_the_pool_wants_no_driver(self) -> None:
         at = change("Failed", driver="", reason="ChangeFailed")
         of = node("old", taint_keys=(TAINT,))
         assert self.goes_back(at, SILENT, of=of, driver=None)
@@ -318,7 +320,7 @@ class TestFailed:
             assert turn.actions == ()
             assert said(turn) == ("False", NOT_UPGRADED, "why")
 
-    def test_where_it_came_late_the_layout_still_changes(self) -> None:
+    def test_layout_still_changes_if_the_driver_came_late(self) -> None:
         at = change("Failed", reason=NOT_UPGRADED, message="why")
         turn = step(at, LOADED, NEW_POD, of=node("old", taint_keys=(TAINT,)))
         assert turn.actions == note(change("Draining", since=NOW))

@@ -125,7 +125,7 @@ def test_all_are_done_once_and_those_of_a_node_in_their_order(actions: list[Acti
 
 @settings(max_examples=examples(200), deadline=None)
 @given(actions=_actions)
-def test_holds_come_first_and_what_is_said_of_pools_last(actions: list[Action]) -> None:
+def test_taints_come_first_and_pool_status_and_events_last(actions: list[Action]) -> None:
     def stage(action: Action) -> int:
         if isinstance(action, AddStartupTaint):
             return 0
@@ -237,7 +237,9 @@ class TestTheEndOfAPass:
         hands.carry_out([_hold("a"), _hold("a"), _record("b")])
         assert hands.done == [_hold("a"), _hold("a")]
 
-    def test_no_pool_is_said_to_be_settled_while_its_nodes_are_left(self, hands: Hands) -> None:
+    def test_settled_is_not_written_while_actions_on_nodes_are_postponed(
+        self, hands: Hands
+    ) -> None:
         """`pulumi up` would return though nodes still have the startup taint."""
         actions = [_record("a"), _lift("a"), _status("p"), _status("q", settled="False")]
         hands.carry_out(actions)

@@ -108,9 +108,7 @@ def test_a_question_that_fails_unexpectedly_only_costs_its_answer(
     assert quiet.loop.progress.error is None
 
 
-def test_lists_that_nobody_expected_are_asked_for_again(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_lists_are_read_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(path: str, **query: str) -> dict[str, Any]:
         return {"items": []}
 

@@ -164,7 +164,7 @@ class TestAnotherLayout:
 
 
 class TestPaused:
-    def test_it_is_noted_once_and_said(self) -> None:
+    def test_pause_is_noted_once_and_described(self) -> None:
         said = planned(f"{DRAINING}: the rollout of the pool is paused")
         turn = step(node(), pool("paused"), change())
         assert turn == Turn(actions=noted(change("Paused", since=NOW)), assessment=said)
@@ -188,7 +188,7 @@ class TestDraining:
         turn = step(node(), pool(), change(), pods=None)
         assert turn == Turn(assessment=planned(DRAINING), deadlines=self.AGAIN)
 
-    def test_pods_are_asked_to_leave_where_the_node_is_ready(self) -> None:
+    def test_pods_are_evicted_if_the_node_is_ready(self) -> None:
         turn = step(node(), pool(), change(), pods=(POD,))
         evict = EvictPod(node="n", namespace="ai", pod="a", uid="u")
         assert turn == Turn(
@@ -241,7 +241,7 @@ class TestFailed:
         assert (found.message, found.since) == ("x" * 900, NOW)
 
 
-def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
+def test_problems_of_a_waiting_node_come_first() -> None:
     assert assess_waiting(node(), pool(), WRONG) is WRONG
     bare = node(labels={})
     old = Assessment(status="False", reason="WrongLayout", message="m", mismatch=True)
@@ -253,7 +253,7 @@ def test_before_its_turn_what_is_wrong_with_a_node_is_said_first() -> None:
 
 
 @pytest.mark.parametrize(("labels", "has"), [({CONFIG: "old"}, "old"), ({}, "none")])
-def test_a_label_that_was_changed_on_a_verified_node_is_said_and_does_not_settle(
+def test_changed_label_of_a_verified_node_is_reported_and_does_not_settle(
     labels: dict[str, str], has: str
 ) -> None:
     wrong = Assessment(
@@ -362,7 +362,7 @@ class TestApplied:
         later = self.mig_manager_failed(self.found(self.FAILED, NOW - 89.5))
         assert (later.actions, later.deadlines) == ((), (NOW + 0.5,))
 
-    def test_then_the_change_has_failed(self) -> None:
+    def test_change_fails_after_mig_manager_has_said_failed_for_ninety_seconds(self) -> None:
         turn = self.mig_manager_failed(self.found(self.FAILED, NOW - 90))
         (failed,) = turn.actions
         assert isinstance(failed, NoteChange)
@@ -370,7 +370,7 @@ class TestApplied:
         assert "mig-manager could not apply layout new" in failed.change.message
         assert turn.assessment is WRONG
 
-    def test_so_it_has_with_the_half_hour_in_any_case(self) -> None:
+    def test_change_fails_after_half_an_hour_in_any_case(self) -> None:
         of = node("new", state="failed", condition=self.found(WRONG, NOW - 5))
         turn = step(of, pool(), change("Applying", since=NOW - 1799))
         assert (turn.actions, turn.deadlines) == ((), (NOW + 1,))

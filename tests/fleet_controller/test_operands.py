@@ -100,7 +100,7 @@ def test_words_of_a_tenants_pod_reach_no_condition() -> None:
 
 
 @pytest.mark.parametrize("stated", [policy(), policy(namespace="")])
-def test_before_the_operator_has_said_where_it_is_no_pod_is_its(
+def test_no_pod_counts_as_operand_before_the_operators_namespace_is_known(
     node: Node, stated: JsonObject
 ) -> None:
     api = Api([stated], pod(TENANT), pod(OPERATOR))
@@ -111,7 +111,7 @@ def test_before_the_operator_has_said_where_it_is_no_pod_is_its(
     assert {found.app for found in asked.pods(node)} == {"", MIG_MANAGER}
 
 
-def test_its_namespace_is_not_asked_for_again_and_again(
+def test_operators_namespace_is_not_read_in_every_pass(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0

@@ -119,7 +119,7 @@ def test_a_rollout_that_people_stopped_settles_unproven(stopped: str, reason: st
     assert found["Settled"] == ("True", reason, far(rollout))
 
 
-def test_it_has_not_settled_while_a_layout_is_being_made() -> None:
+def test_pool_is_not_settled_while_a_layout_is_applied() -> None:
     rollout = replace(ROLLING, stopped="paused", applying=True)
     assert conditions(rollout)["Settled"] == ("False", "RolloutPaused", far(rollout))
 
@@ -162,7 +162,7 @@ class TestToleratedNodes:
         return found["Verified"]
 
     @pytest.mark.parametrize("status", ["False", "Unknown"])
-    def test_so_many_may_be_unproven_and_they_are_named(self, status: Status) -> None:
+    def test_tolerated_nodes_may_be_unverified_and_are_named(self, status: Status) -> None:
         wrong = member("n1", status)
         assert self.verified(0, member("n0"), wrong)[0] == "False"
         assert self.verified(1, member("n0"), wrong) == (
@@ -207,11 +207,11 @@ class TestToleratedNodes:
         assert found["Verified"][:2] == ("False", "NodesNotProven")
         assert conditions(ROLLING, (member("n0"), one), was)["Verified"][0] == "False"
 
-    def test_so_is_one_beside_others_that_are_wrong_for_good(self) -> None:
+    def test_pool_waits_for_a_settling_node_beside_unverified_ones(self) -> None:
         young, wrong = member("n1", "Unknown", settling=True), member("n2", "Unknown")
         assert self.verified(2, member("n0"), young, wrong)[:2] == ("False", "NodesNotProven")
 
-    def test_so_is_a_node_whose_turn_has_not_come(self) -> None:
+    def test_pool_waits_for_a_node_whose_turn_has_not_come(self) -> None:
         rollout = replace(ROLLING, failed=("n0",), stopped="failed")
         waits = member("n1", "Unknown", settling=True)
         found = self.verified(1, member("n0", "False"), waits, rollout=rollout)
@@ -487,7 +487,7 @@ class TestNodesThatJoinLater:
         for one in (rebooted, open_to_pods):
             assert self.verified(self.pool(), member("n0"), one)[0] == "False"
 
-    def test_it_may_take_as_long_as_a_driver_and_a_reboot_take(self) -> None:
+    def test_joining_node_has_time_for_a_driver_and_a_reboot(self) -> None:
         """It is warned of before: the grace period of Warning Events is shorter."""
         slow = self.joining(age_s=SET_UP_LIMIT_S - 1)
         assert slow.warns
@@ -496,7 +496,7 @@ class TestNodesThatJoinLater:
         assert found["Progressing"][:2] == ("True", "NodesBeingSetUp")
         assert found["Degraded"][:2] == ("False", "AsWanted")
 
-    def test_where_something_has_just_changed_it_has_its_grace_period_for_that_too(self) -> None:
+    def test_joining_node_gets_a_new_grace_period_when_its_condition_changes(self) -> None:
         rebooted = Condition(
             status="Unknown",
             reason="ReportFromEarlierBoot",

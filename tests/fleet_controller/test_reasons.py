@@ -57,7 +57,7 @@ def test_every_reason_is_in_a_table(module: str) -> None:
     assert said - explained - REASONS.keys() == set()
 
 
-def test_the_page_says_of_which_conditions_a_pools_reasons_are() -> None:
+def test_reasons_page_names_the_conditions_of_each_pool_reason() -> None:
     """Both ways: what the controller writes is on the page, and what the page says is written."""
     few = replace(POOL, fewest=2)
     early = pool_status(few, [member("a")], NONE, NOW)

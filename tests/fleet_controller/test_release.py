@@ -169,7 +169,7 @@ def test_mig_is_disabled_on_a_held_node_without_gpu_pods(existing: Pool, member:
 @pytest.mark.parametrize(
     ("pods", "said"), [(("a/p", "a/q"), "still running: a/p, a/q"), (None, "not known yet")]
 )
-def test_mig_is_not_disabled_under_pods_and_that_is_said(
+def test_release_warns_while_pods_keep_mig_from_being_disabled(
     existing: Pool, member: Node, pods: tuple[str, ...] | None, said: str
 ) -> None:
     cut = labelled(member, config="all-3g.40gb", state="success")
@@ -186,7 +186,7 @@ def test_of_many_pods_the_first_three_by_name_are_named(existing: Pool, member: 
     assert event.message.endswith("still running: a/1, a/2, a/3")
 
 
-def test_the_pods_of_a_departing_node_are_asked_for_only_where_its_layout_must_go(
+def test_pods_of_a_departing_node_are_inspected_only_if_mig_is_disabled(
     existing: Pool, member: Node
 ) -> None:
     cut = labelled(member, config="all-3g.40gb", state="success")
@@ -240,9 +240,7 @@ def test_when_mig_is_disabled_the_node_is_released(existing: Pool, member: Node)
     assert [type(a) for a in actions([disabling(existing)], done)] == [ReleaseNode]
 
 
-def test_where_mig_manager_does_not_partition_nothing_is_disabled(
-    existing: Pool, member: Node
-) -> None:
+def test_mig_is_not_disabled_in_a_pool_without_mig_manager(existing: Pool, member: Node) -> None:
     pool = replace(disabling(existing), mig_config=None)
     done = replace(member, condition=None)
     assert [type(a) for a in actions([pool], done)] == [ReleaseNode]

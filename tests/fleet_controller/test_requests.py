@@ -151,7 +151,7 @@ def test_nodes_that_come_little_by_little_take_less_than_six_whatever_the_size_o
     assert sum(written.values()) <= 6 * len(names), written
 
 
-def test_a_node_that_has_changed_since_is_asked_for_its_layout_in_the_next_pass() -> None:
+def test_layout_of_a_node_that_changed_meanwhile_is_set_in_the_next_pass() -> None:
     """mig-manager may have begun: neither label nor condition is written then."""
     fleet = Fleet(pools=1, of_a_pool=1)
     (name,) = fleet.nodes

@@ -408,7 +408,7 @@ class TestTheAgent:
 
 
 class TestTheController:
-    def test_it_sets_a_layout_lifts_a_taint_and_states_a_condition(
+    def test_controller_may_set_layout_condition_and_remove_the_taint(
         self, controller: Client, api_server: Any
     ) -> None:
         api_server.make_node("changed")
@@ -448,17 +448,17 @@ class TestTheController:
     def test_it_may(self, deed: Deed, controller: Client) -> None:
         assert deed.do(controller)
 
-    def test_it_asks_a_pod_to_leave(self, controller: Client) -> None:
+    def test_controller_may_evict_a_pod(self, controller: Client) -> None:
         assert _EVICTION.do(controller, dryRun="All")
 
-    def test_it_cordons_a_node_and_notes_why(self, controller: Client, api_server: Any) -> None:
+    def test_controller_may_cordon_a_node(self, controller: Client, api_server: Any) -> None:
         api_server.make_node("cordoned")
         note = {"metadata": {"annotations": {names.CHANGE_ANNOTATION: "{}"}}}
         controller.patch("/api/v1/nodes/cordoned", {**note, "spec": {"unschedulable": True}})
         node = api_server.node("cordoned")
         assert (node.unschedulable, node.change) == (True, "{}")
 
-    def test_it_lets_go_of_a_pool_and_leaves_other_finalizers(
+    def test_controller_may_remove_only_its_own_finalizer_of_a_pool(
         self, controller: Client, api_server: Any
     ) -> None:
         made = objects.pool("let-go")
@@ -468,7 +468,7 @@ class TestTheController:
         left = api_server.admin.get(f"{POOLS}/let-go")
         assert left["metadata"]["finalizers"] == ["example.org/keep"]
 
-    def test_it_takes_an_undo_out_of_what_people_ask_and_asks_nothing_itself(
+    def test_controller_may_remove_an_undo_and_may_not_request_one(
         self, controller: Client, api_server: Any
     ) -> None:
         made = objects.pool("undone")
@@ -523,14 +523,14 @@ class TestTheController:
         assert tried().startswith("403")
         api_server.admin.patch(f"{POOLS}/rights", change, dryRun="All")
 
-    def test_it_warns_of_a_pool_and_takes_the_warning_back(self, controller: Client) -> None:
+    def test_controller_may_write_and_delete_warning_events(self, controller: Client) -> None:
         events = "/api/v1/namespaces/default/events"
         controller.create(events, {**_EVENT, "metadata": {"name": "taken-back"}})
         controller.patch(f"{events}/taken-back", {"count": 2})
         assert controller.get(f"{events}/taken-back")["count"] == 2
         controller.delete(f"{events}/taken-back")
 
-    def test_it_takes_renews_and_gives_up_its_own_lease(
+    def test_controller_may_hold_and_release_its_lease(
         self, controller: Client, api_server: Any
     ) -> None:
         with suppress(ApiError):  # of replicas that another test has killed

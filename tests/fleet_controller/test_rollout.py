@@ -250,7 +250,7 @@ class TestPods:
         assert self.left(of) == ""
         assert reason(of) == "ChangeHeldByPods"
 
-    def test_a_budget_that_is_used_up_is_asked_again_later_and_named(self) -> None:
+    def test_exhausted_budget_is_named_and_its_eviction_retried(self) -> None:
         of = world()
         of.disruptions = 0
         assert self.left(of)
@@ -374,7 +374,7 @@ class TestFailures:
         of.now += 1
         assert steps(of.passes()) == [("NoteChange", "n0")]
 
-    def test_a_failed_node_that_is_mended_goes_back_into_service_and_the_rollout_on(self) -> None:
+    def test_repaired_node_returns_to_service_and_the_rollout_goes_on(self) -> None:
         of = self.applying()
         of.broken.add("n0")
         cut_and_report(of, "n0")
@@ -409,7 +409,7 @@ class TestFailures:
         assert (change(of).phase, change(of, "n1").phase) == ("Failed", "Applying")
         assert condition(of, "Progressing") == ("True", "RollingOut")
 
-    def test_so_it_does_while_one_that_is_away_would_be_the_next(self) -> None:
+    def test_rollout_goes_on_while_the_next_node_is_away(self) -> None:
         of = world(2, canary=0, max_failures=3, max_unavailable=3)
         of.change("n1", ready=False)
         for _ in range(3):
@@ -421,7 +421,7 @@ class TestFailures:
         assert change(of).phase == "Failed"
         assert condition(of, "Progressing") == ("True", "RollingOut")
 
-    def test_where_only_failed_nodes_are_left_it_has_stopped(self) -> None:
+    def test_rollout_has_stopped_if_only_failed_nodes_remain(self) -> None:
         of = world(1)
         for _ in range(3):
             of.passes()

@@ -139,7 +139,7 @@ class TestWhatIsSaid:
         go_on = "slicewright rollout resume p"
         assert said.endswith(f"; it is {stopped}; to go on: {go_on}")
 
-    def test_failed_nodes_are_to_be_mended(self) -> None:
+    def test_progress_asks_to_repair_failed_nodes(self) -> None:
         said = how_far(Rollout(wanted_layout="new", stopped="failed"), pool(), 2)
         assert said.endswith("; no further node changes until the failed nodes are repaired")
 
@@ -185,7 +185,7 @@ class TestFailures:
     def proven(self, name: str, at: float) -> Node:
         return node(name, config="new", changed_at=at)
 
-    def test_so_many_in_a_row_stop_it_too(self) -> None:
+    def test_failures_in_a_row_stop_the_rollout(self) -> None:
         policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
         assert not self.stopped(1, **policy)
         assert self.stopped(2, **policy)
@@ -203,7 +203,7 @@ class TestFailures:
         still = node("c", config="new", phase="Applying", changed_at=NOW + 1)
         assert self.stopped(2, still, **policy)
 
-    def test_nor_does_one_that_has_only_been_silent_or_away_since_its_change(self) -> None:
+    def test_node_that_was_only_silent_or_away_does_not_end_a_row_of_failures(self) -> None:
         policy = {"max_failures": "100%", "max_failures_in_a_row": 2}
         back = Condition(status="True", reason="R", message="m", changed=NOW + 1, written=NOW + 1)
         before = node("a", config="new", condition=back, changed_at=NOW - 1)
@@ -316,16 +316,16 @@ class TestWhoBegins:
 
 
 class TestFull:
-    def test_it_is_full_where_others_are_out_and_says_which(self) -> None:
+    def test_full_rollout_names_the_nodes_that_are_out(self) -> None:
         nodes = [*(node(name, ready=False) for name in "dcb"), node("a")]
         found = decided(pool(max_unavailable=3, canary=0), nodes)
         assert (found.stopped, found.blocking) == ("full", ("b", "c", "d"))
 
-    def test_it_is_not_full_while_one_begins_or_changes(self) -> None:
+    def test_rollout_is_not_full_while_a_node_begins_or_changes(self) -> None:
         assert decided(pool(), named("a", "b")).stopped == ""
         assert decided(pool(), [node("a", phase="Draining"), node("b")]).stopped == ""
 
-    def test_it_is_not_full_where_mig_manager_is_at_work_on_the_only_one(self) -> None:
+    def test_rollout_is_not_full_while_mig_manager_works_on_the_only_node(self) -> None:
         found = decided(pool(), [node("a", state="rebooting")])
         assert (found.stopped, found.blocking) == ("", ())
 
@@ -339,20 +339,20 @@ class TestFreshNodes:
 
     NEW = node("n", verified=False, taint_keys=(TAINT,))
 
-    def test_they_are_held_never_verified_and_not_in_a_change(self) -> None:
+    def test_fresh_nodes_are_held_never_verified_and_not_in_a_change(self) -> None:
         assert fresh(self.NEW)
         assert not fresh(node("n", verified=False))
         assert not fresh(node("n", taint_keys=(TAINT,)))
         assert not fresh(node("n", verified=False, taint_keys=(TAINT,), phase="Draining"))
 
-    def test_they_wait_only_where_pods_with_gpus_are_on_them(self) -> None:
+    def test_fresh_nodes_wait_for_a_turn_only_if_pods_use_their_gpus(self) -> None:
         pod = NodePod(namespace="ai", name="x", uid="x", gpus=True)
         plain = NodePod(namespace="ai", name="y", uid="y", gpus=False)
         assert decided(pool(), [self.NEW]).active is False
         assert decided(pool(), [self.NEW], pods={"n": (plain,)}).active is False
         assert decided(pool(), [self.NEW], pods={"n": (plain, pod)}).active is True
 
-    def test_their_pods_are_asked_for_where_the_label_has_to_be_set(self) -> None:
+    def test_pods_of_fresh_nodes_are_inspected_before_the_label_is_set(self) -> None:
         assert needs_pods(self.NEW, pool())
         assert not needs_pods(self.NEW, pool(config="old"))
         assert not needs_pods(node("n"), pool()), "in service, it has not begun"
@@ -368,7 +368,7 @@ class TestFreshNodes:
             ("Applying", "old", False),
         ],
     )
-    def test_in_a_change_they_are_asked_for_until_the_label_is_set(
+    def test_pods_of_changing_nodes_are_inspected_until_the_label_is_set(
         self, phase: Phase, config: str, expected: bool
     ) -> None:
         assert needs_pods(node("n", config=config, phase=phase), pool()) is expected

@@ -104,7 +104,7 @@ def test_pods_are_needed_of_a_node_that_has_just_joined_and_of_a_silent_driver()
     assert not needs_pods(node("a"), POOL)
 
 
-def test_of_an_undone_change_it_is_said_what_is_undone() -> None:
+def test_progress_names_the_change_that_is_undone() -> None:
     declared = KnownLayout(mig_config="newer", layout_hash="h", desired="")
     undone = replace(pool(), declared=declared)
     assert how_far(Rollout(wanted_layout="new"), undone, 2) == (

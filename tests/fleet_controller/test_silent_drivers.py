@@ -145,9 +145,7 @@ def test_another_unknown_holds_no_node(reason: str, pool: Pool, node: Node) -> N
     assert fleet.held() == set()
 
 
-def test_it_is_held_where_the_operand_that_brings_the_driver_crashes(
-    pool: Pool, node: Node
-) -> None:
+def test_node_is_held_if_its_driver_operand_crashes(pool: Pool, node: Node) -> None:
     fleet = _fleet(pool, node, "DriverNotLoaded")
     crash = {"n0": "pod nvidia-driver-x: CrashLoopBackOff: back-off"}
     for _ in range(15):

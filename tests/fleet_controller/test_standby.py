@@ -325,7 +325,7 @@ def test_an_api_server_that_is_overloaded_at_an_eviction_is_left_alone_too(
     assert run.loop._refusals.all() == {}, "no pod is said to be held by it"
 
 
-def test_when_a_budget_may_be_asked_again_concerns_its_pod_only(run: Run) -> None:
+def test_retry_after_of_a_budget_delays_only_its_pod(run: Run) -> None:
     refused = ApiError(429, BUDGET, retry_after_s=10)
     assert run.loop._not_done(_evict("a"), refused) is None
     assert run.loop._retry_after == 0

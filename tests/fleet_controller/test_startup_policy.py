@@ -97,7 +97,7 @@ def test_a_new_node_gets_the_taint_if_a_pool_selects_it(
     assert held(made) is joins
 
 
-def test_its_other_taints_stay_and_the_startup_taint_comes_once(
+def test_startup_policy_keeps_other_taints_and_adds_its_taint_once(
     api_server: Any, policy: None
 ) -> None:
     with_others = api_server.admin.create(NODES, body_of("a", BOTH, "mine"), dryRun="All")

@@ -221,12 +221,12 @@ class TestNode:
         )
         assert Condition(status="", reason="", message="", changed=0, written=0).generation == 0
 
-    def test_its_zone_is_that_of_its_label(self) -> None:
+    def test_zone_of_a_node_is_read_from_its_label(self) -> None:
         labels = {"topology.kubernetes.io/zone": "us-east5-a"}
         assert read_node(_with(NODE, "metadata", labels=labels)).zone == "us-east5-a"
         assert read_node(NODE).zone == ""
 
-    def test_it_is_in_quarantine_by_the_startup_taint_that_ends_pods(self) -> None:
+    def test_node_is_quarantined_by_the_startup_taint_with_no_execute(self) -> None:
         taints = [
             {"key": "nvidia.com/gpu", "effect": "NoExecute"},
             {"key": STARTUP_TAINT, "effect": "NoSchedule"},
@@ -362,7 +362,7 @@ class TestPool:
     @pytest.mark.parametrize(
         ("annotation", "suspended"), [("paused", "paused"), ("aborted", "aborted"), ("later", "")]
     )
-    def test_its_rollout_is_suspended_by_its_annotation(
+    def test_annotation_of_a_pool_suspends_its_rollout(
         self, annotation: str, suspended: str, layout: str | None
     ) -> None:
         notes = {"slicewright.io/rollout": annotation}
@@ -396,7 +396,9 @@ class TestPool:
         ("spec", "driver"),
         [({"driverVersion": "580.95"}, "580.95"), ({"driverVersion": ""}, None), ({}, None)],
     )
-    def test_its_driver_is_that_of_its_spec(self, spec: dict[str, str], driver: str | None) -> None:
+    def test_driver_of_a_pool_is_read_from_its_spec(
+        self, spec: dict[str, str], driver: str | None
+    ) -> None:
         assert read_pool(_with(POOL, "spec", **spec)).driver == driver
 
     def test_a_new_pool_has_no_status_yet(self) -> None:
@@ -407,7 +409,7 @@ class TestPool:
     def test_no_mig_config_is_none(self, value: str | None) -> None:
         assert read_pool({**POOL, "spec": {**POOL["spec"], "migConfig": value}}).mig_config is None
 
-    def test_its_conditions_carry_the_generation(self) -> None:
+    def test_pool_conditions_carry_the_generation(self) -> None:
         assert read_pool(POOL).condition("Verified") == Condition(
             status="True",
             reason="AllNodesProven",
@@ -445,7 +447,9 @@ class TestWarningEvent:
             ({}, 0.0),
         ],
     )
-    def test_its_last_timestamp_is_read(self, times: dict[str, str], last_seen: float) -> None:
+    def test_last_timestamp_of_an_event_is_read(
+        self, times: dict[str, str], last_seen: float
+    ) -> None:
         raw = {**_event(f"halves.{'0' * 16}"), **times}
         assert read_warning(raw) == WarningEvent(name=f"halves.{'0' * 16}", last_seen=last_seen)
 

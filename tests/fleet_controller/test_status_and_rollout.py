@@ -189,7 +189,9 @@ class TestStatus:
             {"pod": "default/llm-0", "why": "no controller would recreate it", "leaves": False}
         ]
 
-    def test_a_controller_that_does_not_run_is_said_first(self, say: Command, pool: str) -> None:
+    def test_status_first_reports_a_controller_that_does_not_run(
+        self, say: Command, pool: str
+    ) -> None:
         # The test's controller is a thread: the cluster has no Deployment of it.
         assert "note: the fleet controller does not run" in say("status").out
 

@@ -167,7 +167,7 @@ def test_resume_changes_forward_again() -> None:
     )
 
 
-def test_it_ends_when_the_stack_file_declares_the_old_layout() -> None:
+def test_undo_ends_when_the_stack_file_declares_the_old_layout() -> None:
     of = world()
     minutes(of, 20)
     of.asks(UNDO)
@@ -198,7 +198,7 @@ def test_one_that_has_ended_does_not_undo_the_next_try_of_the_same_layout(suspen
     assert condition(of, "Verified")[0] == "True"
 
 
-def test_it_ends_when_the_stack_file_declares_a_third_layout() -> None:
+def test_undo_ends_when_the_stack_file_declares_a_third_layout() -> None:
     of = world()
     of.asks(UNDO)
     minutes(of, 3)
@@ -220,7 +220,7 @@ def test_a_failed_canary_is_taken_back() -> None:
     assert condition(of, "Degraded")[0] == "False"
 
 
-def test_it_goes_back_to_the_last_layout_that_was_verified_and_not_to_one_that_never_was() -> None:
+def test_undo_goes_back_to_the_last_verified_layout() -> None:
     of = world(1)
     of.wants("bad")
     minutes(of, 6)
@@ -509,7 +509,7 @@ class TestTheTarget:
         status = {"provenLayouts": remembered(known("a"), {}, verified=True)}
         assert "verified with no layout other than a" in str(target_of_undo(known("a"), status))
 
-    def test_where_more_than_the_partitions_has_changed_it_names_what(self) -> None:
+    def test_undo_is_refused_with_the_keys_that_changed_besides_the_partitions(self) -> None:
         shared = replace(known("c"), desired='{"pool": "p", "gpus": "c", "sharing": [1]}')
         why = str(target_of_undo(shared, self.STATUS))
         assert "has changed more than the partitions (sharing)" in why
@@ -527,7 +527,7 @@ class TestTheTarget:
         why = str(target_of_undo(declared, self.STATUS))
         assert f"({', '.join(sorted(keys))})" in why
 
-    def test_where_what_is_declared_is_not_known_everything_has_changed(self) -> None:
+    def test_undo_is_refused_if_the_declared_state_is_missing(self) -> None:
         why = str(target_of_undo(replace(known("c"), desired=""), self.STATUS))
         assert "has changed more than the partitions (pool)" in why
 

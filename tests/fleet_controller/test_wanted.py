@@ -64,7 +64,7 @@ def test_a_driver_that_is_found_is_compared_whatever_the_pods_are() -> None:
     assert not lacks_driver(BOTH, found(NEW), (pod(OLD),))
 
 
-def test_pods_are_asked_for_only_where_the_driver_was_said_to_be_silent() -> None:
+def test_pods_are_inspected_only_if_the_driver_was_silent() -> None:
     def said(reason: str) -> Condition:
         return Condition(status="Unknown", reason=reason, message="m", changed=NOW, written=NOW)
 
@@ -107,13 +107,13 @@ def test_operands_are_older_than_a_driver_if_they_came_before_its_latest_pod() -
     assert older_than_driver("mig", NEW, (pod(app="mig", created=0.5),)) == []
 
 
-def test_what_a_pool_wants_is_said_as_far_as_it_wants_it() -> None:
+def test_target_of_a_pool_is_described() -> None:
     assert describe_target(LAYOUT) == "layout new"
     assert describe_target(DRIVER) == f"driver {NEW}"
     assert describe_target(BOTH) == f"layout new and driver {NEW}"
 
 
-def test_what_changes_on_a_node_is_said_from_what_to_what() -> None:
+def test_changes_on_a_node_are_described_with_old_and_new_values() -> None:
     assert changes(node("old"), LAYOUT, found()) == "the layout changes from old to new"
     assert changes(BARE, LAYOUT, found()) == "the layout changes from none to new"
     assert changes(node("new"), DRIVER, found(OLD)) == f"the driver changes from {OLD} to {NEW}"
@@ -124,7 +124,7 @@ def test_what_changes_on_a_node_is_said_from_what_to_what() -> None:
     assert changes(node("new"), BOTH, found(NEW)) == f"the node gets layout new and driver {NEW}"
 
 
-def test_what_a_node_has_until_its_turn_is_said() -> None:
+def test_earlier_state_of_a_waiting_node_is_described() -> None:
     assert has_until_its_turn(node("old"), LAYOUT, found()) == (
         "has layout old until its turn in the change to new"
     )

@@ -142,7 +142,7 @@ class TestWhen:
         assert early == Watch(deadlines=(NOW,))
         assert watch(pending, pool, UNKNOWN, None, None, NOW).actions
 
-    def test_it_is_noted_then_due_then_healed(self, node: Node, pool: Pool) -> None:
+    def test_stuck_node_is_noted_then_due_then_restarted(self, node: Node, pool: Pool) -> None:
         pending = in_state(node, "pending")
         pending = noted(pending, watch(pending, pool, UNKNOWN, None, None, NOW))
         at = NOW + TROUBLES["PartitioningStuck"].after_s
@@ -159,9 +159,7 @@ class TestWhen:
             "PartitioningStuck",
         )
 
-    def test_it_is_tried_three_times_with_pauses_and_then_left_to_people(
-        self, node: Node, pool: Pool
-    ) -> None:
+    def test_restart_is_tried_three_times_with_growing_pauses(self, node: Node, pool: Pool) -> None:
         stuck = in_state(node, "pending")
         stuck = noted(stuck, watch(stuck, pool, UNKNOWN, None, None, NOW))
         tries, now = [], NOW

@@ -143,7 +143,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_a_pods_api_server_is_asked_by_ipv4_and_ipv6(
+def test_in_cluster_client_reaches_the_api_server_by_ipv4_and_ipv6(
     address: str, pod: Pod, authorities: tuple[Authority, Authority]
 ) -> None:
     port = pod.serve(authorities[0], address)

@@ -121,9 +121,7 @@ def test_a_watch_that_is_accepted_is_reported_though_nothing_changes(
     assert told == ["not now", "open"]
 
 
-def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
-    server: Any, answer: Any
-) -> None:
+def test_server_that_ends_watches_at_once_causes_no_tight_loop(server: Any, answer: Any) -> None:
     server.answers = [answer(body=_listed("1")), answer(body=b"")]
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()
@@ -132,7 +130,7 @@ def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_tight_loop(
     assert len(server.asked) < 40
 
 
-def test_it_ends_once_stop_is_set(server: Any, answer: Any) -> None:
+def test_watch_ends_once_stop_is_set(server: Any, answer: Any) -> None:
     stop = threading.Event()
     server.answers = [answer(body=_listed("1")), answer(body=_lines(_event("ADDED", "a", "2")))]
     for event in list_and_watch(server.client(), "/x", stop=stop):
