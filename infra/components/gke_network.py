@@ -18,7 +18,7 @@ class ClusterNetwork:
     subnet: pulumi.Input[str]
     pods_range: str
     services_range: str
-    way_out: tuple[pulumi.Resource, ...] = ()
+    egress: tuple[pulumi.Resource, ...] = ()
     """The resources that nodes need before they join, to pull images."""
 
 
@@ -66,7 +66,7 @@ def _new_network(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) ->
         subnet=subnetwork.id,
         pods_range="pods",
         services_range="services",
-        way_out=(_nat(name, cluster.region, network, child),) if cluster.nat else (),
+        egress=(_nat(name, cluster.region, network, child),) if cluster.nat else (),
     )
 
 

@@ -87,7 +87,7 @@ def test_nodes_may_be_in_other_subnets_of_the_clusters_network(engine: CloudEngi
     wrong = {"mode": "existing", "subnets": [network.private["a"], other.private["c"]]}
     refused = engine.preview(fleet(pools="c", network=wrong))
     assert refused.code != 0
-    assert f"nodes are in the cluster's VPC, which is {network.vpc}: " in refused.output
+    assert f"nodes must be in the cluster's VPC, which is {network.vpc}, but " in refused.output
     assert f"{other.private['c']} is in {other.vpc}" in refused.output
 
 

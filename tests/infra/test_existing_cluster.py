@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from apis import names as api
-from infra import plan, program, spec
-from infra.components import existing_cluster, gpu_pool
+from infra import cluster_resources, plan, program, spec
+from infra.components import existing_cluster
+from infra.components.gpu_pool_object import GPUPool
 from infra.plan import ByoClusterPlan
 from tests.recorder import recorded
 
@@ -156,7 +157,7 @@ def test_the_outputs_name_the_cluster_and_how_nodes_are_selected(written: Path) 
         json.dumps(yaml.safe_load(FLEET.replace("KUBECONFIG", str(written)))),
         spec.Source("test", {}),
     )
-    (pool,) = program.pool_outputs(fleet)
+    (pool,) = cluster_resources.pool_outputs(fleet)
     assert pool["select"] == {"rack": "7"}
     assert "machine" not in pool
     assert pool["resources_per_node"] == {
@@ -296,14 +297,14 @@ def test_no_pool_is_proven_before_all_have_settled(
 ) -> None:
     """A change for one of them may restart the device plugin on the nodes of all."""
     waits: dict[str, int] = {}
-    init = gpu_pool.GPUPool.__init__
+    init = GPUPool.__init__
 
-    def noted(pool: gpu_pool.GPUPool, name: str, **rest: Any) -> None:
+    def noted(pool: GPUPool, name: str, **rest: Any) -> None:
         depends = rest["opts"].depends_on
-        waits[name] = sum(isinstance(one, gpu_pool.GPUPool) for one in depends)
+        waits[name] = sum(isinstance(one, GPUPool) for one in depends)
         init(pool, name, **rest)
 
-    monkeypatch.setattr(gpu_pool.GPUPool, "__init__", noted)
+    monkeypatch.setattr(GPUPool, "__init__", noted)
     recorded(plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml"), "existing-a100-t4")
     proofs = {name: count for name, count in waits.items() if name.endswith("-proof")}
     assert proofs == {"gpu-pool-a100-40gb-proof": 2, "gpu-pool-tesla-t4-proof": 2}

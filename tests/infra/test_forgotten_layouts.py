@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra import plan
-from infra.components import gpu_pool
+from infra.components import gpu_pool_object, pool_verification
 from infra.values.forgotten_layouts import forgotten_layouts
 from infra.values.mig_layouts import mig_parted_config
 
@@ -31,7 +31,7 @@ def planned(tmp_path: Path, **partition: Any) -> plan.FleetPlan:
 
 
 def spec_of(pool: plan.PoolPlan) -> dict[str, Any]:
-    return gpu_pool._spec(pool)
+    return gpu_pool_object.pool_spec(pool)
 
 
 def status_of(pool: plan.PoolPlan, *, verified: bool = True, **more: Any) -> dict[str, Any]:
@@ -134,10 +134,12 @@ def test_a_preview_is_refused_and_an_up_that_is_under_way_is_not(
     monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: preview)
     (before,) = planned(tmp_path, gpus=OLD).pools
     (after,) = planned(tmp_path, gpus=NEW).pools
-    live = gpu_pool.Live(spec=spec_of(before), status=status_of(before), metadata={"generation": 1})
+    live = pool_verification.Live(
+        spec=spec_of(before), status=status_of(before), metadata={"generation": 1}
+    )
     known = {after.name: live}
     if not preview:
-        assert gpu_pool._judge({after.name: after}, known)
+        assert pool_verification.check_verified({after.name: after}, known)
         return
-    with pytest.raises(gpu_pool.LayoutForgotten, match=str(before.mig_config)):
-        gpu_pool._judge({after.name: after}, known)
+    with pytest.raises(pool_verification.LayoutForgotten, match=str(before.mig_config)):
+        pool_verification.check_verified({after.name: after}, known)

@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from infra import delivery, plan, spec, values
-from infra.components import fleet_controller, node_agent, pods
+from infra.components import pods
+from infra.components.fleet_controller_pod import controller_pod
+from infra.components.node_agent_pod import AgentPod
 from tests.infra.conftest import ROOT
 
 MIRRORS = ("mirror", "second")
@@ -50,11 +52,14 @@ def names(references: Any) -> list[str]:
 def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
     image = pods.Image(name="registry.example.com/python:3.13", pull_secrets=secrets)
     (pool,) = planned().pools
-    settings = node_agent.NodeAgent(attribution=True)
-    agent: Any = node_agent._pod(
-        pool, image, settings, delivery.node_agent(), "code", "desired", by_mount=False
-    )
-    controller: Any = fleet_controller._pod(image, {}, delivery.fleet_controller(), "code")
+    agent: Any = AgentPod(
+        image=image,
+        settings=spec.NodeAgent(attribution=True),
+        operator=None,
+        zipapp=delivery.node_agent(),
+        code="code",
+    ).spec(pool, "desired")
+    controller: Any = controller_pod(image, {}, delivery.fleet_controller(), "code")
     for pod in (agent, controller):
         assert names(pod.image_pull_secrets) == list(secrets)
         assert {container.image for container in pod.containers} == {image.name}

@@ -18,9 +18,9 @@ from hypothesis import given
 
 from apis import names, rights
 from apis.desired_state import digest
-from infra import plan, program, spec
-from infra.components import gpu_pool
-from infra.components.gpu_pool import Unverified, unverified
+from infra import cluster_resources, plan, program, spec
+from infra.components.gpu_pool_object import pool_metadata, pool_spec
+from infra.components.pool_verification import Live, Unverified, check_verified, unverified
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
 from node_agent.cluster import restart_memory
@@ -837,45 +837,44 @@ def test_a_preview_only_warns_of_unverified_pools(
     assert "`pulumi up` changes pool h100-partition-3g and waits for it." in warned[0]
 
 
-class TestWhatUpDoes:
-    """The provider waits where it creates or updates a pool, and nowhere else."""
+class TestNextUpMessage:
+    """The provider waits only for a pool that it creates or updates."""
 
     POOL = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools[0]
 
     @pytest.fixture
     def live(self) -> dict[str, Any]:
         """As the API server has it: with defaults, and the engine's numbers are floats."""
-        spec = gpu_pool._spec(self.POOL)
+        spec = pool_spec(self.POOL)
         counts = {name: float(count) for name, count in spec["expectedNodes"].items()}
-        metadata = {**gpu_pool._metadata(self.POOL), "generation": 3.0, "uid": "u"}
+        metadata = {**pool_metadata(self.POOL), "generation": 3.0, "uid": "u"}
         return {"spec": {**spec, "expectedNodes": counts, "paused": False}, "metadata": metadata}
 
-    def said(self, live: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    def warning(self, live: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
         warned: list[str] = []
         monkeypatch.setattr(pulumi.log, "warn", warned.append)
         monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: True)
-        there = gpu_pool.Live(spec=live["spec"], status=FAILING, metadata=live["metadata"])
-        known = {self.POOL.name: there}
-        assert not gpu_pool._judge({self.POOL.name: self.POOL}, known)
+        pool = Live(spec=live["spec"], status=FAILING, metadata=live["metadata"])
+        assert not check_verified({self.POOL.name: self.POOL}, {self.POOL.name: pool})
         (text,) = warned
         return text
 
-    def test_of_a_pool_that_stays_as_it_is_it_says_that_up_fails(
+    def test_preview_says_that_up_fails_for_an_unchanged_pool(
         self, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        said = self.said(live, monkeypatch)
-        assert f"changes nothing of pool {self.POOL.name}, so it does not wait" in said
-        assert "and waits for it" not in said
+        message = self.warning(live, monkeypatch)
+        assert f"does not change pool {self.POOL.name}, so it does not wait" in message
+        assert "and waits for it" not in message
 
     @pytest.mark.parametrize("part", ["layoutHash", "expectedNodes", "annotations"])
-    def test_of_one_that_changes_it_says_that_up_waits(
+    def test_preview_says_that_up_waits_for_a_changed_pool(
         self, part: str, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         where = live["metadata" if part == "annotations" else "spec"]
         where[part] = "another" if part == "layoutHash" else {}
-        said = self.said(live, monkeypatch)
-        assert f"changes pool {self.POOL.name} and waits for it" in said
-        assert "fails" not in said
+        message = self.warning(live, monkeypatch)
+        assert f"changes pool {self.POOL.name} and waits for it" in message
+        assert "fails" not in message
 
 
 def test_too_few_nodes_say_how_a_deleted_node_comes_back() -> None:
@@ -1224,7 +1223,7 @@ node_pools:
 """)
     fleet = plan.read(json.dumps(raw), spec.Source("stack x", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
-    (pool,) = program.pool_outputs(fleet)
+    (pool,) = cluster_resources.pool_outputs(fleet)
     assert (pool["partitions"], pool["whole_gpus"], pool["replicas"]) == (
         partitions,
         whole_gpus,
