@@ -164,7 +164,7 @@ def test_other_code_does_not_run(
 
 
 @CONTAINER
-def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
+def test_missing_archive_is_refused(container: str, tmp_path: Path) -> None:
     app, command = _commands()[container]
     done = _run(command, tmp_path / app.name)
     assert done.returncode == verified_start.REFUSED
@@ -172,7 +172,7 @@ def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_second_file_of_a_name_does_not_run(tmp_path: Path) -> None:
+def test_archive_with_a_path_twice_does_not_run(tmp_path: Path) -> None:
     app, command = _commands()["node-agent"]
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
@@ -197,7 +197,7 @@ def test_the_archive_is_read_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_of_environment_and_directory_is_imported_before_the_check(tmp_path: Path) -> None:
+def test_check_imports_nothing_from_the_environment_or_directory(tmp_path: Path) -> None:
     app, command = _commands()["node-agent"]
     archive = tmp_path / app.name
     archive.write_bytes(app.content)
