@@ -48,9 +48,9 @@ def main() -> None:
 
 
 def locate(text: str, root: Path, stack: str) -> spec.Source:
-    """The stack file behind a config value, for its line numbers.
+    """The stack file that a config value comes from, for line numbers in messages.
 
-    The value counts: if the file on disk differs from it, there are no line numbers.
+    If the file on disk differs from the value, the value counts, and there are no line numbers.
     """
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _HIDDEN = {
-    "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "not known before another resource is made",
+    "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "unknown until another resource is created",
     "[secret]": "secret",
 }
 """The placeholders that a preview shows. Source: pulumi/pulumi, sdk/go/common/resource/plugin."""

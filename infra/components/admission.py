@@ -15,9 +15,9 @@ from infra.plan import ByoPoolPlan
 
 
 class NodeGuard(pulumi.ComponentResource):
-    """Only the fleet controller repartitions and releases a pool's nodes. Output: `guards`.
+    """Only the fleet controller may repartition and release a pool's nodes. Output: `guards`.
 
-    Programs that may change Nodes (operator, agents' nodes) come after it. The policy does not
+    Programs that may change Nodes depend on it: the operator, and the agents. The policy does not
     cover deletions, so `destroy` needs no order.
     """
 
@@ -48,7 +48,7 @@ class NodeGuard(pulumi.ComponentResource):
 
 
 class PodGuard(pulumi.ComponentResource):
-    """Outside the exempt namespaces, pods use only GPUs that they request and that are verified."""
+    """Outside the exempt namespaces, pods use only verified GPUs that they request."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ def enforce_policy(
 
 
 class StartupTaint(pulumi.ComponentResource):
-    """New members of the pools get the startup taint from the API server."""
+    """The API server adds the startup taint to new nodes of the pools."""
 
     def __init__(
         self,

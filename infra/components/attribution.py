@@ -1,8 +1,8 @@
 """The optional second container of an agent's pod, which reports the pod that holds a partition.
 
-It is separate because the kubelet's socket belongs to root. The agent stays an ordinary
-user with its token and NVML. This one is root without capabilities, with the socket's directory and
-the code, but without a token or a GPU.
+It is separate because the kubelet's socket belongs to root. The agent stays an ordinary user with
+its token and NVML. This container runs as root without capabilities. It has the socket's directory
+and the code, but no token and no GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pkg/kubelet/kubeletconfig/defaults.go.
 """
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
 _TOKEN_LIFE_S = 3607
-"""Lifetime of the tokens that Kubernetes mounts by itself: one hour and 7 seconds."""
+"""The lifetime of the tokens that Kubernetes mounts by default: one hour and 7 seconds."""
 
 
 def container(image: str, code: delivery.Zipapp) -> k8s.core.v1.ContainerArgs:
@@ -36,8 +36,8 @@ def container(image: str, code: delivery.Zipapp) -> k8s.core.v1.ContainerArgs:
         ports=[
             k8s.core.v1.ContainerPortArgs(name="attribution", container_port=names.ATTRIBUTION_PORT)
         ],
-        # No readiness probe: a kubelet that does not answer must not make the agent's pod unready
-        # and hold up its rollout.
+        # No readiness probe: if the kubelet does not answer, the agent's pod must stay ready, so
+        # that its rollout continues.
         liveness_probe=pods.liveness("attribution"),
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests={"cpu": "10m", "memory": "48Mi"}, limits={"memory": "96Mi"}

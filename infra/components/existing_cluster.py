@@ -26,7 +26,7 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
         # would read the variable, and take a list of files in it for the content of a file.
         kubeconfig=input_of(cluster.kubeconfig, root) if cluster.kubeconfig else "",
         context=cluster.context,
-        # Another path of the kubeconfig is the same cluster. Another context is not.
+        # Another path to a kubeconfig is still the same cluster. Another context is not.
         cluster_identifier=cluster.context,
     )
 
@@ -48,7 +48,7 @@ def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
             return Problem(
                 path=("cluster", "kubeconfig"),
                 reason=f"there is no file {files[0]}",
-                instead="write the path of a kubeconfig, or leave it out for $KUBECONFIG",
+                instead="write the path of a kubeconfig, or remove the key to use $KUBECONFIG",
             )
     else:
         named = os.environ.get("KUBECONFIG") or "~/.kube/config"
@@ -68,7 +68,7 @@ def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
 
 def input_of(written: str, root: Path) -> str:
     """The provider's input for the path in a stack file."""
-    # It expands a ~ itself, so the state is the same for all who share it.
+    # The provider expands a ~ itself, so the state is the same for all users who share it.
     return written if written.startswith("~") else str(_path(written, root))
 
 

@@ -1,4 +1,4 @@
-"""The network of a GKE cluster: the stack's own, or an existing one."""
+"""The network of a GKE cluster: a new VPC, or an existing one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster_network(
 
 
 def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetwork:
-    """The paths in the form of Google's API: no lookup is made, and no resource is created."""
+    """The paths of an existing network in the form of Google's API, without a lookup."""
     owner = network.project or project
     return ClusterNetwork(
         vpc=f"projects/{owner}/global/networks/{network.vpc}",

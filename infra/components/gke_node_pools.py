@@ -21,10 +21,10 @@ from infra.plan import (
 from infra.spec import BlueGreen, Queued, Surge, Upgrade
 
 REPLACE_ON_CHANGES = (
-    # The provider does not update placement policies: a change of the type alone would be shown
-    # and have no effect (resource_container_node_pool.go).
+    # The provider does not update placement policies: a preview would show a change of the type
+    # alone, and `up` would not make it (resource_container_node_pool.go).
     "placementPolicy",
-    # The provider keeps fields that network_config no longer states. These labels go with it.
+    # The provider keeps fields that network_config no longer states. These labels change with it.
     f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
     f'nodeConfig.labels["{GPU_NETWORK_LABEL}"]',
 )
@@ -114,7 +114,7 @@ def _options(
 
 
 def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> dict[str, object]:
-    """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
+    """GKE's form of the counts: a fixed number per zone, or autoscaled limits over all zones."""
     if not nodes.autoscaled:
         return {"node_count": nodes.max // zones}
     return {

@@ -20,7 +20,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Output: `ready`, resources that must exist before monitors for a Prometheus are created."""
+    """Output: `ready`, resources that must exist before the monitors are created."""
 
     ready: Sequence[pulumi.Resource]
 
@@ -92,8 +92,9 @@ class Monitoring(pulumi.ComponentResource):
         return namespace_name
 
     def _kinds(self) -> Sequence[pulumi.Resource]:
-        """The Prometheus operator's kinds, read at every run, in a preview too: if one is missing,
-        the run fails with this name before it makes any object of that kind.
+        """The CRDs of the Prometheus operator, read at every run and in a preview too.
+
+        If one is missing, the run fails with the name of this resource, before it creates objects.
         """
         return [
             k8s.apiextensions.v1.CustomResourceDefinition.get(

@@ -88,9 +88,10 @@ def gpu_access(pool: PoolPlan, operator: GpuOperator | None) -> GpuAccess:
     """operator: the fleet's GPU operator.
 
     NVIDIA's runtime is containerd's default on EKS's GPU images (awslabs/amazon-eks-ami, nodeadm,
-    default_runtime_name). On GKE the operator's toolkit adds it beside GKE's (NVIDIA/gpu-operator,
-    transformToolkitCtrForCDI). Existing nodes name this class too, because the operator's operands
-    do. The API server refuses the agent's pods until the operator has created the class.
+    default_runtime_name). On GKE the operator's toolkit adds it as a second runtime
+    (NVIDIA/gpu-operator, transformToolkitCtrForCDI). On existing nodes the operator's operands use
+    its class, so the agents do too. The API server refuses pods of this class until the operator
+    has created it.
     """
     if isinstance(pool, GkePoolPlan) and not pool.operated:
         return GpuAccess(
