@@ -1,4 +1,4 @@
-"""Zipapps of agent and controller, made from the installed sources: no image to build or push.
+"""Zipapps of agent and controller, built from the installed sources: no image to build or push.
 
 Equal sources give equal archives: sorted, without bytecode, with fixed times. The hash covers names
 and contents rather than the archive, because zlib may compress differently on another machine.
@@ -38,7 +38,7 @@ class Zipapp:
     """File name, for example node_agent.pyz."""
     content: bytes
     sources_hash: str
-    """SHA-256 over every file's name and content. The pods refuse an archive with another."""
+    """SHA-256 over every file's name and content. The pods refuse an archive with another hash."""
 
     @property
     def base64(self) -> str:

@@ -7,7 +7,7 @@ of Python.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Definition = ast.Assign | ast.FunctionDef | ast.ClassDef
 
@@ -43,6 +43,19 @@ def only(names: frozenset[str], source: str) -> str:
                 definitions.setdefault(name, []).append(statement)
         elif not isinstance(statement, ast.Import | ast.ImportFrom | ast.Expr):
             raise CannotTell(f"line {statement.lineno}: {type(statement).__name__}")
+    needed, used = _reachable(names, definitions)
+    lines = source.splitlines(keepends=True)
+    remaining = [s for s in statements if _is_needed(s, needed, used)]
+    head = lines[: _first_line(statements[0]) - 1]
+    return "".join(
+        [*head, *(line for s in remaining for line in lines[_first_line(s) - 1 : s.end_lineno])]
+    )
+
+
+def _reachable(
+    names: frozenset[str], definitions: Mapping[str, Sequence[Definition]]
+) -> tuple[set[str], set[str]]:
+    """The names whose definitions are needed, and all names that these definitions use."""
     needed: set[str] = set()
     used: set[str] = set()
     waiting = list(names)
@@ -53,12 +66,7 @@ def only(names: frozenset[str], source: str) -> str:
             references = {n for definition in definitions[name] for n in _used_names(definition)}
             used |= references
             waiting += references & definitions.keys()
-    lines = source.splitlines(keepends=True)
-    remaining = [s for s in statements if _is_needed(s, needed, used)]
-    head = lines[: _first_line(statements[0]) - 1]
-    return "".join(
-        [*head, *(line for s in remaining for line in lines[_first_line(s) - 1 : s.end_lineno])]
-    )
+    return needed, used
 
 
 def _is_needed(statement: ast.stmt, needed: set[str], used: set[str]) -> bool:

@@ -6,45 +6,31 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from apis.names import POOL_LABEL
-from infra import plan, spec, values
-from infra.components import existing_cluster, pods
-from infra.components.admission import NodeGuard, PodGuard, StartupTaint
-from infra.components.adopted_operator import AdoptedOperator
+from infra import plan, spec
+from infra.cluster_resources import Site, deploy_in_cluster
+from infra.components import existing_cluster
+from infra.components.admission import StartupTaint
 from infra.components.destroy_notice import DestroyNotice
 from infra.components.eks import EksCluster
 from infra.components.eks_autoscaler import ClusterAutoscaler
-from infra.components.fleet_controller import FleetController
 from infra.components.gke import GkeCluster
 from infra.components.gke_gpu_networks import GpuNetworkObjects
-from infra.components.gpu_operator import GpuOperator
-from infra.components.gpu_pool import GpuPools
 from infra.components.karpenter import Karpenter
-from infra.components.monitoring import Monitoring
-from infra.components.node_agent import NodeAgents
-from infra.components.pod_autoscaling import PodAutoscaling
-from infra.components.prometheus_adapter import PrometheusAdapter
-from infra.components.workloads import Workloads
 from infra.plan import (
-    AdapterPlan,
     ByoFleetPlan,
-    ByoPoolPlan,
     EksAutoscalerPlan,
     EksFleetPlan,
     FleetPlan,
     GkeFleetPlan,
     KarpenterPlan,
-    KedaPlan,
 )
 
 
@@ -62,9 +48,9 @@ def main() -> None:
 
 
 def locate(text: str, root: Path, stack: str) -> spec.Source:
-    """The stack file behind a config value, for its line numbers.
+    """The stack file that a config value comes from, for line numbers in messages.
 
-    The value counts: if the file on disk differs from it, there are no line numbers.
+    If the file on disk differs from the value, the value counts, and there are no line numbers.
     """
     name = f"stacks/Pulumi.{stack}.yaml"
     raw = json.loads(text)
@@ -86,23 +72,9 @@ def deploy(fleet: FleetPlan) -> None:
             _deploy_byo(fleet)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Site:
-    """The place of a cluster's resources, and their dependencies."""
-
-    kubernetes: k8s.Provider
-    cluster: pulumi.Resource | None
-    """The cluster: everything in it is deleted with it. None if this program does not make it."""
-    system: Sequence[pulumi.Resource]
-    """The nodes of the stack for pods that need no GPU."""
-    pools: Mapping[str, pulumi.Resource]
-    """The nodes of each pool that this program creates."""
-    outputs: Mapping[str, pulumi.Input[Any]]
-
-
 def _deploy_gke(fleet: GkeFleetPlan) -> None:
     project = pulumi.Config("gcp").require("project")
-    _notice(fleet)
+    _add_destroy_notice(fleet)
     provider = gcp.Provider("gcp", project=project, region=fleet.cluster.region)
     cloud = GkeCluster("gke", fleet, project=project, provider=provider)
     site = _site(cloud, system=cloud.system_pool, existing=fleet.cluster.existing)
@@ -111,18 +83,14 @@ def _deploy_gke(fleet: GkeFleetPlan) -> None:
             "gpu-networks",
             cloud.gpu_networks,
             cluster=site.cluster,
-            after=list(cloud.pools.values()),
-            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+            depends_on=list(cloud.pools.values()),
+            opts=site.opts,
         )
-    if fleet.operator is not None:
-        _deploy_with_operator(fleet, fleet.operator, site)
-        return
-    # GKE partitions by itself: nothing else has to run before the nodes can be verified.
-    _deploy_in_cluster(fleet, site, _guard(fleet, site, operator_account=None), [])
+    deploy_in_cluster(fleet, site)
 
 
 def _deploy_eks(fleet: EksFleetPlan) -> None:
-    _notice(fleet)
+    _add_destroy_notice(fleet)
     provider = aws.Provider("aws", region=fleet.cluster.region)
     cloud = EksCluster("eks", fleet, provider=provider)
     site = _site(
@@ -133,57 +101,58 @@ def _deploy_eks(fleet: EksFleetPlan) -> None:
         # the cluster's end.
         access=cloud.access,
     )
-    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
+    deploy_in_cluster(fleet, _with_autoscaler(fleet, cloud, site))
+
+
+def _with_autoscaler(fleet: EksFleetPlan, cloud: EksCluster, site: Site) -> Site:
+    """Declares the autoscaler of nodes. Returns the site with the pools of Karpenter."""
+    depends_on = [*site.system, *cloud.autoscaler_dependencies]
     match fleet.cluster.autoscaler:
         case EksAutoscalerPlan():
             ClusterAutoscaler(
                 "cluster-autoscaler",
                 fleet.cluster,
                 cluster=site.cluster,
-                after=[*site.system, *cloud.before_autoscaler],
-                opts=inside,
+                depends_on=depends_on,
+                opts=site.opts,
             )
+            return site
         case KarpenterPlan():
             karpenter = Karpenter(
                 "karpenter",
                 fleet,
-                makings=cloud.makings,
+                node_class_inputs=cloud.node_class_inputs,
                 cluster=site.cluster,
-                after=[*site.system, *cloud.before_autoscaler, *cloud.before_nodes],
-                opts=inside,
+                depends_on=[*depends_on, *cloud.node_dependencies],
+                opts=site.opts,
             )
-            site = dataclasses.replace(site, pools={**site.pools, **karpenter.pools})
+            return dataclasses.replace(site, pools={**site.pools, **karpenter.pools})
         case None:
-            pass
-    if fleet.operator is not None:
-        _deploy_with_operator(fleet, fleet.operator, site)
-        return
-    # Bottlerocket partitions and advertises by itself.
-    _deploy_in_cluster(fleet, site, _guard(fleet, site, operator_account=None), [])
+            return site
 
 
-def _notice(fleet: GkeFleetPlan | EksFleetPlan) -> None:
+def _add_destroy_notice(fleet: GkeFleetPlan | EksFleetPlan) -> None:
     if not fleet.cluster.existing:
         DestroyNotice(pulumi.get_stack())
 
 
 def _deploy_byo(fleet: ByoFleetPlan) -> None:
-    assert fleet.cluster is not None, "deployable() refuses hosts, and without them there is one"
-    site = _Site(
+    assert fleet.cluster is not None, "deployable() refuses a fleet of hosts: it has no cluster"
+    site = Site(
         kubernetes=existing_cluster.provider(fleet.cluster, Path(pulumi.get_root_directory())),
         cluster=None,
         system=[],
         pools={},
         outputs={"cluster": fleet.cluster.name, "context": fleet.cluster.context},
     )
-    controller = _deploy_with_operator(fleet, fleet.operator, site)
+    controller = deploy_in_cluster(fleet, site)
     match fleet.startup_taint:
         case "admission-policy":
             StartupTaint(
                 "startup-taint",
                 pools=fleet.pools,
-                after=[controller.deployment],
-                opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
+                depends_on=[controller.deployment],
+                opts=site.opts,
             )
         case "registered":
             pass
@@ -197,8 +166,8 @@ def _site(
     system: Sequence[pulumi.Resource],
     existing: bool,
     access: Sequence[pulumi.Resource] = (),
-) -> _Site:
-    """existing: the stack does not make the cluster, so it does not delete it either. access:
+) -> Site:
+    """existing: the stack does not create the cluster, so it does not delete it either. access:
     resources that must outlive everything in the cluster.
     """
     kubernetes = k8s.Provider(
@@ -209,7 +178,7 @@ def _site(
         cluster_identifier=cloud.cluster.id,
         opts=pulumi.ResourceOptions(depends_on=[*access]),
     )
-    return _Site(
+    return Site(
         kubernetes=kubernetes,
         cluster=None if existing else cloud.cluster,
         system=system,
@@ -221,180 +190,3 @@ def _site(
             "kubeconfig": pulumi.Output.secret(cloud.kubeconfig),
         },
     )
-
-
-def _guard(fleet: FleetPlan, site: _Site, *, operator_account: str | None) -> NodeGuard:
-    return NodeGuard(
-        "node-guard",
-        admin_groups=fleet.admin_groups,
-        operator_account=operator_account,
-        selecting=sorted(
-            {key for pool in fleet.pools if isinstance(pool, ByoPoolPlan) for key in pool.select}
-            - {POOL_LABEL}
-        ),
-        cluster=site.cluster,
-        opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
-    )
-
-
-def _deploy_with_operator(
-    fleet: FleetPlan, settings: spec.GpuOperator, site: _Site
-) -> FleetController:
-    guard = _guard(fleet, site, operator_account=values.operator_account(settings))
-    if isinstance(fleet, ByoFleetPlan) and fleet.operator.existing:
-        adopted = AdoptedOperator(
-            "gpu-operator",
-            fleet,
-            after=guard.guards,
-            opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
-        )
-        return _deploy_in_cluster(fleet, site, guard, [adopted.fit])
-    operator = GpuOperator(
-        "gpu-operator",
-        fleet,
-        cluster=site.cluster,
-        after=[*site.system, *guard.guards],
-        opts=pulumi.ResourceOptions(providers=[site.kubernetes]),
-    )
-    return _deploy_in_cluster(fleet, site, guard, [operator.release])
-
-
-def _deploy_in_cluster(
-    fleet: FleetPlan,
-    site: _Site,
-    guard: NodeGuard,
-    partitioners: Sequence[pulumi.Input[pulumi.Resource]],
-) -> FleetController:
-    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
-    if fleet.pod_guard is not None:
-        PodGuard(
-            "pod-guard",
-            exempt_namespaces=values.exempt_namespaces(fleet, fleet.pod_guard),
-            cluster=site.cluster,
-            opts=inside,
-        )
-    controller = FleetController(
-        "fleet-controller",
-        image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
-        node_selector=values.system_labels(fleet),
-        metrics_from=fleet.metrics_from,
-        cluster=site.cluster,
-        after=[*site.system, *guard.guards],
-        opts=inside,
-    )
-    agents = NodeAgents(
-        "node-agent",
-        pools=fleet.pools,
-        operator=fleet.operator,
-        image=pods.Image(name=fleet.image, pull_secrets=fleet.image_pull_secrets),
-        settings=fleet.node_agent,
-        namespace=controller.namespace,
-        cluster=site.cluster,
-        # The operator creates the runtime class of the agents' pods. The API server refuses pods
-        # without it.
-        after=[*controller.kinds, *controller.ready_for_pods, *guard.guards, *partitioners],
-        opts=inside,
-    )
-    pools = GpuPools(
-        "gpu-pool",
-        pools=fleet.pools,
-        timeout_minutes=fleet.verify_timeout_minutes,
-        cluster=site.cluster,
-        after={
-            pool.name: [
-                *controller.kinds,
-                controller.deployment,
-                agents.daemon_sets[pool.name],
-                *([site.pools[pool.name]] if pool.name in site.pools else []),
-                *partitioners,
-            ]
-            for pool in fleet.pools
-        },
-        machines={
-            pool.name: site.pools[pool.name]
-            for pool in fleet.pools
-            # Karpenter drains the nodes of a NodePool that goes.
-            if pool.name in site.pools and getattr(pool, "karpenter", None) is None
-        },
-        opts=inside,
-    )
-    servers: Sequence[pulumi.Resource] = []
-    if fleet.deployments:
-        # Not before all pools are verified: else `up` would wait for pods that have no partition.
-        workloads = Workloads(
-            "workload",
-            fleet,
-            after={name: [pools.proven(pool)] for name, pool in pools.pools.items()},
-            system=site.system,
-            opts=inside,
-        )
-        servers = workloads.namespaces
-        _scale(fleet, site, workloads)
-    if fleet.monitoring is not None:
-        Monitoring(
-            "monitoring",
-            fleet,
-            cluster=site.cluster,
-            after=site.system,
-            scraped=[*controller.ready_for_pods, *partitioners, *servers],
-            opts=inside,
-        )
-    # No output waits for verification: they are needed to look into a pool that fails.
-    for name, value in site.outputs.items():
-        pulumi.export(name, value)
-    pulumi.export("pools", pool_outputs(fleet))
-    return controller
-
-
-def _scale(fleet: FleetPlan, site: _Site, workloads: Workloads) -> None:
-    """Declares the autoscaler of workloads, if any workload is scaled."""
-    inside = pulumi.ResourceOptions(providers=[site.kubernetes])
-    match fleet.pod_autoscaling:
-        case KedaPlan() as keda:
-            PodAutoscaling(
-                "pod-autoscaling",
-                fleet,
-                keda,
-                deployments=workloads.deployments,
-                cluster=site.cluster,
-                # Its chart binds roles in the namespaces that it watches.
-                after=[*site.system, *workloads.namespaces],
-                opts=inside,
-            )
-        case AdapterPlan():
-            PrometheusAdapter(
-                "prometheus-adapter",
-                fleet,
-                deployments=workloads.deployments,
-                cluster=site.cluster,
-                after=site.system,
-                opts=inside,
-            )
-        case None:
-            pass
-
-
-def pool_outputs(fleet: FleetPlan) -> list[Mapping[str, Any]]:
-    """The output `pools`. Partitions and whole GPUs are counted over the fewest nodes, and before
-    sharing: each of them is advertised as often as `replicas` says.
-    """
-    return [
-        {
-            "name": pool.name,
-            **(
-                {"select": dict(pool.select)}
-                if isinstance(pool, ByoPoolPlan)
-                else {"machine": pool.machine.name}
-            ),
-            "nodes": {"min": pool.nodes.min, "max": pool.nodes.max},
-            "gpus_per_node": f"{pool.gpu_count} x {pool.gpu.name}",
-            "layout_per_gpu": dict(pool.layout)
-            if pool.layout is not None
-            else [dict(layout) for layout in pool.layouts],
-            "resources_per_node": dict(pool.resources),
-            "partitions": pool.partitions * pool.nodes.min,
-            "whole_gpus": pool.whole_gpus * pool.nodes.min,
-            "replicas": {one.resource: one.replicas for one in pool.sharing},
-        }
-        for pool in fleet.pools
-    ]

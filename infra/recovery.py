@@ -1,15 +1,16 @@
 """Recovers resources whose creation was interrupted before Pulumi recorded its result.
 
-The engine notes each creation as pending before it begins. An engine that is killed leaves the
-notes, and the cloud goes on. `pulumi refresh` keeps them: only a person can know the id. But the
-inputs are in the note, with all names, and the ids of the resources that take long follow from
-them. So they are put into the state as if created; the refresh after it reads what the cloud has,
-and takes out again what it does not have.
+The engine records each creation as pending before it begins. If the engine is killed, the records
+stay, and the cloud finishes the creation. `pulumi refresh` keeps the records, because only a person
+can know the ids. But each record has the resource's inputs with all names, and for resources that
+take long to create, the id follows from them. So `recover` adds these resources to the state as if
+they had been created. The next refresh reads them from the cloud, and removes those that do not
+exist.
 
 Sources: pulumi/pulumi, pkg/resource/deploy/deployment_executor.go (the warning) and
 pkg/backend/snapshot.go (pending creations are kept); the ids: "Import" in the documentation of each
 resource of terraform-provider-google and terraform-provider-aws. `pulumi refresh
---import-pending-creates` changes the note only: no resource follows from it in engine 3.259.
+--import-pending-creates` changes the record only: in engine 3.259 it adds no resource.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _HIDDEN = {
-    "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "not known before another resource is made",
+    "04da6b54-80e4-46f7-96ec-b56ff0331ba9": "unknown until another resource is created",
     "[secret]": "secret",
 }
 """The placeholders that a preview shows. Source: pulumi/pulumi, sdk/go/common/resource/plugin."""
@@ -34,7 +35,7 @@ class CannotAdopt(Exception):
 
 @dataclass(frozen=True)
 class Recovered:
-    """A state that can be imported, and the result for each pending operation."""
+    """A state to import, and the outcome of each pending operation."""
 
     deployment: Deployment
     adopted: Sequence[tuple[str, str]]
@@ -69,7 +70,7 @@ def recover(exported: Deployment, answers: Mapping[str, str | None] | None = Non
         resource = operation["resource"]
         urn, kind = resource["urn"], resource["type"]
         if operation["type"] != "creating" or urn in existing:
-            continue  # a refresh finds out about a changed or deleted resource
+            continue  # a refresh shows whether a resource was changed or deleted
         identity = known_ids.get(urn) or _identity(resource, resources)
         if identity is not None:
             adopted.append((urn, identity))

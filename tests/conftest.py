@@ -160,6 +160,7 @@ SDK_FILES = frozenset(
                 "policy",
                 "program",
                 "rights",
+                "urns",
                 "verified_start",
                 "workload_objects",
             )

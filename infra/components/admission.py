@@ -1,4 +1,4 @@
-"""Admission policies: the guard of the nodes, and how any policy is put in force."""
+"""Admission policies on nodes and pods, each with its binding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from infra.plan import ByoPoolPlan
 
 
 class NodeGuard(pulumi.ComponentResource):
-    """Only the fleet controller repartitions and releases a pool's nodes. Output: `guards`.
+    """Only the fleet controller may repartition and release a pool's nodes. Output: `guards`.
 
-    Programs that may change Nodes (operator, agents' nodes) come after it. The policy does not
+    Programs that may change Nodes depend on it: the operator, and the agents. The policy does not
     cover deletions, so `destroy` needs no order.
     """
 
@@ -33,11 +33,11 @@ class NodeGuard(pulumi.ComponentResource):
         cluster: pulumi.Resource | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """operator_account: user name of the GPU operator's service account. None without one.
-        selecting: keys of the labels that select existing nodes.
+        """operator_account: user name of the GPU operator's service account; None without an
+        operator. selecting: keys of the labels that select existing nodes.
         """
         super().__init__("slicewright:index:NodeGuard", name, {}, opts)
-        self.guards = in_force(
+        self.guards = enforce_policy(
             f"{name}-policy",
             policies.node_policy(
                 admin_groups=admin_groups, operator_account=operator_account, selecting=selecting
@@ -48,7 +48,7 @@ class NodeGuard(pulumi.ComponentResource):
 
 
 class PodGuard(pulumi.ComponentResource):
-    """No pod outside of the exempt namespaces gets to GPUs unverified or unrequested."""
+    """Outside the exempt namespaces, pods use only verified GPUs that they request."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PodGuard(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("slicewright:index:PodGuard", name, {}, opts)
-        in_force(
+        enforce_policy(
             f"{name}-policy",
             pod_policy.pod_policy(exempt_namespaces=exempt_namespaces),
             pulumi.ResourceOptions(parent=self, deleted_with=cluster),
@@ -67,10 +67,10 @@ class PodGuard(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def in_force(
+def enforce_policy(
     name: str, policy: tuple[names.Manifest, names.Manifest], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """A policy and then its binding, without which it is not asked."""
+    """Creates a policy and then its binding. Without one, the API server ignores the policy."""
     rules, binding = policy
     guard = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
         name, metadata=_metadata(rules), spec=rules["spec"], opts=opts
@@ -85,18 +85,18 @@ def in_force(
 
 
 class StartupTaint(pulumi.ComponentResource):
-    """New members of the pools get the startup taint from the API server."""
+    """The API server adds the startup taint to new nodes of the pools."""
 
     def __init__(
         self,
         name: str,
         *,
         pools: Sequence[ByoPoolPlan],
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: the controller, which removes the taint from verified nodes: so `destroy` takes
-        the policy back first.
+        """depends_on: the controller, which removes the taint from verified nodes. So `destroy`
+        deletes the policy before the controller.
         """
         super().__init__("slicewright:index:StartupTaint", name, {}, opts)
         rules, binding = values.startup_policy(pools)
@@ -104,7 +104,7 @@ class StartupTaint(pulumi.ComponentResource):
             f"{name}-policy",
             metadata=_metadata(rules),
             spec=rules["spec"],
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)),
         )
         k8s.admissionregistration.v1.MutatingAdmissionPolicyBinding(
             f"{name}-policy-binding",

@@ -1,6 +1,6 @@
-"""A GPU operator that the cluster has already: our files for it, and the check of its settings.
+"""The GPU operator of an existing cluster: our files for it, and the check of its settings.
 
-Its own objects are read and never changed. Until they are as the pools need them, no pool is made.
+The operator's own objects are read and never changed. No pool is created before they fit the pools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KIND = "ClusterPolicy"
 
 
 class WrongSettings(pulumi.RunError):
-    """The adopted operator would not serve the pools. Printed without a traceback."""
+    """The adopted operator does not fit the pools. Pulumi prints this without a traceback."""
 
 
 class ClusterPolicy(pulumi.CustomResource):
@@ -33,8 +33,8 @@ class ClusterPolicy(pulumi.CustomResource):
 
 
 class AdoptedOperator(pulumi.ComponentResource):
-    """Output: `fit`, the ClusterPolicy once it is as the pools need it. Otherwise `up` fails, and
-    a preview warns.
+    """Output: `fit`, the ClusterPolicy once it fits the pools. If it does not, `up` fails, and a
+    preview warns.
     """
 
     fit: pulumi.Output[pulumi.Resource]
@@ -44,31 +44,35 @@ class AdoptedOperator(pulumi.ComponentResource):
         name: str,
         fleet: ByoFleetPlan,
         *,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: resources that must exist before anything relies on the operator."""
+        """depends_on: resources that must exist before anything relies on the operator."""
         super().__init__("slicewright:index:AdoptedOperator", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         files = values.operator_files(fleet)
         configs = config_maps(name, files, namespace=fleet.operator.namespace, opts=child)
-        found = fleet.operator.cluster_policy
+        policy_name = fleet.operator.cluster_policy
         policy = ClusterPolicy(
             f"{name}-cluster-policy",
-            # Read at every run. After the files: with them in place, the operator can be changed
-            # over to them as soon as this fails.
-            opts=pulumi.ResourceOptions(parent=self, id=found, depends_on=[*configs, *after]),
+            # Read at every run. The files come first: if the check fails, the user can point the
+            # operator at them.
+            opts=pulumi.ResourceOptions(
+                parent=self, id=policy_name, depends_on=[*configs, *depends_on]
+            ),
         )
 
-        def judged(spec: Mapping[str, Any] | None) -> pulumi.Resource:
-            wrong = values.mismatches(spec or {}, fleet, files)
-            if not wrong:
-                return policy
-            text = values.what_to_change(found, wrong)
-            if not pulumi.runtime.is_dry_run():
-                raise WrongSettings(f"{text}\nThen run `pulumi up` again.")
-            pulumi.log.warn(f"{text}\nUntil then `pulumi up` makes the ConfigMaps and fails.")
+        def require_fit(live: Mapping[str, Any] | None) -> pulumi.Resource:
+            if mismatches := values.mismatches(live or {}, fleet, files):
+                _report_mismatches(values.what_to_change(policy_name, mismatches))
             return policy
 
-        self.fit = policy.spec.apply(judged)
+        self.fit = policy.spec.apply(require_fit)
         self.register_outputs({})
+
+
+def _report_mismatches(changes: str) -> None:
+    """Warns in a preview, and raises WrongSettings in an `up`."""
+    if not pulumi.runtime.is_dry_run():
+        raise WrongSettings(f"{changes}\nThen run `pulumi up` again.")
+    pulumi.log.warn(f"{changes}\nUntil then, `pulumi up` creates the ConfigMaps and then fails.")

@@ -1,10 +1,10 @@
 """The ConfigMap with a zipapp, and the check that it still holds that zipapp.
 
-It is immutable, but a user who may delete it may create another one of the same name. Pulumi would
-not see that: a preview compares with the state, and a refresh takes over the live bytes, because
-changes of the bytes are ignored. The reason is that equal sources give other bytes on a machine
-with another zlib, and each change would replace the ConfigMap below the running agents. So each run
-reads the live ConfigMap too, and compares its files.
+The ConfigMap is immutable, but a user with the right to delete it can create another one of the
+same name. Pulumi would not see that: a preview compares with the state, and a refresh takes over
+the live bytes, because changes of the bytes are ignored. They are ignored because another version
+of zlib compresses equal sources differently, and each change would replace the ConfigMap under the
+running agents. So each run reads the live ConfigMap too, and compares its files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from infra import delivery
 
 
 class ForeignCode(pulumi.RunError):
-    """A ConfigMap holds other code than was delivered. Pulumi prints it without a traceback."""
+    """A ConfigMap does not hold the delivered code. Pulumi prints this without a traceback."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +27,12 @@ class Code:
     config_map: pulumi.Output[str]
     """Name of the ConfigMap."""
     untouched: pulumi.Output[bool]
-    """True, or `up` fails. A preview warns and has false. It must be registered as an output, so
-    that Pulumi waits for it.
+    """True if the ConfigMap holds the delivered code. If not, `up` fails, and a preview warns.
+    Register it as an output, so that Pulumi waits for it.
     """
 
 
-def delivered(
+def deliver_code(
     name: str,
     zipapp: delivery.Zipapp,
     *,
@@ -42,10 +42,11 @@ def delivered(
 ) -> Code:
     """title: name of the ConfigMap without the hash of the sources, which is added."""
     # An equal name means equal code.
-    resource, found = f"{name}-code-{zipapp.short_hash}", f"{title}-{zipapp.short_hash}"
-    made = k8s.core.v1.ConfigMap(
-        resource,
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=found, namespace=namespace),
+    resource_name = f"{name}-code-{zipapp.short_hash}"
+    object_name = f"{title}-{zipapp.short_hash}"
+    config_map = k8s.core.v1.ConfigMap(
+        resource_name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=object_name, namespace=namespace),
         immutable=True,
         binary_data={zipapp.name: zipapp.base64},
         opts=pulumi.ResourceOptions.merge(
@@ -53,25 +54,23 @@ def delivered(
         ),
     )
     live = k8s.core.v1.ConfigMap.get(
-        f"{resource}-proof",
-        id=made.id,
-        opts=pulumi.ResourceOptions(parent=opts.parent, depends_on=[made]),
+        f"{resource_name}-proof",
+        id=config_map.id,
+        opts=pulumi.ResourceOptions(parent=opts.parent, depends_on=[config_map]),
     )
-    return Code(
-        config_map=made.metadata.name,
-        untouched=pulumi.Output.all(live.binary_data, live.metadata.namespace).apply(
-            lambda known: _judge(known[0], zipapp, f"{known[1]}/{found}")
-        ),
+    untouched = pulumi.Output.all(live.binary_data, live.metadata.namespace).apply(
+        lambda fields: _holds_zipapp(fields[0], zipapp, f"{fields[1]}/{object_name}")
     )
+    return Code(config_map=config_map.metadata.name, untouched=untouched)
 
 
-def _judge(data: Mapping[str, str] | None, zipapp: delivery.Zipapp, where: str) -> bool:
-    why = zipapp.difference((data or {}).get(zipapp.name))
-    if why is None:
+def _holds_zipapp(data: Mapping[str, str] | None, zipapp: delivery.Zipapp, where: str) -> bool:
+    difference = zipapp.difference((data or {}).get(zipapp.name))
+    if difference is None:
         return True
     text = (
-        f"ConfigMap {where} does not hold the code that was delivered under this name: {why}. "
-        "It is immutable, so it was deleted and another one was created"
+        f"ConfigMap {where} does not hold the code that was delivered under this name: "
+        f"{difference}. It is immutable, so it was deleted and another one was created"
     )
     namespace, _, name = where.partition("/")
     if pulumi.runtime.is_dry_run():

@@ -1,7 +1,7 @@
-"""Lets `pulumi destroy` print a notice of the resources that it does not see.
+"""A notice in the output of `pulumi destroy`: the resources that it does not see.
 
-That command does not run the program, but it prints the name of each resource that it deletes.
-This resource has no other purpose than its name.
+`pulumi destroy` does not run the program, but it prints the name of each resource that it deletes.
+The name of this resource is the notice, and its only purpose.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pulumi
 
 
 class DestroyNotice(pulumi.ComponentResource):
-    """The notice of stacks that create their cluster. An existing one loses only stack objects."""
+    """The notice, for stacks that create their cluster."""
 
     def __init__(self, stack: str) -> None:
         super().__init__(

@@ -1,10 +1,11 @@
-"""An EKS cluster, made or looked up, and the node groups of a plan."""
+"""An EKS cluster, new or existing, and the node groups of a plan."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -16,12 +17,12 @@ from infra.components.eks_addons import addons_before_nodes, other_addons
 from infra.components.eks_autoscaler import autoscaler_identity
 from infra.components.eks_identities import pod_identities
 from infra.components.eks_network import Network, network_of
+from infra.components.eks_new_cluster import new_eks_cluster
 from infra.components.eks_node_groups import NodeGroups
 from infra.components.eks_roles import Roles
-from infra.components.karpenter import NodeMakings
-from infra.plan import EVERYWHERE, EksClusterPlan, EksFleetPlan
+from infra.components.karpenter import NodeClassInputs
+from infra.plan import EksFleetPlan
 
-_CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 _NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",
     "AmazonEC2ContainerRegistryPullOnly",
@@ -29,11 +30,19 @@ _NODE_POLICIES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ControlPlane:
+    cluster: aws.eks.Cluster
+    network: Network
+    addons: Sequence[pulumi.Resource] = ()
+    """The add-ons that nodes need. Empty for an existing cluster, which brings its own."""
+
+
 class EksCluster(pulumi.ComponentResource):
     """Outputs: `cluster`, `kubeconfig` (JSON text, no secret in it), `endpoint`, `system_pool`,
-    `pools` by name (node groups only), `access`, `before_autoscaler`: resources that give an
-    autoscaler its role, `makings`: inputs for Karpenter's nodes, and `before_nodes`: resources that
-    must outlive the nodes.
+    `pools` by name (node groups only), `access`, `autoscaler_dependencies`: resources that give an
+    autoscaler its role, `node_class_inputs`: inputs for Karpenter's nodes, and
+    `node_dependencies`: resources that must outlive the nodes.
     """
 
     cluster: aws.eks.Cluster
@@ -41,8 +50,9 @@ class EksCluster(pulumi.ComponentResource):
     endpoint: pulumi.Output[str]
     system_pool: pulumi.Resource
     pools: Mapping[str, pulumi.Resource]
-    makings: NodeMakings
-    before_nodes: Sequence[pulumi.Resource]
+    node_class_inputs: NodeClassInputs
+    node_dependencies: Sequence[pulumi.Resource]
+    autoscaler_dependencies: Sequence[pulumi.Resource]
     access: Sequence[pulumi.Resource]
     """Access entries and their policies, without which `pulumi up` itself may have no access."""
 
@@ -56,26 +66,24 @@ class EksCluster(pulumi.ComponentResource):
     ) -> None:
         options = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
         super().__init__("slicewright:index:EksCluster", name, {}, options)
-        self._region = catalog.aws_region(plan.cluster.region)
-        self._roles = Roles(name, plan.cluster, self._region.partition, parent=self)
+        region = catalog.aws_region(plan.cluster.region)
+        roles = Roles(name, plan.cluster, region.partition, parent=self)
         if plan.cluster.existing:
-            there = existing_eks_cluster.find(plan.cluster, provider)
-            network, plan = there.network, _of_version(plan, there.version)
-            self.cluster = aws.eks.Cluster.get(
-                name, plan.cluster.name, opts=pulumi.ResourceOptions(parent=self)
-            )
-            addons = []
+            existing = existing_eks_cluster.find(plan.cluster, provider)
+            plan = _with_version(plan, existing.version)
+            control_plane = self._existing_control_plane(name, plan, existing.network)
         else:
-            network = network_of(name, plan.cluster, parent=self, provider=provider)
-            self.cluster = self._made(name, plan.cluster, network)
-            addons = addons_before_nodes(name, plan.cluster, cluster=self.cluster, parent=self)
+            control_plane = self._new_control_plane(name, plan, roles, provider)
+        self.cluster, network = control_plane.cluster, control_plane.network
         self.access = access_entries(name, plan.cluster, cluster=self.cluster, parent=self)
         pod_identities(name, plan.cluster, cluster=self.cluster, parent=self)
-        node_role, node_rights = self._roles.of_service(
-            "nodes", f"ec2.{self._region.suffix}", _NODE_POLICIES
-        )
-        self.before_nodes = [*node_rights, *addons, *network.before_nodes]
-        self.makings = NodeMakings(
+        node_role, node_rights = roles.service_role("nodes", f"ec2.{region.suffix}", _NODE_POLICIES)
+        self.node_dependencies = [
+            *node_rights,
+            *control_plane.addons,
+            *network.node_dependencies,
+        ]
+        self.node_class_inputs = NodeClassInputs(
             role=node_role.name,
             subnet_ids=network.nodes,
             security_group=self.cluster.vpc_config.cluster_security_group_id,
@@ -86,110 +94,75 @@ class EksCluster(pulumi.ComponentResource):
             cluster=self.cluster,
             role=node_role,
             subnet_ids=network.nodes,
-            before=self.before_nodes,
+            depends_on=self.node_dependencies,
             provider=provider,
             parent=self,
         )
-        self.system_pool = groups.system
-        self.pools = groups.pools
-        self.before_autoscaler: Sequence[pulumi.Resource] = []
-        if not plan.cluster.existing:
-            others = other_addons(
-                name,
-                plan.cluster,
-                cluster=self.cluster,
-                system=self.system_pool,
-                roles=self._roles,
-                parent=self,
-            )
-            if plan.cluster.autoscaler is not None:
-                self.before_autoscaler = [
-                    *others,
-                    *autoscaler_identity(
-                        name,
-                        plan,
-                        cluster=self.cluster,
-                        node_role=node_role,
-                        roles=self._roles,
-                        parent=self,
-                    ),
-                ]
-        self.endpoint = self.cluster.endpoint
-        self.kubeconfig = pulumi.Output.all(
-            self.cluster.name, self.cluster.endpoint, self.cluster.certificate_authority.data
-        ).apply(
-            lambda known: json.dumps(
-                values.kubeconfig(
-                    cluster=known[0],
-                    server=known[1],
-                    ca_data=known[2],
-                    command="aws",
-                    arguments=_token_arguments(known[0], plan.cluster.region),
-                )
-            )
+        self.system_pool, self.pools = groups.system, groups.pools
+        self.autoscaler_dependencies = (
+            [] if plan.cluster.existing else self._add_addons(name, plan, roles, node_role)
         )
+        self.endpoint = self.cluster.endpoint
+        self.kubeconfig = _kubeconfig(self.cluster, plan.cluster.region)
         self.register_outputs({"endpoint": self.endpoint, "kubeconfig": self.kubeconfig})
 
-    def _made(self, name: str, cluster: EksClusterPlan, network: Network) -> aws.eks.Cluster:
-        endpoint = cluster.endpoint
-        cluster_role, cluster_rights = self._roles.of_service(
-            "control-plane", "eks.amazonaws.com", _CLUSTER_POLICIES
+    def _existing_control_plane(
+        self, name: str, plan: EksFleetPlan, network: Network
+    ) -> _ControlPlane:
+        cluster = aws.eks.Cluster.get(
+            name, plan.cluster.name, opts=pulumi.ResourceOptions(parent=self)
         )
-        return aws.eks.Cluster(
+        return _ControlPlane(cluster=cluster, network=network)
+
+    def _new_control_plane(
+        self, name: str, plan: EksFleetPlan, roles: Roles, provider: aws.Provider
+    ) -> _ControlPlane:
+        network = network_of(name, plan.cluster, parent=self, provider=provider)
+        cluster = new_eks_cluster(name, plan.cluster, network, roles=roles, parent=self)
+        addons = addons_before_nodes(name, plan.cluster, cluster=cluster, parent=self)
+        return _ControlPlane(cluster=cluster, network=network, addons=addons)
+
+    def _add_addons(
+        self, name: str, plan: EksFleetPlan, roles: Roles, node_role: aws.iam.Role
+    ) -> list[pulumi.Resource]:
+        """Adds the add-ons that need no node, or the system pool. Returns the dependencies of the
+        autoscaler; none without one.
+        """
+        addons = other_addons(
             name,
-            name=cluster.name,
-            role_arn=cluster_role.arn,
-            version=cluster.version,
-            vpc_config=aws.eks.ClusterVpcConfigArgs(
-                subnet_ids=list(network.cluster),
-                endpoint_public_access=endpoint.public,
-                endpoint_private_access=endpoint.private,
-                # Stated even for any address: the provider keeps the old value of a missing field.
-                public_access_cidrs=list(endpoint.public_cidrs or [EVERYWHERE])
-                if endpoint.public
-                else None,
-            ),
-            encryption_config=aws.eks.ClusterEncryptionConfigArgs(
-                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=cluster.secrets_key),
-                resources=["secrets"],
-            )
-            if cluster.secrets_key is not None
-            else None,
-            enabled_cluster_log_types=list(cluster.logs) or None,
-            access_config=aws.eks.ClusterAccessConfigArgs(
-                authentication_mode="API_AND_CONFIG_MAP",
-                bootstrap_cluster_creator_admin_permissions=cluster.creator_admin,
-            ),
-            tags=dict(cluster.tags) or None,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=cluster_rights,
-                # After a cluster's creation EKS refuses subnets of other zones
-                # (aws/containers-roadmap #2258), and of another VPC. The provider would try. So
-                # both changes replace the cluster. A cluster of an earlier version, which has the
-                # subnets of the pools' zones too, keeps them: without a trigger in the state, none
-                # is pulled.
-                ignore_changes=[
-                    *(["vpcConfig.subnetIds"] if network.vpc is None else []),
-                    # Read at creation only. The provider would replace the cluster for it.
-                    "accessConfig.bootstrapClusterCreatorAdminPermissions",
-                ],
-                replacement_trigger=[
-                    *sorted(cluster.zones),
-                    *([network.vpc] if network.vpc is not None else []),
-                ],
-                # The provider would keep the old key and say nothing.
-                replace_on_changes=["encryptionConfig.provider.keyArn"]
-                if cluster.secrets_key is not None
-                else None,
-                # Its name is fixed.
-                delete_before_replace=True,
-            ),
+            plan.cluster,
+            cluster=self.cluster,
+            system=self.system_pool,
+            roles=roles,
+            parent=self,
         )
+        if plan.cluster.autoscaler is None:
+            return []
+        identity = autoscaler_identity(
+            name, plan, cluster=self.cluster, node_role=node_role, roles=roles, parent=self
+        )
+        return [*addons, *identity]
 
 
-def _of_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
-    """The plan with nodes of the Kubernetes version of a cluster that exists."""
+def _kubeconfig(cluster: aws.eks.Cluster, region: str) -> pulumi.Output[str]:
+    def as_json(fields: Sequence[str]) -> str:
+        name, endpoint, ca_data = fields
+        kubeconfig = values.kubeconfig(
+            cluster=name,
+            server=endpoint,
+            ca_data=ca_data,
+            command="aws",
+            arguments=_token_arguments(name, region),
+        )
+        return json.dumps(kubeconfig)
+
+    return pulumi.Output.all(
+        cluster.name, cluster.endpoint, cluster.certificate_authority.data
+    ).apply(as_json)
+
+
+def _with_version(plan: EksFleetPlan, version: str) -> EksFleetPlan:
+    """The plan with the Kubernetes version of an existing cluster, for its nodes too."""
     return dataclasses.replace(
         plan,
         cluster=dataclasses.replace(plan.cluster, version=version),

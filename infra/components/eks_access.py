@@ -1,4 +1,4 @@
-"""The access entries of an EKS cluster, whether the stack made the cluster or found it."""
+"""The access entries of an EKS cluster, in a new cluster and in an existing one."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ def access_entries(
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """Entries and their policies. EKS refuses an entry for a principal that has one already. So an
-    entry of another owner is never changed, and never deleted later.
+    """Creates the entries and their policies.
+
+    EKS refuses a second entry for a principal. So an entry of another owner is never changed, and
+    never deleted later.
     """
-    found: list[pulumi.Resource] = []
-    for entry in plan.access:
-        made = aws.eks.AccessEntry(
-            f"{name}-{entry.name}",
+    created: list[pulumi.Resource] = []
+    for entry_plan in plan.access:
+        entry_name = f"{name}-{entry_plan.name}"
+        entry = aws.eks.AccessEntry(
+            entry_name,
             cluster_name=cluster.name,
-            principal_arn=entry.principal,
+            principal_arn=entry_plan.principal,
             type="STANDARD",
             # Stated even if empty: the provider keeps the old value of a missing field.
-            kubernetes_groups=list(entry.groups),
+            kubernetes_groups=list(entry_plan.groups),
             tags=dict(plan.tags) or None,
             # EKS has one entry for each principal.
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
         )
-        found.append(made)
-        found += [_policy(f"{name}-{entry.name}", made, one, parent) for one in entry.policies]
-    return found
+        policies = [_policy(entry_name, entry, policy, parent) for policy in entry_plan.policies]
+        created += [entry, *policies]
+    return created
 
 
 def _policy(

@@ -34,22 +34,26 @@ def other_addons(
     roles: Roles,
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """DaemonSets wait for no node: EKS calls them healthy while there is none."""
-    made: dict[str, aws.eks.Addon] = {}
-    # Those with a role last: their pods ask the agent for its credentials.
-    for addon in sorted(plan.addons, key=lambda one: one.identity is not None):
+    """The add-ons that are not a dependency of nodes. Only Deployments wait for the system pool:
+    EKS calls a DaemonSet healthy even if the cluster has no node.
+    """
+    addons: dict[str, aws.eks.Addon] = {}
+    # Add-ons with a role come last: their pods get its credentials from the identity agent.
+    for addon in sorted(plan.addons, key=lambda planned: planned.identity is not None):
         if addon.name in _BEFORE_NODES:
             continue
-        after: list[pulumi.Resource] = [system] if addon.name in _ON_NODES else []
+        depends_on: list[pulumi.Resource] = [system] if addon.name in _ON_NODES else []
         association = None
         if addon.identity is not None:
-            role, rights = roles.of_pods(addon.identity.role, [addon.identity.policy])
-            after += [*rights, made[POD_IDENTITY_AGENT]]
+            role, rights = roles.pod_role(addon.identity.role, [addon.identity.policy])
+            depends_on += [*rights, addons[POD_IDENTITY_AGENT]]
             association = aws.eks.AddonPodIdentityAssociationArgs(
                 role_arn=role.arn, service_account=addon.identity.service_account
             )
-        made[addon.name] = _addon(name, addon, plan.tags, cluster, parent, after, association)
-    return [*made.values()]
+        addons[addon.name] = _addon(
+            name, addon, plan.tags, cluster, parent, depends_on, association
+        )
+    return [*addons.values()]
 
 
 def _addon(
@@ -58,7 +62,7 @@ def _addon(
     tags: Mapping[str, str],
     cluster: aws.eks.Cluster,
     parent: pulumi.Resource,
-    after: Sequence[pulumi.Resource],
+    depends_on: Sequence[pulumi.Resource],
     association: aws.eks.AddonPodIdentityAssociationArgs | None = None,
 ) -> aws.eks.Addon:
     return aws.eks.Addon(
@@ -72,5 +76,5 @@ def _addon(
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         tags=dict(tags) or None,
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(after)),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on)),
     )

@@ -1,4 +1,4 @@
-"""The role of a new EKS cluster's autoscaler in the account, and cluster-autoscaler's chart."""
+"""The IAM role of a new EKS cluster's autoscaler, and the chart of cluster-autoscaler."""
 
 from __future__ import annotations
 
@@ -26,39 +26,41 @@ def autoscaler_identity(
     roles: Roles,
     parent: pulumi.Resource,
 ) -> list[pulumi.Resource]:
-    """The role of the autoscaler's pods, its rights, and their association.
+    """Creates the role of the autoscaler's pods. Returns its rights, and its association.
 
-    fleet: with an autoscaler. node_role: the nodes' role, which Karpenter passes to its nodes.
+    fleet: a fleet with an autoscaler. node_role: the role that Karpenter passes to its nodes.
     """
-    plan = fleet.cluster
-    by_karpenter = isinstance(plan.autoscaler, KarpenterPlan)
-    policy: pulumi.Input[str] = (
-        node_role.arn.apply(
-            lambda arn: json.dumps(values.karpenter_policy(fleet, node_role_arn=arn))
-        )
-        if by_karpenter
-        else json.dumps(values.autoscaler_policy(cluster=plan.name, region=plan.region))
-    )
+    by_karpenter = isinstance(fleet.cluster.autoscaler, KarpenterPlan)
     account = values.KARPENTER_NAME if by_karpenter else values.AUTOSCALER_NAME
     child = pulumi.ResourceOptions(parent=parent)
-    role, _ = roles.of_pods("autoscaler", [])
+    role, _ = roles.pod_role("autoscaler", [])
     rights = aws.iam.RolePolicy(
         f"{name}-autoscaler-rights",
         name=account,
         role=role.name,
-        policy=policy,
+        policy=_policy(fleet, node_role),
         opts=child,
     )
-    identity = aws.eks.PodIdentityAssociation(
+    association = aws.eks.PodIdentityAssociation(
         f"{name}-autoscaler-identity",
         cluster_name=cluster.name,
         namespace=values.AUTOSCALER_NAMESPACE,
         service_account=account,
         role_arn=role.arn,
-        tags=dict(plan.tags) or None,
+        tags=dict(fleet.cluster.tags) or None,
         opts=child,
     )
-    return [rights, identity]
+    return [rights, association]
+
+
+def _policy(fleet: EksFleetPlan, node_role: aws.iam.Role) -> pulumi.Input[str]:
+    plan = fleet.cluster
+    if not isinstance(plan.autoscaler, KarpenterPlan):
+        return json.dumps(values.autoscaler_policy(cluster=plan.name, region=plan.region))
+    policy: pulumi.Output[str] = node_role.arn.apply(
+        lambda arn: json.dumps(values.karpenter_policy(fleet, node_role_arn=arn))
+    )
+    return policy
 
 
 class ClusterAutoscaler(pulumi.ComponentResource):
@@ -72,11 +74,11 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         plan: EksClusterPlan,
         *,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """plan: with cluster-autoscaler. after: the node that it runs on, and the association that
-        gives it its role: a pod only gets the role if the association exists before the pod.
+        """plan: a cluster with cluster-autoscaler. depends_on: the node for its pod, and the
+        association with its role: a pod gets the role only if the association is older.
         """
         super().__init__("slicewright:index:ClusterAutoscaler", name, {}, opts)
         assert isinstance(plan.autoscaler, EksAutoscalerPlan)
@@ -90,6 +92,8 @@ class ClusterAutoscaler(pulumi.ComponentResource):
                 plan.autoscaler, cluster=plan.name, region=plan.region
             ),
             timeout_s=_RELEASE_TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
+            opts=pulumi.ResourceOptions(
+                parent=self, deleted_with=cluster, depends_on=list(depends_on)
+            ),
         )
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""The IAM roles of service accounts in an EKS cluster, which the stack made or found."""
+"""The IAM roles of service accounts in an EKS cluster."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def pod_identities(
     parent: pulumi.Resource,
 ) -> None:
     """EKS does not require that the namespace or the account exist."""
-    for one in plan.pod_identities:
+    for identity in plan.pod_identities:
         aws.eks.PodIdentityAssociation(
             # A namespace has no dots.
-            f"{name}-pods-{one.namespace}.{one.service_account}",
+            f"{name}-pods-{identity.namespace}.{identity.service_account}",
             cluster_name=cluster.name,
-            namespace=one.namespace,
-            service_account=one.service_account,
-            role_arn=one.role,
+            namespace=identity.namespace,
+            service_account=identity.service_account,
+            role_arn=identity.role,
             tags=dict(plan.tags) or None,
             # EKS has one association for each service account.
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),

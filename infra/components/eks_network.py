@@ -1,4 +1,4 @@
-"""The subnets of an EKS cluster and its nodes: in the stack's own VPC, or existing ones."""
+"""The subnets of an EKS cluster and its nodes, in a new VPC or in an existing one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Network:
     """The control plane's subnets."""
     nodes: Mapping[str, Sequence[pulumi.Input[str]]]
     """Zone -> the subnets of nodes in it."""
-    before_nodes: Sequence[pulumi.Resource]
+    node_dependencies: Sequence[pulumi.Resource]
     """The resources that a node needs to reach registries. destroy deletes them after the node."""
     vpc: str | None
     """The VPC of existing subnets. None: the stack creates its VPC."""
@@ -52,41 +52,47 @@ def network_of(
     """The network of the cluster and its nodes. Raises RunError if existing subnets do not fit."""
     match cluster.network:
         case ExistingNetwork(subnets=subnets):
-            return used(cluster, [look_up(i, provider) for i in subnets], "cluster.network.subnets")
+            existing = [look_up(subnet_id, provider) for subnet_id in subnets]
+            return existing_network(cluster, existing, "cluster.network.subnets")
         case PublicNetwork() | PrivateNetwork():
-            return _Made(name, cluster, parent).network()
+            return _NewVpc(name, cluster, parent).network()
 
 
-def used(cluster: EksClusterPlan, there: Sequence[ExistingSubnet], where: str) -> Network:
-    """where: the key that names the subnets. Raises RunError with every problem."""
-    if problems := misfits(cluster, there):
+def existing_network(
+    cluster: EksClusterPlan, subnets: Sequence[ExistingSubnet], where: str
+) -> Network:
+    """The network of existing subnets. where: the key that names them, for messages.
+
+    Raises RunError with every problem if the subnets do not fit.
+    """
+    if problems := misfits(cluster, subnets):
         lines = (f"{where}: {problem}" for problem in problems)
         raise pulumi.RunError("\n".join(lines))
     return Network(
-        cluster=of_cluster(cluster, there),
-        nodes=of_nodes(cluster, there),
-        before_nodes=[],
-        vpc=there[0].vpc,
+        cluster=of_cluster(cluster, subnets),
+        nodes=of_nodes(cluster, subnets),
+        node_dependencies=[],
+        vpc=subnets[0].vpc,
     )
 
 
 def look_up(identity: str, provider: aws.Provider) -> ExistingSubnet:
-    found = aws.ec2.get_subnet(id=identity, opts=pulumi.InvokeOptions(provider=provider))
+    subnet = aws.ec2.get_subnet(id=identity, opts=pulumi.InvokeOptions(provider=provider))
     return ExistingSubnet(
         id=identity,
-        vpc=found.vpc_id,
-        zone=found.availability_zone,
-        zone_id=found.availability_zone_id,
-        gives_public_addresses=found.map_public_ip_on_launch,
-        free_addresses=found.available_ip_address_count,
+        vpc=subnet.vpc_id,
+        zone=subnet.availability_zone,
+        zone_id=subnet.availability_zone_id,
+        gives_public_addresses=subnet.map_public_ip_on_launch,
+        free_addresses=subnet.available_ip_address_count,
     )
 
 
-class _Made:
-    """A VPC with a public subnet per zone, and behind it a private one where asked for.
+class _NewVpc:
+    """A new VPC with a public subnet per zone and, for private nodes, a private one behind it.
 
-    The control plane has the public subnets in both cases, so that nodes can be moved between the
-    kinds while the cluster stays. Its interfaces have no public addresses in either.
+    The control plane is always in the public subnets, so that nodes can move between public and
+    private subnets while the cluster stays. Its interfaces have no public addresses in either case.
     """
 
     def __init__(self, name: str, cluster: EksClusterPlan, parent: pulumi.Resource) -> None:
@@ -120,14 +126,14 @@ class _Made:
             public[zone] = self._subnet(zone, "", block, "elb")
             routes[zone] = self._associate(zone, "", public[zone], table)
         nodes: Mapping[str, aws.ec2.Subnet] = public
-        before = list(routes.values())
+        node_dependencies = list(routes.values())
         if self._cluster.nat_zones:
             nodes, private_routes = self._behind(public, routes, gateway)
-            before += private_routes
+            node_dependencies += private_routes
         return Network(
             cluster=[public[zone].id for zone in self._cluster.zones],
             nodes={zone: [subnet.id] for zone, subnet in nodes.items()},
-            before_nodes=before,
+            node_dependencies=node_dependencies,
             vpc=None,
         )
 
@@ -137,7 +143,7 @@ class _Made:
         routes: Mapping[str, pulumi.Resource],
         gateway: aws.ec2.InternetGateway,
     ) -> tuple[Mapping[str, aws.ec2.Subnet], list[pulumi.Resource]]:
-        """A private subnet per zone, whose way out is a NAT gateway in a public one."""
+        """Adds a private subnet per zone. Its egress is a NAT gateway in a public subnet."""
         nats = {
             zone: self._nat(zone, public[zone], [gateway, routes[zone]])
             for zone in self._cluster.nat_zones
@@ -160,19 +166,19 @@ class _Made:
         return private, associated
 
     def _nat(
-        self, zone: str, subnet: aws.ec2.Subnet, after: Sequence[pulumi.Resource]
+        self, zone: str, subnet: aws.ec2.Subnet, depends_on: Sequence[pulumi.Resource]
     ) -> aws.ec2.NatGateway:
         tags = ec2_tags(self._cluster, f"{self._cluster.name}-{zone}")
-        # Both need the way to the internet, and it cannot be deleted before them. Source: VPC user
+        # Both need the internet gateway, which cannot be deleted before them. Source: VPC user
         # guide, NAT gateways; EC2 API, DetachInternetGateway.
         options = pulumi.ResourceOptions.merge(
-            self._child, pulumi.ResourceOptions(depends_on=list(after))
+            self._child, pulumi.ResourceOptions(depends_on=list(depends_on))
         )
         address = aws.ec2.Eip(
             f"{self._name}-{zone}",
             domain="vpc",
             tags=tags,
-            # It gets the gateway's interface once that exists: a refresh would show a change.
+            # AWS adds the gateway's interface later: a refresh would show a change.
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(ignore_changes=["networkInterface"])
             ),
@@ -186,7 +192,7 @@ class _Made:
         )
 
     def _subnet(self, zone: str, kind: str, block: str, balancers: str) -> aws.ec2.Subnet:
-        """balancers: the role that load balancers look for."""
+        """balancers: the end of the role tag that load balancers look for."""
         by_id = catalog.is_zone_id(zone)
         return aws.ec2.Subnet(
             f"{self._name}-{zone}{kind}",
@@ -239,8 +245,8 @@ def ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
     """
     free = list(_BLOCKS)
     fixed = {zone: free[n] for zone in zones if (n := _place(zone, region)) is not None}
-    left = [block for block in free if block not in fixed.values()]
-    return {zone: fixed.get(zone) or left.pop() for zone in zones}
+    remaining = [block for block in free if block not in fixed.values()]
+    return {zone: fixed.get(zone) or remaining.pop() for zone in zones}
 
 
 def private_ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
@@ -249,14 +255,14 @@ def private_ranges(zones: Sequence[str], region: str) -> Mapping[str, str]:
     The private ranges of zones by letter are the public ranges of zones by id, and vice versa. A
     file spells its zones in one way.
     """
-    taken = set(ranges(zones, region).values())
+    public = set(ranges(zones, region).values())
     fixed: dict[str, str] = {}
     for zone in zones:
         place = _place(zone, region)
         if place is not None and place % _FIRST_BY_ID < _MOST_ZONES:
             fixed[zone] = _BLOCKS[(place + _FIRST_BY_ID) % len(_BLOCKS)]
-    left = [block for block in _BLOCKS if block not in taken | set(fixed.values())]
-    return {zone: fixed.get(zone) or left.pop() for zone in zones}
+    remaining = [block for block in _BLOCKS if block not in public | set(fixed.values())]
+    return {zone: fixed.get(zone) or remaining.pop() for zone in zones}
 
 
 def _place(zone: str, region: str) -> int | None:

@@ -17,14 +17,15 @@ from infra.plan import (
     EksTemplate,
     NodeCount,
     SystemPoolPlan,
+    Taint,
 )
-from infra.spec import EksRepair
+from infra.spec import EksRepair, EksUpdate
 
 
 class NodeGroups:
     """Outputs: `system`, and `pools` by name. They are children of `parent`.
 
-    subnet_ids: by zone. before: resources that must exist before the first node.
+    subnet_ids: by zone. depends_on: resources that must exist before the first node.
     """
 
     system: aws.eks.NodeGroup
@@ -38,7 +39,7 @@ class NodeGroups:
         cluster: aws.eks.Cluster,
         role: aws.iam.Role,
         subnet_ids: Mapping[str, Sequence[pulumi.Input[str]]],
-        before: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         provider: aws.Provider,
         parent: pulumi.Resource,
     ) -> None:
@@ -46,10 +47,10 @@ class NodeGroups:
         self._cluster = cluster
         self._role = role
         self._subnets = subnet_ids
-        self._before = before
+        self._depends_on = depends_on
         self._parent = parent
         self._tags = ec2_tags(plan.cluster, plan.cluster.name)
-        self._of_groups = plan.cluster.tags
+        self._group_tags = plan.cluster.tags
         self._live = node_counts.live(
             plan.cluster.name,
             {
@@ -62,7 +63,7 @@ class NodeGroups:
         self.pools = {pool.name: self._gpu_group(pool) for pool in plan.node_groups}
 
     def _system_group(self, plan: EksFleetPlan) -> aws.eks.NodeGroup:
-        scaling, options = self._counted(plan.system.name, plan.system.nodes, [])
+        scaling, options = self._scaling(plan.system.name, plan.system.nodes, [])
         return aws.eks.NodeGroup(
             f"{self._name}-{plan.system.name}",
             cluster_name=self._cluster.name,
@@ -70,21 +71,21 @@ class NodeGroups:
             node_role_arn=self._role.arn,
             subnet_ids=self._subnet_ids(plan.system.zones),
             ami_type="AL2023_x86_64_STANDARD",
-            # Without it, the nodes would stay behind when the cluster's version rises.
+            # Without it, the nodes would keep the old version after an upgrade of the cluster.
             version=plan.cluster.version,
             instance_types=[plan.system.machine_type],
             scaling_config=scaling,
             labels=dict(SYSTEM_LABELS),
             launch_template=self._template(plan.system),
-            tags=dict(self._of_groups) or None,
+            tags=dict(self._group_tags) or None,
             opts=options,
         )
 
     def _gpu_group(self, pool: EksPoolPlan) -> aws.eks.NodeGroup:
-        """The node group exactly as planned. Never with the label nvidia.com/mig.config: that is
-        the fleet controller's.
+        """The node group exactly as planned. It never has the label nvidia.com/mig.config, which
+        belongs to the fleet controller.
         """
-        scaling, options = self._counted(pool.name, pool.nodes, [self.system])
+        scaling, options = self._scaling(pool.name, pool.nodes, [self.system])
         return aws.eks.NodeGroup(
             f"{self._name}-{pool.name}",
             cluster_name=self._cluster.name,
@@ -99,20 +100,11 @@ class NodeGroups:
             disk_size=pool.disk_size_gb,
             scaling_config=scaling,
             labels=dict(pool.labels),
-            taints=[
-                aws.eks.NodeGroupTaintArgs(
-                    key=taint.key, value=taint.value, effect=taint.cloud_effect
-                )
-                for taint in pool.taints
-            ],
-            update_config=aws.eks.NodeGroupUpdateConfigArgs(
-                max_unavailable=pool.update.max_unavailable,
-                max_unavailable_percentage=pool.update.max_unavailable_percent,
-                update_strategy=pool.update.strategy.upper(),
-            ),
+            taints=[_taint(taint) for taint in pool.taints],
+            update_config=_update(pool.update),
             node_repair_config=_repair(pool.repair),
             launch_template=self._template(pool),
-            tags={**self._of_groups, **pool.tags} or None,
+            tags={**self._group_tags, **pool.tags} or None,
             opts=pulumi.ResourceOptions.merge(
                 options, pulumi.ResourceOptions(delete_before_replace=True)
             ),
@@ -124,7 +116,7 @@ class NodeGroups:
         template = pool.template
         if template is None:
             return None
-        made = launch_template(
+        created = launch_template(
             f"{self._name}-{pool.name}",
             template,
             machine_type=pool.machine.name,
@@ -134,40 +126,52 @@ class NodeGroups:
             opts=pulumi.ResourceOptions(parent=self._parent),
         )
         return aws.eks.NodeGroupLaunchTemplateArgs(
-            id=made.id, version=made.latest_version.apply(str)
+            id=created.id, version=created.latest_version.apply(str)
         )
 
     def _placement_group(self, pool: str, template: EksTemplate) -> pulumi.Output[str] | None:
-        """The name of the pool's own. pool: its name."""
+        """Creates the pool's placement group, if it has one. Returns its name."""
         if template.placement is None:
             return None
-        made = aws.ec2.PlacementGroup(
+        group = aws.ec2.PlacementGroup(
             f"{self._name}-{pool}",
             strategy=template.placement,
             tags=dict(self._tags),
             opts=pulumi.ResourceOptions(parent=self._parent),
         )
-        name: pulumi.Output[str] = made.name
+        name: pulumi.Output[str] = group.name
         return name
 
     def _subnet_ids(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
         return [subnet for zone in zones for subnet in self._subnets[zone]]
 
-    def _counted(
-        self, name: str, nodes: NodeCount, after: Sequence[pulumi.Resource]
+    def _scaling(
+        self, name: str, nodes: NodeCount, depends_on: Sequence[pulumi.Resource]
     ) -> tuple[aws.eks.NodeGroupScalingConfigArgs, pulumi.ResourceOptions]:
         """A node group's counts, and its options."""
-        asked = node_counts.asked(nodes, self._live.get(name))
+        requested = node_counts.requested_size(nodes, self._live.get(name))
         scaling = aws.eks.NodeGroupScalingConfigArgs(
-            min_size=asked.scaling.min,
-            desired_size=asked.scaling.desired,
-            max_size=asked.scaling.max,
+            min_size=requested.scaling.min,
+            desired_size=requested.scaling.desired,
+            max_size=requested.scaling.max,
         )
         return scaling, pulumi.ResourceOptions(
             parent=self._parent,
-            depends_on=[*self._before, *after],
-            ignore_changes=["scalingConfig.desiredSize"] if asked.keeps_desired else None,
+            depends_on=[*self._depends_on, *depends_on],
+            ignore_changes=["scalingConfig.desiredSize"] if requested.keeps_desired else None,
         )
+
+
+def _taint(taint: Taint) -> aws.eks.NodeGroupTaintArgs:
+    return aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=taint.cloud_effect)
+
+
+def _update(update: EksUpdate) -> aws.eks.NodeGroupUpdateConfigArgs:
+    return aws.eks.NodeGroupUpdateConfigArgs(
+        max_unavailable=update.max_unavailable,
+        max_unavailable_percentage=update.max_unavailable_percent,
+        update_strategy=update.strategy.upper(),
+    )
 
 
 _ACTIONS: Mapping[str, str] = {"replace": "Replace", "reboot": "Reboot", "none": "NoAction"}

@@ -1,4 +1,4 @@
-"""IAM roles that a stack makes in AWS, each with managed policies of AWS."""
+"""The IAM roles that a stack creates, each with managed policies of AWS."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Roles:
     def __init__(
         self, name: str, cluster: EksClusterPlan, partition: str, *, parent: pulumi.Resource
     ) -> None:
-        """name: of the component. The names of the roles' resources begin with it."""
+        """name: the component's name, which begins the names of the roles' resources."""
         self._name = name
         self._cluster = cluster
         self._partition = partition
         self._parent = parent
 
-    def of_service(
+    def service_role(
         self, part: str, service: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
-        """part: of the stack, which has the role."""
-        return self._made(part, service, "sts:AssumeRole", policies)
+        """A role for an AWS service. part: the part of the stack that the role belongs to."""
+        return self._role_with_policies(part, service, "sts:AssumeRole", policies)
 
-    def of_pods(
+    def pod_role(
         self, part: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
-        """EKS tags the sessions of pods. Source: EKS user guide, create IAM role with trust policy
-        required by EKS Pod Identity.
+        """A role for pods. EKS tags their sessions. Source: EKS user guide, create IAM role with
+        trust policy required by EKS Pod Identity.
         """
-        return self._made(part, _PODS, ["sts:AssumeRole", "sts:TagSession"], policies)
+        return self._role_with_policies(part, _PODS, ["sts:AssumeRole", "sts:TagSession"], policies)
 
-    def _made(
+    def _role_with_policies(
         self, part: str, service: str, actions: str | list[str], policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[pulumi.Resource]]:
         role = self._role(part, service, actions)
@@ -74,8 +74,8 @@ class Roles:
             opts=pulumi.ResourceOptions(
                 parent=self._parent,
                 # A role of an earlier version keeps its other name, because node groups refer to
-                # it. Without a trigger in the state, none is pulled. The trigger is the same for
-                # an existing cluster: a stack that takes over its cluster keeps its node groups.
+                # it: a trigger that is not in the state yet replaces nothing. An existing cluster
+                # has the same trigger: a stack that takes over its cluster keeps its node groups.
                 ignore_changes=["name"],
                 replacement_trigger=[trigger],
             ),

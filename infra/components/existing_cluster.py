@@ -1,4 +1,4 @@
-"""An existing cluster: the provider for a context of a kubeconfig, whose file stays in place."""
+"""The Kubernetes provider of an existing cluster: a context of a kubeconfig, read in place."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
     """
     return k8s.Provider(
         "kubernetes",
-        # Empty: the provider reads $KUBECONFIG or ~/.kube/config itself. Without it, the SDK would
-        # read the variable, and a list of files in it would be taken for the content of one.
+        # Empty: the provider reads $KUBECONFIG or ~/.kube/config itself. If it were absent, the SDK
+        # would read the variable, and take a list of files in it for the content of a file.
         kubeconfig=input_of(cluster.kubeconfig, root) if cluster.kubeconfig else "",
         context=cluster.context,
-        # Another path of the kubeconfig is the same cluster. Another context is not.
+        # Another path to a kubeconfig is still the same cluster. Another context is not.
         cluster_identifier=cluster.context,
     )
 
@@ -34,7 +34,7 @@ def provider(cluster: ByoClusterPlan, root: Path) -> k8s.Provider:
 def check(cluster: ByoClusterPlan, root: Path, source: Source) -> None:
     """Raises SpecError if the kubeconfig or its context does not exist.
 
-    The provider takes both for a cluster that cannot be reached, and previews without a word.
+    The provider would treat both as an unreachable cluster, and a preview would not mention it.
     Source: pulumi/pulumi-kubernetes, provider/pkg/provider/provider.go (Configure).
     """
     if problem := _problem(cluster, root):
@@ -48,25 +48,27 @@ def _problem(cluster: ByoClusterPlan, root: Path) -> Problem | None:
             return Problem(
                 path=("cluster", "kubeconfig"),
                 reason=f"there is no file {files[0]}",
-                instead="write the path of a kubeconfig, or leave it out for $KUBECONFIG",
+                instead="write the path of a kubeconfig, or remove the key to use $KUBECONFIG",
             )
     else:
         named = os.environ.get("KUBECONFIG") or "~/.kube/config"
         files = [Path(name).expanduser() for name in named.split(os.pathsep) if name]
-    known = sorted({name for file in files for name in _contexts(file)})
-    if cluster.context in known:
+    contexts = sorted({name for file in files for name in _contexts(file)})
+    if cluster.context in contexts:
         return None
     where = ", ".join(map(str, files))
     return Problem(
         path=("cluster", "context"),
         reason=f"there is no context {cluster.context!r} in {where}",
-        instead=f"write one of {', '.join(known)}" if known else "name a kubeconfig that has it",
+        instead=f"write one of {', '.join(contexts)}"
+        if contexts
+        else "name a kubeconfig with this context",
     )
 
 
 def input_of(written: str, root: Path) -> str:
     """The provider's input for the path in a stack file."""
-    # It expands a ~ itself, so the state is the same for all who share it.
+    # The provider expands a ~ itself, so the state is the same for all users who share it.
     return written if written.startswith("~") else str(_path(written, root))
 
 

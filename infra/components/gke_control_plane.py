@@ -1,17 +1,37 @@
-"""How a GKE control plane is reached: its endpoints, and who may use them."""
+"""The endpoints of a GKE control plane, and the networks that may use them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 import pulumi
 import pulumi_gcp as gcp
 
 from infra.plan import GkeClusterPlan
+from infra.spec import AuthorizedNetwork
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeControlPlane:
+    """A cluster, new or existing, and its address."""
+
+    cluster: gcp.container.Cluster
+    cluster_id: pulumi.Output[str]
+    """The cluster's path. It is known once the cluster may have node pools: resources that need it
+    are not created in an existing cluster that does not fit them.
+    """
+    server: pulumi.Output[str]
+    """The host in a kubeconfig."""
+    ca_data: pulumi.Output[str | None]
+    """The certificate of the server's signer. None: all clients trust the server."""
+    egress: tuple[pulumi.Resource, ...] = ()
+    """The resources that nodes need before they join, to pull images."""
 
 
 class Access(TypedDict, total=False):
-    """Inputs of a cluster."""
+    """Inputs of a cluster that concern its endpoints."""
 
     private_cluster_config: gcp.container.ClusterPrivateClusterConfigArgs
     control_plane_endpoints_config: gcp.container.ClusterControlPlaneEndpointsConfigArgs
@@ -19,7 +39,7 @@ class Access(TypedDict, total=False):
 
 
 def control_plane_access(cluster: GkeClusterPlan) -> Access:
-    """The settings that the stack file states. Others would differ from GKE's values."""
+    """The inputs that the stack file states. Any other value could differ from GKE's own."""
     access: Access = {}
     control_plane = cluster.control_plane
     if cluster.private_nodes is not None or control_plane is not None:
@@ -36,28 +56,32 @@ def control_plane_access(cluster: GkeClusterPlan) -> Access:
             allow_external_traffic=control_plane.dns_endpoint
         )
     )
-    # GKE gives no private endpoint without authorized networks. There may be none in the list
+    # GKE gives no private endpoint without authorized networks, but their list may be empty
     # (terraform-google-modules/terraform-google-kubernetes-engine #1012).
     if control_plane.authorized_networks is not None or control_plane.private_endpoint:
-        access["master_authorized_networks_config"] = (
-            gcp.container.ClusterMasterAuthorizedNetworksConfigArgs(
-                cidr_blocks=[
-                    gcp.container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(
-                        cidr_block=network.cidr, display_name=network.name
-                    )
-                    for network in control_plane.authorized_networks or ()
-                ]
-            )
+        access["master_authorized_networks_config"] = _authorized_networks(
+            control_plane.authorized_networks or ()
         )
     return access
 
 
-def reached_at(
+def _authorized_networks(
+    networks: Sequence[AuthorizedNetwork],
+) -> gcp.container.ClusterMasterAuthorizedNetworksConfigArgs:
+    block = gcp.container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs
+    return gcp.container.ClusterMasterAuthorizedNetworksConfigArgs(
+        cidr_blocks=[
+            block(cidr_block=network.cidr, display_name=network.name) for network in networks
+        ]
+    )
+
+
+def endpoint_and_ca(
     cluster: gcp.container.Cluster, *, by_dns: bool
 ) -> tuple[pulumi.Output[str], pulumi.Output[str | None]]:
-    """The host of a kubeconfig's server, and the certificate that signs its own.
+    """The host in a kubeconfig, and the certificate of its signer.
 
-    Before its DNS name stands a certificate that everybody trusts, and not the cluster's.
+    The DNS name has a certificate that all clients trust, so it needs none.
     """
     if by_dns:
         name = cluster.control_plane_endpoints_config.apply(

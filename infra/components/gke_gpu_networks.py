@@ -1,5 +1,5 @@
 """The networks of a GKE cluster's interfaces for GPUs: their VPCs, and the cluster's objects for
-the pods that ask for them.
+pods that request them.
 
 Source: GKE docs, maximize GPU network bandwidth in Standard mode clusters.
 """
@@ -20,9 +20,9 @@ from infra.plan import GPU_MTU, GkeClusterPlan, GpuNetwork
 @dataclass(frozen=True, kw_only=True)
 class GpuVpc:
     vpc: pulumi.Input[str]
-    """Its name, as are both in a node pool and in the cluster's objects."""
+    """The VPC's name, which both node pools and the cluster's objects take."""
     subnet: pulumi.Input[str]
-    before_nodes: tuple[pulumi.Resource, ...] = ()
+    node_dependencies: tuple[pulumi.Resource, ...] = ()
     """The resources that traffic between nodes needs."""
 
 
@@ -54,7 +54,7 @@ def _vpc(name: str, network: GpuNetwork, region: str, parent: pulumi.Resource) -
         ],
         opts=child,
     )
-    return GpuVpc(vpc=vpc.name, subnet=subnet.name, before_nodes=(firewall,))
+    return GpuVpc(vpc=vpc.name, subnet=subnet.name, node_dependencies=(firewall,))
 
 
 class GpuNetworkObjects(pulumi.ComponentResource):
@@ -68,36 +68,42 @@ class GpuNetworkObjects(pulumi.ComponentResource):
         networks: Mapping[str, GpuVpc],
         *,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """networks: by name. cluster: the objects are deleted with it. None if it stays. after: the
-        pools. GKE asks them for the interfaces that the objects name.
+        """networks: by name. cluster: the objects are deleted with it; None if it stays.
+        depends_on: the pools, whose interfaces the objects name.
         """
         super().__init__("slicewright:index:GpuNetworks", name, {}, opts)
-        options = pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=[*after])
-        made: list[pulumi.Resource] = []
-        for network, there in networks.items():
-            parameters = k8s.apiextensions.CustomResource(
-                f"{name}-{network}-parameters",
-                api_version=values.NETWORKING_API,
-                kind="GKENetworkParamSet",
-                metadata={"name": network},
-                spec=values.network_parameters(there.vpc, there.subnet),
-                opts=options,
-            )
-            made += [
-                parameters,
-                k8s.apiextensions.CustomResource(
-                    f"{name}-{network}",
-                    api_version=values.NETWORKING_API,
-                    kind="Network",
-                    metadata={"name": network},
-                    spec=values.network_of_devices(network),
-                    opts=pulumi.ResourceOptions.merge(
-                        options, pulumi.ResourceOptions(depends_on=[parameters])
-                    ),
-                ),
-            ]
-        self.objects = made
+        options = pulumi.ResourceOptions(
+            parent=self, deleted_with=cluster, depends_on=[*depends_on]
+        )
+        self.objects = [
+            resource
+            for network, vpc in networks.items()
+            for resource in self._network_objects(name, network, vpc, options)
+        ]
         self.register_outputs({})
+
+    def _network_objects(
+        self, name: str, network: str, vpc: GpuVpc, options: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
+        parameters = k8s.apiextensions.CustomResource(
+            f"{name}-{network}-parameters",
+            api_version=values.NETWORKING_API,
+            kind="GKENetworkParamSet",
+            metadata={"name": network},
+            spec=values.network_parameters(vpc.vpc, vpc.subnet),
+            opts=options,
+        )
+        device_network = k8s.apiextensions.CustomResource(
+            f"{name}-{network}",
+            api_version=values.NETWORKING_API,
+            kind="Network",
+            metadata={"name": network},
+            spec=values.network_of_devices(network),
+            opts=pulumi.ResourceOptions.merge(
+                options, pulumi.ResourceOptions(depends_on=[parameters])
+            ),
+        )
+        return [parameters, device_network]

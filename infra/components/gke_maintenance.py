@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import pulumi_gcp as gcp
 
-from infra.spec import DailyMaintenance, GkeMaintenance, RecurringMaintenance
+from infra.spec import (
+    DailyMaintenance,
+    GkeMaintenance,
+    MaintenanceExclusion,
+    RecurringMaintenance,
+)
 
 
 def maintenance_policy(
-    asked: GkeMaintenance | None,
+    maintenance: GkeMaintenance | None,
 ) -> gcp.container.ClusterMaintenancePolicyArgs | None:
-    """None leaves it to GKE, which then upgrades at any time."""
-    if asked is None:
+    """The policy of a stack file. None leaves it to GKE, which then upgrades at any time."""
+    if maintenance is None:
         return None
-    exclusions = [
-        gcp.container.ClusterMaintenancePolicyMaintenanceExclusionArgs(
-            exclusion_name=exclusion.name,
-            start_time=exclusion.start,
-            end_time=exclusion.end,
-            exclusion_options=gcp.container.ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgs(
-                scope=exclusion.scope.replace("-", "_").upper()
-            ),
-        )
-        for exclusion in asked.exclusions
-    ]
-    match asked.window:
+    exclusions = [_exclusion(exclusion) for exclusion in maintenance.exclusions]
+    match maintenance.window:
         case DailyMaintenance(start=start):
             return gcp.container.ClusterMaintenancePolicyArgs(
                 daily_maintenance_window=gcp.container.ClusterMaintenancePolicyDailyMaintenanceWindowArgs(
@@ -39,3 +34,16 @@ def maintenance_policy(
                 ),
                 maintenance_exclusions=exclusions,
             )
+
+
+def _exclusion(
+    exclusion: MaintenanceExclusion,
+) -> gcp.container.ClusterMaintenancePolicyMaintenanceExclusionArgs:
+    return gcp.container.ClusterMaintenancePolicyMaintenanceExclusionArgs(
+        exclusion_name=exclusion.name,
+        start_time=exclusion.start,
+        end_time=exclusion.end,
+        exclusion_options=gcp.container.ClusterMaintenancePolicyMaintenanceExclusionExclusionOptionsArgs(
+            scope=exclusion.scope.replace("-", "_").upper()
+        ),
+    )

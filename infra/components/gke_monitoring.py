@@ -1,4 +1,4 @@
-"""Which metrics and logs of a GKE cluster go to Google Cloud."""
+"""The metrics and logs that a GKE cluster sends to Google Cloud."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from infra.spec import GkeLogging, GkeMonitoring
 
 
 def monitoring_config(
-    asked: GkeMonitoring | None,
+    monitoring: GkeMonitoring | None,
 ) -> gcp.container.ClusterMonitoringConfigArgs | None:
-    """None leaves it to GKE. Both parts are always stated: with managed Prometheus alone the
-    provider sends an empty list of components, which turns all of them off
+    """The settings of a stack file. None leaves them to GKE.
+
+    Both parts are always stated: with managed Prometheus alone the provider sends an empty list of
+    components, which turns all of them off
     (terraform-google-modules/terraform-google-kubernetes-engine #1786).
     """
-    if asked is None:
+    if monitoring is None:
         return None
     return gcp.container.ClusterMonitoringConfigArgs(
-        enable_components=list(asked.components),
+        enable_components=list(monitoring.components),
         managed_prometheus=gcp.container.ClusterMonitoringConfigManagedPrometheusArgs(
-            enabled=asked.managed_prometheus
+            enabled=monitoring.managed_prometheus
         ),
     )
 
 
-def logging_config(asked: GkeLogging | None) -> gcp.container.ClusterLoggingConfigArgs | None:
-    """None leaves it to GKE."""
-    if asked is None:
+def logging_config(logging: GkeLogging | None) -> gcp.container.ClusterLoggingConfigArgs | None:
+    """The settings of a stack file. None leaves them to GKE."""
+    if logging is None:
         return None
-    return gcp.container.ClusterLoggingConfigArgs(enable_components=list(asked.components))
+    return gcp.container.ClusterLoggingConfigArgs(enable_components=list(logging.components))

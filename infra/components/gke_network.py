@@ -1,4 +1,4 @@
-"""The network of a GKE cluster: the stack's own, or an existing one."""
+"""The network of a GKE cluster: a new VPC, or an existing one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ClusterNetwork:
     subnet: pulumi.Input[str]
     pods_range: str
     services_range: str
-    way_out: tuple[pulumi.Resource, ...] = ()
+    egress: tuple[pulumi.Resource, ...] = ()
     """The resources that nodes need before they join, to pull images."""
 
 
@@ -32,7 +32,7 @@ def cluster_network(
 
 
 def _existing(network: GkeNetworkPlan, region: str, project: str) -> ClusterNetwork:
-    """The paths in the form of Google's API: no lookup is made, and no resource is created."""
+    """The paths of an existing network in the form of Google's API, without a lookup."""
     owner = network.project or project
     return ClusterNetwork(
         vpc=f"projects/{owner}/global/networks/{network.vpc}",
@@ -66,7 +66,7 @@ def _new_network(name: str, cluster: GkeClusterPlan, parent: pulumi.Resource) ->
         subnet=subnetwork.id,
         pods_range="pods",
         services_range="services",
-        way_out=(_nat(name, cluster.region, network, child),) if cluster.nat else (),
+        egress=(_nat(name, cluster.region, network, child),) if cluster.nat else (),
     )
 
 

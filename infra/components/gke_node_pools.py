@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.components.gke_gpu_networks import GpuVpc
+from infra.components.gke_gpu_node import gpu_node_config
+from infra.components.gke_node_pool_context import SCOPES, NodePoolContext
 from infra.plan import (
     GPU_NETWORK_LABEL,
     NETWORK_PROFILE_LABEL,
@@ -16,114 +16,58 @@ from infra.plan import (
     GkePoolPlan,
     NodeCount,
     SystemPoolPlan,
-    Taint,
     first_nodes,
 )
-from infra.spec import (
-    BlueGreen,
-    Capacity,
-    FlexStart,
-    GkeOnDemand,
-    GkeReservation,
-    GkeSpot,
-    Queued,
-    Surge,
-    Upgrade,
-)
-
-SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-"""The service account's roles limit the rights. Scopes would only narrow them further."""
-
+from infra.spec import BlueGreen, Queued, Surge, Upgrade
 
 REPLACE_ON_CHANGES = (
-    # The provider does not update placement policies: a change of the type alone would be shown
-    # and have no effect (resource_container_node_pool.go).
+    # The provider does not update placement policies: a preview would show a change of the type
+    # alone, and `up` would not make it (resource_container_node_pool.go).
     "placementPolicy",
-    # The provider keeps fields that network_config no longer states. These labels go with it.
+    # The provider keeps fields that network_config no longer states. These labels change with it.
     f'nodeConfig.labels["{NETWORK_PROFILE_LABEL}"]',
     f'nodeConfig.labels["{GPU_NETWORK_LABEL}"]',
 )
 """Inputs of a GPU pool whose change replaces it, in addition to the provider's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PoolHome:
-    """The cluster of node pools, and the service account of their nodes."""
-
-    parent: pulumi.Resource
-    cluster: gcp.container.Cluster
-    cluster_id: pulumi.Input[str]
-    """Its path, known once the cluster may have pools."""
-    account: gcp.serviceaccount.Account
-    rights: Sequence[pulumi.Resource]
-    """The rights of the account, and the egress to registries. Without the rights, a joining node
-    has no logs and metrics.
-    """
-    private_nodes: bool | None
-    """None: not stated."""
-    kms_key: str | None
-    """The key of boot disks. None: Google's key."""
-
-    gpu_networks: Mapping[str, GpuVpc] = field(default_factory=dict)
-    """Maps network name to VPC."""
-
-    def network_config(
-        self, *, dranet: bool = False, additional: Sequence[str] = ()
-    ) -> gcp.container.NodePoolNetworkConfigArgs | None:
-        """GKE takes the cluster's setting of private nodes for new pools only. additional: names
-        of networks for GPUs.
-        """
-        if self.private_nodes is None and not dranet and not additional:
-            return None
-        interface = gcp.container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs
-        return gcp.container.NodePoolNetworkConfigArgs(
-            enable_private_nodes=self.private_nodes,
-            accelerator_network_profile="auto" if dranet else None,
-            additional_node_network_configs=[
-                interface(
-                    network=self.gpu_networks[name].vpc, subnetwork=self.gpu_networks[name].subnet
-                )
-                for name in additional
-            ]
-            or None,
-        )
-
-
-def system_pool(name: str, pool: SystemPoolPlan, home: PoolHome) -> gcp.container.NodePool:
+def system_pool(
+    name: str, pool: SystemPoolPlan, context: NodePoolContext
+) -> gcp.container.NodePool:
     return gcp.container.NodePool(
         f"{name}-{pool.name}",
         name=pool.name,
-        cluster=home.cluster_id,
-        network_config=home.network_config(),
+        cluster=context.cluster_id,
+        network_config=context.network_config(),
         node_locations=list(pool.zones),
         **_count(pool.nodes, len(pool.zones)),
         management=gcp.container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
         node_config=gcp.container.NodePoolNodeConfigArgs(
             machine_type=pool.machine_type,
             labels=dict(SYSTEM_LABELS),
-            boot_disk_kms_key=home.kms_key,
-            service_account=home.account.email,
+            boot_disk_kms_key=context.kms_key,
+            service_account=context.account.email,
             oauth_scopes=list(SCOPES),
             workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
                 mode="GKE_METADATA"
             ),
         ),
-        opts=_options(home, pool.nodes),
+        opts=_options(context, pool.nodes),
     )
 
 
 def gpu_pool(
-    name: str, pool: GkePoolPlan, home: PoolHome, *, after: Sequence[pulumi.Resource]
+    name: str, pool: GkePoolPlan, context: NodePoolContext, *, depends_on: Sequence[pulumi.Resource]
 ) -> gcp.container.NodePool:
     """A planned pool. GKE adds the taint nvidia.com/gpu if a pool without GPUs exists.
 
-    after: the pool without GPUs, if the stack makes it.
+    depends_on: the pool without GPUs, if the stack creates it.
     """
     return gcp.container.NodePool(
         f"{name}-{pool.name}",
         name=pool.name,
-        cluster=home.cluster_id,
-        network_config=home.network_config(
+        cluster=context.cluster_id,
+        network_config=context.network_config(
             dranet=pool.gpu_network == "dranet",
             additional=[network.name for network in pool.gpu_networks],
         ),
@@ -134,22 +78,16 @@ def gpu_pool(
             auto_repair=pool.management.auto_repair, auto_upgrade=pool.management.auto_upgrade
         ),
         upgrade_settings=_upgrade(pool.upgrade),
-        placement_policy=(
-            gcp.container.NodePoolPlacementPolicyArgs(
-                type="COMPACT", policy_name=pool.placement_policy
-            )
-            if pool.placement == "compact"
-            else None
-        ),
+        placement_policy=_placement(pool),
         queued_provisioning=(
             gcp.container.NodePoolQueuedProvisioningArgs(enabled=True)
             if isinstance(pool.capacity, Queued)
             else None
         ),
-        node_config=_gpu_node(pool, home),
+        node_config=gpu_node_config(pool, context),
         # The name is fixed, so the old pool is deleted before the new one is created.
         opts=pulumi.ResourceOptions.merge(
-            _options(home, pool.nodes, *after),
+            _options(context, pool.nodes, *depends_on),
             pulumi.ResourceOptions(
                 delete_before_replace=True, replace_on_changes=list(REPLACE_ON_CHANGES)
             ),
@@ -157,24 +95,26 @@ def gpu_pool(
     )
 
 
-def _options(home: PoolHome, nodes: NodeCount, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+def _options(
+    context: NodePoolContext, nodes: NodeCount, *depends_on: pulumi.Resource
+) -> pulumi.ResourceOptions:
     return pulumi.ResourceOptions(
-        parent=home.parent,
-        depends_on=[*home.rights, *after],
+        parent=context.parent,
+        depends_on=[*context.node_dependencies, *depends_on],
         ignore_changes=[
-            # An imported pool has the cluster's name here instead of its path, and would be
-            # replaced for it. Source: resource_container_node_pool.go, the importer.
+            # An imported pool has the cluster's name here instead of its path. The difference would
+            # replace the pool. Source: resource_container_node_pool.go, the importer.
             "cluster",
             # The autoscaler changes the count. The initial one is used at creation only, and
             # changing it would replace the pool.
             *(("initialNodeCount", "nodeCount") if nodes.autoscaled else ()),
         ],
-        replace_with=[home.cluster],
+        replace_with=[context.cluster],
     )
 
 
 def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> dict[str, object]:
-    """GKE counts fixed nodes per zone, but autoscaled ones over all zones, as the plan does."""
+    """GKE's form of the counts: a fixed number per zone, or autoscaled limits over all zones."""
     if not nodes.autoscaled:
         return {"node_count": nodes.max // zones}
     return {
@@ -185,6 +125,14 @@ def _count(nodes: NodeCount, zones: int, location_policy: str | None = None) -> 
             location_policy=location_policy,
         ),
     }
+
+
+def _placement(pool: GkePoolPlan) -> gcp.container.NodePoolPlacementPolicyArgs | None:
+    if pool.placement != "compact":
+        return None
+    return gcp.container.NodePoolPlacementPolicyArgs(
+        type="COMPACT", policy_name=pool.placement_policy
+    )
 
 
 def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
@@ -211,108 +159,3 @@ def _upgrade(upgrade: Upgrade) -> gcp.container.NodePoolUpgradeSettingsArgs:
                     node_pool_soak_duration=f"{upgrade.soak_minutes * 60}s",
                 ),
             )
-
-
-def _gpu_node(pool: GkePoolPlan, home: PoolHome) -> gcp.container.NodePoolNodeConfigArgs:
-    accelerator = gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
-        type=pool.accelerator,
-        count=pool.gpu_count,
-        gpu_partition_size=pool.partition_size,
-        gpu_sharing_config=(
-            gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
-                gpu_sharing_strategy=pool.sharing_strategy,
-                max_shared_clients_per_gpu=pool.shared_clients or 0,
-            )
-            if pool.sharing_strategy is not None
-            else None
-        ),
-        # Always stated: newer GKE fills in DEFAULT, which would then differ from the program.
-        gpu_driver_installation_config=gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-            gpu_driver_version=pool.driver
-        ),
-    )
-    ephemeral, raw = pool.local_ssd.ephemeral, pool.local_ssd.raw
-    return gcp.container.NodePoolNodeConfigArgs(
-        machine_type=pool.machine.name,
-        guest_accelerators=[accelerator],
-        image_type=pool.image_type,
-        disk_size_gb=pool.disk.size_gb,
-        disk_type=pool.disk.type,
-        boot_disk_kms_key=home.kms_key,
-        ephemeral_storage_local_ssd_config=(
-            gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(
-                local_ssd_count=ephemeral
-            )
-            if ephemeral
-            else None
-        ),
-        local_nvme_ssd_block_config=(
-            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=raw)
-            if raw
-            else None
-        ),
-        spot=pool.spot,
-        preemptible=False,
-        flex_start=True if isinstance(pool.capacity, FlexStart) else None,
-        max_run_duration=_max_run_duration(pool.capacity),
-        reservation_affinity=_reservation_affinity(pool.capacity),
-        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.features.gvnic),
-        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.features.gcfs),
-        # Always stated: left out after it was on, it would differ on every `up`.
-        fast_socket=gcp.container.NodePoolNodeConfigFastSocketArgs(
-            enabled=pool.features.fast_socket
-        ),
-        logging_variant=pool.features.logging_variant,
-        # Nothing comes to the nodes that does not tolerate slicewright's taint. Images of GKE, of
-        # NVIDIA's operator and of slicewright's pods are for both architectures.
-        taint_config=(
-            gcp.container.NodePoolNodeConfigTaintConfigArgs(architecture_taint_behavior="NONE")
-            if pool.machine.architecture == "arm64"
-            else None
-        ),
-        labels=dict(pool.labels),
-        resource_labels=dict(pool.resource_labels) or None,
-        taints=[_taint(taint) for taint in pool.taints],
-        service_account=home.account.email,
-        oauth_scopes=list(SCOPES),
-        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(
-            mode="GKE_METADATA"
-        ),
-    )
-
-
-def _max_run_duration(capacity: Capacity) -> str | None:
-    """The limit in seconds, in the API's format."""
-    if not isinstance(capacity, FlexStart | Queued | GkeOnDemand | GkeSpot):
-        return None
-    return None if capacity.max_run_hours is None else f"{capacity.max_run_hours * 3600}s"
-
-
-def _reservation_affinity(
-    capacity: Capacity,
-) -> gcp.container.NodePoolNodeConfigReservationAffinityArgs | None:
-    """None leaves it to GKE."""
-    if isinstance(capacity, FlexStart | Queued):
-        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
-            consume_reservation_type="NO_RESERVATION"
-        )
-    if not isinstance(capacity, GkeReservation):
-        return None
-    if capacity.reservation is None:
-        falls_back = capacity.fallback == "on-demand"
-        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
-            consume_reservation_type=(
-                "ANY_RESERVATION" if falls_back else "ANY_RESERVATION_THEN_FAIL"
-            )
-        )
-    return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
-        consume_reservation_type="SPECIFIC_RESERVATION",
-        key="compute.googleapis.com/reservation-name",
-        values=[capacity.reservation],
-    )
-
-
-def _taint(taint: Taint) -> gcp.container.NodePoolNodeConfigTaintArgs:
-    return gcp.container.NodePoolNodeConfigTaintArgs(
-        key=taint.key, value=taint.value, effect=taint.cloud_effect
-    )

@@ -1,4 +1,4 @@
-"""The NVIDIA GPU Operator, pinned, with the layouts of every pool that mig-manager partitions."""
+"""The pinned NVIDIA GPU Operator, with the layouts of every pool that mig-manager partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """Output: `release`, which is ready when the operator's Deployment is. Nodes come later."""
+    """Output: `release`. It is ready when the operator's Deployment is. Nodes come later."""
 
     release: k8s.helm.v3.Release
 
@@ -26,66 +26,78 @@ class GpuOperator(pulumi.ComponentResource):
         plan: FleetPlan,
         *,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """plan: with an operator. after: the nodes that run the operator's own pods."""
+        """plan: a fleet with an operator. depends_on: the nodes that run the operator's pods."""
         super().__init__("slicewright:index:GpuOperator", name, {}, opts)
         assert plan.operator is not None
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
-        namespace = k8s.core.v1.Namespace(
-            f"{name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=plan.operator.namespace,
-                # The operands use drivers, device nodes and host paths.
-                labels={"pod-security.kubernetes.io/enforce": "privileged"},
-            ),
-            opts=child,
-        )
-        # The operator, its operands and NFD are of the critical priority classes. A cluster that
-        # exists may be GKE's.
-        limited = not isinstance(plan, EksFleetPlan)
-        allowed = [quota.critical_pods(name, namespace.metadata.name, child)] if limited else []
+        namespace = _namespace(name, plan.operator.namespace, child)
+        # The operator, its operands and NFD have critical priority classes, which GKE admits only
+        # with a quota. An existing cluster may be GKE's.
+        needs_quota = not isinstance(plan, EksFleetPlan)
+        prerequisites: list[pulumi.Resource] = [
+            *([quota.critical_pods(name, namespace, child)] if needs_quota else []),
+            *depends_on,
+        ]
         if isinstance(plan, GkeFleetPlan):
+            options = pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(depends_on=prerequisites)
+            )
             for installer in values.driver_installers(plan):
-                self._driver_installer(name, installer, namespace, [*allowed, *after], cluster)
+                _driver_installer(name, installer, namespace, options)
         files = values.operator_files(plan)
-        configs = config_maps(name, files, namespace=namespace.metadata.name, opts=child)
+        configs = config_maps(name, files, namespace=namespace, opts=child)
         self.release = helm_release(
             name,
             release=plan.operator.release,
-            namespace=namespace.metadata.name,
+            namespace=namespace,
             address=values.chart_of(plan.operator),
             version=plan.operator.chart_version,
             settings=values.operator_values(plan, files),
             timeout_s=_RELEASE_TIMEOUT_S,
-            opts=pulumi.ResourceOptions(
-                parent=self, deleted_with=cluster, depends_on=[*configs, *allowed, *after]
+            opts=pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(depends_on=[*configs, *prerequisites])
             ),
         )
         self.register_outputs({})
 
-    def _driver_installer(
-        self,
-        name: str,
-        manifest: values.JsonObject,
-        namespace: k8s.core.v1.Namespace,
-        after: Sequence[pulumi.Resource],
-        cluster: pulumi.Resource | None,
-    ) -> None:
-        own_name: str = manifest["metadata"]["name"]
-        k8s.apps.v1.DaemonSet(
-            f"{name}-{own_name}",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=own_name,
-                namespace=namespace.metadata.name,
-                labels=manifest["metadata"]["labels"],
-                # `up` waits for the pools, and says more of a node without a driver.
-                annotations={"pulumi.com/skipAwait": "true"},
-            ),
-            spec=manifest["spec"],
-            opts=pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after)),
-        )
+
+def _namespace(name: str, object_name: str, child: pulumi.ResourceOptions) -> pulumi.Output[str]:
+    """Creates the operator's namespace. Returns its name."""
+    namespace = k8s.core.v1.Namespace(
+        f"{name}-namespace",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=object_name,
+            # The operands use drivers, device nodes and host paths.
+            labels={"pod-security.kubernetes.io/enforce": "privileged"},
+        ),
+        opts=child,
+    )
+    namespace_name: pulumi.Output[str] = namespace.metadata.name
+    return namespace_name
+
+
+def _driver_installer(
+    name: str,
+    manifest: values.JsonObject,
+    namespace: pulumi.Input[str],
+    options: pulumi.ResourceOptions,
+) -> None:
+    object_name: str = manifest["metadata"]["name"]
+    k8s.apps.v1.DaemonSet(
+        f"{name}-{object_name}",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=object_name,
+            namespace=namespace,
+            labels=manifest["metadata"]["labels"],
+            # `up` waits for the pools, and reports more about a node without a driver.
+            annotations={"pulumi.com/skipAwait": "true"},
+        ),
+        spec=manifest["spec"],
+        opts=options,
+    )
 
 
 def config_maps(
@@ -95,11 +107,11 @@ def config_maps(
     namespace: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """The files of the operands. name: of the component."""
+    """The files of the operands. name: the component's name."""
     return [
         k8s.core.v1.ConfigMap(
-            # A new name is a new resource too, so that the old one stays until the operator has
-            # changed over.
+            # A new name is a new resource too, so that the old one stays until the operator uses
+            # the new one.
             f"{name}-{config.name}",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=config.name, namespace=namespace),
             immutable=True,

@@ -1,7 +1,7 @@
-"""A Helm release as all components make them.
+"""Helm releases, with progress messages.
 
-Neither the provider nor Helm says anything while a release waits for its objects. That takes up to
-ten minutes if the pods of an operator find no node. So the program reports it.
+Neither the provider nor Helm reports anything while a release waits for its objects. If no node can
+take the pods of an operator, that lasts up to ten minutes. So the program reports it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pulumi_kubernetes as k8s
 
 from infra.values import ChartAddress, JsonObject
 
-_SAID_EVERY_S = 15.0
+_PROGRESS_INTERVAL_S = 15.0
 _WATCHING: Final[set[asyncio.Future[None]]] = set()
 """The event loop itself holds tasks only weakly."""
 
@@ -33,11 +33,11 @@ def helm_release(
     opts: pulumi.ResourceOptions,
     skip_crds: bool | None = None,
 ) -> pulumi.Resource:
-    """settings: the chart's values. timeout_s: Helm's own limit. Pulumi's custom timeouts have no
-    effect on a Release.
+    """settings: the chart's values. timeout_s: Helm's own limit, because Pulumi's custom timeouts
+    have no effect on a Release.
     """
     chart, repository = address
-    made: pulumi.Resource = k8s.helm.v3.Release(
+    created: pulumi.Resource = k8s.helm.v3.Release(
         name,
         name=release,
         namespace=namespace,
@@ -52,44 +52,48 @@ def helm_release(
         opts=opts,
     )
     if not pulumi.runtime.is_dry_run():
-        tell = partial(_tell, release, timeout_s, opts.parent)
-        task = asyncio.ensure_future(_watched(made, opts.depends_on, namespace, tell))
+        report = partial(_report_waiting, release, timeout_s, opts.parent)
+        task = asyncio.ensure_future(_watch(created, opts.depends_on, namespace, report))
         _WATCHING.add(task)
         task.add_done_callback(_WATCHING.discard)
-    return made
+    return created
 
 
-async def _watched(
-    made: pulumi.Resource,
-    after: Any,
+async def _watch(
+    release: pulumi.Resource,
+    depends_on: Any,
     namespace: pulumi.Input[str],
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
 ) -> None:
-    """after: resources that the engine makes before the release."""
+    """depends_on: resources that the engine creates before the release."""
     try:
-        for one in after if isinstance(after, Sequence) else ():
-            await one.urn.future()
-        there = await pulumi.Output.from_input(namespace).future()
-        await said_until(made.urn.future(), partial(tell, str(there)), _SAID_EVERY_S)
-    except Exception:  # noqa: BLE001 - the engine has said it of the resource that failed
+        for dependency in depends_on if isinstance(depends_on, Sequence) else ():
+            await dependency.urn.future()
+        namespace_name = await pulumi.Output.from_input(namespace).future()
+        await report_until_ready(
+            release.urn.future(), partial(report, str(namespace_name)), _PROGRESS_INTERVAL_S
+        )
+    except Exception:  # noqa: BLE001 - the engine has already reported the resource that failed
         return
 
 
-async def said_until(made: Awaitable[Any], say: Callable[[float], None], every_s: float) -> None:
-    """Calls `say` with the seconds that have passed, until `made` is there."""
-    task, seconds = asyncio.ensure_future(made), 0.0
-    while not (await asyncio.wait({task}, timeout=every_s))[0]:
-        seconds += every_s
-        say(seconds)
+async def report_until_ready(
+    release: Awaitable[Any], report: Callable[[float], None], interval_s: float
+) -> None:
+    """Calls `report` with the seconds that have passed, until `release` is done."""
+    task, seconds = asyncio.ensure_future(release), 0.0
+    while not (await asyncio.wait({task}, timeout=interval_s))[0]:
+        seconds += interval_s
+        report(seconds)
 
 
-def _tell(
+def _report_waiting(
     release: str, timeout_s: int, parent: pulumi.Resource | None, namespace: str, seconds: float
 ) -> None:
     pulumi.log.info(
-        f"Helm release {release} is not ready after {seconds:.0f} s, and has {timeout_s} s: "
-        f"`kubectl --namespace {namespace} get pods,events` shows what it waits for",
-        # The release itself has no URN before it is made.
+        f"Helm release {release}: not ready after {seconds:.0f} s (timeout {timeout_s} s); to see "
+        f"why, run `kubectl --namespace {namespace} get pods,events`",
+        # The release has no URN before it is created.
         resource=parent,
         ephemeral=True,
     )

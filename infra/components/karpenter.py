@@ -1,4 +1,4 @@
-"""Karpenter in a new EKS cluster: its charts, and the pools whose nodes it makes."""
+"""Karpenter in a new EKS cluster: its charts, and the pools whose nodes it creates."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from infra.plan import EksFleetPlan, EksPoolPlan, KarpenterPlan
 _RELEASE_TIMEOUT_S = 300
 _READY_MINUTES = 10
 _DRAIN_MINUTES = 60
-"""How long `destroy` waits for Karpenter to drain and end a pool's nodes."""
+"""The time that `destroy` gives Karpenter to drain a pool's nodes and terminate them."""
 _READY = {"pulumi.com/waitFor": "condition=Ready"}
 _DRAINED = {
-    # A NodePool's NodeClaims are its dependants, and each stays until its instance has ended:
-    # without it the NodePool would be gone at once, and Karpenter after it, while instances run on.
+    # A NodePool's NodeClaims are its dependents, and each stays until its instance has terminated.
+    # Without this, the NodePool and then Karpenter would be gone at once, while instances run on.
     "pulumi.com/deletionPropagationPolicy": "foreground",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeMakings:
-    """The inputs for the nodes of Karpenter's pools."""
+class NodeClassInputs:
+    """The inputs of the node classes of Karpenter's pools."""
 
     role: pulumi.Input[str]
     """Name of the nodes' role."""
     subnet_ids: Mapping[str, Sequence[pulumi.Input[str]]]
     """IDs by zone."""
     security_group: pulumi.Input[str]
-    """ID of the cluster's."""
+    """ID of the cluster's security group."""
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Output: `pools` by name, the resource that makes the nodes of each pool."""
+    """Output: `pools` by name: the NodePool that creates the pool's nodes."""
 
     pools: Mapping[str, pulumi.Resource]
 
@@ -46,29 +46,35 @@ class Karpenter(pulumi.ComponentResource):
         name: str,
         fleet: EksFleetPlan,
         *,
-        makings: NodeMakings,
+        node_class_inputs: NodeClassInputs,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """fleet: with Karpenter. after: the node that it runs on, the resources that give it its
-        role, and the resources that must outlive its nodes.
+        """fleet: a fleet with Karpenter. depends_on: the node for Karpenter's pod, the resources
+        that give it its role, and the resources that must outlive its nodes.
         """
         super().__init__("slicewright:index:Karpenter", name, {}, opts)
         assert isinstance(fleet.cluster.autoscaler, KarpenterPlan)
-        self._name, self._plan, self._makings = name, fleet.cluster.autoscaler, makings
-        # These releases leave nothing behind in the account, so they are deleted with the cluster.
-        inside = pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(after))
-        kinds = self._release(values.KARPENTER_CRDS, {}, inside)
-        controller = self._release(
-            values.KARPENTER_NAME,
-            values.karpenter_values(fleet),
-            pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[kinds])),
+        self._name, self._plan = name, fleet.cluster.autoscaler
+        self._node_class_inputs = node_class_inputs
+        # The releases leave nothing behind in the account, so they are deleted with the cluster.
+        controller = self._install(
+            fleet,
+            pulumi.ResourceOptions(parent=self, deleted_with=cluster, depends_on=list(depends_on)),
         )
         self.pools = {
-            pool.name: self._pool(pool, [controller, *after]) for pool in fleet.karpenter_pools
+            pool.name: self._pool(pool, [controller, *depends_on]) for pool in fleet.karpenter_pools
         }
         self.register_outputs({})
+
+    def _install(self, fleet: EksFleetPlan, opts: pulumi.ResourceOptions) -> k8s.helm.v3.Release:
+        crds = self._release(values.KARPENTER_CRDS, {}, opts)
+        return self._release(
+            values.KARPENTER_NAME,
+            values.karpenter_values(fleet),
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[crds])),
+        )
 
     def _release(
         self, chart: str, settings: values.JsonObject, opts: pulumi.ResourceOptions
@@ -80,34 +86,21 @@ class Karpenter(pulumi.ComponentResource):
             address=(values.karpenter_chart(self._plan, chart), None),
             version=self._plan.chart_version,
             settings=settings,
-            # They are in a release of their own, which is upgraded.
+            # The CRDs have a release of their own, which upgrades them.
             skip_crds=True,
             timeout_s=_RELEASE_TIMEOUT_S,
             opts=opts,
         )
 
-    def _pool(self, pool: EksPoolPlan, after: Sequence[pulumi.Resource]) -> pulumi.Resource:
-        """Its objects are deleted even if the cluster is deleted too: only Karpenter ends the
-        instances, which would otherwise stay.
+    def _pool(self, pool: EksPoolPlan, depends_on: Sequence[pulumi.Resource]) -> pulumi.Resource:
+        """Declares the pool's objects. They are deleted even if the cluster is deleted too: only
+        Karpenter terminates the instances, which would otherwise stay.
         """
-        made = self._makings
-        kind = self._object(
-            pool.name,
-            values.CLASS_API,
-            "EC2NodeClass",
-            values.node_class(
-                pool,
-                role=made.role,
-                subnet_ids=[i for zone in pool.zones for i in made.subnet_ids[zone]],
-                security_group=made.security_group,
-            ),
-            _READY,
-            after,
-        )
-        known = [kind]
+        prerequisites = [self._node_class(pool, depends_on)]
         if (overlay := values.node_overlay(pool)) is not None:
-            known.append(
-                self._object(pool.name, values.OVERLAY_API, "NodeOverlay", overlay, {}, after)
+            # Without the overlay, the NodePool would offer no partitions at first.
+            prerequisites.append(
+                self._object(pool.name, values.OVERLAY_API, "NodeOverlay", overlay, {}, depends_on)
             )
         return self._object(
             pool.name,
@@ -115,8 +108,21 @@ class Karpenter(pulumi.ComponentResource):
             "NodePool",
             values.node_pool(pool, self._plan),
             {**_READY, **_DRAINED},
-            # With the overlay there already: without it, the pool offers no partitions.
-            [*after, *known],
+            [*depends_on, *prerequisites],
+        )
+
+    def _node_class(
+        self, pool: EksPoolPlan, depends_on: Sequence[pulumi.Resource]
+    ) -> pulumi.Resource:
+        inputs = self._node_class_inputs
+        node_class = values.node_class(
+            pool,
+            role=inputs.role,
+            subnet_ids=[subnet for zone in pool.zones for subnet in inputs.subnet_ids[zone]],
+            security_group=inputs.security_group,
+        )
+        return self._object(
+            pool.name, values.CLASS_API, "EC2NodeClass", node_class, _READY, depends_on
         )
 
     def _object(
@@ -126,18 +132,18 @@ class Karpenter(pulumi.ComponentResource):
         kind: str,
         spec: values.JsonObject,
         annotations: Mapping[str, str],
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
     ) -> pulumi.Resource:
-        made: pulumi.Resource = k8s.apiextensions.CustomResource(
+        resource: pulumi.Resource = k8s.apiextensions.CustomResource(
             f"{self._name}-{pool}-{kind.lower()}",
             api_version=api_version,
             kind=kind,
-            # Not an empty map: the API server drops it, and every `up` would write it again.
+            # The API server drops an empty map, and every `up` would write it again.
             metadata={"name": pool, **({"annotations": dict(annotations)} if annotations else {})},
             spec=spec,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=list(after),
+                depends_on=list(depends_on),
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{_READY_MINUTES}m",
                     update=f"{_READY_MINUTES}m",
@@ -147,4 +153,4 @@ class Karpenter(pulumi.ComponentResource):
                 delete_before_replace=True,
             ),
         )
-        return made
+        return resource

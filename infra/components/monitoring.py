@@ -1,7 +1,6 @@
-"""A fleet's monitoring: Prometheus if the stack installs it, and the objects that it selects.
+"""A fleet's monitoring: Prometheus, if the stack installs it, and the objects that it selects.
 
-Nothing of the fleet waits for it: a registry that does not answer must not keep GPUs from being
-verified.
+No other resource waits for monitoring: GPUs are verified even if a registry of images is down.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _RELEASE_TIMEOUT_S = 600
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Output: `ready`, resources that must exist before monitors for a Prometheus are created."""
+    """Output: `ready`, resources that must exist before the monitors are created."""
 
     ready: Sequence[pulumi.Resource]
 
@@ -31,64 +30,71 @@ class Monitoring(pulumi.ComponentResource):
         fleet: FleetPlan,
         *,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         scraped: Sequence[pulumi.Input[pulumi.Resource]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """fleet: with monitoring. after: the nodes that it runs on. scraped: the namespaces of the
-        scraped pods. GKE's objects are in them.
+        """fleet: a fleet with monitoring. depends_on: the nodes for its pods. scraped: resources of
+        the scraped pods' namespaces. The monitors of GKE's managed Prometheus are in them.
         """
         super().__init__("slicewright:index:Monitoring", name, {}, opts)
         assert fleet.monitoring is not None
         self._name, self._cluster = name, cluster
         match fleet.monitoring.asked:
-            case PrometheusStack() as asked:
-                self.ready = [self._stack(fleet, asked, after)]
+            case PrometheusStack() as prometheus:
+                self.ready = [self._stack(fleet, prometheus, depends_on)]
             case ExistingPrometheus():
                 self.ready = self._kinds()
             case ManagedPrometheus():
                 self.ready = []
-        before = scraped if fleet.monitoring.managed else self.ready
-        for one in values.monitoring_objects(fleet):
-            self._object(one, before)
+        prerequisites = scraped if fleet.monitoring.managed else self.ready
+        for manifest in values.monitoring_objects(fleet):
+            self._object(manifest, prerequisites)
         self.register_outputs({})
 
     def _stack(
-        self, fleet: FleetPlan, asked: PrometheusStack, after: Sequence[pulumi.Resource]
+        self, fleet: FleetPlan, prometheus: PrometheusStack, depends_on: Sequence[pulumi.Resource]
     ) -> pulumi.Resource:
-        # With a volume it is taken down before the cluster: a disk that goes with the cluster would
-        # stay behind, and be billed.
-        gone_with = self._cluster if asked.storage is None else None
-        namespace: pulumi.Input[str] = asked.namespace
-        if asked.create_namespace:
-            made = k8s.core.v1.Namespace(
-                f"{self._name}-namespace",
-                metadata=k8s.meta.v1.ObjectMetaArgs(
-                    name=asked.namespace,
-                    labels={
-                        "pod-security.kubernetes.io/enforce": "baseline",
-                        "pod-security.kubernetes.io/warn": "restricted",
-                    },
-                ),
-                opts=pulumi.ResourceOptions(parent=self, deleted_with=gone_with),
-            )
-            namespace = made.metadata.name
+        # A release with a volume is deleted before the cluster. If it were deleted with it, the
+        # cloud would keep the disk and bill it.
+        deleted_with = self._cluster if prometheus.storage is None else None
+        child = pulumi.ResourceOptions(parent=self, deleted_with=deleted_with)
+        namespace: pulumi.Input[str] = prometheus.namespace
+        if prometheus.create_namespace:
+            namespace = self._namespace(prometheus.namespace, child)
         return helm_release(
             self._name,
-            release=asked.release,
+            release=prometheus.release,
             namespace=namespace,
-            address=values.monitoring_chart(asked),
-            version=asked.chart_version,
+            address=values.monitoring_chart(prometheus),
+            version=prometheus.chart_version,
             settings=values.monitoring_values(fleet),
             timeout_s=_RELEASE_TIMEOUT_S,
-            opts=pulumi.ResourceOptions(
-                parent=self, deleted_with=gone_with, depends_on=list(after)
+            opts=pulumi.ResourceOptions.merge(
+                child, pulumi.ResourceOptions(depends_on=list(depends_on))
             ),
         )
 
+    def _namespace(self, object_name: str, child: pulumi.ResourceOptions) -> pulumi.Output[str]:
+        """Creates the namespace. Returns its name."""
+        namespace = k8s.core.v1.Namespace(
+            f"{self._name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=object_name,
+                labels={
+                    "pod-security.kubernetes.io/enforce": "baseline",
+                    "pod-security.kubernetes.io/warn": "restricted",
+                },
+            ),
+            opts=child,
+        )
+        namespace_name: pulumi.Output[str] = namespace.metadata.name
+        return namespace_name
+
     def _kinds(self) -> Sequence[pulumi.Resource]:
-        """The Prometheus operator's kinds, read at every run, in a preview too: if one is missing,
-        the run fails with this name before it makes any object of that kind.
+        """The CRDs of the Prometheus operator, read at every run and in a preview too.
+
+        If one is missing, the run fails with the name of this resource, before it creates objects.
         """
         return [
             k8s.apiextensions.v1.CustomResourceDefinition.get(
@@ -99,20 +105,22 @@ class Monitoring(pulumi.ComponentResource):
             for kind in values.OPERATOR_KINDS
         ]
 
-    def _object(self, one: JsonObject, before: Sequence[pulumi.Input[pulumi.Resource]]) -> None:
-        metadata = one["metadata"]
-        name = f"{self._name}-{one['kind'].lower()}-{metadata['name']}"
+    def _object(
+        self, manifest: JsonObject, depends_on: Sequence[pulumi.Input[pulumi.Resource]]
+    ) -> None:
+        metadata = manifest["metadata"]
+        name = f"{self._name}-{manifest['kind'].lower()}-{metadata['name']}"
         opts = pulumi.ResourceOptions(
-            parent=self, deleted_with=self._cluster, depends_on=list(before)
+            parent=self, deleted_with=self._cluster, depends_on=list(depends_on)
         )
-        if one["kind"] == "ConfigMap":
-            k8s.core.v1.ConfigMap(name, metadata=metadata, data=one["data"], opts=opts)
+        if manifest["kind"] == "ConfigMap":
+            k8s.core.v1.ConfigMap(name, metadata=metadata, data=manifest["data"], opts=opts)
             return
         k8s.apiextensions.CustomResource(
             name,
-            api_version=one["apiVersion"],
-            kind=one["kind"],
+            api_version=manifest["apiVersion"],
+            kind=manifest["kind"],
             metadata=metadata,
-            spec=one["spec"],
+            spec=manifest["spec"],
             opts=opts,
         )

@@ -1,9 +1,8 @@
 """The NetworkPolicy that opens the ports of agents and controller only to a fleet's sources.
 
 Only incoming connections are limited. Outgoing connections are not: both programs need the API
-server, whose address a NetworkPolicy cannot name. It is behind a Service, plugins differ in whether
-they compare the address before or after it is translated, and a managed control plane may change
-it.
+server, whose address a NetworkPolicy cannot name: it is behind a Service, a managed control plane
+may change it, and network plugins differ in whether they compare it before or after translation.
 
 The kubelet's probes need no rule: traffic from the node of a pod to the pod is always allowed.
 Source: Kubernetes docs, network policies.

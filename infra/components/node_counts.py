@@ -3,8 +3,8 @@
 The provider sends minimum, desired size and maximum together, and the desired size is then the one
 in Pulumi's state: with an autoscaler at 3 and a state of 1, a larger maximum would end two nodes,
 and EKS refuses a minimum above it (terraform-aws-modules/terraform-aws-eks #3683,
-hashicorp/terraform-provider-aws #18310). So the live number is asked for, and sent only together
-with a change of the limits.
+hashicorp/terraform-provider-aws #18310). So the program looks up the live number, and
+sends it only together with a change of the limits.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The node counts that the program requests."""
+class RequestedSize:
+    """The size that the program requests for a node group."""
 
     scaling: Scaling
     keeps_desired: bool
-    """Whether a different desired size in the state stays: the autoscaler has set it."""
+    """True if the program ignores the desired size in the state, because the autoscaler set it."""
 
 
-def asked(nodes: NodeCount, live: Scaling | None) -> Asked:
+def requested_size(nodes: NodeCount, live: Scaling | None) -> RequestedSize:
     """live: the live size of the node group. None if it does not exist."""
     if not nodes.autoscaled:
-        # Another count is drift then, and is shown.
+        # A different live count is drift, which a preview shows.
         fixed = Scaling(min=nodes.min, desired=nodes.min, max=nodes.max)
-        return Asked(scaling=fixed, keeps_desired=False)
+        return RequestedSize(scaling=fixed, keeps_desired=False)
     if live is None:
-        fewest = Scaling(min=nodes.min, desired=nodes.min, max=nodes.max)
-        return Asked(scaling=fewest, keeps_desired=True)
+        initial = Scaling(min=nodes.min, desired=nodes.min, max=nodes.max)
+        return RequestedSize(scaling=initial, keeps_desired=True)
     desired = min(max(live.desired, nodes.min), nodes.max)
-    return Asked(
+    return RequestedSize(
         scaling=Scaling(min=nodes.min, desired=desired, max=nodes.max),
         keeps_desired=(live.min, live.max) == (nodes.min, nodes.max),
     )
@@ -55,7 +55,7 @@ def asked(nodes: NodeCount, live: Scaling | None) -> Asked:
 def live(
     cluster: str, counts: Mapping[str, NodeCount], *, provider: aws.Provider
 ) -> Mapping[str, Scaling]:
-    """The live sizes of the autoscaled node groups that exist. AWS is not asked for the others.
+    """The live sizes of the autoscaled node groups that exist. Others are not looked up.
 
     Names are listed first, because a request for a missing node group is an error.
     """
@@ -63,18 +63,18 @@ def live(
     options = pulumi.InvokeOptions(provider=provider)
     if not scaled or cluster not in aws.eks.get_clusters(opts=options).names:
         return {}
-    there = aws.eks.get_node_groups(cluster_name=cluster, opts=options).names
+    existing = aws.eks.get_node_groups(cluster_name=cluster, opts=options).names
     return {
-        name: _of(
+        name: _scaling_of(
             aws.eks.get_node_group(
                 cluster_name=cluster, node_group_name=name, opts=options
             ).scaling_configs
         )
         for name in scaled
-        if name in there
+        if name in existing
     }
 
 
-def _of(configs: Iterable[aws.eks.outputs.GetNodeGroupScalingConfigResult]) -> Scaling:
+def _scaling_of(configs: Iterable[aws.eks.outputs.GetNodeGroupScalingConfigResult]) -> Scaling:
     (config,) = configs
     return Scaling(min=config.min_size, desired=config.desired_size, max=config.max_size)

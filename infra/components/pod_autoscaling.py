@@ -1,4 +1,4 @@
-"""KEDA, pinned, and a ScaledObject for each workload that is scaled."""
+"""A pinned KEDA, and a ScaledObject for each scaled workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.plan import FleetPlan, KedaPlan
 _RELEASE_TIMEOUT_S: Final = 300
 _READY_MINUTES: Final = 5
 _READY: Final = {"pulumi.com/waitFor": "condition=Ready"}
-"""KEDA has made the HorizontalPodAutoscaler."""
+"""Ready: KEDA has created the HorizontalPodAutoscaler."""
 
 
 class PodAutoscaling(pulumi.ComponentResource):
@@ -31,23 +31,23 @@ class PodAutoscaling(pulumi.ComponentResource):
         *,
         deployments: Mapping[str, pulumi.Resource],
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """deployments: by workload. after: the nodes that run KEDA, and the namespaces that it
+        """deployments: by workload. depends_on: the nodes that run KEDA, and the namespaces that it
         watches.
         """
         super().__init__("slicewright:index:PodAutoscaling", name, {}, opts)
-        keda = [] if plan.existing else [self._release(name, fleet, plan, cluster, after)]
-        # KEDA is deleted after them: otherwise nothing would remove their finalizer.
+        keda = [] if plan.existing else [self._release(name, fleet, plan, cluster, depends_on)]
+        # KEDA is deleted after the ScaledObjects, because it removes their finalizer.
         self.scaled_objects = {
-            one.name: self._scaled_object(
-                f"{name}-{one.name}",
-                values.scaled_object(one, plan.prometheus_url),
-                [*keda, deployments[one.name]],
+            workload.name: self._scaled_object(
+                f"{name}-{workload.name}",
+                values.scaled_object(workload, plan.prometheus_url),
+                [*keda, deployments[workload.name]],
             )
-            for one in fleet.deployments
-            if one.autoscaling is not None
+            for workload in fleet.deployments
+            if workload.autoscaling is not None
         }
         self.register_outputs({})
 
@@ -57,7 +57,7 @@ class PodAutoscaling(pulumi.ComponentResource):
         fleet: FleetPlan,
         plan: KedaPlan,
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
     ) -> pulumi.Resource:
         child = pulumi.ResourceOptions(parent=self, deleted_with=cluster)
         namespace = k8s.core.v1.Namespace(
@@ -76,15 +76,15 @@ class PodAutoscaling(pulumi.ComponentResource):
             settings=values.keda_values(fleet),
             timeout_s=_RELEASE_TIMEOUT_S,
             opts=pulumi.ResourceOptions.merge(
-                child, pulumi.ResourceOptions(depends_on=list(after))
+                child, pulumi.ResourceOptions(depends_on=list(depends_on))
             ),
         )
 
     def _scaled_object(
-        self, name: str, manifest: values.JsonObject, after: Sequence[pulumi.Resource]
+        self, name: str, manifest: values.JsonObject, depends_on: Sequence[pulumi.Resource]
     ) -> pulumi.Resource:
         minutes = f"{_READY_MINUTES}m"
-        made: pulumi.Resource = k8s.apiextensions.CustomResource(
+        scaled_object: pulumi.Resource = k8s.apiextensions.CustomResource(
             name,
             api_version=manifest["apiVersion"],
             kind=manifest["kind"],
@@ -92,10 +92,10 @@ class PodAutoscaling(pulumi.ComponentResource):
             spec=manifest["spec"],
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=list(after),
+                depends_on=list(depends_on),
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=minutes, update=minutes, delete=minutes
                 ),
             ),
         )
-        return made
+        return scaled_object

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from infra import delivery
@@ -58,11 +59,23 @@ def restricted() -> k8s.core.v1.SecurityContextArgs:
 def command(zipapp: delivery.Zipapp, *arguments: str) -> list[str]:
     """Runs a mounted zipapp, if it holds the code that this run of the program delivers.
 
-    -I: nothing of the environment or the working directory is imported. -S: nothing that the image
+    -I: imports nothing from the environment or the working directory. -S: nothing that the image
     has installed.
     """
     program = f"{CODE_DIRECTORY}/{zipapp.name}"
     return ["python", "-I", "-S", "-c", _START, program, zipapp.sources_hash, *arguments]
+
+
+def code_volume(config_map: pulumi.Input[str]) -> k8s.core.v1.VolumeArgs:
+    """The volume of a zipapp. config_map: name of the ConfigMap that holds it."""
+    return k8s.core.v1.VolumeArgs(
+        name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map)
+    )
+
+
+def code_mount() -> k8s.core.v1.VolumeMountArgs:
+    """The mount of `code_volume`, where `command` expects the zipapp."""
+    return k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE_DIRECTORY, read_only=True)
 
 
 def readiness(port: str = "http") -> k8s.core.v1.ProbeArgs:

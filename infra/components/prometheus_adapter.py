@@ -1,10 +1,11 @@
-"""prometheus-adapter with its narrow rights, unless the cluster has one, and an autoscaler for each
-workload that is scaled.
+"""An autoscaler for each scaled workload, and prometheus-adapter, unless the cluster has it.
+
+The adapter has narrower rights than its chart would give it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pulumi
@@ -29,7 +30,7 @@ _INPUTS: Final[Mapping[str, str]] = {
     "roleRef": "role_ref",
     **{key: key for key in ("metadata", "spec", "data", "immutable", "rules", "subjects")},
 }
-"""Key of a manifest -> the argument that has it."""
+"""Maps a manifest's key to the argument of the resource."""
 _READY: Final = {"pulumi.com/waitFor": "condition=Ready"}
 
 
@@ -45,41 +46,54 @@ class PrometheusAdapter(pulumi.ComponentResource):
         *,
         deployments: Mapping[str, pulumi.Resource],
         cluster: pulumi.Resource | None,
-        after: Sequence[pulumi.Resource],
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """deployments: by workload. after: the nodes that run the adapter."""
+        """deployments: by workload. depends_on: the nodes that run the adapter."""
         super().__init__("slicewright:index:PrometheusAdapter", name, {}, opts)
-        made: list[pulumi.Resource] = list(after)
-        for manifest in values.adapter_objects(fleet):
-            # One after the other: each needs an object that is made before it.
-            child = pulumi.ResourceOptions(
-                parent=self, deleted_with=cluster, depends_on=[*after, *made[-1:]]
-            )
-            kind, own = manifest["kind"].lower(), manifest["metadata"]["name"]
-            made.append(_declare(f"{name}-{kind}-{own}", manifest, child))
+        child = pulumi.ResourceOptions(
+            parent=self, deleted_with=cluster, depends_on=list(depends_on)
+        )
+        adapter = _declare_in_order(name, values.adapter_objects(fleet), child)
         self.autoscalers = {
-            one.name: _declare(
-                f"{name}-{one.name}",
-                values.pod_autoscaler(one),
-                pulumi.ResourceOptions(parent=self, depends_on=[*made[-1:], deployments[one.name]]),
+            workload.name: _declare(
+                f"{name}-{workload.name}",
+                values.pod_autoscaler(workload),
+                pulumi.ResourceOptions(
+                    parent=self,
+                    depends_on=[*(adapter or depends_on)[-1:], deployments[workload.name]],
+                ),
             )
-            for one in fleet.deployments
-            if one.autoscaling is not None
+            for workload in fleet.deployments
+            if workload.autoscaling is not None
         }
         self.register_outputs({})
+
+
+def _declare_in_order(
+    name: str, manifests: Iterable[values.JsonObject], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Declares each object after the previous one, because each needs an earlier one."""
+    declared: list[pulumi.Resource] = []
+    for manifest in manifests:
+        options = pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(depends_on=declared[-1:])
+        )
+        kind, object_name = manifest["kind"].lower(), manifest["metadata"]["name"]
+        declared.append(_declare(f"{name}-{kind}-{object_name}", manifest, options))
+    return declared
 
 
 def _declare(
     name: str, manifest: values.JsonObject, opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
     kind = manifest["kind"]
-    made: pulumi.Resource
+    resource: pulumi.Resource
     if kind in _KINDS:
         inputs = {_INPUTS[key]: value for key, value in manifest.items() if key in _INPUTS}
-        made = _KINDS[kind](name, **inputs, opts=opts)
+        resource = _KINDS[kind](name, **inputs, opts=opts)
     else:
-        made = k8s.apiextensions.CustomResource(
+        resource = k8s.apiextensions.CustomResource(
             name,
             api_version=manifest["apiVersion"],
             kind=kind,
@@ -87,4 +101,4 @@ def _declare(
             spec=manifest["spec"],
             opts=opts,
         )
-    return made
+    return resource

@@ -13,7 +13,7 @@ def critical_pods(
 ) -> k8s.core.v1.ResourceQuota:
     """GKE refuses pods of the critical priority classes in a namespace without such a quota.
 
-    It limits nothing, as GKE's own in kube-system, and does no harm if it is not needed.
+    It limits nothing, like GKE's own quota in kube-system, and does no harm elsewhere.
     Source: Kubernetes docs, resource quotas, limiting PriorityClass consumption by default;
     NVIDIA/gpu-operator #660.
     """

@@ -2,8 +2,8 @@
 
 Arguments: the archive, the SHA-256 of its files (Zipapp.sources_hash of infra.delivery), then the
 program's own. This text is in the pod template, not in the ConfigMap that it checks. It reads the
-archive once, and runs out of memory what it has hashed. Exit code 6: other code than was deployed,
-or none that can be read.
+archive once, and runs the hashed bytes from memory. Exit code 6: the archive cannot be read, or it
+does not hold the deployed code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Code:
 
 
 def start() -> None:
-    _, archive, wanted, *arguments = sys.argv
+    _, archive, expected_hash, *arguments = sys.argv
     sys.argv[:] = [archive, *arguments]
     try:
         with zipfile.ZipFile(io.BytesIO(Path(archive).read_bytes())) as opened:
@@ -57,12 +57,12 @@ def start() -> None:
     digest = hashlib.sha256()
     for path, content in files.items():
         digest.update(f"{path}\0{len(content)}\0".encode() + content)
-    if digest.hexdigest() != wanted:
+    if digest.hexdigest() != expected_hash:
         refuse(
             archive,
-            f"the SHA-256 of its files is {digest.hexdigest()}, of the deployed ones {wanted}. "
-            "Its ConfigMap has been replaced: find out by whom (the API server's audit log), "
-            "delete it, and run `pulumi up --refresh`",
+            f"the SHA-256 of its files is {digest.hexdigest()}, but the deployed files have "
+            f"{expected_hash}. Its ConfigMap has been replaced: find out who did it (the API "
+            "server's audit log), delete it, and run `pulumi up --refresh`",
         )
     code = Code(archive, files)
     sys.meta_path.insert(0, code)

@@ -1,7 +1,7 @@
 """Workloads that serve models: namespaces, and each workload's objects, in order.
 
-Nothing here is `deleted_with` the cluster: a load balancer or a disk that is deleted with it by the
-cloud would stay behind, and be billed.
+Nothing here is `deleted_with` the cluster: the cloud would keep load balancers and disks, and bill
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTS: Mapping[str, str] = {
     "PersistentVolume": "volume",
     "PersistentVolumeClaim": "claim",
 }
-"""Kind -> the end of the resource's name."""
+"""Maps a kind to the end of the resource's name."""
 _KINDS: Mapping[str, Callable[..., Any]] = {
     "Namespace": k8s.core.v1.Namespace,
     "ServiceAccount": k8s.core.v1.ServiceAccount,
@@ -39,11 +39,11 @@ _INPUTS: Mapping[str, str] = {
     "spec": "spec",
     "automountServiceAccountToken": "automount_service_account_token",
 }
-"""Key of a manifest -> the argument that has it."""
+"""Maps a manifest's key to the argument of the resource."""
 
 
 class Workloads(pulumi.ComponentResource):
-    """Outputs: `deployments` by name, and the `namespaces` that the stack makes."""
+    """Outputs: `deployments` by name, and the `namespaces` that the stack creates."""
 
     deployments: Mapping[str, pulumi.Resource]
     namespaces: Sequence[pulumi.Resource]
@@ -53,35 +53,40 @@ class Workloads(pulumi.ComponentResource):
         name: str,
         fleet: FleetPlan,
         *,
-        after: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
+        depends_on: Mapping[str, Sequence[pulumi.Input[pulumi.Resource]]],
         system: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """after: by pool, verified nodes, which its pods need. system: nodes without GPUs. They are
-        deleted after the namespaces: Kubernetes ends a namespace only while every aggregated API
+        """depends_on: by pool, the verified pool. system: nodes without GPUs. `destroy` deletes
+        them after the namespaces: Kubernetes removes a namespace only while every aggregated API
         answers, such as the API of KEDA's pods on these nodes.
         """
         super().__init__("slicewright:index:Workloads", name, {}, opts)
-        namespaces = {
-            made["metadata"]["name"]: _declare(
-                f"{name}-namespace-{made['metadata']['name']}",
-                made,
-                pulumi.ResourceOptions(parent=self, depends_on=list(system)),
-            )
-            for made in values.workload_namespaces(fleet)
-        }
+        namespaces = self._create_namespaces(name, fleet, system)
         self.namespaces = list(namespaces.values())
         self.deployments = {
             plan.name: self._workload(
                 f"{name}-{plan.name}",
                 objects,
                 [namespaces[plan.namespace]] if plan.namespace in namespaces else [],
-                after[plan.asked.pool],
+                depends_on[plan.asked.pool],
                 scaled=plan.autoscaling is not None,
             )
             for plan, objects in values.workloads_of(fleet)
         }
         self.register_outputs({})
+
+    def _create_namespaces(
+        self, name: str, fleet: FleetPlan, system: Sequence[pulumi.Resource]
+    ) -> Mapping[str, pulumi.Resource]:
+        return {
+            manifest["metadata"]["name"]: _declare(
+                f"{name}-namespace-{manifest['metadata']['name']}",
+                manifest,
+                pulumi.ResourceOptions(parent=self, depends_on=list(system)),
+            )
+            for manifest in values.workload_namespaces(fleet)
+        }
 
     def _workload(
         self,
@@ -92,45 +97,57 @@ class Workloads(pulumi.ComponentResource):
         *,
         scaled: bool,
     ) -> pulumi.Resource:
-        before = [
+        prerequisites = [
             _declare(
-                f"{name}-{_PARTS[one['kind']]}",
-                one,
+                f"{name}-{_PARTS[manifest['kind']]}",
+                manifest,
                 pulumi.ResourceOptions(parent=self, depends_on=[*namespace]),
             )
-            for one in objects.before
+            for manifest in objects.before
         ]
-        deployment = _declare(
+        options = pulumi.ResourceOptions(depends_on=[*namespace, *prerequisites, *verified])
+        deployment = self._deployment(name, objects, options, scaled=scaled)
+        if objects.service is not None:
+            self._service(f"{name}-service", objects.service, deployment)
+        return deployment
+
+    def _deployment(
+        self,
+        name: str,
+        objects: values.WorkloadObjects,
+        options: pulumi.ResourceOptions,
+        *,
+        scaled: bool,
+    ) -> pulumi.Resource:
+        deployment_options = pulumi.ResourceOptions(
+            parent=self,
+            custom_timeouts=pulumi.CustomTimeouts(
+                create=f"{objects.start_minutes}m", update=f"{objects.update_minutes}m"
+            ),
+            # The autoscaler sets the replicas. The field is stated all the same: without it, a
+            # workload of sixteen replicas would fall back to one, Kubernetes' default, when
+            # autoscaling is turned on.
+            ignore_changes=["spec.replicas"] if scaled else None,
+        )
+        return _declare(
+            name, objects.deployment, pulumi.ResourceOptions.merge(options, deployment_options)
+        )
+
+    def _service(self, name: str, manifest: JsonObject, deployment: pulumi.Resource) -> None:
+        timeout = f"{_SERVICE_MINUTES}m"
+        _declare(
             name,
-            objects.deployment,
+            manifest,
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[*namespace, *before, *verified],
-                custom_timeouts=pulumi.CustomTimeouts(
-                    create=f"{objects.start_minutes}m", update=f"{objects.update_minutes}m"
-                ),
-                # The autoscaler then sets the replicas. The field is stated all the same: otherwise
-                # a workload of sixteen replicas would fall back to Kubernetes' default of one when
-                # autoscaling is turned on.
-                ignore_changes=["spec.replicas"] if scaled else None,
+                depends_on=[deployment],
+                custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
             ),
         )
-        if objects.service is not None:
-            timeout = f"{_SERVICE_MINUTES}m"
-            _declare(
-                f"{name}-service",
-                objects.service,
-                pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=[deployment],
-                    custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout),
-                ),
-            )
-        return deployment
 
 
 def _declare(name: str, manifest: JsonObject, opts: pulumi.ResourceOptions) -> pulumi.Resource:
     kind = manifest["kind"]
     inputs = {_INPUTS[key]: value for key, value in manifest.items() if key in _INPUTS}
-    made: pulumi.Resource = _KINDS[kind](name, **inputs, opts=opts)
-    return made
+    resource: pulumi.Resource = _KINDS[kind](name, **inputs, opts=opts)
+    return resource

@@ -71,7 +71,7 @@ def wrong(policy: Mapping[str, Any], fleet: ByoFleetPlan) -> set[str]:
     return {m.field for m in values.mismatches(policy, fleet, values.operator_files(fleet))}
 
 
-def test_a_policy_that_serves_the_pools_is_accepted() -> None:
+def test_cluster_policy_that_fits_the_pools_is_accepted() -> None:
     fleet = planned()
     assert wrong(fitting(fleet), fleet) == set()
 
@@ -98,7 +98,9 @@ def test_a_policy_that_serves_the_pools_is_accepted() -> None:
         ({"daemonsets": None}, "daemonsets.tolerations"),
     ],
 )
-def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: str) -> None:
+def test_each_required_setting_of_the_operator_is_checked(
+    change: dict[str, Any], field: str
+) -> None:
     fleet = planned()
     assert wrong(merged(fitting(fleet), change), fleet) == {field}
 
@@ -111,7 +113,7 @@ def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: s
     ],
     ids=["as the stack file says", "the mode changes at once"],
 )
-def test_where_no_reboot_is_needed_none_has_to_be_allowed(was: str, other: str) -> None:
+def test_reboots_need_no_permission_if_no_reboot_is_needed(was: str, other: str) -> None:
     without_sharing = FLEET[: FLEET.index("  sharing:")]
     fleet = planned(without_sharing.replace(was, other))
     assert "migManager.env" not in wrong({}, fleet)
@@ -140,7 +142,7 @@ def test_without_layouts_and_sharing_mig_manager_and_plugin_keep_their_config() 
         ],
     ],
 )
-def test_a_toleration_may_tolerate_more(tolerations: list[dict[str, str]]) -> None:
+def test_wider_toleration_is_accepted(tolerations: list[dict[str, str]]) -> None:
     fleet = planned()
     policy = merged(fitting(fleet), {"daemonsets": {"tolerations": tolerations}})
     assert wrong(policy, fleet) == set()
@@ -154,7 +156,7 @@ def test_a_toleration_may_tolerate_more(tolerations: list[dict[str, str]]) -> No
         {"key": "other", "operator": "Exists"},
     ],
 )
-def test_a_toleration_of_less_is_not_enough(startup: dict[str, str]) -> None:
+def test_narrower_toleration_is_refused(startup: dict[str, str]) -> None:
     fleet = planned()
     gpu = {"key": "nvidia.com/gpu", "operator": "Exists"}
     policy = merged(fitting(fleet), {"daemonsets": {"tolerations": [gpu, startup]}})
@@ -163,7 +165,7 @@ def test_a_toleration_of_less_is_not_enough(startup: dict[str, str]) -> None:
     assert found.right == [gpu, startup, *found.wanted], "what is there stays"
 
 
-def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
+def test_message_names_each_field_and_its_command_fixes_them_all() -> None:
     fleet = planned()
     files = values.operator_files(fleet)
     policy = {
@@ -203,7 +205,7 @@ def kinds(made: list[Made]) -> set[str]:
     return {m.type.rpartition(":")[2] for m in made if not m.read}
 
 
-def test_an_adopted_operator_is_given_files_and_nothing_else(zipapps: None) -> None:
+def test_only_config_maps_are_created_for_an_adopted_operator(zipapps: None) -> None:
     made = run(fitting(planned()))
     assert "Release" not in kinds(made)
     namespaces = {m.inputs["metadata"]["name"] for m in made if m.type.endswith(":Namespace")}
@@ -219,14 +221,16 @@ def test_an_adopted_operator_is_given_files_and_nothing_else(zipapps: None) -> N
     assert "GPUPool" in kinds(made)
 
 
-def test_up_fails_before_any_pool_where_a_setting_does_not_hold(zipapps: None) -> None:
+def test_up_fails_before_any_pool_if_a_setting_of_the_operator_is_wrong(zipapps: None) -> None:
     policy = copy.deepcopy(fitting(planned()))
     policy["mig"]["strategy"] = "single"
     with pytest.raises(pulumi.RunError, match=r"spec\.mig\.strategy: wanted mixed"):
         run(policy)
 
 
-def test_a_preview_goes_on_with_a_warning(zipapps: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preview_warns_of_wrong_operator_settings_and_continues(
+    zipapps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
     assert "GPUPool" in kinds(run({}, preview=True))
@@ -249,7 +253,7 @@ def test_settings_without_effect_are_refused(broken: Any, operator: str, said: s
     assert said in broken(FLEET.replace("existing: true, namespace: nvidia", operator))
 
 
-def test_only_in_a_cluster_that_exists_can_there_be_an_operator(broken: Any) -> None:
+def test_existing_operator_needs_an_existing_cluster(broken: Any) -> None:
     said = broken(
         "cloud: eks\ncluster: {name: c, region: us-east-1}\ngpu_operator: {existing: true}\n"
         "node_pools: [{name: a, machine_type: g4dn.xlarge, nodes: {count: 1}}]\n"
@@ -267,7 +271,7 @@ def _strategy(value: str) -> dict[str, Any]:
     return {"devicePlugin": {"env": [{"name": "DEVICE_LIST_STRATEGY", "value": value}]}}
 
 
-def test_an_operator_whose_runtime_ignores_the_variable_needs_device_list() -> None:
+def test_runtime_that_ignores_the_variable_needs_device_list() -> None:
     """Else no agent would see a GPU, and no node would be verified."""
     fleet = planned()
     policy = merged(fitting(fleet), HARDENED)

@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_runs_alone(make: Callable[[], Zipapp], tmp_path: Path) -> None:
+def test_zipapp_runs_without_installed_packages(make: Callable[[], Zipapp], tmp_path: Path) -> None:
     app = make()
     file = tmp_path / app.name
     file.write_bytes(app.content)
@@ -40,7 +40,7 @@ def test_runs_alone(make: Callable[[], Zipapp], tmp_path: Path) -> None:
 
 
 @BOTH
-def test_is_small_and_holds_sources_only(make: Callable[[], Zipapp]) -> None:
+def test_zipapp_is_small_and_holds_only_sources(make: Callable[[], Zipapp]) -> None:
     app = make()
     assert len(app.content) <= 700 * 1024
     with zipfile.ZipFile(io.BytesIO(app.content)) as archive:
@@ -82,7 +82,7 @@ def test_the_hash_changes_with_a_source_and_not_with_its_time_or_bytecode(packag
     assert built().sources_hash != before.sources_hash
 
 
-def test_the_exit_code_is_mains(package: Path, tmp_path: Path) -> None:
+def test_zipapp_exits_with_the_code_of_main(package: Path, tmp_path: Path) -> None:
     file = tmp_path / "x.pyz"
     file.write_bytes(built().content)
     done = subprocess.run(
@@ -91,12 +91,12 @@ def test_the_exit_code_is_mains(package: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (7, "here\n")
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_package_is_named() -> None:
     with pytest.raises(DeliveryError, match="no_such_package is not installed"):
         delivery.build("x.pyz", ("no_such_package",), "no_such_package.cli")
 
 
-def test_what_is_too_large_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_zipapp_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_BYTES", 100)
     with pytest.raises(DeliveryError, match="to fit into a ConfigMap"):
         built()
@@ -120,7 +120,7 @@ APP = Zipapp(name="x.pyz", content=_packed(*FILES), sources_hash="0" * 64)
     [APP.content, _packed(*FILES, compression=zipfile.ZIP_DEFLATED), _packed(*reversed(FILES))],
     ids=["bytes", "compression", "order"],
 )
-def test_equal_files_are_the_same_code(archive: bytes) -> None:
+def test_zipapps_with_equal_files_do_not_differ(archive: bytes) -> None:
     assert APP.difference(base64.b64encode(archive).decode()) is None
 
 
@@ -141,11 +141,11 @@ def test_equal_files_are_the_same_code(archive: bytes) -> None:
     ],
     ids=lambda v: v if isinstance(v, str) and v.startswith("x.pyz") else "",
 )
-def test_what_is_not_the_same_code_is_said(live: bytes | str | None, said: str) -> None:
+def test_difference_of_two_zipapps_is_described(live: bytes | str | None, said: str) -> None:
     text = base64.b64encode(live).decode() if isinstance(live, bytes) else live
     assert (APP.difference(text) or "").startswith(said)
 
 
-def test_the_delivered_zipapps_are_the_same_code_as_themselves() -> None:
+def test_delivered_zipapps_do_not_differ_from_themselves() -> None:
     for app in (delivery.node_agent(), delivery.fleet_controller()):
         assert app.difference(app.base64) is None

@@ -15,7 +15,9 @@ DestroyNotice(pulumi.get_stack())
 """
 
 
-def test_plain_destroy_says_what_it_does_not_see(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_pulumi_destroy_names_the_resources_that_it_does_not_see(
+    toolchain: Toolchain, tmp_path: Path
+) -> None:
     with cloud_engine(tmp_path, toolchain) as engine:
         (engine.directory / "__main__.py").write_text(_PROGRAM)
         assert engine.run("up", "--yes", "--skip-preview").code == 0

@@ -66,7 +66,7 @@ def access(engine: CloudEngine) -> dict[str, tuple[list[str], dict[str, list[str
 
 
 @pytest.mark.long("what EKS is asked for: tests/infra/test_eks_access.py")
-def test_entries_come_change_and_go_in_place_while_nodes_stay(engine: CloudEngine) -> None:
+def test_access_entries_are_added_changed_and_removed_while_nodes_stay(engine: CloudEngine) -> None:
     settles(engine, fleet(entry("ml", ADMIN, groups=("ml",)), entry("ops", groups=("ops",))))
     creators = {"rehearsal": ([], {"AmazonEKSClusterAdminPolicy": []})}
     assert access(engine) == creators | {
@@ -93,7 +93,7 @@ def test_entries_come_change_and_go_in_place_while_nodes_stay(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
-def test_who_creates_the_cluster_is_asked_at_its_creation_only(engine: CloudEngine) -> None:
+def test_creator_admin_counts_only_at_the_creation_of_the_cluster(engine: CloudEngine) -> None:
     twice = engine.up(fleet({"principal": CREATOR, "policies": [ADMIN]}))
     assert twice.code != 0
     assert "The specified access entry resource is already in use on this cluster" in twice.output
@@ -107,7 +107,7 @@ def test_who_creates_the_cluster_is_asked_at_its_creation_only(engine: CloudEngi
     assert later.steps == {}, later.output
 
 
-def test_of_a_cluster_that_exists_only_what_was_brought_is_taken_back(engine: CloudEngine) -> None:
+def test_destroy_removes_only_its_own_entries_from_an_existing_cluster(engine: CloudEngine) -> None:
     cluster = ExistingCluster(engine, ExistingVpc(engine))
     before = access(engine)
     names = {"existing": True, "zones": [REGION + "a", REGION + "b"]}
@@ -119,7 +119,7 @@ def test_of_a_cluster_that_exists_only_what_was_brought_is_taken_back(engine: Cl
     assert cluster.seen() == cluster.before
 
 
-def test_a_cluster_without_access_entries_is_refused_before_anything_is_made(
+def test_cluster_without_access_entries_is_refused_before_any_resource(
     engine: CloudEngine,
 ) -> None:
     ExistingCluster(engine, ExistingVpc(engine), mode="CONFIG_MAP")

@@ -123,7 +123,7 @@ def test_a_pool_grows_from_zero_and_the_next_up_keeps_its_nodes(engine: CloudEng
     assert engine.cloud.inventory() == {}
 
 
-def test_it_is_added_to_a_cluster_that_there_is_while_nodes_stay(engine: CloudEngine) -> None:
+def test_autoscaler_is_added_to_a_running_cluster_while_nodes_stay(engine: CloudEngine) -> None:
     before = fleet(autoscaler=None)
     before["node_pools"][0]["nodes"] = {"min": 1, "max": 3}
     made = engine.up(before)

@@ -83,7 +83,7 @@ def test_addons_are_pinned_and_change_in_place_while_nodes_stay(engine: CloudEng
     assert engine.cloud.inventory() == {}
 
 
-def test_the_ebs_driver_runs_with_its_role_and_leaves_with_it(engine: CloudEngine) -> None:
+def test_ebs_driver_and_its_role_are_added_and_removed_together(engine: CloudEngine) -> None:
     settles(engine, fleet(addons={"aws-ebs-csi-driver": {}}))
     driver = engine.ask("DescribeAddon", clusterName="c", addonName="aws-ebs-csi-driver")["addon"]
     assert driver["status"] == "ACTIVE", driver
@@ -104,7 +104,7 @@ def test_the_ebs_driver_runs_with_its_role_and_leaves_with_it(engine: CloudEngin
     assert engine.cloud.inventory() == {}
 
 
-def test_a_version_that_eks_lacks_is_refused_in_its_words(engine: CloudEngine) -> None:
+def test_unsupported_version_is_refused_with_the_message_of_eks(engine: CloudEngine) -> None:
     ran = engine.up(fleet(addons={"coredns": {"version": "v9.9.9-eksbuild.1"}}))
     assert ran.code != 0
     assert "Addon version specified is not supported" in ran.output

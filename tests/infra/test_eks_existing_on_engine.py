@@ -36,7 +36,7 @@ def fleet(pools: str = "b", **cluster: Any) -> dict[str, Any]:
     }
 
 
-def test_an_account_that_has_network_cluster_and_pools_gets_pools_beside_them_at_the_first_try(
+def test_first_up_adds_pools_to_an_existing_cluster_network_and_pools(
     engine: CloudEngine,
 ) -> None:
     network = ExistingVpc(engine)
@@ -64,7 +64,7 @@ def _made(output: str) -> set[str]:
     return set(re.findall(r"^ ?\+ +(aws:[\w:]+) [\w-]+ created", output, re.M))
 
 
-def test_its_nodes_rise_with_a_cluster_that_others_upgrade(engine: CloudEngine) -> None:
+def test_nodes_follow_the_version_of_an_existing_cluster(engine: CloudEngine) -> None:
     cluster = ExistingCluster(engine, ExistingVpc(engine))
     up = engine.up(fleet())
     assert up.code == 0, up.output
@@ -87,11 +87,11 @@ def test_nodes_may_be_in_other_subnets_of_the_clusters_network(engine: CloudEngi
     wrong = {"mode": "existing", "subnets": [network.private["a"], other.private["c"]]}
     refused = engine.preview(fleet(pools="c", network=wrong))
     assert refused.code != 0
-    assert f"nodes are in the cluster's VPC, which is {network.vpc}: " in refused.output
+    assert f"nodes must be in the cluster's VPC, which is {network.vpc}, but " in refused.output
     assert f"{other.private['c']} is in {other.vpc}" in refused.output
 
 
-def test_a_cluster_that_nodes_cannot_join_is_refused_before_anything_is_made(
+def test_existing_cluster_that_nodes_cannot_join_is_refused_before_any_resource(
     engine: CloudEngine,
 ) -> None:
     missing = engine.preview(fleet())

@@ -57,7 +57,7 @@ def test_a_pool_in_another_zone_gets_a_subnet_and_the_cluster_keeps_its_own(
     assert back.steps["eks-us-west-2c"] == "deleted"
 
 
-def test_other_zones_of_the_cluster_are_another_cluster_and_shown_before(
+def test_preview_shows_that_other_zones_replace_the_cluster(
     engine: CloudEngine,
 ) -> None:
     shown = engine.preview(fleet(zones="ac"))
@@ -72,7 +72,7 @@ def test_other_zones_of_the_cluster_are_another_cluster_and_shown_before(
 
 
 @pytest.mark.long("a live count that is kept: tests/infra/test_eks_autoscaler_on_engine.py")
-def test_the_autoscalers_count_is_kept_whatever_changes(engine: CloudEngine) -> None:
+def test_every_change_keeps_the_node_count_of_the_autoscaler(engine: CloudEngine) -> None:
     """At 3 nodes, where the state says 1: first nothing changes, then labels, then the limits."""
 
     def scaled(low: int, high: int, **more: Any) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_the_autoscalers_count_is_kept_whatever_changes(engine: CloudEngine) -> 
         assert again.code == 0, again.output
 
 
-def test_the_nodes_rise_with_the_cluster_and_after_it(engine: CloudEngine) -> None:
+def test_nodes_are_upgraded_after_the_cluster(engine: CloudEngine) -> None:
     def of(version: str) -> dict[str, Any]:
         asked = fleet(zones="ac")
         asked["cluster"]["version"] = version

@@ -51,7 +51,7 @@ def given(engine: CloudEngine) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
-def test_roles_come_change_in_place_and_go(engine: CloudEngine) -> None:
+def test_pod_identities_are_added_changed_in_place_and_removed(engine: CloudEngine) -> None:
     first, second = (role_of_pods(engine, name) for name in ("first", "second"))
     settles(engine, fleet(("x", first), ("y", first)))
     before = given(engine)
@@ -67,7 +67,9 @@ def test_roles_come_change_in_place_and_go(engine: CloudEngine) -> None:
     assert {*engine.cloud.inventory()} == {"iam.role"}
 
 
-def test_a_role_that_pods_may_not_have_is_refused_in_the_words_of_eks(engine: CloudEngine) -> None:
+def test_role_without_a_trust_in_pods_is_refused_with_the_message_of_eks(
+    engine: CloudEngine,
+) -> None:
     ExistingCluster(engine, ExistingVpc(engine))
     wrong = role_of_pods(engine, "wrong", trusted=False)
     ran = engine.up(fleet(("x", wrong), existing=True, zones=[REGION + "a", REGION + "b"]))

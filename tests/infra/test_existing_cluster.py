@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from apis import names as api
-from infra import plan, program, spec
-from infra.components import existing_cluster, gpu_pool
+from infra import cluster_resources, plan, program, spec
+from infra.components import existing_cluster
+from infra.components.gpu_pool_object import GPUPool
 from infra.plan import ByoClusterPlan
 from tests.recorder import recorded
 
@@ -56,7 +57,7 @@ def lab(record: Record, written: Path) -> list[Any]:
     return record("lab", fleet=FLEET.replace("KUBECONFIG", str(written)))
 
 
-def test_nothing_is_made_outside_the_cluster(record: Record) -> None:
+def test_existing_cluster_stack_creates_only_kubernetes_resources(record: Record) -> None:
     kinds = {m.type.partition(":")[0] for m in record("existing-a100-t4")}
     assert kinds == {"pulumi", "kubernetes", "slicewright"}
 
@@ -73,7 +74,7 @@ def test_the_state_gets_the_path_of_the_kubeconfig_and_not_its_secrets(
     assert "very-secret" not in as_json([m.inputs for m in lab])
 
 
-def test_without_a_path_the_provider_looks_as_kubectl_does(
+def test_provider_finds_the_kubeconfig_like_kubectl_if_no_path_is_stated(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/a:/b")
@@ -87,11 +88,11 @@ def test_without_a_path_the_provider_looks_as_kubectl_does(
     ("given", "passed_on"),
     [("~/.kube/config", "~/.kube/config"), ("/etc/k", "/etc/k"), ("keys/k", "/project/keys/k")],
 )
-def test_a_relative_path_is_relative_to_the_project(given: str, passed_on: str) -> None:
+def test_kubeconfig_path_is_relative_to_the_project(given: str, passed_on: str) -> None:
     assert existing_cluster.input_of(given, Path("/project")) == passed_on
 
 
-def test_a_pool_says_how_its_nodes_are_found_and_what_they_are_brought(lab: list[Any]) -> None:
+def test_pool_of_existing_nodes_has_their_selector_and_labels(lab: list[Any]) -> None:
     (pool,) = inputs(lab, ":GPUPool")
     assert pool["spec"]["selector"] == {"matchLabels": {"rack": "7"}}
     assert pool["spec"]["existingNodes"] == {
@@ -109,13 +110,13 @@ def test_a_pool_stays_until_its_nodes_are_released(lab: list[Any], record: Recor
         assert "finalizers" not in pool["metadata"], "nodes of a cloud pool go with their pool"
 
 
-def test_mig_is_disabled_on_destroy_where_the_stack_file_asks_for_it(record: Record) -> None:
+def test_mig_is_disabled_on_destroy_only_if_the_stack_file_says_so(record: Record) -> None:
     fleet = f"{FLEET.replace(', kubeconfig: KUBECONFIG', '')}on_destroy: {{mig_layout: disable}}\n"
     (pool,) = inputs(record("lab", fleet=fleet), ":GPUPool")
     assert pool["spec"]["existingNodes"]["migLayoutOnRelease"] == "Disable"
 
 
-def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record: Record) -> None:
+def test_existing_nodes_get_the_label_that_selects_their_sharing_config(record: Record) -> None:
     pools = {
         pool["metadata"]["name"]: pool["spec"]
         for pool in inputs(record("existing-a100-t4"), ":GPUPool")
@@ -129,13 +130,13 @@ def test_the_nodes_of_s4_are_brought_the_label_that_chooses_their_sharing(record
     )
 
 
-def test_the_pools_that_a_cloud_makes_bring_their_nodes_with_labels(record: Record) -> None:
+def test_pools_in_a_cloud_declare_no_existing_nodes(record: Record) -> None:
     for stack in ("gke-h100", "eks-a100"):
         (pool,) = inputs(record(stack), ":GPUPool")
         assert "existingNodes" not in pool["spec"]
 
 
-def test_what_is_no_gpu_work_runs_on_any_node(lab: list[Any]) -> None:
+def test_controller_and_operator_run_on_any_node_of_an_existing_cluster(lab: list[Any]) -> None:
     (controller,) = inputs(lab, ":Deployment")
     assert "nodeSelector" not in controller["spec"]["template"]["spec"]
     (release,) = inputs(lab, ":Release")
@@ -156,7 +157,7 @@ def test_the_outputs_name_the_cluster_and_how_nodes_are_selected(written: Path) 
         json.dumps(yaml.safe_load(FLEET.replace("KUBECONFIG", str(written)))),
         spec.Source("test", {}),
     )
-    (pool,) = program.pool_outputs(fleet)
+    (pool,) = cluster_resources.pool_outputs(fleet)
     assert pool["select"] == {"rack": "7"}
     assert "machine" not in pool
     assert pool["resources_per_node"] == {
@@ -177,7 +178,7 @@ def test_a_context_that_exists_is_accepted(written: Path) -> None:
     existing_cluster.check(cluster, ROOT, spec.Source("test", {}))
 
 
-def test_a_context_that_does_not_exist_is_refused_with_those_that_do(written: Path) -> None:
+def test_refusal_of_a_missing_context_lists_the_existing_ones(written: Path) -> None:
     said = checked(ByoClusterPlan(name="lab", context="lab", kubeconfig=str(written)))
     assert f"cluster.context: there is no context 'lab' in {written}" in said
     assert "write one of lab-admin" in said
@@ -188,7 +189,7 @@ def test_a_kubeconfig_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert f"cluster.kubeconfig: there is no file {tmp_path / 'none'}" in said
 
 
-def test_every_file_of_the_environment_variable_is_looked_into(
+def test_contexts_come_from_every_file_in_the_kubeconfig_variable(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
@@ -208,7 +209,7 @@ def test_up_refuses_a_wrong_context_before_any_resource(mocked: Any, written: Pa
     assert mocked.made == []
 
 
-def test_hosts_in_the_stack_file_are_refused_by_up_with_what_to_do_instead() -> None:
+def test_up_refuses_a_stack_of_hosts_with_an_alternative() -> None:
     raw = yaml.safe_load(FLEET) | {
         "hosts": [
             {
@@ -232,7 +233,7 @@ def test_hosts_in_the_stack_file_are_refused_by_up_with_what_to_do_instead() -> 
         ("{slicewright.io/pool: other}", "is the pool's name, a100; write a100"),
     ],
 )
-def test_nodes_are_not_selected_by_what_changes_with_their_partitions(
+def test_selector_with_a_label_that_partitions_change_is_refused(
     broken: Callable[[str], str], select: str, said: str
 ) -> None:
     assert said in broken(FLEET.replace('{rack: "7"}', select))
@@ -248,7 +249,7 @@ def test_the_pools_bring_no_label_of_kubernetes(broken: Callable[[str], str], ke
 @pytest.mark.parametrize(
     "select", ["{nvidia.com/gpu.family: ampere}", "{slicewright.io/pool: a100}"]
 )
-def test_nodes_may_be_selected_by_labels_that_stay(select: str) -> None:
+def test_selector_with_a_stable_label_is_accepted(select: str) -> None:
     raw = yaml.safe_load(FLEET.replace('{rack: "7"}', select))
     assert plan.read(json.dumps(raw), spec.Source("test", raw)).pools
 
@@ -272,7 +273,7 @@ def test_the_startup_taint_of_new_nodes_is_the_stack_files_choice(
     assert "a whole GPU in place of a partition" in said[0]
 
 
-def test_the_policy_that_adds_the_taint_goes_before_the_controller_that_removes_it(
+def test_startup_taint_policy_is_deleted_before_the_controller(
     record: Record,
 ) -> None:
     plain = FLEET.replace(", kubeconfig: KUBECONFIG", "")
@@ -281,7 +282,7 @@ def test_the_policy_that_adds_the_taint_goes_before_the_controller_that_removes_
     assert names.index("fleet-controller") < names.index("startup-taint-policy")
 
 
-def test_the_labels_by_which_nodes_are_selected_are_guarded(
+def test_node_policy_guards_the_labels_that_select_nodes(
     lab: list[Any], record: Record, as_json: Callable[[Any], str]
 ) -> None:
     asked = "the labels by which pools select nodes"
@@ -291,19 +292,19 @@ def test_the_labels_by_which_nodes_are_selected_are_guarded(
     assert asked not in as_json(default), "the pool's own label is guarded anyway"
 
 
-def test_no_pool_is_proven_before_all_have_settled(
+def test_every_pool_is_read_only_after_all_pools_have_settled(
     zipapps: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change for one of them may restart the device plugin on the nodes of all."""
     waits: dict[str, int] = {}
-    init = gpu_pool.GPUPool.__init__
+    init = GPUPool.__init__
 
-    def noted(pool: gpu_pool.GPUPool, name: str, **rest: Any) -> None:
+    def noted(pool: GPUPool, name: str, **rest: Any) -> None:
         depends = rest["opts"].depends_on
-        waits[name] = sum(isinstance(one, gpu_pool.GPUPool) for one in depends)
+        waits[name] = sum(isinstance(one, GPUPool) for one in depends)
         init(pool, name, **rest)
 
-    monkeypatch.setattr(gpu_pool.GPUPool, "__init__", noted)
+    monkeypatch.setattr(GPUPool, "__init__", noted)
     recorded(plan.read_file(ROOT / "stacks" / "Pulumi.existing-a100-t4.yaml"), "existing-a100-t4")
     proofs = {name: count for name, count in waits.items() if name.endswith("-proof")}
     assert proofs == {"gpu-pool-a100-40gb-proof": 2, "gpu-pool-tesla-t4-proof": 2}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra import plan
-from infra.components import gpu_pool
+from infra.components import gpu_pool_object, pool_verification
 from infra.values.forgotten_layouts import forgotten_layouts
 from infra.values.mig_layouts import mig_parted_config
 
@@ -31,7 +31,7 @@ def planned(tmp_path: Path, **partition: Any) -> plan.FleetPlan:
 
 
 def spec_of(pool: plan.PoolPlan) -> dict[str, Any]:
-    return gpu_pool._spec(pool)
+    return gpu_pool_object.pool_spec(pool)
 
 
 def status_of(pool: plan.PoolPlan, *, verified: bool = True, **more: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def refused(after: plan.FleetPlan, before: plan.PoolPlan, status: Any = None) ->
 
 
 @pytest.mark.parametrize("now", [{"gpus": NEW}, {"config": "all-1g.5gb"}], ids=str)
-def test_what_it_says_to_write_is_what_the_stack_file_then_accepts(
+def test_stack_file_accepts_the_remedy_for_a_forgotten_layout(
     now: dict[str, Any], tmp_path: Path
 ) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
@@ -69,13 +69,13 @@ def test_what_it_says_to_write_is_what_the_stack_file_then_accepts(
     assert after.pools[0].previous == (before.layouts,)
 
 
-def test_whole_gpus_must_be_asked_for_in_the_form_that_has_previous(tmp_path: Path) -> None:
+def test_remedy_for_whole_gpus_uses_the_form_with_previous(tmp_path: Path) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
     said = refused(planned(tmp_path, config="all-disabled"), before) or ""
     assert "{mode: operator, config: all-disabled, previous: …}" in said
 
 
-def test_a_node_that_has_not_reached_the_layout_now_wanted_counts_too(tmp_path: Path) -> None:
+def test_node_that_has_not_reached_the_declared_layout_counts_too(tmp_path: Path) -> None:
     """A rollout from OLD to NEW is under way, and the file asks for a third layout."""
     (first,) = planned(tmp_path, gpus=OLD).pools
     (second,) = planned(tmp_path, gpus=NEW).pools
@@ -90,7 +90,7 @@ def test_a_node_that_has_not_reached_the_layout_now_wanted_counts_too(tmp_path: 
     assert str(first.mig_config) not in said
 
 
-def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
+def test_layout_is_not_forgotten_if_no_node_has_it_or_all_gpus_share_it(
     tmp_path: Path,
 ) -> None:
     by_index = planned(tmp_path, gpus=OLD)
@@ -103,7 +103,7 @@ def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
     assert forgotten_layouts(uniform.pools[0], names, None, None) is None
 
 
-def test_a_layout_that_is_not_written_down_is_shown_by_its_name(tmp_path: Path) -> None:
+def test_layout_without_a_desired_state_is_shown_by_its_name(tmp_path: Path) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
     name = f"{before.name}-0123abcd"
     status = {"nodes": {"total": 1}, "layout": name}
@@ -113,9 +113,7 @@ def test_a_layout_that_is_not_written_down_is_shown_by_its_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("now", [{"gpus": OLD}, {"config": "all-1g.5gb"}], ids=str)
-def test_other_machines_have_none_of_the_earlier_layouts(
-    now: dict[str, Any], tmp_path: Path
-) -> None:
+def test_replaced_machines_have_no_earlier_layout(now: dict[str, Any], tmp_path: Path) -> None:
     """Their GPUs may not even have those profiles, so that `previous` could not name them."""
     (before,) = planned(tmp_path, **now).pools
     text = (tmp_path / "Pulumi.x.yaml").read_text().replace("p4d.24xlarge", "p5.48xlarge")
@@ -127,17 +125,19 @@ def test_other_machines_have_none_of_the_earlier_layouts(
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_is_refused_and_an_up_that_is_under_way_is_not(
+def test_forgotten_layout_fails_a_preview_and_not_a_running_up(
     preview: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an `up` it would be too late: what it has begun, it ends."""
     monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: preview)
     (before,) = planned(tmp_path, gpus=OLD).pools
     (after,) = planned(tmp_path, gpus=NEW).pools
-    live = gpu_pool.Live(spec=spec_of(before), status=status_of(before), metadata={"generation": 1})
+    live = pool_verification.Live(
+        spec=spec_of(before), status=status_of(before), metadata={"generation": 1}
+    )
     known = {after.name: live}
     if not preview:
-        assert gpu_pool._judge({after.name: after}, known)
+        assert pool_verification.check_verified({after.name: after}, known)
         return
-    with pytest.raises(gpu_pool.LayoutForgotten, match=str(before.mig_config)):
-        gpu_pool._judge({after.name: after}, known)
+    with pytest.raises(pool_verification.LayoutForgotten, match=str(before.mig_config)):
+        pool_verification.check_verified({after.name: after}, known)

@@ -69,7 +69,7 @@ def test_fast_socket_on_and_off_again_leaves_no_difference(engine: CloudEngine) 
         assert again.code == 0, again.output
 
 
-def test_a_pool_on_reserved_machines_is_as_asked_and_another_reservation_replaces_it(
+def test_another_reservation_replaces_a_pool_of_reserved_machines(
     engine: CloudEngine,
 ) -> None:
     week = {"name": "week", "zone": "us-central1-c", "machine_type": "a2-highgpu-1g", "count": 1}
@@ -85,7 +85,7 @@ def test_a_pool_on_reserved_machines_is_as_asked_and_another_reservation_replace
         assert drift.code == 0, drift.output
 
 
-def test_pools_whose_machines_come_later_come_up_empty_and_stay_as_asked(
+def test_flex_start_and_queued_pools_start_empty_and_show_no_difference(
     engine: CloudEngine,
 ) -> None:
     empty = {"min": 0, "max": 2}
@@ -134,7 +134,7 @@ def test_a_reservation_that_does_not_exist_leaves_no_pool(engine: CloudEngine) -
     assert "three" not in pools
 
 
-def test_another_cluster_has_the_pools_too(engine: CloudEngine) -> None:
+def test_replaced_cluster_gets_new_pools(engine: CloudEngine) -> None:
     """Its pools ignore a change of their input `cluster` (gke_node_pools.py), and go with it."""
     asked = fleet(pool("one", "c"))
     asked["cluster"] = {"name": "other", "location": "us-central1-c"}
@@ -156,7 +156,7 @@ def test_destroy_leaves_nothing(engine: CloudEngine) -> None:
 
 
 @pytest.mark.long("in the clouds without the engine: tests/infra/test_changes_in_clouds.py")
-def test_a_private_cluster_comes_up_changes_in_place_and_goes(engine: CloudEngine) -> None:
+def test_private_cluster_is_created_changed_in_place_and_destroyed(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
     reached = {"dns_endpoint": True, "authorized_networks": [{"cidr": "10.0.0.0/8", "name": "vpn"}]}
     asked["cluster"] |= {"private_nodes": True, "control_plane": reached}
@@ -378,7 +378,9 @@ def test_a_key_of_the_disks_replaces_every_pool_and_one_of_the_secrets_changes_i
     assert gone.code == 0, gone.output
 
 
-def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: CloudEngine) -> None:
+def test_pools_are_added_to_an_existing_cluster_and_removed_without_a_trace(
+    engine: CloudEngine,
+) -> None:
     make_network(engine.cloud, PROJECT, "us-central1")
     made = {
         "name": "main",
@@ -432,7 +434,7 @@ def test_pools_come_into_a_cluster_that_exists_and_leave_it_as_it_was(engine: Cl
     remove_network(engine, "slicewright-test")
 
 
-def test_a_cluster_that_is_not_there_is_named(engine: CloudEngine) -> None:
+def test_missing_existing_cluster_is_named(engine: CloudEngine) -> None:
     asked = fleet(pool("one", "c"))
     asked["cluster"] = {"name": "absent", "location": "us-central1", "existing": True}
     up = engine.up(asked)

@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from infra import delivery, plan, spec, values
-from infra.components import fleet_controller, node_agent, pods
+from infra.components import pods
+from infra.components.fleet_controller_pod import controller_pod
+from infra.components.node_agent_pod import AgentPod
 from tests.infra.conftest import ROOT
 
 MIRRORS = ("mirror", "second")
@@ -47,20 +49,23 @@ def names(references: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("secrets", [(), MIRRORS])
-def test_agents_and_controller_carry_them(secrets: tuple[str, ...]) -> None:
+def test_pods_of_agents_and_controller_have_the_pull_secrets(secrets: tuple[str, ...]) -> None:
     image = pods.Image(name="registry.example.com/python:3.13", pull_secrets=secrets)
     (pool,) = planned().pools
-    settings = node_agent.NodeAgent(attribution=True)
-    agent: Any = node_agent._pod(
-        pool, image, settings, delivery.node_agent(), "code", "desired", by_mount=False
-    )
-    controller: Any = fleet_controller._pod(image, {}, delivery.fleet_controller(), "code")
+    agent: Any = AgentPod(
+        image=image,
+        settings=spec.NodeAgent(attribution=True),
+        operator=None,
+        zipapp=delivery.node_agent(),
+        code="code",
+    ).spec(pool, "desired")
+    controller: Any = controller_pod(image, {}, delivery.fleet_controller(), "code")
     for pod in (agent, controller):
         assert names(pod.image_pull_secrets) == list(secrets)
         assert {container.image for container in pod.containers} == {image.name}
 
 
-def test_the_program_hands_them_to_every_pod_of_its_own(
+def test_every_deployment_and_daemon_set_has_the_pull_secrets(
     record: Callable[..., list[Any]],
 ) -> None:
     stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.eks-a100.yaml").read_text())
@@ -76,13 +81,13 @@ def test_the_program_hands_them_to_every_pod_of_its_own(
 
 
 @pytest.mark.parametrize("secrets", [[], ["mirror", "second", "mirror"]])
-def test_servers_of_models_carry_their_own(secrets: list[str]) -> None:
+def test_workloads_have_their_own_pull_secrets(secrets: list[str]) -> None:
     fleet = planned(image_pull_secrets=secrets)
     ((_, objects),) = values.workloads_of(fleet)
     pod = objects.deployment["spec"]["template"]["spec"]
     assert pod.get("imagePullSecrets", []) == [{"name": name} for name in dict.fromkeys(secrets)]
 
 
-def test_a_name_that_is_no_secrets_is_refused() -> None:
+def test_invalid_secret_name_is_refused() -> None:
     with pytest.raises(spec.SpecError, match="image_pull_secrets"):
         planned(image_pull_secrets=["user:password"])

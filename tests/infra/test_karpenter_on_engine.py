@@ -44,7 +44,7 @@ def service_accounts(engine: CloudEngine) -> list[str]:
     return [one["serviceAccount"] for one in found]
 
 
-def test_a_pool_changes_hands_and_back_and_the_others_stay(engine: CloudEngine) -> None:
+def test_pool_moves_to_karpenter_and_back_while_other_pools_stay(engine: CloudEngine) -> None:
     before = engine.up(fleet("cluster-autoscaler"))
     assert before.code == 0, before.output
     assert groups(engine) == ["a", "b", "system"]

@@ -52,7 +52,7 @@ def loaded(source: str, directory: Path) -> ModuleType:
     return module
 
 
-def test_names_are_those_asked_of_the_module() -> None:
+def test_names_of_a_module_are_the_attributes_that_sources_use() -> None:
     sources = ["import x\nx.a\nx.b.c(y.d)", "def f():\n    return x.e[x.a]"]
     assert module_parts.names_of("x", sources) == {"a", "b", "e"}
 
@@ -83,13 +83,13 @@ def test_names_are_those_asked_of_the_module() -> None:
         ),
     ],
 )
-def test_what_a_name_needs_stays_and_all_else_goes(names: set[str], kept: list[str]) -> None:
+def test_only_the_dependencies_of_the_names_remain(names: set[str], kept: list[str]) -> None:
     left = module_parts.only(frozenset(names), SOURCE).splitlines()
     assert left[:2] == ["# The licence.", ""]
     assert [line for line in left[2:] if line != "from ctypes import *"] == kept
 
 
-def test_a_name_that_is_not_there_is_an_error() -> None:
+def test_missing_name_is_an_error() -> None:
     with pytest.raises(KeyError, match="nothing"):
         module_parts.only(frozenset({"nothing"}), SOURCE)
 
@@ -99,7 +99,7 @@ def test_a_module_with_other_statements_is_refused() -> None:
         module_parts.only(frozenset({"A"}), "A = 1\nif A:\n    B = 2\n")
 
 
-def test_the_agents_parts_of_pynvml_are_pynvmls(tmp_path: Path) -> None:
+def test_reduced_pynvml_behaves_like_pynvml(tmp_path: Path) -> None:
     agent = (Path(__file__).parents[2] / "node_agent").rglob("*.py")
     names = module_parts.names_of("pynvml", (file.read_text() for file in agent))
     assert len(names) > 30

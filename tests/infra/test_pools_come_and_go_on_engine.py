@@ -56,7 +56,7 @@ def stack(
         yield request.param, engine
 
 
-def test_the_other_pools_keep_their_nodes_when_one_comes_moves_and_goes(
+def test_adding_moving_and_removing_a_pool_keeps_the_nodes_of_others(
     stack: tuple[str, CloudEngine],
 ) -> None:
     cloud, engine = stack

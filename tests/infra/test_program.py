@@ -18,9 +18,9 @@ from hypothesis import given
 
 from apis import names, rights
 from apis.desired_state import digest
-from infra import plan, program, spec
-from infra.components import gpu_pool
-from infra.components.gpu_pool import Unverified, unverified
+from infra import cluster_resources, plan, program, spec
+from infra.components.gpu_pool_object import pool_metadata, pool_spec
+from infra.components.pool_verification import Live, Unverified, check_verified, unverified
 from infra.spec.schema.eks_pools import EksPool
 from infra.spec.schema.gke_pools import GkePool
 from node_agent.cluster import restart_memory
@@ -71,7 +71,7 @@ def test_fast_socket_is_always_stated(record: Record) -> None:
     }
 
 
-def test_the_pool_that_is_removed_at_once_needs_no_ssd_and_no_other_account(
+def test_temporary_default_pool_uses_no_ssd_and_the_nodes_account(
     record: Record,
 ) -> None:
     """3 x 100 GB of SSD are more than a new project has."""
@@ -189,7 +189,7 @@ def test_new_clusters_enforce_network_policies(record: Record) -> None:
     assert "configurationValues" not in addons["coredns"]
 
 
-def test_s0_cluster_can_be_destroyed_and_has_no_pool_of_its_own(record: Record) -> None:
+def test_gke_cluster_is_unprotected_and_has_no_default_pool(record: Record) -> None:
     cluster = one(record("gke-h100"), ":Cluster")
     assert cluster["deletionProtection"] is False
     assert cluster["removeDefaultNodePool"] is True
@@ -217,7 +217,9 @@ def test_every_resource_names_its_provider(record: Record, stack: str) -> None:
 
 @pytest.mark.parametrize("stack", BUILT)
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
-def test_every_stack_deploys_to_the_recorder(record: Record, stack: str, preview: bool) -> None:
+def test_every_committed_stack_deploys_under_mocks(
+    record: Record, stack: str, preview: bool
+) -> None:
     kinds = {m.type for m in record(stack, preview=preview)}
     assert "kubernetes:slicewright.io/v1alpha1:GPUPool" in kinds
 
@@ -322,7 +324,7 @@ def test_on_eks_the_agent_gets_the_gpus_from_the_nodes_default_runtime(
     }
 
 
-def test_on_bottlerocket_the_agent_asks_for_all_gpus_by_a_mount(record: Record) -> None:
+def test_agent_on_bottlerocket_requests_all_gpus_by_a_mount(record: Record) -> None:
     """Bottlerocket ignores the variable of a container without privileges."""
     made = record("bottlerocket", fleet=_fleet_of_image("BOTTLEROCKET_x86_64_NVIDIA"))
     pod = pod_of(made, ":DaemonSet", "node-agent")
@@ -336,7 +338,7 @@ def test_on_bottlerocket_the_agent_asks_for_all_gpus_by_a_mount(record: Record) 
     assert not [m for m in made if m.type.endswith(":Release")], "no operator for these nodes"
 
 
-def test_every_image_that_a_stack_file_may_name_has_its_way_to_the_gpus() -> None:
+def test_agent_has_access_to_gpus_on_every_node_image() -> None:
     named = {
         *get_args(GkePool.model_fields["image_type"].annotation),
         *get_args(get_args(EksPool.model_fields["ami_type"].annotation)[0]),
@@ -352,7 +354,7 @@ def test_every_image_that_a_stack_file_may_name_has_its_way_to_the_gpus() -> Non
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_agents_containers_share_a_small_volume(record: Record, stack: str) -> None:
+def test_agent_pod_has_a_small_volume_for_restarts(record: Record, stack: str) -> None:
     pod = pod_of(record(stack), ":DaemonSet", "node-agent")
     (container,) = pod["containers"]
     assert {"name": "restarts", "mountPath": str(restart_memory.DIRECTORY)} in container[
@@ -362,9 +364,7 @@ def test_the_agents_containers_share_a_small_volume(record: Record, stack: str) 
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_agent_tolerates_its_pools_taints_and_runs_nowhere_else(
-    record: Record, stack: str
-) -> None:
+def test_agent_runs_only_on_its_pool_and_tolerates_the_taints(record: Record, stack: str) -> None:
     made = record(stack)
     pod = pod_of(made, ":DaemonSet", "node-agent")
     (pool,) = (
@@ -405,7 +405,7 @@ def test_code_and_desired_state_are_mounted_from_immutable_config_maps(
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack: str) -> None:
+def test_up_waits_for_the_pool_and_not_for_the_agents(record: Record, stack: str) -> None:
     made = record(stack)
     pool = one(made, ":GPUPool")
     assert pool["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Settled"
@@ -419,7 +419,7 @@ def test_what_up_waits_for_is_the_pool_and_not_the_agents(record: Record, stack:
 
 
 @pytest.mark.parametrize("stack", BUILT)
-def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stack: str) -> None:
+def test_agent_and_controller_get_exactly_their_listed_rights(record: Record, stack: str) -> None:
     made = record(stack)
     for name, rules in (
         ("fleet-controller", rights.CONTROLLER_RULES),
@@ -444,9 +444,7 @@ def test_rights_are_those_that_agent_and_controller_ask_for(record: Record, stac
 
 
 @pytest.mark.parametrize("stack", BUILT)
-def test_of_two_controllers_one_stays_when_a_node_is_drained_or_the_program_is_new(
-    record: Record, stack: str
-) -> None:
+def test_one_of_two_controllers_survives_a_drain_and_an_update(record: Record, stack: str) -> None:
     made = record(stack)
     spec = one(made, ":Deployment", "controller")["spec"]
     labels = spec["template"]["metadata"]["labels"]
@@ -487,7 +485,7 @@ def test_every_admission_policy_denies(record: Record, stack: str, name: str) ->
     }
 
 
-def test_the_gpu_operator_is_known_to_the_nodes_policy_where_there_is_one(
+def test_node_policy_admits_the_gpu_operator_only_if_it_exists(
     record: Record, as_json: Callable[[Any], str]
 ) -> None:
     operator = "system:serviceaccount:gpu-operator:gpu-operator"
@@ -500,7 +498,7 @@ def test_the_gpu_operator_is_known_to_the_nodes_policy_where_there_is_one(
     assert operator not in as_json(policy)
 
 
-def test_the_groups_of_administrators_are_those_of_the_stack_file(
+def test_node_policy_admits_the_admin_groups_of_the_stack_file(
     record: Record, as_json: Callable[[Any], str]
 ) -> None:
     assert 'group in [\\"system:masters\\"]' in as_json(
@@ -512,7 +510,7 @@ def test_the_groups_of_administrators_are_those_of_the_stack_file(
     assert r'group in ["gpu-admins@example.com", "a \"quoted\" one"]' in asked
 
 
-def test_pods_are_guarded_where_the_stack_file_says_so(record: Record) -> None:
+def test_pod_guard_exempts_the_namespaces_of_the_stack_file(record: Record) -> None:
     guards = ":ValidatingAdmissionPolicy"
     assert not [m for m in record("eks-a100") if m.name.startswith("pod-guard")]
     own = {"kube-system", "slicewright-system"}
@@ -533,7 +531,7 @@ def test_pods_are_guarded_where_the_stack_file_says_so(record: Record) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_nodes_are_guarded_before_anything_runs_that_may_change_them(
+def test_node_policy_comes_before_programs_that_may_change_nodes(
     record: Record, stack: str
 ) -> None:
     # A mock registers a resource once everything that it depends on is registered.
@@ -549,9 +547,7 @@ def test_nodes_are_guarded_before_anything_runs_that_may_change_them(
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_pods_have_the_critical_priority_classes_and_the_quota_that_gke_wants_for_them(
-    record: Record, stack: str
-) -> None:
+def test_critical_pods_have_the_quota_that_gke_requires(record: Record, stack: str) -> None:
     made = record(stack)
     classes = {
         pod_of(made, ":DaemonSet", "node-agent")["priorityClassName"],
@@ -565,9 +561,7 @@ def test_pods_have_the_critical_priority_classes_and_the_quota_that_gke_wants_fo
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_by_default_nothing_may_connect_to_agents_and_controller(
-    record: Record, stack: str
-) -> None:
+def test_ports_of_agents_and_controller_are_closed_by_default(record: Record, stack: str) -> None:
     made = record(stack)
     policy = one(made, ":NetworkPolicy")
     assert policy["metadata"]["namespace"] == "slicewright-system"
@@ -659,7 +653,7 @@ def test_only_the_attribution_container_is_root_and_without_other_rights(
 
 
 @pytest.mark.parametrize("cloud", ATTRIBUTED)
-def test_the_token_is_mounted_by_the_agent_alone(record: Record, cloud: str) -> None:
+def test_only_the_agents_container_mounts_the_token(record: Record, cloud: str) -> None:
     pod, agent, beside = attributed(record, cloud)
     assert pod["automountServiceAccountToken"] is False
     token = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -694,7 +688,7 @@ def test_attribution_is_off_by_default(record: Record, stack: str) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_utilization_is_one_more_argument_of_the_agent(record: Record, asked: bool) -> None:
+def test_utilization_adds_one_argument_to_the_agent(record: Record, asked: bool) -> None:
     fleet = ATTRIBUTED["eks"].replace("attribution: true", f"utilization: {str(asked).lower()}")
     (agent,) = pod_of(record(f"utilization-{asked}", fleet=fleet), ":DaemonSet", "node-agent")[
         "containers"
@@ -813,7 +807,7 @@ FAILING: Mapping[str, Any] = {
 }
 
 
-def test_a_green_up_needs_every_pool_verified(record: Record) -> None:
+def test_up_fails_if_a_pool_is_not_verified(record: Record) -> None:
     with pytest.raises(Unverified) as failed:
         record("gke-h100", status=FAILING)
     assert isinstance(failed.value, pulumi.RunError)
@@ -837,48 +831,47 @@ def test_a_preview_only_warns_of_unverified_pools(
     assert "`pulumi up` changes pool h100-partition-3g and waits for it." in warned[0]
 
 
-class TestWhatUpDoes:
-    """The provider waits where it creates or updates a pool, and nowhere else."""
+class TestNextUpMessage:
+    """The provider waits only for a pool that it creates or updates."""
 
     POOL = plan.read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools[0]
 
     @pytest.fixture
     def live(self) -> dict[str, Any]:
         """As the API server has it: with defaults, and the engine's numbers are floats."""
-        spec = gpu_pool._spec(self.POOL)
+        spec = pool_spec(self.POOL)
         counts = {name: float(count) for name, count in spec["expectedNodes"].items()}
-        metadata = {**gpu_pool._metadata(self.POOL), "generation": 3.0, "uid": "u"}
+        metadata = {**pool_metadata(self.POOL), "generation": 3.0, "uid": "u"}
         return {"spec": {**spec, "expectedNodes": counts, "paused": False}, "metadata": metadata}
 
-    def said(self, live: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    def warning(self, live: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
         warned: list[str] = []
         monkeypatch.setattr(pulumi.log, "warn", warned.append)
         monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: True)
-        there = gpu_pool.Live(spec=live["spec"], status=FAILING, metadata=live["metadata"])
-        known = {self.POOL.name: there}
-        assert not gpu_pool._judge({self.POOL.name: self.POOL}, known)
+        pool = Live(spec=live["spec"], status=FAILING, metadata=live["metadata"])
+        assert not check_verified({self.POOL.name: self.POOL}, {self.POOL.name: pool})
         (text,) = warned
         return text
 
-    def test_of_a_pool_that_stays_as_it_is_it_says_that_up_fails(
+    def test_preview_says_that_up_fails_for_an_unchanged_pool(
         self, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        said = self.said(live, monkeypatch)
-        assert f"changes nothing of pool {self.POOL.name}, so it does not wait" in said
-        assert "and waits for it" not in said
+        message = self.warning(live, monkeypatch)
+        assert f"does not change pool {self.POOL.name}, so it does not wait" in message
+        assert "and waits for it" not in message
 
     @pytest.mark.parametrize("part", ["layoutHash", "expectedNodes", "annotations"])
-    def test_of_one_that_changes_it_says_that_up_waits(
+    def test_preview_says_that_up_waits_for_a_changed_pool(
         self, part: str, live: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         where = live["metadata" if part == "annotations" else "spec"]
         where[part] = "another" if part == "layoutHash" else {}
-        said = self.said(live, monkeypatch)
-        assert f"changes pool {self.POOL.name} and waits for it" in said
-        assert "fails" not in said
+        message = self.warning(live, monkeypatch)
+        assert f"changes pool {self.POOL.name} and waits for it" in message
+        assert "fails" not in message
 
 
-def test_too_few_nodes_say_how_a_deleted_node_comes_back() -> None:
+def test_message_on_too_few_nodes_says_how_a_deleted_node_comes_back() -> None:
     condition = {"type": "Verified", "status": "False", "reason": "TooFewNodes", "message": "m"}
     said = unverified("p", {"conditions": [condition]}, 3) or ""
     assert "comes back only when its instance is replaced" in said
@@ -913,13 +906,15 @@ def test_too_few_nodes_say_how_a_deleted_node_comes_back() -> None:
         ({"conditions": [{"type": "Verified", "status": "True", "observedGeneration": 3.0}]}, None),
     ],
 )
-def test_unknown_is_never_a_pass(status: Mapping[str, Any] | None, said: str | None) -> None:
+def test_pool_with_unknown_status_is_not_verified(
+    status: Mapping[str, Any] | None, said: str | None
+) -> None:
     answer = unverified("p", status, 3)
     assert (answer is None) if said is None else (said in (answer or ""))
 
 
 @given(texts, texts, texts)
-def test_what_nodes_report_reaches_the_terminal_as_plain_lines(
+def test_text_from_nodes_is_printed_without_control_characters(
     reason: str, name: str, message: str
 ) -> None:
     condition = {"type": "Verified", "status": "False", "reason": reason, "message": message}
@@ -1025,7 +1020,7 @@ def test_eks_shares_by_one_config_map_with_a_key_per_pool(record: Record) -> Non
     assert "nvidia.com/device-plugin.config" not in one(made, ":NodeGroup", "whole")["labels"]
 
 
-def test_the_rollout_of_a_pool_is_the_stack_files(record: Record) -> None:
+def test_gpu_pool_has_the_rollout_policy_of_the_stack_file(record: Record) -> None:
     rollout = "  rollout: {max_unavailable: 2, canary: 0, drain_timeout_minutes: 5}\n- {name: t4"
     made = record("shared-eks", fleet=SHARED_EKS.replace("- {name: t4", rollout))
     policy = one(made, ":GPUPool", "a100")["spec"]["rolloutPolicy"]
@@ -1080,7 +1075,7 @@ def test_every_key_of_a_rollout_is_in_the_policy(record: Record) -> None:
         ("on_failure: continue, max_failures_in_a_row: 4", (4, 4)),
     ],
 )
-def test_with_how_many_failures_a_rollout_stops_is_in_the_policy(
+def test_rollout_policy_has_the_number_of_failures_that_stops_it(
     keys: str, limits: tuple[int | str, int | None], record: Record
 ) -> None:
     rollout = f"  rollout: {{{keys}}}\n- {{name: t4"
@@ -1109,7 +1104,7 @@ def _within(tree: Any, wanted: Any) -> int:
     return int(tree == wanted) + sum(_within(part, wanted) for part in parts)
 
 
-def test_what_could_mend_a_quarantined_node_stays_on_it(record: Record) -> None:
+def test_quarantine_keeps_the_operands_that_could_repair_the_node(record: Record) -> None:
     """The agent and NVIDIA's operands. Nothing tolerates more than before without quarantine."""
     toleration = {
         "key": names.STARTUP_TAINT_KEY,
@@ -1151,14 +1146,14 @@ def test_gpus_of_one_node_may_have_different_layouts(record: Record) -> None:
     }
 
 
-def test_without_sharing_nothing_of_the_device_plugin_is_set(record: Record) -> None:
+def test_device_plugin_keeps_its_defaults_without_sharing(record: Record) -> None:
     made = record("eks-a100")
     assert "config" not in one(made, ":Release")["values"]["devicePlugin"]
     assert not [m for m in made if "plugin-configs" in m.name]
 
 
 @pytest.mark.parametrize("stack", sorted(set(ALL_STACKS) - set(BUILT)))
-def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack: str) -> None:
+def test_up_refuses_a_plan_only_stack_before_any_resource(mocked: Any, stack: str) -> None:
     config = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())["config"]
     pulumi.runtime.set_all_config({"slicewright:fleet": json.dumps(config["slicewright:fleet"])})
     with pytest.raises(pulumi.RunError, match=r"cannot build it yet|does not reach hosts"):
@@ -1177,7 +1172,9 @@ def test_what_is_only_planned_is_refused_before_any_resource(mocked: Any, stack:
         ),
     ],
 )
-def test_each_thing_that_cannot_be_built_yet_is_named(old: str, new: str, said: str) -> None:
+def test_refusal_of_a_plan_only_stack_names_each_unsupported_key(
+    old: str, new: str, said: str
+) -> None:
     fleet = """\
 cloud: gke
 cluster: {name: main, location: us-central1-a}
@@ -1209,7 +1206,7 @@ node_pools:
         ),
     ],
 )
-def test_outputs_tell_partitions_whole_gpus_and_replicas_apart(
+def test_pool_outputs_count_partitions_whole_gpus_and_replicas_separately(
     partition: str, sharing: str, partitions: int, whole_gpus: int, replicas: dict[str, int]
 ) -> None:
     raw = yaml.safe_load(f"""\
@@ -1224,7 +1221,7 @@ node_pools:
 """)
     fleet = plan.read(json.dumps(raw), spec.Source("stack x", raw))
     assert isinstance(fleet, plan.EksFleetPlan)
-    (pool,) = program.pool_outputs(fleet)
+    (pool,) = cluster_resources.pool_outputs(fleet)
     assert (pool["partitions"], pool["whole_gpus"], pool["replicas"]) == (
         partitions,
         whole_gpus,
@@ -1251,7 +1248,7 @@ node_pools:
 
 
 @pytest.mark.parametrize("fleet", [_BY_MOUNTS, _GKE_BY_MOUNTS], ids=["byo", "gke"])
-def test_with_lists_by_mount_the_agent_asks_for_all_gpus_by_a_mount(
+def test_agent_requests_all_gpus_by_a_mount_if_device_lists_are_mounts(
     record: Record, fleet: str
 ) -> None:
     """And by the variable, which counts on a node whose toolkit is not changed yet."""
@@ -1269,7 +1266,7 @@ def test_with_lists_by_mount_the_agent_asks_for_all_gpus_by_a_mount(
     assert target not in [m["mountPath"] for m in container["volumeMounts"]]
 
 
-def test_lists_by_mount_change_nothing_for_a_pool_that_gke_partitions(record: Record) -> None:
+def test_device_lists_by_mount_do_not_change_native_gke_pools(record: Record) -> None:
     """Its nodes have no runtime of NVIDIA's."""
     pods = [
         pod_of(record(device_list, fleet=fleet), ":DaemonSet", "node-agent-native")

@@ -130,14 +130,16 @@ def test_the_id_follows_from_the_inputs(kind: str, inputs: dict, identity: str) 
         ("gcp:container/nodePool:NodePool", {"namePrefix": "p-", "cluster": CLUSTER}),
     ],
 )
-def test_what_only_the_cloud_knows_stays_pending(kind: str, inputs: dict) -> None:
+def test_creation_with_an_id_that_only_the_cloud_knows_stays_pending(
+    kind: str, inputs: dict
+) -> None:
     before = state(kind, inputs)
     found = recover(before)
     assert (found.adopted, found.unknown) == ([], [urn(kind)])
     assert found.deployment == before
 
 
-def test_what_the_cloud_has_answered_is_taken_over_or_made_again() -> None:
+def test_lookup_in_the_cloud_adopts_the_resource_or_repeats_its_creation() -> None:
     vpc = urn("aws:ec2/vpc:Vpc")
     before = state("aws:ec2/vpc:Vpc", {"cidrBlock": "10.0.0.0/16"})
     found = recover(before, {vpc: "vpc-1"})
@@ -147,14 +149,14 @@ def test_what_the_cloud_has_answered_is_taken_over_or_made_again() -> None:
     assert none.deployment["deployment"]["pending_operations"] == []
 
 
-def test_a_right_that_can_be_given_twice_is_no_question() -> None:
+def test_repeatable_creation_needs_no_lookup() -> None:
     found = recover(state("gcp:projects/iAMMember:IAMMember", {"role": "r"}))
     assert (found.adopted, found.unknown) == ([], [])
     assert found.repeatable == [urn("gcp:projects/iAMMember:IAMMember")]
     assert found.deployment["deployment"]["pending_operations"] == []
 
 
-def test_a_cluster_taken_over_has_its_default_pool_to_lose() -> None:
+def test_adopted_gke_cluster_still_removes_its_default_pool() -> None:
     inputs = {"name": "main", "location": "us-central1", "removeDefaultNodePool": True}
     found = recover(state("gcp:container/cluster:Cluster", inputs))
     assert found.deployment["deployment"]["resources"][-1]["inputs"] == {
@@ -163,7 +165,7 @@ def test_a_cluster_taken_over_has_its_default_pool_to_lose() -> None:
     }
 
 
-def test_what_has_come_into_the_state_since_is_not_taken_over_twice() -> None:
+def test_resource_that_is_already_in_the_state_is_not_adopted_again() -> None:
     before = state("aws:eks/cluster:Cluster", {"name": "main"})
     there = {"urn": urn("aws:eks/cluster:Cluster"), "id": "main", "type": "aws:eks/cluster:Cluster"}
     before["deployment"]["resources"].append(there)
@@ -173,7 +175,7 @@ def test_what_has_come_into_the_state_since_is_not_taken_over_twice() -> None:
 
 
 @pytest.mark.parametrize("operation", ["updating", "deleting", "reading"])
-def test_other_operations_are_left_to_the_refresh(operation: str) -> None:
+def test_pending_updates_and_deletions_are_left_to_the_refresh(operation: str) -> None:
     found = recover(state("aws:eks/cluster:Cluster", {"name": "main"}, operation))
     assert (found.adopted, found.unknown) == ([], [])
 
@@ -186,7 +188,7 @@ def previewed(inputs: dict[str, Any]) -> dict[str, Any]:
     return {"steps": [{"op": "create", "urn": urn(ROLE), "newState": new}]}
 
 
-def test_a_planned_creation_can_be_taken_over_by_its_name() -> None:
+def test_planned_creation_is_adopted_by_its_urn() -> None:
     empty = {"version": 3, "deployment": {"resources": []}}
     found = recover(add_planned_creations(empty, previewed({"name": "nodes"}), [urn(ROLE)]))
     assert found.adopted == [(urn(ROLE), "nodes")]
@@ -201,14 +203,14 @@ def test_a_planned_creation_can_be_taken_over_by_its_name() -> None:
         ({"name": "a", "description": "[secret]"}, urn(ROLE), "its description is secret"),
     ],
 )
-def test_what_cannot_be_taken_over_is_refused_with_the_reason(
+def test_refusal_to_adopt_a_planned_creation_has_a_reason(
     inputs: dict, named: str, words: str
 ) -> None:
     with pytest.raises(CannotAdopt, match=words):
         add_planned_creations({"deployment": {}}, previewed(inputs), [named])
 
 
-def test_a_missing_pulumi_is_one_line_of_error(
+def test_missing_pulumi_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -217,7 +219,7 @@ def test_a_missing_pulumi_is_one_line_of_error(
 
 
 @pytest.mark.parametrize("printed", ["no JSON", "{}"])
-def test_an_export_that_cannot_be_read_is_one_line_of_error(
+def test_unreadable_export_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any, printed: str
 ) -> None:
     (tmp_path / "pulumi").write_text(f"#!/bin/sh\necho '{printed}'\n")
@@ -227,7 +229,7 @@ def test_an_export_that_cannot_be_read_is_one_line_of_error(
     assert "cannot parse the output of pulumi" in capsys.readouterr().err
 
 
-def test_a_dry_run_changes_nothing_and_names_what_stays(
+def test_dry_run_changes_nothing_and_names_the_pending_resources(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     (tmp_path / "state.json").write_text(json.dumps(state("aws:ec2/vpc:Vpc", {})))
@@ -241,7 +243,7 @@ def test_a_dry_run_changes_nothing_and_names_what_stays(
     assert "stays pending: urn:pulumi:p::s::aws:ec2/vpc:Vpc::x" in capsys.readouterr().out
 
 
-def test_urns_are_printed_whole_whatever_is_in_them(
+def test_urns_are_printed_unwrapped_and_without_markup(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
     """They are copied into --adopt."""

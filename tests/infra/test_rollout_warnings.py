@@ -185,7 +185,7 @@ def test_a_preview_reads_the_pool_and_warns(
     pulumi.runtime.set_mocks(engine, project="slicewright", stack="x", preview=preview)
 
     def declare() -> None:
-        GpuPools("p", pools=[pool], timeout_minutes=1, cluster=None, after={pool.name: []})
+        GpuPools("p", pools=[pool], timeout_minutes=1, cluster=None, depends_on={pool.name: []})
 
     pulumi.runtime.test(declare)()  # type: ignore[no-untyped-call]
     rolls = [text for text in said if "so its 8 nodes roll" in text]
@@ -210,7 +210,7 @@ def test_a_preview_warns_where_the_node_pool_of_nodes_in_service_is_made_again(
             pools=[pool],
             timeout_minutes=1,
             cluster=None,
-            after={pool.name: [machines]},
+            depends_on={pool.name: [machines]},
             machines={pool.name: machines},
         )
 

@@ -18,9 +18,12 @@ from typing import Any
 import pytest
 
 from infra import delivery
-from infra.components import attribution, fleet_controller, node_agent, pods, verified_start
+from infra.components import attribution, pods, verified_start
+from infra.components.fleet_controller_pod import controller_pod
+from infra.components.node_agent_pod import AgentPod
 from infra.delivery import Zipapp
 from infra.plan import read_file
+from infra.spec import NodeAgent
 from tests.infra.conftest import ROOT
 
 MARK = "import pathlib, sys\npathlib.Path(sys.argv[0] + '.ran').touch()\n"
@@ -31,16 +34,22 @@ def _commands() -> Mapping[str, tuple[Zipapp, list[str]]]:
     """Container -> zipapp and command, as the components make them."""
     agent, controller = delivery.node_agent(), delivery.fleet_controller()
     pool, *_ = read_file(ROOT / "stacks" / "Pulumi.eks-a100.yaml").pools
-    settings = node_agent.NodeAgent(attribution=True)
     image = pods.Image(name="python")
-    pod: Any = node_agent._pod(pool, image, settings, agent, "code", "desired", by_mount=False)
-    watch, beside = pod.containers
-    own: Any = fleet_controller._pod(image, {}, controller, "code")
-    assert beside.command == attribution.container("python", agent).command
+    agents = AgentPod(
+        image=image,
+        settings=NodeAgent(attribution=True),
+        operator=None,
+        zipapp=agent,
+        code="code",
+    )
+    agent_pod: Any = agents.spec(pool, "desired")
+    watch, sidecar = agent_pod.containers
+    own_pod: Any = controller_pod(image, {}, controller, "code")
+    assert sidecar.command == attribution.container("python", agent).command
     return {
         "node-agent": (agent, watch.command),
-        "attribution": (agent, beside.command),
-        "fleet-controller": (controller, own.containers[0].command),
+        "attribution": (agent, sidecar.command),
+        "fleet-controller": (controller, own_pod.containers[0].command),
     }
 
 
@@ -155,7 +164,7 @@ def test_other_code_does_not_run(
 
 
 @CONTAINER
-def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
+def test_missing_archive_is_refused(container: str, tmp_path: Path) -> None:
     app, command = _commands()[container]
     done = _run(command, tmp_path / app.name)
     assert done.returncode == verified_start.REFUSED
@@ -163,7 +172,7 @@ def test_no_code_is_refused_too(container: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_second_file_of_a_name_does_not_run(tmp_path: Path) -> None:
+def test_archive_with_a_path_twice_does_not_run(tmp_path: Path) -> None:
     app, command = _commands()["node-agent"]
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
@@ -188,7 +197,7 @@ def test_the_archive_is_read_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nothing_of_environment_and_directory_is_imported_before_the_check(tmp_path: Path) -> None:
+def test_check_imports_nothing_from_the_environment_or_directory(tmp_path: Path) -> None:
     app, command = _commands()["node-agent"]
     archive = tmp_path / app.name
     archive.write_bytes(app.content)

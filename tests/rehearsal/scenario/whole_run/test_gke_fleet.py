@@ -352,7 +352,7 @@ def test_of_a_node_that_was_deleted_the_preview_promises_what_up_keeps(run: Run)
     preview = run.engine.preview("--expect-no-changes")
     assert preview.code == 0, preview.output
     assert "TooFewNodes" in preview.output
-    assert f"changes nothing of pool {POOL}, so it does not wait for it and fails" in preview.output
+    assert f"does not change pool {POOL}, so it does not wait for it, and fails" in preview.output
     up = run.engine.up()
     assert up.code != 0
     assert f"pool {POOL}: not verified (TooFewNodes)" in up.output

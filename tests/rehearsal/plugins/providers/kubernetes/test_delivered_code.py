@@ -36,7 +36,7 @@ PROGRAM = """
     class Agents(pulumi.ComponentResource):
         def __init__(self):
             super().__init__("test:index:Agents", "agents", {}, opts)
-            code = code_map.delivered(
+            code = code_map.deliver_code(
                 "agents",
                 delivery.Zipapp(
                     name="agent.pyz", content=archive.getvalue(), sources_hash="0123456789abcdef"

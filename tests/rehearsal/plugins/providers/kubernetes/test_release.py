@@ -377,7 +377,7 @@ WAITS = """
 
     from infra.components import helm_release
 
-    helm_release._SAID_EVERY_S = 1.0
+    helm_release._PROGRESS_INTERVAL_S = 1.0
     config = pulumi.Config()
     provider = k8s.Provider("cluster", kubeconfig=config.require("kubeconfig"))
     opts = pulumi.ResourceOptions(provider=provider)
@@ -397,15 +397,15 @@ WAITS = """
 
 
 @pytest.mark.usefixtures("clean", "hooks")
-def test_while_a_release_waits_the_program_says_how_to_see_for_what(
+def test_up_reports_a_waiting_release_with_a_command_that_shows_why(
     new_stack: Callable[..., Any], attached: dict[str, str]
 ) -> None:
     stack = new_stack(WAITS, **attached)
     namespace = stack.run("config", "get", "namespace")[1].strip()
     code, output = stack.act("preview")
-    assert (code, "is not ready after" in output) == (0, False), output
+    assert (code, "not ready after" in output) == (0, False), output
     code, output = stack.act("up")
     assert code != 0
-    assert "Helm release gpu-operator is not ready after 2 s, and has 6 s: " in output, output
-    assert f"`kubectl --namespace {namespace} get pods,events` shows what it waits for" in output
+    assert "Helm release gpu-operator: not ready after 2 s (timeout 6 s); " in output, output
+    assert f"to see why, run `kubectl --namespace {namespace} get pods,events`" in output
     assert "Task was destroyed" not in output

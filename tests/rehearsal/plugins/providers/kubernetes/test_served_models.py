@@ -35,7 +35,7 @@ PROGRAM = """
     Workloads(
         "workload",
         fleet,
-        after={pool.name: [] for pool in fleet.pools},
+        depends_on={pool.name: [] for pool in fleet.pools},
         system=[],
         opts=pulumi.ResourceOptions(providers=[provider]),
     )

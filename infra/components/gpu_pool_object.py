@@ -1,0 +1,81 @@
+"""The custom resource `GPUPool`: its resource class, and the object of a planned pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from apis import names
+from infra import values
+from infra.plan import ByoPoolPlan, PoolPlan
+
+_ANNOTATIONS = {
+    # `up` waits until all nodes are verified, or one is wrong in a way that needs a repair.
+    "pulumi.com/waitFor": f"condition={names.SETTLED}",
+    # Nothing depends on a pool. A foreground delete would wait until the garbage collector has
+    # discovered the kind (10 s and more).
+    "pulumi.com/deletionPropagationPolicy": "background",
+}
+
+
+class GPUPool(pulumi.CustomResource):
+    """A class of its own, because Pulumi's generic CustomResource has no `status`."""
+
+    metadata: pulumi.Output[Mapping[str, Any]] = pulumi.property("metadata")
+    spec: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("spec")
+    status: pulumi.Output[Mapping[str, Any] | None] = pulumi.property("status")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        spec: Mapping[str, Any] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.POOL_KIND,
+            "metadata": metadata,
+            "spec": spec,
+            "status": None,
+        }
+        super().__init__(
+            f"kubernetes:{names.API_VERSION}:{names.POOL_KIND}", name, properties, opts
+        )
+
+
+def pool_metadata(pool: PoolPlan) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": pool.name, "annotations": dict(_ANNOTATIONS)}
+    if isinstance(pool, ByoPoolPlan):
+        # Set here and not by the controller, so that the nodes of every pool are released.
+        metadata["finalizers"] = [names.RELEASE_FINALIZER]
+    return metadata
+
+
+def pool_spec(pool: PoolPlan) -> dict[str, Any]:
+    """The object's spec. It has the layout's hash, so that `up` waits after every layout change."""
+    select = pool.select if isinstance(pool, ByoPoolPlan) else {names.POOL_LABEL: pool.name}
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": dict(select)},
+        "layoutHash": pool.layout_hash,
+        "expectedNodes": {"min": pool.nodes.min, "max": pool.nodes.max},
+    }
+    if pool.mig_config is not None:
+        spec["migConfig"] = pool.mig_config
+        spec["desiredState"] = pool.desired
+    if pool.driver_version is not None:
+        spec["driverVersion"] = pool.driver_version
+    if pool.mig_config or pool.driver_version or values.judged_by_policy(pool):
+        spec["rolloutPolicy"] = values.rollout_policy(pool)
+    if isinstance(pool, ByoPoolPlan):
+        # No node pool labels these nodes, so the fleet controller does.
+        spec["existingNodes"] = {
+            "labels": dict(pool.labels),
+            "migLayoutOnRelease": {"keep": "Keep", "disable": "Disable"}[
+                pool.on_destroy.mig_layout
+            ],
+        }
+    return spec
