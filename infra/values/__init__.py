@@ -34,12 +34,12 @@ from infra.values.karpenter import (
     NODE_API,
     OVERLAY_API,
     karpenter_chart,
-    karpenter_policy,
     karpenter_values,
     node_class,
     node_overlay,
     node_pool,
 )
+from infra.values.karpenter_rights import karpenter_policy
 from infra.values.kubeconfig import kubeconfig
 from infra.values.mig_layouts import MIG_CONFIG_KEY, mig_parted_config
 from infra.values.monitoring import (

@@ -11,7 +11,7 @@ from typing import Final
 from infra import catalog
 from infra.plan import EksFleetPlan, KarpenterPlan
 from infra.values.eks_autoscaler import autoscaler_policy
-from infra.values.karpenter import karpenter_policy
+from infra.values.karpenter_rights import karpenter_policy
 from infra.values.text import JsonObject
 
 _OF_AWS_POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
