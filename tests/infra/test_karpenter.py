@@ -447,9 +447,9 @@ def test_only_what_its_objects_say_has_a_rule() -> None:
     assert not [r.cloud_field for r in change_rules.KARPENTER if "config" in r.cloud_field]
 
 
-def test_no_node_group_is_adopted_for_its_pool() -> None:
+def test_import_file_refuses_a_pool_of_karpenter() -> None:
     fixed = {**WHOLE, "name": "b", "nodes": {"count": 1}}
-    with pytest.raises(values.NoSuchPool, match="Karpenter makes its nodes"):
+    with pytest.raises(values.NoSuchPool, match="Karpenter creates its nodes"):
         values.import_file(planned(POOL, fixed), None, {"resources": []}, ["a"])
 
 
