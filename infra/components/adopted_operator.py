@@ -64,7 +64,7 @@ class AdoptedOperator(pulumi.ComponentResource):
             wrong = values.mismatches(spec or {}, fleet, files)
             if not wrong:
                 return policy
-            text = values.what_to_change(found, wrong)
+            text = values.describe_mismatches(found, wrong)
             if not pulumi.runtime.is_dry_run():
                 raise WrongSettings(f"{text}\nThen run `pulumi up` again.")
             pulumi.log.warn(f"{text}\nUntil then `pulumi up` makes the ConfigMaps and fails.")

@@ -3,11 +3,11 @@
 from infra.values.adopted_operator import (
     RUNTIME_CLASS,
     Mismatch,
+    describe_mismatches,
     mismatches,
-    our_config_maps,
+    named_config_maps,
     patch_command,
-    way_back,
-    what_to_change,
+    release_command,
 )
 from infra.values.boundary import boundary_policy
 from infra.values.driver_installer import driver_installers
