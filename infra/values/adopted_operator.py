@@ -54,11 +54,11 @@ class Mismatch:
 
     field: str
     required: Any
-    """For a list, its missing entries."""
+    """Its missing entries, if it is a list."""
     current: Any
     """None: the field is not set."""
     replacement: Any
-    """The value to write. For a list, the other entries and the missing ones."""
+    """The value to write: all entries, if it is a list."""
 
 
 def _required_settings(fleet: ByoFleetPlan, files: OperatorFiles) -> Iterator[Setting]:

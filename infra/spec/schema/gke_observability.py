@@ -37,7 +37,7 @@ LogsComponent = Literal[
 
 
 class GkeMonitoring(SpecModel):
-    """Requests have all components: GKE turns a missing component off."""
+    """GKE turns off every component that is not listed."""
 
     components: tuple[MetricsComponent, ...]
     """Components with metrics in Cloud Monitoring. `[]`: none."""
