@@ -98,7 +98,7 @@ def test_a_policy_that_serves_the_pools_is_accepted() -> None:
         ({"daemonsets": None}, "daemonsets.tolerations"),
     ],
 )
-def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: str) -> None:
+def test_each_required_setting_is_checked(change: dict[str, Any], field: str) -> None:
     fleet = planned()
     assert wrong(merged(fitting(fleet), change), fleet) == {field}
 
@@ -111,14 +111,14 @@ def test_each_setting_that_must_hold_is_checked(change: dict[str, Any], field: s
     ],
     ids=["as the stack file says", "the mode changes at once"],
 )
-def test_where_no_reboot_is_needed_none_has_to_be_allowed(was: str, other: str) -> None:
+def test_with_reboot_is_not_required_if_no_gpu_needs_it(was: str, other: str) -> None:
     without_sharing = FLEET[: FLEET.index("  sharing:")]
     fleet = planned(without_sharing.replace(was, other))
     assert "migManager.env" not in wrong({}, fleet)
     assert "migManager.env" in wrong({}, planned(without_sharing))
 
 
-def test_without_layouts_and_sharing_mig_manager_and_plugin_keep_their_config() -> None:
+def test_without_layouts_and_sharing_no_config_name_is_required() -> None:
     fleet = planned(
         "cloud: byo\ncluster: {name: c, context: c}\ngpu_operator: {existing: true}\n"
         "node_pools: [{name: t4, gpu: {model: T4, count: 1}, nodes: {count: 1}}]\n"
@@ -154,7 +154,7 @@ def test_a_toleration_may_tolerate_more(tolerations: list[dict[str, str]]) -> No
         {"key": "other", "operator": "Exists"},
     ],
 )
-def test_a_toleration_of_less_is_not_enough(startup: dict[str, str]) -> None:
+def test_a_narrower_toleration_is_a_mismatch(startup: dict[str, str]) -> None:
     fleet = planned()
     gpu = {"key": "nvidia.com/gpu", "operator": "Exists"}
     policy = merged(fitting(fleet), {"daemonsets": {"tolerations": [gpu, startup]}})
@@ -163,7 +163,7 @@ def test_a_toleration_of_less_is_not_enough(startup: dict[str, str]) -> None:
     assert found.replacement == [gpu, startup, *found.required], "what is there stays"
 
 
-def test_the_message_names_each_field_and_its_command_mends_them_all() -> None:
+def test_the_message_names_each_field_and_its_command_corrects_all() -> None:
     fleet = planned()
     files = values.operator_files(fleet)
     policy = {
@@ -203,7 +203,7 @@ def kinds(made: list[Made]) -> set[str]:
     return {m.type.rpartition(":")[2] for m in made if not m.read}
 
 
-def test_an_adopted_operator_is_given_files_and_nothing_else(zipapps: None) -> None:
+def test_an_adopted_operator_gets_config_maps_and_no_other_change(zipapps: None) -> None:
     made = run(fitting(planned()))
     assert "Release" not in kinds(made)
     namespaces = {m.inputs["metadata"]["name"] for m in made if m.type.endswith(":Namespace")}
@@ -219,14 +219,16 @@ def test_an_adopted_operator_is_given_files_and_nothing_else(zipapps: None) -> N
     assert "GPUPool" in kinds(made)
 
 
-def test_up_fails_before_any_pool_where_a_setting_does_not_hold(zipapps: None) -> None:
+def test_up_fails_before_any_pool_if_a_setting_is_wrong(zipapps: None) -> None:
     policy = copy.deepcopy(fitting(planned()))
     policy["mig"]["strategy"] = "single"
     with pytest.raises(pulumi.RunError, match=r"spec\.mig\.strategy: wanted mixed"):
         run(policy)
 
 
-def test_a_preview_goes_on_with_a_warning(zipapps: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preview_warns_about_wrong_settings_and_continues(
+    zipapps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
     assert "GPUPool" in kinds(run({}, preview=True))
@@ -249,7 +251,7 @@ def test_settings_without_effect_are_refused(broken: Any, operator: str, said: s
     assert said in broken(FLEET.replace("existing: true, namespace: nvidia", operator))
 
 
-def test_only_in_a_cluster_that_exists_can_there_be_an_operator(broken: Any) -> None:
+def test_only_an_existing_cluster_can_have_an_existing_operator(broken: Any) -> None:
     said = broken(
         "cloud: eks\ncluster: {name: c, region: us-east-1}\ngpu_operator: {existing: true}\n"
         "node_pools: [{name: a, machine_type: g4dn.xlarge, nodes: {count: 1}}]\n"
@@ -302,7 +304,7 @@ def test_an_operator_whose_runtime_ignores_the_variable_needs_device_list() -> N
     ],
     ids=str,
 )
-def test_lists_by_mount_need_a_runtime_that_obeys_only_them_and_a_plugin_that_fits(
+def test_device_list_by_mounts_needs_matching_toolkit_and_plugin_settings(
     change: dict[str, Any], fields: set[str]
 ) -> None:
     fleet = planned(BY_MOUNTS)

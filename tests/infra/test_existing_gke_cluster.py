@@ -53,7 +53,7 @@ def unfit(
     )
 
 
-def test_it_is_looked_up_and_only_pools_and_their_account_are_made(
+def test_existing_gke_cluster_is_read_and_only_pools_and_their_account_are_created(
     record: Callable[..., list[Made]],
 ) -> None:
     made = [m for m in record("gke-h100", fleet=FLEET) if m.type.startswith("gcp:")]
@@ -66,7 +66,7 @@ def test_it_is_looked_up_and_only_pools_and_their_account_are_made(
     ]
 
 
-def test_the_controller_runs_on_its_nodes_unless_a_system_pool_is_asked_for(
+def test_controller_runs_on_existing_nodes_unless_the_file_has_a_system_pool(
     record: Callable[..., list[Made]],
 ) -> None:
     for text, selector, pools in (
@@ -81,7 +81,7 @@ def test_the_controller_runs_on_its_nodes_unless_a_system_pool_is_asked_for(
         assert sorted(found) == pools
 
 
-def test_it_can_be_built_and_needs_no_right_to_make_clusters_or_networks() -> None:
+def test_existing_gke_cluster_needs_no_right_to_create_clusters_or_networks() -> None:
     fleet = planned(FLEET)
     assert plan.unbuildable(fleet) == ()
     rights = {need.right for need in values.rights(fleet)}
@@ -91,12 +91,14 @@ def test_it_can_be_built_and_needs_no_right_to_make_clusters_or_networks() -> No
 
 
 @pytest.mark.parametrize("key", ["private_nodes: true", "control_plane: {}", "version: '1.34'"])
-def test_its_settings_are_not_changed(broken: Callable[[str], str], key: str) -> None:
+def test_settings_of_an_existing_gke_cluster_are_refused(
+    broken: Callable[[str], str], key: str
+) -> None:
     said = broken(FLEET.replace("existing: true", f"existing: true, {key}"))
     assert f"cluster.{key.partition(':')[0]}: the cluster exists already" in said
 
 
-def test_a_cluster_as_slicewright_makes_it_is_fit() -> None:
+def test_a_cluster_with_slicewrights_own_settings_is_fit() -> None:
     assert unfit() == ""
 
 
@@ -108,13 +110,13 @@ def test_each_reason_is_named_with_its_remedy() -> None:
     assert "its workload pool is other.svc.id.goog" in unfit(workload_pool="other.svc.id.goog")
 
 
-def test_autopilot_has_no_pools_of_others() -> None:
+def test_an_autopilot_cluster_is_unfit() -> None:
     said = unfit(autopilot=True, workload_pool=None)
     assert "it is an Autopilot cluster" in said
     assert "workload pool" not in said
 
 
-def test_networks_between_gpus_need_dataplane_v2_and_a_late_version() -> None:
+def test_dranet_needs_dataplane_v2_and_a_recent_version() -> None:
     assert unfit(dataplane_v2=False) == ""
     old = unfit(version="1.34.1-gke.1431000", gpu_networks={"dranet"}, dataplane_v2=False)
     assert "it has no GKE Dataplane V2, which gpu_network needs" in old

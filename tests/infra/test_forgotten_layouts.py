@@ -56,7 +56,7 @@ def refused(after: plan.FleetPlan, before: plan.PoolPlan, status: Any = None) ->
 
 
 @pytest.mark.parametrize("now", [{"gpus": NEW}, {"config": "all-1g.5gb"}], ids=str)
-def test_what_it_says_to_write_is_what_the_stack_file_then_accepts(
+def test_the_stack_file_accepts_the_lines_that_the_message_proposes(
     now: dict[str, Any], tmp_path: Path
 ) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
@@ -69,13 +69,13 @@ def test_what_it_says_to_write_is_what_the_stack_file_then_accepts(
     assert after.pools[0].previous == (before.layouts,)
 
 
-def test_whole_gpus_must_be_asked_for_in_the_form_that_has_previous(tmp_path: Path) -> None:
+def test_for_whole_gpus_the_message_proposes_the_form_that_has_previous(tmp_path: Path) -> None:
     (before,) = planned(tmp_path, gpus=OLD).pools
     said = refused(planned(tmp_path, config="all-disabled"), before) or ""
     assert "{mode: operator, config: all-disabled, previous: …}" in said
 
 
-def test_a_node_that_has_not_reached_the_layout_now_wanted_counts_too(tmp_path: Path) -> None:
+def test_the_layout_of_a_node_that_waits_for_its_change_is_reported(tmp_path: Path) -> None:
     """A rollout from OLD to NEW is under way, and the file asks for a third layout."""
     (first,) = planned(tmp_path, gpus=OLD).pools
     (second,) = planned(tmp_path, gpus=NEW).pools
@@ -90,7 +90,7 @@ def test_a_node_that_has_not_reached_the_layout_now_wanted_counts_too(tmp_path: 
     assert str(first.mig_config) not in said
 
 
-def test_nothing_is_lost_where_no_node_has_it_or_all_gpus_share_the_layout(
+def test_no_layout_is_reported_without_nodes_or_if_all_gpus_share_it(
     tmp_path: Path,
 ) -> None:
     by_index = planned(tmp_path, gpus=OLD)
@@ -113,7 +113,7 @@ def test_a_layout_that_is_not_written_down_is_shown_by_its_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("now", [{"gpus": OLD}, {"config": "all-1g.5gb"}], ids=str)
-def test_other_machines_have_none_of_the_earlier_layouts(
+def test_no_layout_is_reported_for_nodes_with_other_gpus(
     now: dict[str, Any], tmp_path: Path
 ) -> None:
     """Their GPUs may not even have those profiles, so that `previous` could not name them."""
