@@ -50,21 +50,25 @@ def unfit_gke_cluster(
             "its managed collection is off, but monitoring.prometheus is managed: "
             f"{update} --enable-managed-prometheus"
         )
-    required_pool = f"{project}.svc.id.goog"
-    if workload_pool != required_pool and not autopilot:
-        current = (
-            f"its workload pool is {workload_pool}" if workload_pool else "it has no workload pool"
-        )
-        reasons.append(
-            f"{current}, but the pools' nodes need Workload Identity (GKE_METADATA): {update} "
-            f"--workload-pool={required_pool}"
-        )
+    if not autopilot:
+        reasons += _identity_reasons(workload_pool, f"{project}.svc.id.goog", update)
     if not reasons:
         return ""
     lines = "\n".join(f"  - {reason}" for reason in reasons)
     return (
         f"cluster {cluster.name} in {cluster.location} exists, but cannot have the pools:\n{lines}"
     )
+
+
+def _identity_reasons(workload_pool: str | None, required_pool: str, update: str) -> Iterator[str]:
+    if workload_pool != required_pool:
+        current = (
+            f"its workload pool is {workload_pool}" if workload_pool else "it has no workload pool"
+        )
+        yield (
+            f"{current}, but the pools' nodes need Workload Identity (GKE_METADATA): {update} "
+            f"--workload-pool={required_pool}"
+        )
 
 
 def _control_plane_reasons(version: str, *, autopilot: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which metrics and logs of a GKE cluster go to Google Cloud."""
+"""The metrics and logs that a GKE cluster sends to Google Cloud."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _vllm(window_s: int) -> list[Record]:
     """Source: vLLM docs, production metrics."""
     needs = frozenset({Source.VLLM})
 
-    def quantile(histogram: str) -> str:
+    def percentile_95(histogram: str) -> str:
         rates = f"sum by ({_WORKLOAD}, le) (rate({histogram}_bucket[{window_s}s]))"
         return f"histogram_quantile(0.95, {rates})"
 
@@ -181,7 +181,7 @@ def _vllm(window_s: int) -> list[Record]:
         ),
         Record(
             name="workload:vllm_first_token_seconds:p95",
-            expr=quantile("vllm:time_to_first_token_seconds"),
+            expr=percentile_95("vllm:time_to_first_token_seconds"),
             needs=needs,
         ),
         Record(
